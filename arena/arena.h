@@ -1,0 +1,131 @@
+// One arena: best fit with coalescing over regions that it obtains from a MemorySource, under a
+// Budget. This is the whole interface to the allocator. It knows addresses and sizes; nothing of
+// CUDA, of the environment, or of logging.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arena/budget.h"
+#include "arena/memory_source.h"
+#include "arena/regions.h"
+#include "arena/stats.h"
+
+namespace cubfc::arena {
+
+// Why an allocation failed.
+enum class Failure : std::uint8_t {
+  kNone,
+  kOverLimit,    // the budget does not allow it
+  kFragmented,   // enough is free, but not in one piece, and the arena cannot grow
+  kExhausted,    // the source has no more
+  kSourceError,  // the source failed for another reason than lack of memory
+  kHostMemory,   // the host has no memory for a record
+};
+
+struct Options {
+  // Obtained as one region at the first allocation; 0 grows on demand. When the source has less, a
+  // tenth less is asked for until it gives, as XLA does.
+  std::uint64_t preallocate_bytes = 0;
+};
+
+struct Allocation {
+  Address address = 0;  // 0 when it failed
+  Failure failure = Failure::kNone;
+  int source_error = 0;  // the source's own code, when it said no
+  bool grew = false;     // this call obtained a region
+};
+
+struct BlockInfo {
+  Address address = 0;
+  std::uint64_t bytes = 0;        // as requested
+  std::uint64_t block_bytes = 0;  // with rounding
+  std::uint64_t id = 0;           // no other block of this process has or had it; never 0
+};
+
+// A block between retire() and reclaim().
+struct RetiredBlock {
+  BlockIndex index = kNoBlock;
+  std::uint64_t generation = 0;  // of the arena: abandon() ends it
+  BlockInfo info;
+};
+
+// Thread-safe. No lock is held while the source is called.
+class Arena {
+ public:
+  // Both must outlive the arena.
+  Arena(MemorySource& source, Budget& budget, Options options);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
+
+  // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 64 KiB on.
+  Allocation allocate(std::uint64_t bytes) noexcept;
+
+  // A free takes two steps, so that its caller can wait for the device in between, with no lock
+  // held: retire() takes the block away from the program (nothing finds it any more, a second
+  // retire() fails), reclaim() makes it free. std::nullopt when no live block starts at `address`.
+  std::optional<RetiredBlock> retire(Address address) noexcept;
+  void reclaim(const RetiredBlock& block) noexcept;
+  // Undoes retire(): the block is live again.
+  void restore(const RetiredBlock& block) noexcept;
+
+  // The live block that contains `address`.
+  std::optional<BlockInfo> find_containing(Address address) const noexcept;
+  // True when `address` lies in one of the arena's regions, whatever is there.
+  bool owns(Address address) const noexcept;
+
+  // Gives back to the source each region without a live or retired block. Returns their bytes.
+  std::uint64_t release_unused() noexcept;
+  // Forgets all regions and blocks without giving anything back: their memory is gone already. The
+  // statistics go on. `options` are those of what comes next.
+  void abandon(Options options) noexcept;
+
+  Stats stats() const noexcept;
+  // Throws std::bad_alloc.
+  std::vector<BlockSnapshot> snapshot() const;
+  std::size_t host_bytes() const noexcept;
+  // Regions::verify(), and the statistics against the blocks.
+  std::string verify() const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct Growth {
+    bool grew = false;
+    Failure failure = Failure::kNone;
+    int source_error = 0;
+  };
+
+  Growth grow(Lock& lock, std::uint64_t block_bytes);
+  Growth obtain(Lock& lock, std::uint64_t least_bytes);
+  std::uint64_t first_size_to_try(std::uint64_t least_bytes) const;
+  std::uint64_t next_size_to_try(std::uint64_t bytes, std::uint64_t least_bytes) const;
+  bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
+  std::uint64_t release_unused(Lock& lock);
+  void count_allocation(BlockIndex index, std::uint64_t bytes);
+  BlockInfo info_of(BlockIndex index) const;
+
+  MemorySource& source_;
+  Budget& budget_;
+  Options options_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable growth_ended_;
+  int growing_ = 0;  // threads that are asking the source right now
+  bool preallocated_ = false;
+  std::uint64_t next_step_bytes_;
+  std::uint64_t generation_ = 1;
+  std::uint64_t last_id_;
+  Regions regions_;
+  Stats stats_;
+};
+
+// "over the limit", "fragmented", ...: for messages.
+const char* describe(Failure failure);
+
+}  // namespace cubfc::arena

@@ -1,0 +1,44 @@
+// A hard limit in bytes, shared by all that takes memory from one device: several arenas (one for
+// each context) and allocations that bypass them. Thread-safe, lock-free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+namespace cubfc::arena {
+
+class Budget {
+ public:
+  static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+
+  explicit Budget(std::uint64_t limit_bytes = kUnlimited) : limit_(limit_bytes) {}
+
+  // Claims `bytes` if they fit under the limit, all or nothing.
+  bool take(std::uint64_t bytes) noexcept {
+    std::uint64_t used = used_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > limit_ || used > limit_ - bytes) {
+        return false;
+      }
+    } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+    return true;
+  }
+
+  // Gives back what take() claimed.
+  void give(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  std::uint64_t limit() const noexcept { return limit_; }
+  bool limited() const noexcept { return limit_ != kUnlimited; }
+  std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t left() const noexcept {
+    const std::uint64_t now = used();
+    return now < limit_ ? limit_ - now : 0;
+  }
+
+ private:
+  const std::uint64_t limit_;
+  std::atomic<std::uint64_t> used_{0};
+};
+
+}  // namespace cubfc::arena

@@ -1,0 +1,230 @@
+// What an arena promises about its blocks.
+#include "arena/arena.h"
+
+#include <map>
+#include <vector>
+
+#include "arena/made_up_memory.h"
+#include "catch.h"
+
+using namespace cubfc::arena;
+
+namespace {
+
+struct Fixture {
+  explicit Fixture(std::uint64_t preallocate = 64 * kMiB, std::uint64_t device = 4 * kGiB)
+      : memory(device), arena(memory, budget, Options{preallocate}) {}
+
+  Address take(std::uint64_t bytes) { return arena.allocate(bytes).address; }
+  bool give(Address address) {
+    const auto retired = arena.retire(address);
+    if (retired) {
+      arena.reclaim(*retired);
+    }
+    return retired.has_value();
+  }
+
+  MadeUpMemory memory;
+  Budget budget;
+  Arena arena;
+};
+
+}  // namespace
+
+TEST_CASE("small blocks are aligned to 512 bytes, large ones to 64 KiB") {
+  Fixture f;
+  for (const std::uint64_t bytes :
+       {std::uint64_t{1}, std::uint64_t{511}, std::uint64_t{512}, std::uint64_t{513}, 64 * kKiB - 1,
+        64 * kKiB, 64 * kKiB + 1, 3 * kMiB + 1}) {
+    f.take(1);  // so that the next hole starts at an odd granule
+    const Address address = f.take(bytes);
+    INFO(bytes);
+    REQUIRE(address != 0);
+    CHECK(address % 512 == 0);
+    if (bytes >= 64 * kKiB) {
+      CHECK(address % (64 * kKiB) == 0);
+      CHECK(f.arena.find_containing(address)->block_bytes % (64 * kKiB) == 0);
+    }
+    CHECK(f.arena.find_containing(address)->bytes == bytes);
+  }
+  CHECK(f.arena.verify() == "");
+}
+
+TEST_CASE("a block that fits exactly is taken before a larger one") {
+  Fixture f;
+  const Address large = f.take(5 * kMiB);
+  f.take(64 * kKiB);
+  const Address exact = f.take(3 * kMiB);
+  f.take(64 * kKiB);
+  f.give(large);
+  f.give(exact);
+  CHECK(f.take(3 * kMiB) == exact);
+  CHECK(f.take(5 * kMiB) == large);
+}
+
+TEST_CASE("of many holes in one class the smallest that suffices is taken") {
+  Fixture f(2 * kGiB);
+  // Sizes that share size classes.
+  std::map<std::uint64_t, Address> holes;
+  std::vector<Address> walls;
+  for (const std::uint64_t mib : {17, 16, 23, 19, 31, 29, 18, 27}) {
+    holes[mib * kMiB + 64 * kKiB * (mib % 5)] = f.take(mib * kMiB + 64 * kKiB * (mib % 5));
+    walls.push_back(f.take(64 * kKiB));
+  }
+  for (const auto& [bytes, address] : holes) {
+    REQUIRE(f.give(address));
+  }
+  CHECK(f.arena.verify() == "");
+  for (std::uint64_t bytes = 16 * kMiB; bytes < 31 * kMiB; bytes += 192 * kKiB) {
+    const auto best = holes.lower_bound(bytes);
+    const Address got = f.take(bytes);
+    INFO(bytes);
+    CHECK(got == best->second);
+    f.give(got);
+  }
+}
+
+TEST_CASE("a freed block coalesces with the free neighbours on both sides") {
+  Fixture f;
+  const Address a = f.take(kMiB);
+  const Address b = f.take(kMiB);
+  const Address c = f.take(kMiB);
+  const Address wall = f.take(1);
+  f.give(a);
+  f.give(c);
+  f.give(b);
+  CHECK(f.arena.verify() == "");
+  CHECK(f.take(3 * kMiB) == a);
+  f.give(a);
+  f.give(wall);
+  CHECK(f.arena.snapshot().size() == 1);
+}
+
+TEST_CASE("a double free, an interior pointer and a stranger's pointer are refused") {
+  Fixture f;
+  const Address a = f.take(kMiB);
+  CHECK_FALSE(f.arena.retire(a + 512));
+  CHECK_FALSE(f.arena.retire(a - 512));
+  CHECK_FALSE(f.arena.retire(0));
+  CHECK_FALSE(f.arena.retire(0x1234));
+  CHECK(f.give(a));
+  CHECK_FALSE(f.arena.retire(a));
+  CHECK(f.arena.verify() == "");
+}
+
+TEST_CASE("a retired block is not handed out, and not found, before it is reclaimed") {
+  Fixture f;
+  const Address a = f.take(kMiB);
+  const auto retired = f.arena.retire(a);
+  REQUIRE(retired);
+  CHECK_FALSE(f.arena.find_containing(a));
+  CHECK_FALSE(f.arena.retire(a));
+  CHECK(f.take(kMiB) != a);
+  f.arena.reclaim(*retired);
+  CHECK(f.take(kMiB) == a);
+}
+
+TEST_CASE("a free that is taken back leaves the block live") {
+  Fixture f;
+  const Address a = f.take(1000);
+  f.arena.restore(*f.arena.retire(a));
+  CHECK(f.arena.find_containing(a)->bytes == 1000);
+  CHECK(f.arena.stats().live_blocks == 1);
+  CHECK(f.arena.verify() == "");
+  CHECK(f.give(a));
+}
+
+TEST_CASE("an address is found in its block, and only there") {
+  Fixture f(256 * kMiB);
+  const Address small = f.take(700);
+  const Address large = f.take(100 * kMiB);
+  const Address last = f.take(kMiB);
+  CHECK(f.arena.find_containing(small + 699)->address == small);
+  for (std::uint64_t offset = 0; offset < 100 * kMiB; offset += 7 * kMiB + 13) {
+    CHECK(f.arena.find_containing(large + offset)->address == large);
+  }
+  CHECK(f.arena.find_containing(large + 100 * kMiB - 1)->address == large);
+  CHECK(f.arena.find_containing(last)->address == last);
+  CHECK_FALSE(f.arena.find_containing(last + kMiB));
+  CHECK_FALSE(f.arena.find_containing(1));
+  CHECK_FALSE(f.arena.find_containing(~Address{0}));
+  f.give(large);
+  CHECK_FALSE(f.arena.find_containing(large + kMiB));
+  CHECK(f.arena.find_containing(last)->address == last);
+}
+
+TEST_CASE("the start of a region is never handed out") {
+  Fixture f;
+  std::vector<Address> blocks;
+  while (f.arena.stats().regions < 4) {
+    blocks.push_back(f.take(kMiB));
+  }
+  f.memory.asked.clear();
+  for (const Address block : blocks) {
+    CHECK(f.arena.owns(block - kRegionLeadBytes));
+  }
+}
+
+TEST_CASE("every block has a number of its own, also after its address is reused") {
+  Fixture f;
+  Fixture other;
+  const Address a = f.take(512);
+  const std::uint64_t first = f.arena.find_containing(a)->id;
+  f.give(a);
+  REQUIRE(f.take(512) == a);
+  CHECK(f.arena.find_containing(a)->id != first);
+  CHECK(f.arena.find_containing(a)->id != 0);
+  CHECK(other.arena.find_containing(other.take(512))->id != first);
+}
+
+TEST_CASE("requests of zero bytes and of absurd sizes fail as values") {
+  Fixture f;
+  CHECK(f.arena.allocate(0).failure == Failure::kExhausted);
+  for (const std::uint64_t bytes :
+       {kLargestRequestBytes, kLargestRequestBytes + 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 511,
+        std::uint64_t{1} << 63}) {
+    const Allocation got = f.arena.allocate(bytes);
+    CHECK(got.address == 0);
+    CHECK(got.failure == Failure::kExhausted);
+  }
+  CHECK(f.arena.verify() == "");
+}
+
+TEST_CASE("the statistics count what happened") {
+  Fixture f(64 * kMiB);
+  const Address a = f.take(1000);
+  f.take(3 * kMiB);
+  f.give(a);
+  const Stats stats = f.arena.stats();
+  CHECK(stats.num_allocs == 2);
+  CHECK(stats.num_frees == 1);
+  CHECK(stats.bytes_in_use == 3 * kMiB);
+  CHECK(stats.bytes_requested == 3 * kMiB);
+  CHECK(stats.peak_bytes_in_use == 3 * kMiB + 1024);
+  CHECK(stats.largest_alloc_size == 3 * kMiB);
+  CHECK(stats.pool_bytes == 64 * kMiB);
+  CHECK(stats.bytes_reserved == 64 * kMiB);
+  CHECK(stats.bytes_limit == Budget::kUnlimited);
+  CHECK(stats.live_blocks == 1);
+  // The hole is 60 MiB and some, and what it can serve is a multiple of 64 KiB.
+  CHECK(stats.largest_free_block_bytes >= 60 * kMiB);
+  const std::uint64_t largest = stats.largest_free_block_bytes;
+  CHECK(f.take(largest) != 0);
+  CHECK(f.arena.stats().regions == 1);
+}
+
+TEST_CASE("an arena whose context is gone forgets everything and begins again") {
+  Fixture f;
+  const Address a = f.take(kMiB);
+  const auto retired = f.arena.retire(f.take(kMiB));
+  f.arena.abandon(Options{});
+  CHECK(f.memory.regions() == 1);  // nothing is given back: the driver has it already
+  CHECK(f.budget.used() == 0);
+  CHECK_FALSE(f.arena.retire(a));
+  CHECK_FALSE(f.arena.owns(a));
+  f.arena.reclaim(*retired);  // a free that was under way when the context went
+  CHECK(f.arena.verify() == "");
+  CHECK(f.take(kMiB) != 0);
+  CHECK(f.arena.stats().pool_bytes < 8 * kMiB);
+  CHECK(f.arena.verify() == "");
+}

@@ -1,0 +1,153 @@
+// Random operations against a model that is too simple to be wrong: a map from address to size.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "arena/arena.h"
+#include "arena/made_up_memory.h"
+#include "catch.h"
+
+using namespace cubfc::arena;
+
+namespace {
+
+struct Operation {
+  enum Kind : std::uint8_t { kAllocate, kFree, kRetireAndRestore, kProbe, kTrim } kind;
+  std::uint64_t bytes;  // of an allocation
+  std::uint32_t pick;   // which live block, modulo their number
+};
+
+std::vector<Operation> random_operations(std::uint32_t seed, std::size_t count) {
+  std::minstd_rand random(seed + 1);
+  const auto dice_of = [&](std::uint32_t sides) {
+    return static_cast<std::uint32_t>(random()) % sides;
+  };
+  const double mean_bits = std::uniform_real_distribution(9.0, 22.0)(random);
+  const bool few_sizes = dice_of(3) == 0;
+  std::vector<std::uint64_t> sizes;
+  for (int i = 0; i < 12; ++i) {
+    sizes.push_back(1 + dice_of(1U << (10 + dice_of(14))));
+  }
+  std::vector<Operation> operations;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t dice = dice_of(100);
+    // Phases that fill and phases that drain.
+    const std::uint32_t fill = (i / 400) % 2 == 0 ? 58 : 38;
+    Operation operation{};
+    operation.kind = dice < fill ? Operation::kAllocate
+                     : dice < 94 ? Operation::kFree
+                     : dice < 96 ? Operation::kRetireAndRestore
+                     : dice < 99 ? Operation::kProbe
+                                 : Operation::kTrim;
+    operation.bytes = few_sizes ? sizes[dice_of(12)]
+                                : 1 + static_cast<std::uint64_t>(std::lognormal_distribution(
+                                          mean_bits * 0.69, 1.5)(random));
+    operation.pick = dice_of(1U << 30);
+    operations.push_back(operation);
+  }
+  return operations;
+}
+
+// Runs the operations on an arena and on the model. Returns what is wrong, or nothing.
+std::string run(const std::vector<Operation>& operations, std::uint64_t preallocate) {
+  MadeUpMemory memory(kGiB);
+  Budget budget(900 * kMiB);
+  Arena arena(memory, budget, {preallocate});
+  std::map<Address, std::uint64_t> model;
+  const auto pick = [&](std::uint32_t number) {
+    return std::next(model.begin(), static_cast<std::ptrdiff_t>(number % model.size()));
+  };
+  for (const Operation& operation : operations) {
+    if (operation.kind == Operation::kAllocate) {
+      const Allocation got = arena.allocate(operation.bytes);
+      if (got.address == 0) {
+        continue;
+      }
+      const auto after = model.lower_bound(got.address);
+      if (after != model.end() && got.address + operation.bytes > after->first) {
+        return "a block overlaps the next";
+      }
+      if (after != model.begin() &&
+          std::prev(after)->first + std::prev(after)->second > got.address) {
+        return "a block overlaps the one before";
+      }
+      model[got.address] = operation.bytes;
+    } else if (operation.kind == Operation::kTrim) {
+      arena.release_unused();
+    } else if (!model.empty()) {
+      const auto [address, bytes] = *pick(operation.pick);
+      if (operation.kind == Operation::kProbe) {
+        const auto found = arena.find_containing(address + operation.bytes % bytes);
+        if (!found || found->address != address || found->bytes != bytes) {
+          return "a live block is not found from inside";
+        }
+        continue;
+      }
+      const auto retired = arena.retire(address);
+      if (!retired || retired->info.bytes != bytes) {
+        return "a live block cannot be freed";
+      }
+      if (operation.kind == Operation::kRetireAndRestore) {
+        arena.restore(*retired);
+        continue;
+      }
+      arena.reclaim(*retired);
+      model.erase(address);
+    }
+    if (operation.pick % 16 == 0) {
+      if (std::string problems = arena.verify(); !problems.empty()) {
+        return problems;
+      }
+    }
+  }
+  for (const auto& [address, bytes] : model) {
+    arena.reclaim(*arena.retire(address));
+  }
+  arena.release_unused();
+  if (memory.free_bytes() != kGiB || budget.used() != 0 || memory.wrong_releases != 0) {
+    return "memory was lost";
+  }
+  return arena.verify();
+}
+
+// Removes operations as long as what remains still fails, so that the report is short.
+std::vector<Operation> shrink(std::vector<Operation> operations, std::uint64_t preallocate) {
+  for (std::size_t chunk = operations.size() / 2; chunk > 0; chunk /= 2) {
+    for (std::size_t at = 0; at + chunk <= operations.size();) {
+      std::vector<Operation> fewer = operations;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at),
+                  fewer.begin() + static_cast<std::ptrdiff_t>(at + chunk));
+      if (run(fewer, preallocate).empty()) {
+        at += chunk;
+      } else {
+        operations = fewer;
+      }
+    }
+  }
+  return operations;
+}
+
+}  // namespace
+
+TEST_CASE("random operations agree with a simple model, and every invariant holds") {
+  const char* wanted = std::getenv("CUBFC_TEST_SEEDS");
+  const int seeds = wanted != nullptr ? std::atoi(wanted) : 60;
+  for (int seed = 0; seed < seeds; ++seed) {
+    const std::uint64_t preallocate = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 512 * kMiB : 20 * kMiB;
+    const auto operations = random_operations(static_cast<std::uint32_t>(seed), 3000);
+    const std::string problem = run(operations, preallocate);
+    CHECK(problem.empty());
+    if (!problem.empty()) {
+      const auto fewest = shrink(operations, preallocate);
+      std::string text;
+      for (const Operation& operation : fewest) {
+        text += std::to_string(operation.kind) + " " + std::to_string(operation.bytes) + " " +
+                std::to_string(operation.pick) + "\n";
+      }
+      FAIL("seed " << seed << ": " << problem << "\n" << fewest.size() << " operations:\n" << text);
+    }
+  }
+}

@@ -1,0 +1,8 @@
+// Catch2, whichever of version 2 and version 3 the machine has.
+#pragma once
+
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_all.hpp>
+#else
+#include <catch2/catch.hpp>
+#endif
