@@ -266,13 +266,10 @@ bool Arena::owns(Address address) const noexcept {
   return regions_.region_around(address) != nullptr;
 }
 
-void Arena::abandon(Options options) noexcept {
+void Arena::abandon() noexcept {
   const Lock lock(mutex_);
   budget_.give(stats_.pool_bytes);
   regions_.clear();
-  options_ = options;
-  preallocated_ = false;
-  next_step_bytes_ = kFirstStepBytes;
   ++generation_;
   stats_.bytes_in_use = 0;
   stats_.bytes_requested = 0;
@@ -281,6 +278,13 @@ void Arena::abandon(Options options) noexcept {
   stats_.regions = 0;
   stats_.usable_bytes = 0;
   stats_.pool_bytes = 0;
+}
+
+void Arena::begin(Options options) noexcept {
+  const Lock lock(mutex_);
+  options_ = options;
+  preallocated_ = false;
+  next_step_bytes_ = kFirstStepBytes;
 }
 
 Stats Arena::stats() const noexcept {

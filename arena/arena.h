@@ -82,8 +82,10 @@ class Arena {
   // Gives back to the source each region without a live or retired block. Returns their bytes.
   std::uint64_t release_unused() noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
-  // statistics go on. `options` are those of what comes next.
-  void abandon(Options options) noexcept;
+  // statistics go on.
+  void abandon() noexcept;
+  // Begins again after abandon(), or before the first allocation, under these options.
+  void begin(Options options) noexcept;
 
   Stats stats() const noexcept;
   // Throws std::bad_alloc.

@@ -217,7 +217,8 @@ TEST_CASE("an arena whose context is gone forgets everything and begins again") 
   Fixture f;
   const Address a = f.take(kMiB);
   const auto retired = f.arena.retire(f.take(kMiB));
-  f.arena.abandon(Options{});
+  f.arena.abandon();
+  f.arena.begin({});
   CHECK(f.memory.regions() == 1);  // nothing is given back: the driver has it already
   CHECK(f.budget.used() == 0);
   CHECK_FALSE(f.arena.retire(a));

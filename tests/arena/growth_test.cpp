@@ -182,7 +182,7 @@ TEST_CASE("a context that goes away while its arena grows leaves no region behin
   Arena arena(memory, budget, {});
   memory.before_obtain = [&](std::uint64_t) {
     memory.before_obtain = nullptr;
-    arena.abandon({});
+    arena.abandon();
   };
   CHECK(arena.allocate(kMiB).address == 0);
   CHECK(memory.regions() == 0);

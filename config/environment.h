@@ -1,0 +1,95 @@
+// The variables that a program was started with, as far as they concern cubfc. Knows names of
+// variables; knows nothing of what they mean, and never reads the process's environment itself: the
+// loader copies the strings (see is_ours) and hands them in, tests make them up.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cubfc::config {
+
+/// The start of every name of our own.
+inline constexpr std::string_view kOwnPrefix = "CUBFC_";
+
+/// The names of JAX, XLA and TensorFlow that are honoured. options.cpp says what each means, and a
+/// static_assert there holds the two lists together.
+inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "TF_GPU_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "XLA_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "JAX_PREALLOCATION_SIZE_LIMIT_BYTES",
+    "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
+    "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
+    "TF_FORCE_UNIFIED_MEMORY",
+});
+
+/// True for CUBFC_ anything and for the honoured names of others. Cheap enough to be asked for
+/// every variable of every process that inherits the preload: most names end at their first
+/// character. Never throws, allocates nothing, any thread.
+constexpr bool is_ours(std::string_view name) noexcept {
+  if (name.empty()) {
+    return false;
+  }
+  switch (name.front()) {
+    case 'C':
+      return name.starts_with(kOwnPrefix);
+    case 'X':
+    case 'T':
+    case 'J':
+      for (const std::string_view honoured : kHonouredNames) {
+        if (name == honoured) {
+          return true;
+        }
+      }
+      return false;
+    default:
+      return false;
+  }
+}
+
+/// is_ours for a NUL-terminated "NAME=VALUE" as it stands in `environ`; the string is not read past
+/// its name, nor past its first character when that settles it. NULL is not ours.
+constexpr bool is_our_entry(const char* entry) noexcept {
+  if (entry == nullptr || (*entry != 'C' && *entry != 'X' && *entry != 'T' && *entry != 'J')) {
+    return false;
+  }
+  const char* end = entry;
+  while (*end != '\0' && *end != '=') {
+    ++end;
+  }
+  return is_ours(std::string_view(entry, static_cast<std::size_t>(end - entry)));
+}
+
+/// A copied list of variables. Immutable once made, so any thread may read it.
+class Environment {
+ public:
+  Environment() = default;
+
+  /// From "NAME=VALUE" strings; the value is what follows the first '='. A string without a name or
+  /// without '=' is left out. Of two with one name the first counts, as for getenv.
+  explicit Environment(std::span<const std::string> entries);
+  Environment(std::initializer_list<std::string_view> entries);
+
+  /// The value, as it was written, or nothing when the variable is not there. An empty value is a
+  /// value here; that it means "unset" is the reader's rule. The view lives as long as this object.
+  [[nodiscard]] std::optional<std::string_view> lookup(std::string_view name) const;
+
+  /// Every name, in the order given, each once. The views live as long as this object.
+  [[nodiscard]] std::vector<std::string_view> names() const;
+
+ private:
+  void add(std::string_view entry);
+
+  std::vector<std::pair<std::string, std::string>> variables_;
+};
+
+}  // namespace cubfc::config

@@ -1,0 +1,448 @@
+// The table of options and what is printed from it.
+#include "config/options.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
+
+#include "config/environment.h"
+
+namespace cubfc::config {
+namespace {
+
+// A share that is no share (0), or more than there is without unified memory to page it.
+constexpr double kHighestFraction = 1.0;
+constexpr double kHighestUnifiedFraction = 64.0;
+constexpr std::size_t kLongestPath = 4095;  // PATH_MAX less its NUL
+
+// In place, because g++ 12 warns of the string in a variant that is moved out of a temporary.
+template <class T>
+std::optional<Value> value_of(const std::optional<T>& read) {
+  std::optional<Value> value;
+  if (read) {
+    value.emplace(*read);
+  }
+  return value;
+}
+
+std::optional<Value> boolean(std::string_view text, const Policy& /*so_far*/) {
+  return value_of(read_boolean(text));
+}
+
+std::optional<Value> inverted_boolean(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<bool> value = read_boolean(text);
+  if (value) {
+    value = !*value;
+  }
+  return value_of(value);
+}
+
+std::optional<Value> size(std::string_view text, const Policy& /*so_far*/) {
+  return value_of(read_size(text));
+}
+
+std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<std::uint64_t> bytes = read_size(text);
+  if (bytes == std::uint64_t{0}) {
+    bytes.reset();
+  }
+  return value_of(bytes);
+}
+
+std::optional<Value> mebibytes(std::string_view text, const Policy& /*so_far*/) {
+  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
+  std::optional<std::uint64_t> count = read_count(text);
+  if (count && *count > std::numeric_limits<std::uint64_t>::max() / kMebibyte) {
+    count.reset();
+  }
+  if (count) {
+    *count *= kMebibyte;
+  }
+  return value_of(count);
+}
+
+std::optional<Value> size_or_minus_one(std::string_view text, const Policy& /*so_far*/) {
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  std::optional<std::int64_t> result;
+  const std::optional<std::uint64_t> bytes = read_size(text);
+  if (trimmed(text) == "-1") {
+    result = -1;
+  } else if (bytes && *bytes <= kMost) {
+    result = static_cast<std::int64_t>(*bytes);
+  }
+  return value_of(result);
+}
+
+std::optional<Value> in_range(std::optional<Fraction> fraction, const Policy& so_far) {
+  const double highest = so_far.unified_memory.value ? kHighestUnifiedFraction : kHighestFraction;
+  if (fraction && (fraction->start <= 0 || fraction->start > highest ||
+                   fraction->limit.value_or(fraction->start) > highest)) {
+    fraction.reset();
+  }
+  return value_of(fraction);
+}
+
+std::optional<Value> fraction(std::string_view text, const Policy& so_far) {
+  return in_range(read_fraction(text), so_far);
+}
+
+std::optional<Value> xla_fraction(std::string_view text, const Policy& so_far) {
+  return in_range(read_xla_fraction(text), so_far);
+}
+
+std::optional<Value> path(std::string_view text, const Policy& /*so_far*/) {
+  const std::string_view name = trimmed(text);
+  const auto is_control = [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; };
+  std::optional<std::string> result;
+  if (!name.empty() && name.size() <= kLongestPath && std::ranges::none_of(name, is_control)) {
+    result = name;
+  }
+  return value_of(result);
+}
+
+template <class T>
+struct Word {
+  std::string_view word;
+  T value;
+};
+
+// The reader of an option whose values are words.
+template <auto& kWords>
+std::optional<Value> word(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<decltype(kWords.front().value)> result;
+  for (const auto& entry : kWords) {
+    if (same_word(entry.word, trimmed(text))) {
+      result = entry.value;
+    }
+  }
+  return value_of(result);
+}
+
+constexpr std::array kAllocatorWords = std::to_array<Word<Allocator>>({
+    {"bfc", Allocator::kBfc},
+    {"vmm", Allocator::kVmm},
+    {"cuda_async", Allocator::kCudaAsync},
+    {"platform", Allocator::kPlatform},
+});
+constexpr std::array kXlaAllocatorWords = std::to_array<Word<Allocator>>({
+    {"default", Allocator::kBfc},
+    {"bfc", Allocator::kBfc},
+    {"platform", Allocator::kPlatform},
+    {"address", Allocator::kPlatform},
+    {"cuda_async", Allocator::kCudaAsync},
+    {"vmm", Allocator::kVmm},
+});
+constexpr std::array kTfAllocatorWords = std::to_array<Word<Allocator>>({
+    {"cuda_malloc", Allocator::kPlatform},
+    {"cuda_malloc_async", Allocator::kCudaAsync},
+});
+constexpr std::array kFractionOfWords = std::to_array<Word<FractionOf>>({
+    {"free", FractionOf::kFree},
+    {"total", FractionOf::kTotal},
+});
+constexpr std::array kFreeWords = std::to_array<Word<FreeMode>>({
+    {"sync", FreeMode::kSync},
+    {"deferred", FreeMode::kDeferred},
+});
+constexpr std::array kLogLevelWords = std::to_array<Word<LogLevel>>({
+    {"trace", LogLevel::kTrace},
+    {"debug", LogLevel::kDebug},
+    {"info", LogLevel::kInfo},
+    {"warn", LogLevel::kWarn},
+    {"warning", LogLevel::kWarn},
+    {"error", LogLevel::kError},
+    {"err", LogLevel::kError},
+    {"critical", LogLevel::kCritical},
+    {"off", LogLevel::kOff},
+});
+
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+std::string text_of(std::uint64_t bytes) {
+  return size_text(bytes);
+}
+std::string text_of(std::int64_t bytes) {
+  return bytes < 0 ? "-1" : size_text(static_cast<std::uint64_t>(bytes));
+}
+std::string text_of(const Fraction& value) {
+  return fraction_text(value);
+}
+std::string text_of(const std::string& value) {
+  return shown(value, kLongestPath);
+}
+template <class T>
+requires std::is_enum_v<T> std::string text_of(T value) {
+  return std::string(name_of(value));
+}
+
+template <class T>
+struct InnerOf {
+  using Type = T;
+};
+template <class T>
+struct InnerOf<std::optional<T>> {
+  using Type = T;
+};
+
+template <auto kMember>
+void store(Policy& policy, const Value& value, const Origin& origin) {
+  using Held = std::remove_reference_t<decltype((policy.*kMember).value)>;
+  (policy.*kMember).value = std::get<typename InnerOf<Held>::Type>(value);
+  (policy.*kMember).origin = origin;
+}
+
+template <auto kMember>
+std::string show(const Policy& policy) {
+  const auto& value = (policy.*kMember).value;
+  if constexpr (requires { value.has_value(); }) {
+    return value ? text_of(*value) : std::string("unset");
+  } else {
+    return text_of(value);
+  }
+}
+
+template <auto kMember>
+const Origin& origin(const Policy& policy) {
+  return (policy.*kMember).origin;
+}
+
+bool always(const Value& /*value*/) {
+  return true;
+}
+bool never(const Value& /*value*/) {
+  return false;
+}
+bool only_false(const Value& value) {
+  return !std::get<bool>(value);
+}
+bool only_zero(const Value& value) {
+  return std::get<std::int64_t>(value) == 0;
+}
+bool only_sync(const Value& value) {
+  return std::get<FreeMode>(value) == FreeMode::kSync;
+}
+bool bfc_or_platform(const Value& value) {
+  const auto allocator = std::get<Allocator>(value);
+  return allocator == Allocator::kBfc || allocator == Allocator::kPlatform;
+}
+
+constexpr std::string_view kBooleanForms = "true or false (also 1/0, yes/no, on/off)";
+constexpr std::string_view kSizeForms =
+    "a size such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, TB of "
+    "1000)";
+constexpr std::string_view kLimitForms =
+    "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
+    "TB "
+    "of 1000)";
+constexpr std::string_view kFractionForms =
+    "a share above 0 and up to 1, such as 0.5 or 50% (above 1 only with unified memory)";
+constexpr std::string_view kXlaFractionForms =
+    "a share above 0 and up to 1, such as 0.5 or 50%, also 0.75+ and 0.75-0.85 (above 1 only with "
+    "unified memory)";
+constexpr std::string_view kPathForms = "a path of at most 4095 bytes without control characters";
+
+constexpr std::string_view kXlaFractionNote =
+    "also `0.75+`: start with it, no limit; `0.75-0.85`: start and limit";
+
+constexpr std::array kAllocatorHonoured = std::to_array<Spelling>({
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", word<kXlaAllocatorWords>,
+     "default, bfc, platform, address, cuda_async or vmm",
+     "`default`, `bfc` → `bfc`; `platform`, `address` → `platform`; `cuda_async`; `vmm`"},
+    {"TF_GPU_ALLOCATOR", word<kTfAllocatorWords>, "cuda_malloc or cuda_malloc_async",
+     "`cuda_malloc` → `platform`, `cuda_malloc_async` → `cuda_async`"},
+});
+constexpr std::array kPreallocateHonoured = std::to_array<Spelling>({
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", boolean, kBooleanForms, ""},
+    {"TF_FORCE_GPU_ALLOW_GROWTH", inverted_boolean, kBooleanForms, "inverted"},
+});
+constexpr std::array kFractionHonoured = std::to_array<Spelling>({
+    {"XLA_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, kXlaFractionNote},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, "deprecated by JAX"},
+});
+constexpr std::array kPreallocateLimitHonoured = std::to_array<Spelling>({
+    {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", size, kSizeForms, ""},
+});
+constexpr std::array kReserveHonoured = std::to_array<Spelling>({
+    {"TF_DEVICE_MIN_SYS_MEMORY_IN_MB", mebibytes, "a whole number of MiB", "in MiB"},
+});
+constexpr std::array kAsyncHonoured = std::to_array<Spelling>({
+    {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", size_or_minus_one,
+     "a size in bytes, or -1 for as much as bfc preallocates", ""},
+});
+constexpr std::array kUnifiedHonoured = std::to_array<Spelling>({
+    {"TF_FORCE_UNIFIED_MEMORY", boolean, kBooleanForms, ""},
+});
+
+// A row's last four columns, from the member of Policy that it sets.
+template <auto kMember>
+constexpr Option row(Spelling own, std::span<const Spelling> honoured,
+                     std::string_view default_text, std::string_view placeholder,
+                     std::string_view meaning, bool (*available)(const Value&) = always,
+                     std::string_view missing = "") {
+  return Option{.own = own,
+                .honoured = honoured,
+                .default_text = default_text,
+                .placeholder = placeholder,
+                .meaning = meaning,
+                .missing = missing,
+                .limits = false,
+                .available = available,
+                .store = store<kMember>,
+                .show = show<kMember>,
+                .origin = origin<kMember>};
+}
+
+constexpr Option limiting(Option option) {
+  option.limits = true;
+  return option;
+}
+
+constexpr std::span<const Spelling> kNoneHonoured;
+
+constexpr std::array kOptions = std::to_array<Option>({
+    row<&Policy::allocator>(
+        {"CUBFC_ALLOCATOR", word<kAllocatorWords>, "bfc, vmm, cuda_async or platform", ""},
+        kAllocatorHonoured, "bfc", "NAME",
+        "`bfc`: best fit with coalescing over regions from the driver. `vmm`: the same over one "
+        "address range that grows and shrinks. `cuda_async`: the driver's stream-ordered pool. "
+        "`platform`: every call goes to the driver, still logged, counted and limited",
+        bfc_or_platform, "`vmm` and `cuda_async`"),
+    row<&Policy::preallocate>({"CUBFC_PREALLOCATE", boolean, kBooleanForms, ""},
+                              kPreallocateHonoured, "true", "BOOL",
+                              "take the whole arena at the first allocation, or grow as needed"),
+    limiting(row<&Policy::mem_fraction>({"CUBFC_MEM_FRACTION", fraction, kFractionForms, ""},
+                                        kFractionHonoured, "unset (0.75)", "SHARE",
+                                        "this share of the free memory is preallocated; set, it is "
+                                        "also a hard limit: this share of "
+                                        "the device's total")),
+    row<&Policy::mem_fraction_of>(
+        {"CUBFC_MEM_FRACTION_OF", word<kFractionOfWords>, "free or total", ""}, kNoneHonoured,
+        "free", "free|total",
+        "what the preallocation is a share of; the limit is always a share of the total"),
+    limiting(row<&Policy::mem_limit>(
+        {"CUBFC_MEM_LIMIT", size_above_zero, kLimitForms, ""}, kNoneHonoured, "unset", "SIZE",
+        "the hard limit as a size, for each device; wins over a fraction")),
+    row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", size, kSizeForms, ""},
+                                    kPreallocateLimitHonoured, "unset", "SIZE",
+                                    "preallocate at most this much; growth goes on to the limit"),
+    row<&Policy::reserve>({"CUBFC_RESERVE", size, kSizeForms, ""}, kReserveHonoured, "0", "SIZE",
+                          "leave this much of the device free, for a display or for libraries' "
+                          "workspaces"),
+    row<&Policy::async_preallocate>(
+        {"CUBFC_ASYNC_PREALLOCATE", size_or_minus_one,
+         "a size such as 8GiB, or -1 for as much as bfc preallocates", ""},
+        kAsyncHonoured, "0", "SIZE",
+        "with `cuda_async`: how much to warm the pool with; `-1`: as much as `bfc` would "
+        "preallocate",
+        only_zero, "values other than `0`"),
+    row<&Policy::unified_memory>(
+        {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false", "BOOL",
+        "regions of managed memory; allows a share above 1", only_false, "`true`"),
+    row<&Policy::free_mode>({"CUBFC_FREE", word<kFreeWords>, "sync or deferred", ""}, kNoneHonoured,
+                            "sync", "sync|deferred",
+                            "`sync`: a free waits for the device, as the driver's does. "
+                            "`deferred`: it returns at once, "
+                            "and the block is reused when all work submitted before has finished",
+                            only_sync, "`deferred`"),
+    row<&Policy::log_level>({"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
+                             "trace, debug, info, warn, error, critical or off", ""},
+                            kNoneHonoured, "warn", "LEVEL", "how much is logged"),
+    row<&Policy::log_file>({"CUBFC_LOG_FILE", path, kPathForms, ""}, kNoneHonoured, "stderr",
+                           "PATH", "where the log goes; `%p` is the process id, `%h` the host"),
+    row<&Policy::show_stats>({"CUBFC_SHOW_STATS", boolean, kBooleanForms, ""}, kNoneHonoured,
+                             "false", "BOOL", "a summary on stderr at exit"),
+    row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset", "PATH",
+                        "record every allocation and free to this file", never, "recording"),
+    row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured, "false",
+                          "BOOL", "a real off switch: nothing is intercepted"),
+});
+
+// environment.h decides by its own short list which variables are copied at load.
+constexpr bool lists_agree() {
+  std::size_t honoured = 0;
+  for (const Option& option : kOptions) {
+    if (!is_ours(option.own.name)) {
+      return false;
+    }
+    for (const Spelling& spelling : option.honoured) {
+      ++honoured;
+      if (!is_ours(spelling.name)) {
+        return false;
+      }
+    }
+  }
+  return honoured == kHonouredNames.size();
+}
+static_assert(lists_agree(), "kHonouredNames must list the honoured names of the table of options");
+
+}  // namespace
+
+std::span<const Option> options() noexcept {
+  return kOptions;
+}
+
+const Option* find_option(std::string_view own_name) noexcept {
+  const auto* const found = std::ranges::find_if(
+      kOptions, [own_name](const Option& option) { return option.own.name == own_name; });
+  return found == kOptions.end() ? nullptr : found;
+}
+
+std::string_view nearest_name(std::string_view name) {
+  // The distance costs the product of the lengths, and a name may be as long as the kernel allows.
+  constexpr std::size_t kLongEnough = 64;
+  const std::string_view start = name.substr(0, kLongEnough);
+  return std::ranges::min_element(
+             kOptions, {},
+             [start](const Option& option) { return edit_distance(start, option.own.name); })
+      ->own.name;
+}
+
+std::string flag_of(const Option& option) {
+  std::string flag = "--";
+  for (const char c : option.own.name.substr(kOwnPrefix.size())) {
+    flag += c == '_' ? '-' : static_cast<char>(c - 'A' + 'a');
+  }
+  return flag;
+}
+
+std::string in_force(const Option& option, const Policy& policy) {
+  const Origin& from = option.origin(policy);
+  const std::string value =
+      from.variable.empty() ? std::string(option.default_text) : option.show(policy);
+  return value + " (" + from.text() + ")";
+}
+
+std::vector<std::string> describe(const Policy& policy) {
+  std::vector<std::string> lines;
+  lines.reserve(kOptions.size());
+  for (const Option& option : kOptions) {
+    lines.push_back(std::string(option.own.name) + " = " + in_force(option, policy));
+  }
+  return lines;
+}
+
+std::string markdown_table() {
+  std::string table =
+      "| variable | default | also honoured | meaning |\n"
+      "|---|---|---|---|\n";
+  for (const Option& option : kOptions) {
+    std::string honoured;
+    for (const Spelling& spelling : option.honoured) {
+      honoured += (honoured.empty() ? "`" : ", `") + std::string(spelling.name) + "`";
+      if (!spelling.note.empty()) {
+        honoured += " (" + std::string(spelling.note) + ")";
+      }
+    }
+    table += "| `" + std::string(option.own.name) + "` | `" + std::string(option.default_text) +
+             "` | " + (honoured.empty() ? "–" : honoured) + " | " + std::string(option.meaning);
+    if (!option.missing.empty()) {
+      table += ". *Not in this version: " + std::string(option.missing) + "*";
+    }
+    table += " |\n";
+  }
+  return table;
+}
+
+}  // namespace cubfc::config

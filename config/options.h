@@ -1,0 +1,70 @@
+// The one table of options. It drives the reading of the environment, the printed configuration,
+// the flags of `cubfc run`, the manual page and the README's table, so that they cannot disagree.
+// Knows what each option is called and means; knows nothing of CUDA.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/policy.h"
+
+namespace cubfc::config {
+
+/// A value of any option, as its reader gives it.
+using Value = std::variant<bool, std::uint64_t, std::int64_t, Fraction, Allocator, FreeMode,
+                           FractionOf, LogLevel, std::string>;
+
+/// Reads a value that is not empty. `so_far` holds the options that do not limit (a fraction above
+/// 1 is one only with unified memory). Nothing for what is not accepted.
+using Reader = std::optional<Value> (*)(std::string_view text, const Policy& so_far);
+
+/// One name under which an option may be set, with the words that its users know.
+struct Spelling {
+  std::string_view name;
+  Reader read;
+  std::string_view accepted;  ///< the accepted values, for people
+  std::string_view note;      ///< how its values differ from ours, for the table; or empty
+};
+
+struct Option {
+  Spelling own;
+  std::span<const Spelling> honoured;  ///< others' names, the newest first
+  std::string_view default_text;       ///< a value, or words where the default is none
+  std::string_view placeholder;        ///< for a command line: "SIZE"
+  std::string_view meaning;            ///< one line
+  std::string_view missing;         ///< what this version lacks of it; empty when it is all there
+  bool limits;                      ///< unreadable under our own name, it fails closed
+  bool (*available)(const Value&);  ///< whether this version does what the value asks for
+  void (*store)(Policy&, const Value&, const Origin&);
+  std::string (*show)(
+      const Policy&);  ///< the value in force where it is set, as it would be written
+  const Origin& (*origin)(const Policy&);
+};
+
+/// All options, in the order in which they are shown. Static storage; any thread.
+[[nodiscard]] std::span<const Option> options() noexcept;
+
+/// The option of this CUBFC_ name, or NULL.
+[[nodiscard]] const Option* find_option(std::string_view own_name) noexcept;
+
+/// The known CUBFC_ name that is spelled most like this one.
+[[nodiscard]] std::string_view nearest_name(std::string_view name);
+
+/// The option's flag of `cubfc run`: "--mem-fraction" for CUBFC_MEM_FRACTION.
+[[nodiscard]] std::string flag_of(const Option& option);
+
+/// What is in force for one option: "0.5 (XLA_CLIENT_MEM_FRACTION=0.5)", "bfc (default)".
+[[nodiscard]] std::string in_force(const Option& option, const Policy& policy);
+
+/// The whole configuration, a line "CUBFC_X = value (origin)" for each option.
+[[nodiscard]] std::vector<std::string> describe(const Policy& policy);
+
+/// The README's table of options, in Markdown, each line ended.
+[[nodiscard]] std::string markdown_table();
+
+}  // namespace cubfc::config

@@ -1,0 +1,128 @@
+// The arithmetic of a policy.
+#include "config/policy.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace cubfc::config {
+namespace {
+
+// Rounded down; all of it where a share above 1 would not fit. long double has the 64 bits that a
+// size may have, so that a share of 1 is exactly the whole.
+std::uint64_t share_of(std::uint64_t bytes, double share) {
+  const long double product = static_cast<long double>(bytes) * static_cast<long double>(share);
+  constexpr long double kTooMuch = 18446744073709551616.0L;  // 2^64
+  return product < kTooMuch ? static_cast<std::uint64_t>(product)
+                            : std::numeric_limits<std::uint64_t>::max();
+}
+
+}  // namespace
+
+std::string_view name_of(Allocator allocator) noexcept {
+  switch (allocator) {
+    case Allocator::kBfc:
+      return "bfc";
+    case Allocator::kVmm:
+      return "vmm";
+    case Allocator::kCudaAsync:
+      return "cuda_async";
+    case Allocator::kPlatform:
+      return "platform";
+  }
+  return "?";
+}
+
+std::string_view name_of(FreeMode mode) noexcept {
+  return mode == FreeMode::kSync ? "sync" : "deferred";
+}
+
+std::string_view name_of(FractionOf of) noexcept {
+  return of == FractionOf::kFree ? "free" : "total";
+}
+
+std::string_view name_of(LogLevel level) noexcept {
+  switch (level) {
+    case LogLevel::kTrace:
+      return "trace";
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarn:
+      return "warn";
+    case LogLevel::kError:
+      return "error";
+    case LogLevel::kCritical:
+      return "critical";
+    case LogLevel::kOff:
+      return "off";
+  }
+  return "?";
+}
+
+std::string Origin::text() const {
+  if (variable.empty()) {
+    return "default";
+  }
+  if (own_name) {
+    return variable;
+  }
+  // Of another project's value the words can differ from ours (inverted, MiB), so it is shown.
+  return variable + "=" + shown(value);
+}
+
+std::optional<std::uint64_t> Policy::hard_limit(std::uint64_t total_bytes) const {
+  if (limit_unreadable) {
+    return 0;
+  }
+  std::optional<std::uint64_t> limit = mem_limit.value;
+  if (!limit && mem_fraction.value && mem_fraction.value->limit) {
+    limit = share_of(total_bytes, *mem_fraction.value->limit);
+  }
+  // Managed memory may be more than the device has.
+  if (limit && !unified_memory.value) {
+    limit = std::min(*limit, total_bytes);
+  }
+  return limit;
+}
+
+const Origin* Policy::limit_origin() const {
+  if (mem_limit.value) {
+    return &mem_limit.origin;
+  }
+  if (mem_fraction.value && mem_fraction.value->limit) {
+    return &mem_fraction.origin;
+  }
+  return nullptr;
+}
+
+bool Policy::limit_is_reported() const {
+  const Origin* const origin = limit_origin();
+  return origin != nullptr && origin->own_name;
+}
+
+std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes) const {
+  if (!preallocate.value) {
+    return 0;
+  }
+  const double share = mem_fraction.value ? mem_fraction.value->start : kDefaultFraction;
+  const std::uint64_t whole =
+      mem_fraction_of.value == FractionOf::kTotal ? total_bytes : free_bytes;
+  std::uint64_t bytes = share_of(whole, share);
+  if (!unified_memory.value) {
+    bytes = std::min(bytes, beyond_reserve(free_bytes));
+  }
+  if (preallocate_limit.value) {
+    bytes = std::min(bytes, *preallocate_limit.value);
+  }
+  if (const std::optional<std::uint64_t> limit = hard_limit(total_bytes)) {
+    bytes = std::min(bytes, *limit);
+  }
+  return bytes;
+}
+
+std::uint64_t Policy::beyond_reserve(std::uint64_t free_bytes) const noexcept {
+  return free_bytes - std::min(free_bytes, reserve.value);
+}
+
+}  // namespace cubfc::config

@@ -1,0 +1,130 @@
+// The memory policy: what is in force, and where each part of it came from. Plain data and the
+// arithmetic on it. Knows nothing of CUDA, of the process, or of how a value is written (values.h)
+// and found (options.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/values.h"
+
+namespace cubfc::config {
+
+class Environment;
+
+/// Where device memory comes from.
+enum class Allocator {
+  kBfc,        ///< best fit with coalescing over regions from cuMemAlloc
+  kVmm,        ///< the same over one reserved address range
+  kCudaAsync,  ///< the driver's stream-ordered pool
+  kPlatform,   ///< every call goes to the driver
+};
+
+/// What a free waits for.
+enum class FreeMode {
+  kSync,      ///< the device, as the driver's own free does
+  kDeferred,  ///< nothing; the block is reused when the work before the free is done
+};
+
+/// What the preallocation is a fraction of. A limit is always a fraction of the total.
+enum class FractionOf { kFree, kTotal };
+
+/// spdlog's levels, by its names.
+enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
+
+/// The words for these, as they are written in the environment.
+[[nodiscard]] std::string_view name_of(Allocator allocator) noexcept;
+[[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;
+[[nodiscard]] std::string_view name_of(FractionOf of) noexcept;
+[[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
+
+/// Where a setting's value came from.
+struct Origin {
+  std::string variable;   ///< its name; empty for the default
+  std::string value;      ///< as the user wrote it, white space trimmed; may be hostile text
+  bool own_name = false;  ///< a CUBFC_ name
+
+  /// For a message: "default", "CUBFC_RESERVE", or "XLA_CLIENT_MEM_FRACTION=0.75+" where another
+  /// project's name was honoured. One line, fit for a terminal.
+  [[nodiscard]] std::string text() const;
+
+  bool operator==(const Origin&) const = default;
+};
+
+/// The value in force and its origin.
+template <class T>
+struct Setting {
+  T value{};
+  Origin origin;
+
+  /// False when the value in force is the default.
+  [[nodiscard]] bool is_set() const noexcept { return !origin.variable.empty(); }
+};
+
+/// The share of the free memory that is preallocated when no fraction is set.
+inline constexpr double kDefaultFraction = 0.75;
+
+/// Everything that the environment can ask for, as it is in force. A value type; concurrent reads
+/// are safe. Sizes are in bytes.
+struct Policy {
+  Setting<Allocator> allocator;
+  Setting<bool> preallocate{.value = true, .origin = {}};
+  /// Nothing unless set.
+  Setting<std::optional<Fraction>> mem_fraction;
+  Setting<FractionOf> mem_fraction_of;
+  Setting<std::optional<std::uint64_t>> mem_limit;
+  Setting<std::optional<std::uint64_t>> preallocate_limit;
+  /// What is left to others on each device.
+  Setting<std::uint64_t> reserve;
+  /// -1: as much as bfc would preallocate.
+  Setting<std::int64_t> async_preallocate;
+  Setting<bool> unified_memory;
+  Setting<FreeMode> free_mode;
+  Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
+  /// Paths as the user wrote them, %p and %h not replaced; nothing means stderr, or no trace.
+  Setting<std::optional<std::string>> log_file;
+  Setting<bool> show_stats;
+  Setting<std::optional<std::string>> trace;
+  Setting<bool> disable;
+
+  /// A limit under cubfc's own name could not be read: every device allocation is to be refused
+  /// with `limit_explanation`, one line without an end of line. A mistyped limit that limits
+  /// nothing would harm the neighbour on the device.
+  bool limit_unreadable = false;
+  std::string limit_explanation;
+
+  /// One complete line each, in the order of the options, for the log at level warn.
+  std::vector<std::string> warnings;
+
+  /// The most that this process may hold of a device of `total_bytes`; nothing without a limit.
+  /// CUBFC_MEM_LIMIT before a fraction. Never above the total but with unified memory. 0 while
+  /// limit_unreadable.
+  [[nodiscard]] std::optional<std::uint64_t> hard_limit(std::uint64_t total_bytes) const;
+
+  /// Which setting made the limit; NULL without one. Points into this object.
+  [[nodiscard]] const Origin* limit_origin() const;
+
+  /// Whether the program sees a device of the limit's size. So under a cubfc name. Under a name of
+  /// XLA's or TensorFlow's the reported total is left alone: JAX itself multiplies it by that
+  /// fraction, and half of a half would be left.
+  [[nodiscard]] bool limit_is_reported() const;
+
+  /// What to take from a device at its first allocation, when `free_bytes` of `total_bytes` are
+  /// free: the fraction (0.75 when unset) of the free or of the total memory, cut to the
+  /// preallocation limit, to the hard limit, and to what the reserve leaves. 0 without
+  /// preallocation, and while limit_unreadable.
+  [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes,
+                                            std::uint64_t total_bytes) const;
+
+  /// How much of `free_bytes` the reserve leaves to be taken, now or at any later growth.
+  [[nodiscard]] std::uint64_t beyond_reserve(std::uint64_t free_bytes) const noexcept;
+};
+
+/// The policy that an environment asks for. Never fails: what cannot be used is in `warnings`, and
+/// a limit of ours that cannot be read in `limit_unreadable`. Throws only std::bad_alloc.
+[[nodiscard]] Policy read_policy(const Environment& environment);
+
+}  // namespace cubfc::config

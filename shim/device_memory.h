@@ -1,0 +1,96 @@
+// What becomes of a request for device memory: from the arena of the current context, or from the
+// driver under the same limit. This is where an allocation and a free are decided.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <vector>
+
+#include "config/policy.h"
+#include "shim/captures.h"
+#include "shim/contexts.h"
+#include "shim/driver.h"
+#include "shim/ledger.h"
+#include "shim/out_of_memory.h"
+
+namespace cubfc {
+
+// Each function answers as the driver's of the same purpose would. Thread-safe. Throws
+// std::bad_alloc only before anything has been changed.
+class DeviceMemory {
+ public:
+  DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
+               const Captures& captures)
+      : driver_(driver), policy_(policy), contexts_(contexts), captures_(captures) {}
+
+  CUresult allocate(CUdeviceptr* address, std::size_t bytes);
+  CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
+                          std::size_t height, unsigned element_bytes);
+  CUresult free(CUdeviceptr address);
+  // A stream-ordered free. A block of the arena is freed as free() does, which waits for more than
+  // the stream; anything else is the driver's.
+  CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread);
+
+  CUresult info(std::size_t* free_bytes, std::size_t* total_bytes);
+  CUresult total(std::size_t* bytes, CUdevice device);
+
+  // For the runtime's entry points, which leave everything that is not plain to the runtime itself:
+  // an address from the current context's arena, or 0; true when the address was a block and is
+  // free now.
+  CUdeviceptr try_allocate(std::size_t bytes);
+  bool try_free(CUdeviceptr address);
+
+  void context_ended(std::uint64_t id) { ledger_.context_ended(id); }
+
+  // The time that allocations and frees have taken, waits for the device included; counted only
+  // when CUBFC_SHOW_STATS is set.
+  std::chrono::nanoseconds time_spent() const {
+    return std::chrono::nanoseconds(spent_ns_.load(std::memory_order_relaxed));
+  }
+  const Ledger& ledger() const { return ledger_; }
+
+  void after_fork_in_child() { new (&parked_mutex_) std::mutex; }
+
+ private:
+  struct Parked {
+    Context* context;
+    arena::RetiredBlock block;
+  };
+  class Stopwatch;
+
+  bool from_arena() const { return policy_.allocator.value != config::Allocator::kPlatform; }
+  CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
+                               const char* function);
+  CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes);
+  CUresult account(Context& context, CUdeviceptr address, std::size_t bytes);
+  CUresult free_block(Context& context, const arena::RetiredBlock& block);
+  CUresult refused_without_context(CUdeviceptr address) const;
+  bool reclaim_parked();
+  std::size_t pitch_alignment(Device& device, unsigned element_bytes);
+  static void announce(const Context& context, const config::Policy& policy);
+
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  Contexts& contexts_;
+  const Captures& captures_;
+  Ledger ledger_;
+  OutOfMemoryReporter reporter_;
+  std::atomic<std::uint64_t> spent_ns_{0};
+
+  // Freed while a capture was open, when nothing may wait for the device. They stay retired until
+  // it has been waited for.
+  std::mutex parked_mutex_;
+  std::vector<Parked> parked_;
+  std::atomic<bool> any_parked_{false};
+};
+
+// The block of any context's arena that contains the address.
+struct FoundBlock {
+  Context* context = nullptr;  // the arena in whose regions the address lies; nullptr if in none
+  bool live = false;           // and there is a live block, `info`
+  arena::BlockInfo info;
+};
+FoundBlock find_block(const Contexts& contexts, CUdeviceptr address);
+
+}  // namespace cubfc

@@ -1,0 +1,92 @@
+// The driver entry points that cubfc intercepts: the one list that makes the wrappers'
+// declarations, the table of real functions, the resolver's routes, exports.map and the coverage
+// test. Knows names and signatures; nothing of what the wrappers do.
+//
+// CUBFC_ENTRY_POINTS(X) calls X(name, base, version, per_thread, role, parameters) for each:
+//   name        the symbol that libcuda exports
+//   base        the name that cuGetProcAddress knows it by
+//   version     the CUDA version in which this ABI of the base name appeared (cudaTypedefs.h)
+//   per_thread  1 for the variant whose stream 0 is the per-thread default stream
+//   role        kServe: answered from the arena. kAdjust: the driver's answer, made true for blocks
+//   of
+//               the arena. kObserve: the driver's, and we take note.
+// One line each: shim/CMakeLists.txt reads the names from here.
+#pragma once
+
+#include <cuda.h>
+
+// cuda.h makes macros of the names whose ABI has changed. Here each name means the symbol it spells.
+#undef cuCtxDestroy
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
+#undef cuGetProcAddress
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
+
+namespace cubfc {
+
+enum class Role : unsigned char { kServe, kAdjust, kObserve };
+
+// Types that the oldest supported headers (12.1) do not declare; only pointers to them are passed
+// on.
+using GreenContext = struct CUgreenCtx_st*;
+using GraphEdges = const struct CUgraphEdgeData_st*;
+
+}  // namespace cubfc
+
+// clang-format off
+#define CUBFC_ENTRY_POINTS(X) \
+  X(cuMemAlloc_v2, "cuMemAlloc", 3020, 0, kServe, (CUdeviceptr* address, size_t bytes)) \
+  X(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, kServe, (CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned element_bytes)) \
+  X(cuMemFree_v2, "cuMemFree", 3020, 0, kServe, (CUdeviceptr address)) \
+  X(cuMemFreeAsync, "cuMemFreeAsync", 11020, 0, kServe, (CUdeviceptr address, CUstream stream)) \
+  X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, 1, kServe, (CUdeviceptr address, CUstream stream)) \
+  X(cuMemGetInfo_v2, "cuMemGetInfo", 3020, 0, kAdjust, (size_t* free_bytes, size_t* total_bytes)) \
+  X(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, 0, kAdjust, (size_t* bytes, CUdevice device)) \
+  X(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, 0, kAdjust, (CUdeviceptr* base, size_t* bytes, CUdeviceptr address)) \
+  X(cuPointerGetAttribute, "cuPointerGetAttribute", 4000, 0, kAdjust, (void* value, CUpointer_attribute attribute, CUdeviceptr address)) \
+  X(cuPointerGetAttributes, "cuPointerGetAttributes", 7000, 0, kAdjust, (unsigned count, CUpointer_attribute* attributes, void** values, CUdeviceptr address)) \
+  X(cuPointerSetAttribute, "cuPointerSetAttribute", 6000, 0, kAdjust, (const void* value, CUpointer_attribute attribute, CUdeviceptr address)) \
+  X(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", 11070, 0, kAdjust, (void* handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags)) \
+  X(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, 0, kAdjust, (CUmemGenericAllocationHandle* handle, void* address)) \
+  X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, 0, kAdjust, (CUipcMemHandle* handle, CUdeviceptr address)) \
+  X(cuGetProcAddress, "cuGetProcAddress", 11030, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags)) \
+  X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status)) \
+  X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, kObserve, (CUstream stream)) \
+  X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, 1, kObserve, (CUstream stream)) \
+  X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, 0, kObserve, (CUstream stream, CUstreamCaptureMode mode)) \
+  X(cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture", 10010, 1, kObserve, (CUstream stream, CUstreamCaptureMode mode)) \
+  X(cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, 0, kObserve, (CUstream stream, CUgraph graph, const CUgraphNode* nodes, ::cubfc::GraphEdges edges, size_t count, CUstreamCaptureMode mode)) \
+  X(cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", 12030, 1, kObserve, (CUstream stream, CUgraph graph, const CUgraphNode* nodes, ::cubfc::GraphEdges edges, size_t count, CUstreamCaptureMode mode)) \
+  X(cuStreamEndCapture, "cuStreamEndCapture", 10000, 0, kObserve, (CUstream stream, CUgraph* graph)) \
+  X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 1, kObserve, (CUstream stream, CUgraph* graph)) \
+  X(cuStreamDestroy, "cuStreamDestroy", 2000, 0, kObserve, (CUstream stream)) \
+  X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, kObserve, (CUstream stream)) \
+  X(cuCtxDestroy, "cuCtxDestroy", 2000, 0, kObserve, (CUcontext context)) \
+  X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, kObserve, (CUcontext context)) \
+  X(cuCtxDetach, "cuCtxDetach", 2000, 0, kObserve, (CUcontext context)) \
+  X(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, kObserve, (::cubfc::GreenContext context)) \
+  X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, 0, kObserve, (CUcontext* context, ::cubfc::GreenContext green)) \
+  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, kObserve, (CUdevice device)) \
+  X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, kObserve, (CUdevice device)) \
+  X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, kObserve, (CUdevice device)) \
+  X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, kObserve, (CUdevice device))
+
+// Functions that we call and nobody needs intercepted: Y(name, parameters).
+#define CUBFC_CALLED_FUNCTIONS(Y) \
+  Y(cuCtxGetCurrent, (CUcontext* context)) \
+  Y(cuCtxGetDevice, (CUdevice* device)) \
+  Y(cuCtxGetId, (CUcontext context, unsigned long long* id)) \
+  Y(cuCtxPopCurrent_v2, (CUcontext* context)) \
+  Y(cuCtxPushCurrent_v2, (CUcontext context)) \
+  Y(cuCtxSynchronize, ()) \
+  Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
+  Y(cuDeviceGetName, (char* name, int length, CUdevice device)) \
+  Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
+  Y(cuDevicePrimaryCtxRetain, (CUcontext* context, CUdevice device)) \
+  Y(cuDriverGetVersion, (int* version)) \
+  Y(cuGetErrorName, (CUresult error, const char** name)) \
+  Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
+  Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \
+  Y(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode* mode))
+// clang-format on

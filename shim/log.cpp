@@ -1,0 +1,140 @@
+#include "shim/log.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace cubfc::log {
+namespace {
+
+spdlog::level::level_enum level_of(Level level) {
+  switch (level) {
+    case Level::kTrace:
+      return spdlog::level::trace;
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+    case Level::kCritical:
+      return spdlog::level::critical;
+    case Level::kOff:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+std::string expanded(const std::string& path) {
+  std::string result;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] != '%' || i + 1 == path.size()) {
+      result += path[i];
+    } else if (path[++i] == 'p') {
+      result += std::to_string(getpid());
+    } else if (path[i] == 'h') {
+      std::array<char, 256> host{};
+      gethostname(host.data(), host.size() - 1);
+      result += host.data();
+    } else {
+      result += std::string("%") + path[i];
+    }
+  }
+  return result;
+}
+
+// Neither the settings nor the logger are ever destroyed: the program may allocate from a static
+// destructor, after ours would have run.
+struct Settings {
+  Level level = Level::kWarn;
+  std::string file;
+};
+Settings& settings() {
+  static Settings& kept = *new Settings;
+  return kept;
+}
+
+void give_format(spdlog::logger& logger) {
+  const bool detailed = settings().level <= Level::kDebug;
+  logger.set_pattern(detailed ? "cubfc: %T.%f %P/%t %v" : "cubfc: %v");
+  logger.set_level(spdlog::level::trace);
+  logger.flush_on(spdlog::level::trace);
+  logger.set_error_handler([](const std::string&) {});  // a full disk is no reason to fail
+}
+
+spdlog::logger* make_logger() {
+  // A logger of our own, in no registry: a registry is a global that is destroyed at exit.
+  auto to_stderr = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  if (!settings().file.empty()) {
+    const std::string path = expanded(settings().file);
+    try {
+      auto* logger =
+          new spdlog::logger("cubfc", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+      give_format(*logger);
+      return logger;
+    } catch (const std::exception& error) {
+      auto* logger = new spdlog::logger("cubfc", to_stderr);
+      give_format(*logger);
+      logger->warn("CUBFC_LOG_FILE: {}; logging to stderr", error.what());
+      return logger;
+    }
+  }
+  auto* logger = new spdlog::logger("cubfc", to_stderr);
+  give_format(*logger);
+  return logger;
+}
+
+spdlog::logger& logger() {
+  static spdlog::logger& kept = *make_logger();
+  return kept;
+}
+
+}  // namespace
+
+void start(Level level, const std::string& file) {
+  settings().level = level;
+  settings().file = file;
+}
+
+bool enabled(Level level) noexcept {
+  return level >= settings().level && level != Level::kOff;
+}
+
+void write(Level level, const std::string& text) noexcept {
+  if (!enabled(level)) {
+    return;
+  }
+  try {
+    logger().log(level_of(level), text);
+  } catch (...) {  // no memory for a message: the program's work goes on
+  }
+}
+
+void always(const std::string& text) noexcept {
+  try {
+    logger().log(spdlog::level::critical, text);
+  } catch (...) {
+  }
+}
+
+std::string bytes(std::uint64_t count) {
+  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  auto value = static_cast<double>(count);
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", count)
+                   : fmt::format("{:.{}f} {}", value, value < 100 ? 2 : 1, kUnits[unit]);
+}
+
+}  // namespace cubfc::log

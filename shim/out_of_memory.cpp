@@ -1,0 +1,194 @@
+#include "shim/out_of_memory.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "shim/log.h"
+
+namespace cubfc {
+namespace {
+
+constexpr std::size_t kMapColumns = 100;
+
+std::string command_line() {
+  std::array<char, 128> text{};
+  std::FILE* file = std::fopen("/proc/self/cmdline", "re");
+  if (file == nullptr) {
+    return "?";
+  }
+  const std::size_t size = std::fread(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  std::string line;
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    line += byte == 0 ? ' ' : byte < 0x20 ? '?' : static_cast<char>(byte);
+  }
+  while (!line.empty() && line.back() == ' ') {
+    line.pop_back();
+  }
+  return size == text.size() ? line + "..." : line;
+}
+
+struct SizeClass {
+  std::uint64_t below;  // bytes
+  const char* text;
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+};
+
+std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
+  std::array<SizeClass, 3> classes{
+      {{1ULL << 20, "below 1 MiB"}, {64ULL << 20, "of 1..64 MiB"}, {~0ULL, "of 64 MiB and more"}}};
+  for (const arena::BlockSnapshot& block : blocks) {
+    if (block.state == arena::BlockState::kFree) {
+      continue;
+    }
+    for (SizeClass& size_class : classes) {
+      if (block.bytes < size_class.below) {
+        size_class.bytes += block.bytes;
+        ++size_class.count;
+        break;
+      }
+    }
+  }
+  std::string text;
+  for (auto size_class = classes.rbegin(); size_class != classes.rend(); ++size_class) {
+    if (size_class->count > 0) {
+      text += fmt::format("{}{} in {} {}", text.empty() ? "" : " · ", log::bytes(size_class->bytes),
+                          size_class->count, size_class->text);
+    }
+  }
+  return text.empty() ? "none" : text;
+}
+
+// Only what would help here and is not set already.
+std::string advice(const config::Policy& policy, const arena::Stats& stats, arena::Failure failure,
+                   std::uint64_t device_free, std::uint64_t asked) {
+  if (policy.limit_unreadable) {
+    return policy.limit_explanation;
+  }
+  const config::Origin* limit = policy.limit_origin();
+  if (failure == arena::Failure::kOverLimit && limit != nullptr) {
+    return fmt::format("a higher limit ({}), if the device has the memory to spare", limit->text());
+  }
+  if (policy.reserve.value > 0 && device_free >= asked) {
+    return fmt::format("a smaller CUBFC_RESERVE ({} is kept free)",
+                       log::bytes(policy.reserve.value));
+  }
+  if (failure == arena::Failure::kFragmented && stats.regions > 4 && !policy.preallocate.value) {
+    return "CUBFC_PREALLOCATE=true: one region instead of many fragments less";
+  }
+  return {};
+}
+
+std::string cause(const config::Policy& policy, arena::Failure failure) {
+  if (policy.limit_unreadable) {
+    return "the limit cannot be read, so nothing is allocated";
+  }
+  return arena::describe(failure);
+}
+
+std::string describe(const DriverFunctions& driver, const config::Policy& policy,
+                     const Context& context, const char* function, std::uint64_t bytes,
+                     arena::Failure failure) {
+  const arena::Stats stats = context.arena.stats();
+  const arena::Budget& budget = context.device.budget;
+  std::size_t device_free = 0;
+  std::size_t device_total = context.device.total_bytes;
+  driver.cuMemGetInfo_v2(&device_free, &device_total);
+  const std::uint64_t ours = std::min<std::uint64_t>(stats.pool_bytes, device_total - device_free);
+  const config::Origin* limit = policy.limit_origin();
+
+  std::string text =
+      fmt::format("out of memory on GPU {}, pid {} ({}), thread {}\n", context.device.handle,
+                  getpid(), command_line(), syscall(SYS_gettid));
+  text += fmt::format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes),
+                      function, log::bytes(stats.largest_free_block_bytes));
+  text += fmt::format(
+      "  arena     {} in use + {} free = {}, limit {}\n", log::bytes(stats.bytes_in_use),
+      log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
+      budget.limited()
+          ? fmt::format("{} ({}), {} of it taken", log::bytes(budget.limit()),
+                        limit == nullptr ? "default" : limit->text(), log::bytes(budget.used()))
+          : "none");
+  text += fmt::format(
+      "  device    {}: {} this arena, {} elsewhere (contexts, other processes), {} free\n",
+      log::bytes(device_total), log::bytes(ours), log::bytes(device_total - device_free - ours),
+      log::bytes(device_free));
+  text += fmt::format("  cause     {}\n", cause(policy, failure));
+  if (stats.regions > 0) {
+    const auto blocks = context.arena.snapshot();
+    text += fmt::format("  blocks    {}\n", sizes_of(blocks));
+    text += fmt::format("  map       {}\n", draw_map(blocks, kMapColumns));
+  }
+  if (const std::string try_this = advice(policy, stats, failure, device_free, bytes);
+      !try_this.empty()) {
+    text += fmt::format("  try       {}\n", try_this);
+  }
+  text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_t columns) {
+  std::uint64_t total = 0;
+  for (const arena::BlockSnapshot& block : blocks) {
+    total += block.bytes;
+  }
+  std::string map;
+  // Each column stands for the bytes [column * total / columns, (column + 1) * total / columns).
+  std::size_t at = 0;
+  std::uint64_t block_start = 0;
+  for (std::size_t column = 0; column < columns && total > 0; ++column) {
+    const auto edge = [&](std::size_t n) {
+      return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * n / columns);
+    };
+    const std::uint64_t end = edge(column + 1);
+    bool used = false;
+    bool unused = false;
+    while (at < blocks.size() && block_start < end) {
+      (blocks[at].state == arena::BlockState::kFree ? unused : used) = true;
+      if (block_start + blocks[at].bytes > end) {
+        break;  // it goes on in the next column
+      }
+      block_start += blocks[at].bytes;
+      ++at;
+    }
+    map += used ? (unused ? 'x' : '*') : '_';
+  }
+  return map;
+}
+
+void OutOfMemoryReporter::report(const DriverFunctions& driver, const config::Policy& policy,
+                                 const Context& context, const char* function, std::uint64_t bytes,
+                                 arena::Failure failure) noexcept try {
+  if (!log::enabled(log::Level::kWarn)) {
+    return;
+  }
+  using std::chrono::steady_clock;
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const std::int64_t now = steady_clock::now().time_since_epoch().count();
+  std::int64_t last = last_full_ns_.load(std::memory_order_relaxed);
+  if ((last == 0 || now - last >= 5 * kSecond) &&
+      last_full_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
+    log::write(log::Level::kWarn, describe(driver, policy, context, function, bytes, failure));
+    return;
+  }
+  unreported_.fetch_add(1, std::memory_order_relaxed);
+  last = last_line_ns_.load(std::memory_order_relaxed);
+  if (now - last >= kSecond &&
+      last_line_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
+    log::warn("out of memory again on GPU {}: {} by {} ({}); {} times since the report",
+              context.device.handle, log::bytes(bytes), function, cause(policy, failure),
+              unreported_.load(std::memory_order_relaxed));
+  }
+} catch (...) {
+  log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
+}
+
+}  // namespace cubfc

@@ -1,0 +1,208 @@
+#include "shim/process.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <utility>
+
+#include "shim/environment.h"
+#include "shim/log.h"
+
+namespace cubfc {
+namespace {
+
+// cuCtxGetId, by which contexts are told apart, came with 12.0.
+constexpr int kOldestDriver = 12000;
+
+std::atomic<Process*> instance{nullptr};
+std::atomic<bool> stand_aside{false};
+
+// A tool that watches allocations sees overruns of blocks only when each is an allocation of the
+// driver's.
+const char* watching_tool() {
+  for (const char* variable : {"CUDA_INJECTION64_PATH", "NV_SANITIZER_INJECTION_PORT_BASE",
+                               "NV_COMPUTE_PROFILER_PERFWORKS_DIR"}) {
+    if (std::getenv(variable) != nullptr) {
+      return variable;
+    }
+  }
+  return nullptr;
+}
+
+config::Policy policy_under_tools(config::Policy policy) {
+  const char* tool = watching_tool();
+  if (tool != nullptr && !policy.allocator.is_set() &&
+      policy.allocator.value != config::Allocator::kPlatform) {
+    policy.allocator.value = config::Allocator::kPlatform;
+    policy.warnings.push_back(
+        std::string(tool) +
+        " is set: a tool watches the allocations, so each goes to the driver (CUBFC_ALLOCATOR=bfc "
+        "keeps the arena)");
+  }
+  return policy;
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
+__attribute__((destructor)) void show_summary_at_exit() noexcept {
+  const Process* process = instance.load(std::memory_order_acquire);
+  if (process == nullptr || stand_aside.load(std::memory_order_acquire) ||
+      !process->policy().show_stats.value) {
+    return;
+  }
+  try {
+    if (const std::string text = process->summary(); !text.empty()) {
+      log::always(text);
+    }
+  } catch (...) {  // the program's exit goes on
+  }
+}
+
+}  // namespace
+
+Process::Process(const DriverFunctions& driver, config::Policy policy)
+    : driver_(driver), policy_(policy_under_tools(std::move(policy))) {}
+
+bool Process::intercepts() noexcept try { return !policy_of_process().disable.value; } catch (...) {
+  return false;
+}
+
+Process* Process::active() noexcept {
+  if (stand_aside.load(std::memory_order_relaxed)) {
+    return nullptr;
+  }
+  if (Process* process = instance.load(std::memory_order_acquire); process != nullptr) {
+    return process;
+  }
+  try {
+    return make();
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+Process* Process::make() {
+  const Driver* driver = Driver::find();
+  if (driver == nullptr) {
+    return nullptr;
+  }
+  // Inside, nothing waits for the loader's lock: a thread that has it may be waiting for this.
+  static Process* const kMade = [&]() -> Process* {
+    const config::Policy& policy = policy_of_process();
+    if (policy.disable.value) {
+      stand_aside.store(true);
+      return nullptr;
+    }
+    log::start(policy.log_level.value, policy.log_file.value.value_or(""));
+    if (driver->version() < kOldestDriver) {
+      log::warn("the driver is CUDA {}.{}, and cubfc needs 12.0: nothing is intercepted",
+                driver->version() / 1000, driver->version() % 1000 / 10);
+      stand_aside.store(true);
+      return nullptr;
+    }
+    auto* process = new Process(driver->call(), policy);
+    for (const std::string& warning : process->policy().warnings) {
+      log::write(log::Level::kWarn, warning);
+    }
+    if (process->policy().limit_unreadable) {
+      log::write(log::Level::kError, process->policy().limit_explanation);
+    }
+    pthread_atfork(nullptr, nullptr, &Process::forked_in_child);
+    instance.store(process, std::memory_order_release);
+    return process;
+  }();
+  return kMade;
+}
+
+// A child that forked after its parent had used CUDA cannot use it (the driver says so), and must
+// not touch the arena. One that forked before starts anew; another thread of the parent may have
+// held a lock.
+void Process::forked_in_child() noexcept {
+  Process* process = instance.load(std::memory_order_acquire);
+  if (process->contexts_.any()) {
+    stand_aside.store(true);
+    return;
+  }
+  process->contexts_.after_fork_in_child();
+  process->captures_.after_fork_in_child();
+  process->memory_.after_fork_in_child();
+}
+
+void Process::context_ended(std::uint64_t id) {
+  contexts_.ended(id);
+  memory_.context_ended(id);
+}
+
+void Process::primary_released(CUdevice device) {
+  if (!contexts_.primary_is_active(device)) {
+    primary_reset(device);
+  }
+}
+
+void Process::primary_reset(CUdevice device) {
+  memory_.context_ended(contexts_.primary_ended(device));
+}
+
+std::string Process::summary() const {
+  struct Line {
+    const Device* device = nullptr;
+    arena::Stats stats;
+    std::uint64_t driver_calls = 0;
+  };
+  std::vector<Line> lines;
+  std::uint64_t operations = 0;
+  for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    Line* line = nullptr;
+    for (Line& known : lines) {
+      line = known.device == &context->device ? &known : line;
+    }
+    if (line == nullptr) {
+      line = &lines.emplace_back();
+      line->device = &context->device;
+    }
+    const arena::Stats stats = context->arena.stats();
+    line->stats.num_allocs += stats.num_allocs;
+    line->stats.num_failures += stats.num_failures;
+    line->stats.peak_bytes_in_use += stats.peak_bytes_in_use;
+    line->stats.peak_pool_bytes += stats.peak_pool_bytes;
+    line->driver_calls += context->memory.driver_calls();
+    operations += stats.num_allocs;
+  }
+  const Ledger::Totals direct = memory_.ledger().totals();
+  operations += direct.allocations;
+  const double each_us = operations == 0 ? 0
+                                         : static_cast<double>(memory_.time_spent().count()) /
+                                               1000.0 / static_cast<double>(operations);
+  std::string text;
+  for (const Line& line : lines) {
+    if (line.stats.num_allocs + line.stats.num_failures == 0) {
+      continue;
+    }
+    text += fmt::format(
+        "{}GPU {}: peak {} of {}, {} allocations in {} driver calls, {:.1f} µs each with the "
+        "program's waits, {} failed",
+        text.empty() ? "" : "\ncubfc: ", line.device->handle,
+        log::bytes(line.stats.peak_bytes_in_use), log::bytes(line.stats.peak_pool_bytes),
+        grouped(line.stats.num_allocs), grouped(line.driver_calls), each_us,
+        grouped(line.stats.num_failures));
+  }
+  if (direct.allocations + direct.failures > 0) {
+    text += fmt::format(
+        "{}straight to the driver: peak {}, {} allocations, {:.1f} µs each with the program's "
+        "waits, {} failed",
+        text.empty() ? "" : "\ncubfc: ", log::bytes(direct.peak_bytes), grouped(direct.allocations),
+        each_us, grouped(direct.failures));
+  }
+  return text;
+}
+
+}  // namespace cubfc

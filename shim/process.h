@@ -1,0 +1,59 @@
+// cubfc in one process: the policy, and what acts on it. One object, made on first use, never
+// destroyed: programs allocate and free until the very end of their exit.
+#pragma once
+
+#include <string>
+
+#include "config/policy.h"
+#include "shim/captures.h"
+#include "shim/contexts.h"
+#include "shim/device_memory.h"
+#include "shim/driver.h"
+#include "shim/pointer_queries.h"
+
+namespace cubfc {
+
+class Process {
+ public:
+  // The process's object if calls are to be intercepted; nullptr when they are to go straight to
+  // the driver: CUBFC_DISABLE, a driver too old, or the child of a process that used CUDA before it
+  // forked.
+  static Process* active() noexcept;
+  // False when nothing is intercepted at all (CUBFC_DISABLE). For the resolver; makes no driver
+  // call.
+  static bool intercepts() noexcept;
+
+  // For tests: an object over a driver and a policy of the test's.
+  Process(const DriverFunctions& driver, config::Policy policy);
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  DeviceMemory& memory() { return memory_; }
+  PointerQueries& pointers() { return pointers_; }
+  Contexts& contexts() { return contexts_; }
+  Captures& captures() { return captures_; }
+  const DriverFunctions& driver() const { return driver_; }
+  const config::Policy& policy() const { return policy_; }
+
+  // The driver has ended a context (`id` from Contexts::id_of, taken before), released or reset a
+  // device's primary context.
+  void context_ended(std::uint64_t id);
+  void primary_released(CUdevice device);
+  void primary_reset(CUdevice device);
+
+  // The lines of CUBFC_SHOW_STATS, one for each device. No driver call.
+  std::string summary() const;
+
+ private:
+  static Process* make();
+  static void forked_in_child() noexcept;
+
+  const DriverFunctions& driver_;
+  const config::Policy policy_;
+  Captures captures_{driver_};
+  Contexts contexts_{driver_, policy_, captures_};
+  DeviceMemory memory_{driver_, policy_, contexts_, captures_};
+  PointerQueries pointers_{driver_, contexts_};
+};
+
+}  // namespace cubfc

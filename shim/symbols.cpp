@@ -1,0 +1,127 @@
+#include "shim/symbols.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "shim/driver.h"
+#include "shim/process.h"
+
+// Hidden, for dlsym.S.
+extern "C" {
+__attribute__((visibility("hidden"))) std::atomic<void* (*)(void*, const char*)> cubfc_real_dlsym{
+    nullptr};
+
+struct RoutedSymbol {
+  void* address;
+  std::uintptr_t ours;  // 0: let the real dlsym answer the caller
+};
+__attribute__((visibility("hidden"))) RoutedSymbol cubfc_route_dlsym(void* handle, const char* name,
+                                                                     const void* caller) noexcept;
+}
+static_assert(sizeof(cubfc_real_dlsym) == sizeof(void*));
+
+namespace cubfc {
+namespace {
+
+#if defined(__x86_64__)
+constexpr const char* kFirstDlsymVersion = "GLIBC_2.2.5";
+#elif defined(__aarch64__)
+constexpr const char* kFirstDlsymVersion = "GLIBC_2.17";
+#endif
+
+// dlvsym is how an overrider of dlsym can find the one it overrides.
+void find_real_dlsym() noexcept {
+  if (cubfc_real_dlsym.load(std::memory_order_acquire) != nullptr) {
+    return;
+  }
+  void* found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (found == nullptr) {
+    found = dlvsym(RTLD_NEXT, "dlsym", kFirstDlsymVersion);
+  }
+  cubfc_real_dlsym.store(reinterpret_cast<void* (*)(void*, const char*)>(found),
+                         std::memory_order_release);
+}
+
+// cuMemAlloc_v2 is a driver name; cudaMalloc and cublasCreate are not.
+bool looks_like_driver_name(const char* name) noexcept {
+  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
+  constexpr RoutedSymbol kNotOurs{nullptr, 0};
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+    return kNotOurs;
+  }
+  void* const wrapper = exported_wrapper(name);
+  if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
+    // Relative to the caller. That we export the name must not make it appear to exist.
+    const bool appears = wrapper != nullptr && definition_without_us(name, caller) == nullptr;
+    return appears ? RoutedSymbol{nullptr, 1} : kNotOurs;
+  }
+  if (wrapper == nullptr && !looks_like_driver_name(name)) {
+    return kNotOurs;
+  }
+  void* address = real_dlsym(handle, name);
+  if (address == nullptr) {
+    return {nullptr, 1};  // the call above has set dlerror
+  }
+  if (address == wrapper) {  // the handle is the main program's
+    return {definition_without_us(name, caller) != nullptr ? address : nullptr, 1};
+  }
+  if (looks_like_driver_name(name)) {
+    const Driver* driver = Driver::find(handle);
+    if (driver != nullptr && Process::intercepts()) {
+      address = driver->route(address);
+    }
+  }
+  return {address, 1};
+}
+
+// A handle on the object that holds `address`, as its own dlopen would give; nullptr if there is
+// none.
+void* handle_of_object_with(const void* address) noexcept {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
+      map == nullptr) {
+    return nullptr;
+  }
+  const bool main_program = map->l_name == nullptr || map->l_name[0] == '\0';
+  return dlopen(main_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+}  // namespace
+
+void* real_dlsym(void* handle, const char* name) noexcept {
+  find_real_dlsym();
+  const auto real = cubfc_real_dlsym.load(std::memory_order_acquire);
+  return real == nullptr ? nullptr : real(handle, name);
+}
+
+void* definition_without_us(const char* name, const void* caller) noexcept {
+  void* const ours = exported_wrapper(name);
+  // What was loaded with the program, behind this library.
+  if (void* next = real_dlsym(RTLD_NEXT, name); next != nullptr) {
+    return next;
+  }
+  // What the caller was linked with. A Python extension and the libraries it needs see each other,
+  // and nobody else sees them.
+  void* const handle = handle_of_object_with(caller);
+  if (handle == nullptr) {
+    return nullptr;
+  }
+  void* found = real_dlsym(handle, name);
+  dlclose(handle);
+  return found == ours ? nullptr : found;
+}
+
+}  // namespace cubfc
+
+RoutedSymbol cubfc_route_dlsym(void* handle, const char* name, const void* caller) noexcept {
+  cubfc::find_real_dlsym();
+  return cubfc::route(handle, name, caller);
+}

@@ -1,0 +1,211 @@
+// The table of options, and that everything printed from it is right.
+#include "config/options.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "config/environment.h"
+
+namespace config = cubfc::config;
+using config::Environment;
+using config::LogLevel;
+using config::Option;
+using config::options;
+using config::Policy;
+using config::read_policy;
+using config::Spelling;
+
+namespace {
+
+// A value for each name that is accepted, differs from the default where this version has another
+// value, and is shown as the third text.
+struct Example {
+  std::string name;
+  std::string value;
+  std::string shown;
+};
+
+const std::vector<Example>& examples() {
+  static const std::vector<Example> all = {
+      {"CUBFC_ALLOCATOR", "platform", "platform"},
+      {"XLA_PYTHON_CLIENT_ALLOCATOR", "address", "platform"},
+      {"TF_GPU_ALLOCATOR", "cuda_malloc", "platform"},
+      {"CUBFC_PREALLOCATE", "off", "false"},
+      {"XLA_PYTHON_CLIENT_PREALLOCATE", "False", "false"},
+      {"TF_FORCE_GPU_ALLOW_GROWTH", "true", "false"},
+      {"CUBFC_MEM_FRACTION", "50%", "0.5"},
+      {"XLA_CLIENT_MEM_FRACTION", "0.75-0.85", "0.75-0.85"},
+      {"XLA_PYTHON_CLIENT_MEM_FRACTION", ".9", "0.9"},
+      {"CUBFC_MEM_FRACTION_OF", "Total", "total"},
+      {"CUBFC_MEM_LIMIT", "8589934592", "8GiB"},
+      {"CUBFC_PREALLOCATE_LIMIT", "1536M", "1536MiB"},
+      {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "4096", "4KiB"},
+      {"CUBFC_RESERVE", "512MiB", "512MiB"},
+      {"TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "2048", "2GiB"},
+      {"CUBFC_ASYNC_PREALLOCATE", "0", "0"},
+      {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "0", "0"},
+      {"CUBFC_UNIFIED_MEMORY", "no", "false"},
+      {"TF_FORCE_UNIFIED_MEMORY", "0", "false"},
+      {"CUBFC_FREE", "SYNC", "sync"},
+      {"CUBFC_LOG_LEVEL", "warning", "warn"},
+      {"CUBFC_LOG_FILE", "/tmp/cubfc.%p.log", "/tmp/cubfc.%p.log"},
+      {"CUBFC_SHOW_STATS", "yes", "true"},
+      {"CUBFC_DISABLE", "1", "true"},
+  };
+  return all;
+}
+
+const Option& option_with(const std::string& name) {
+  for (const Option& option : options()) {
+    if (option.own.name == name ||
+        std::ranges::any_of(option.honoured, [&](const Spelling& s) { return s.name == name; })) {
+      return option;
+    }
+  }
+  FAIL("no option has the name " << name);
+  return options().front();
+}
+
+}  // namespace
+
+TEST_CASE("every option takes its value from every one of its names, and knows from which",
+          "[config]") {
+  for (const Example& example : examples()) {
+    INFO(example.name);
+    const Policy policy = read_policy(Environment{example.name + "=" + example.value});
+    CHECK(policy.warnings.empty());
+    const Option& option = option_with(example.name);
+    const bool own = option.own.name == example.name;
+    CHECK(option.show(policy) == example.shown);
+    CHECK(option.origin(policy).variable == example.name);
+    CHECK(option.origin(policy).value == example.value);
+    CHECK(option.origin(policy).own_name == own);
+    const std::string origin = own ? example.name : example.name + "=" + example.value;
+    CHECK(config::in_force(option, policy) == example.shown + " (" + origin + ")");
+  }
+}
+
+TEST_CASE("every name is covered by an example here, but for what this version lacks entirely",
+          "[config]") {
+  std::set<std::string> covered{"CUBFC_TRACE"};
+  for (const Example& example : examples()) {
+    covered.insert(example.name);
+  }
+  std::set<std::string> known;
+  for (const Option& option : options()) {
+    known.emplace(option.own.name);
+    for (const Spelling& spelling : option.honoured) {
+      known.emplace(spelling.name);
+    }
+  }
+  CHECK(covered == known);
+}
+
+TEST_CASE("spdlog's names of levels are known, the short and the long ones", "[config]") {
+  struct Case {
+    const char* word;
+    LogLevel level;
+  };
+  for (const Case& each : {Case{"trace", LogLevel::kTrace}, Case{"debug", LogLevel::kDebug},
+                           Case{"info", LogLevel::kInfo}, Case{"warn", LogLevel::kWarn},
+                           Case{"warning", LogLevel::kWarn}, Case{"error", LogLevel::kError},
+                           Case{"err", LogLevel::kError}, Case{"critical", LogLevel::kCritical},
+                           Case{"off", LogLevel::kOff}}) {
+    CHECK(read_policy(Environment{std::string("CUBFC_LOG_LEVEL=") + each.word}).log_level.value ==
+          each.level);
+  }
+}
+
+TEST_CASE("the default that is printed is the default that is in force", "[config]") {
+  const Policy nothing_set = read_policy(Environment{});
+  for (const Option& option : options()) {
+    INFO(option.own.name);
+    CHECK_FALSE(option.default_text.empty());
+    const auto value = option.own.read(option.default_text, Policy{});
+    const bool words = option.default_text.starts_with("unset") || option.default_text == "stderr";
+    if (!words) {
+      REQUIRE(value.has_value());
+      CHECK(option.show(nothing_set) == option.default_text);
+      CHECK(option.available(*value));
+    } else {
+      CHECK(option.show(nothing_set) == "unset");
+    }
+  }
+}
+
+TEST_CASE("the printed configuration has a line for every option, with its origin", "[config]") {
+  const Policy policy =
+      read_policy(Environment{"CUBFC_MEM_LIMIT=8G", "TF_FORCE_GPU_ALLOW_GROWTH=true"});
+  const std::vector<std::string> lines = config::describe(policy);
+  REQUIRE(lines.size() == options().size());
+  CHECK(std::ranges::count(lines, "CUBFC_ALLOCATOR = bfc (default)") == 1);
+  CHECK(std::ranges::count(lines, "CUBFC_MEM_LIMIT = 8GiB (CUBFC_MEM_LIMIT)") == 1);
+  CHECK(std::ranges::count(lines, "CUBFC_PREALLOCATE = false (TF_FORCE_GPU_ALLOW_GROWTH=true)") ==
+        1);
+  CHECK(std::ranges::count(lines, "CUBFC_MEM_FRACTION = unset (0.75) (default)") == 1);
+}
+
+TEST_CASE("a value that is printed can be set again and means the same", "[config]") {
+  for (const Example& example : examples()) {
+    const Option& option = option_with(example.name);
+    if (option.own.name != example.name) {
+      continue;
+    }
+    INFO(example.name);
+    const Policy policy =
+        read_policy(Environment{std::string(option.own.name) + "=" + example.shown});
+    CHECK(policy.warnings.empty());
+    CHECK(option.show(policy) == example.shown);
+  }
+}
+
+TEST_CASE("the flag of an option is its name in small letters", "[config]") {
+  REQUIRE(config::find_option("CUBFC_MEM_FRACTION_OF") != nullptr);
+  CHECK(config::flag_of(*config::find_option("CUBFC_MEM_FRACTION_OF")) == "--mem-fraction-of");
+  CHECK(config::find_option("CUBFC_NOTHING") == nullptr);
+}
+
+TEST_CASE("a share above 1 is a value only with unified memory", "[config]") {
+  const Option& option = *config::find_option("CUBFC_MEM_FRACTION");
+  Policy policy;
+  CHECK(option.own.read("1", policy).has_value());
+  CHECK_FALSE(option.own.read("1.5", policy).has_value());
+  policy.unified_memory.value = true;
+  CHECK(option.own.read("1.5", policy).has_value());
+  CHECK_FALSE(option.own.read("100", policy).has_value());
+  CHECK_FALSE(option.own.read("0", policy).has_value());
+}
+
+TEST_CASE("the table has a row for every option and every row its four cells", "[config]") {
+  const std::string table = config::markdown_table();
+  CHECK(static_cast<std::size_t>(std::ranges::count(table, '\n')) == options().size() + 2);
+  std::size_t start = 0;
+  while (start < table.size()) {
+    const std::string line = table.substr(start, table.find('\n', start) - start);
+    INFO(line);
+    CHECK(std::ranges::count(line, '|') == 5);
+    start += line.size() + 1;
+  }
+}
+
+TEST_CASE("the README's table of options is the one that the library reads", "[config]") {
+  std::ifstream file(CUBFC_README);
+  const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string open = "<!-- options -->";
+  const std::size_t begin = readme.find(open);
+  const std::size_t end = readme.find("<!-- /options -->");
+  if (begin == std::string::npos || end == std::string::npos) {
+    SUCCEED("the README has no table of options");
+    return;
+  }
+  std::string between = readme.substr(begin + open.size(), end - begin - open.size());
+  between.erase(0, between.find_first_not_of('\n'));
+  between.erase(between.find_last_not_of('\n') + 1);
+  INFO("cubfc_options_table prints the table to paste");
+  CHECK(between + "\n" == config::markdown_table());
+}

@@ -1,0 +1,161 @@
+// What is in force for a device, given what was asked for.
+#include "config/policy.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "catch.h"
+#include "config/environment.h"
+
+using cubfc::config::Environment;
+using cubfc::config::Policy;
+using cubfc::config::read_policy;
+
+namespace {
+constexpr std::uint64_t kGi = std::uint64_t{1} << 30U;
+}  // namespace
+
+TEST_CASE("with nothing set nothing is limited and 0.75 of the free memory is preallocated",
+          "[config]") {
+  const Policy policy = read_policy(Environment{});
+  CHECK(policy.warnings.empty());
+  CHECK_FALSE(policy.limit_unreadable);
+  CHECK_FALSE(policy.hard_limit(80 * kGi).has_value());
+  CHECK(policy.limit_origin() == nullptr);
+  CHECK_FALSE(policy.limit_is_reported());
+  CHECK(policy.preallocation(40 * kGi, 80 * kGi) == 30 * kGi);
+  CHECK(policy.beyond_reserve(40 * kGi) == 40 * kGi);
+}
+
+TEST_CASE("a fraction preallocates of the free memory and limits to that share of the total",
+          "[config]") {
+  const Policy policy = read_policy(Environment{"CUBFC_MEM_FRACTION=0.5"});
+  CHECK(policy.hard_limit(80 * kGi) == 40 * kGi);
+  CHECK(policy.preallocation(60 * kGi, 80 * kGi) == 30 * kGi);
+  CHECK(policy.limit_is_reported());
+  REQUIRE(policy.limit_origin() != nullptr);
+  CHECK(policy.limit_origin()->text() == "CUBFC_MEM_FRACTION");
+}
+
+TEST_CASE("the preallocation can be a share of the total, but never more than is free",
+          "[config]") {
+  const Policy policy =
+      read_policy(Environment{"CUBFC_MEM_FRACTION=0.5", "CUBFC_MEM_FRACTION_OF=total"});
+  CHECK(policy.preallocation(60 * kGi, 80 * kGi) == 40 * kGi);
+  CHECK(policy.preallocation(30 * kGi, 80 * kGi) == 30 * kGi);
+}
+
+TEST_CASE("a limit as a size wins over a fraction and is never above the device", "[config]") {
+  const Policy policy = read_policy(Environment{"CUBFC_MEM_LIMIT=10GiB", "CUBFC_MEM_FRACTION=0.5"});
+  CHECK(policy.hard_limit(80 * kGi) == 10 * kGi);
+  CHECK(policy.hard_limit(8 * kGi) == 8 * kGi);
+  CHECK(policy.limit_origin()->variable == "CUBFC_MEM_LIMIT");
+  CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 10 * kGi);
+}
+
+TEST_CASE("a limit under another project's name limits but leaves the reported total alone",
+          "[config]") {
+  for (const char* entry : {"XLA_CLIENT_MEM_FRACTION=0.5", "XLA_PYTHON_CLIENT_MEM_FRACTION=.5"}) {
+    const Policy policy = read_policy(Environment{entry});
+    INFO(entry);
+    CHECK(policy.hard_limit(80 * kGi) == 40 * kGi);
+    CHECK_FALSE(policy.limit_is_reported());
+    CHECK(policy.limit_origin()->text() == entry);
+  }
+}
+
+TEST_CASE("CUBFC_MEM_LIMIT is reported even when the fraction is another project's", "[config]") {
+  const Policy policy =
+      read_policy(Environment{"CUBFC_MEM_LIMIT=10G", "XLA_CLIENT_MEM_FRACTION=0.5"});
+  CHECK(policy.limit_is_reported());
+  CHECK(policy.preallocation(16 * kGi, 80 * kGi) == 8 * kGi);
+}
+
+TEST_CASE("XLA's newer forms start with one share and are limited by the other or by none",
+          "[config]") {
+  const Policy grows = read_policy(Environment{"XLA_CLIENT_MEM_FRACTION=0.5+"});
+  CHECK(grows.preallocation(80 * kGi, 80 * kGi) == 40 * kGi);
+  CHECK_FALSE(grows.hard_limit(80 * kGi).has_value());
+  CHECK(grows.limit_origin() == nullptr);
+  const Policy range = read_policy(Environment{"XLA_CLIENT_MEM_FRACTION=0.25-0.5"});
+  CHECK(range.preallocation(80 * kGi, 80 * kGi) == 20 * kGi);
+  CHECK(range.hard_limit(80 * kGi) == 40 * kGi);
+}
+
+TEST_CASE("the preallocation keeps to its own limit, the reserve and the hard limit at once",
+          "[config]") {
+  CHECK(read_policy(Environment{"CUBFC_PREALLOCATE_LIMIT=8G"}).preallocation(80 * kGi, 80 * kGi) ==
+        8 * kGi);
+  CHECK(read_policy(Environment{"CUBFC_PREALLOCATE_LIMIT=0"}).preallocation(80 * kGi, 80 * kGi) ==
+        0);
+  CHECK(read_policy(Environment{"JAX_PREALLOCATION_SIZE_LIMIT_BYTES=1073741824"})
+            .preallocation(80 * kGi, 80 * kGi) == kGi);
+  const Policy reserve = read_policy(Environment{"CUBFC_RESERVE=70G"});
+  CHECK(reserve.preallocation(80 * kGi, 80 * kGi) == 10 * kGi);
+  CHECK(reserve.preallocation(60 * kGi, 80 * kGi) == 0);
+  CHECK(reserve.beyond_reserve(75 * kGi) == 5 * kGi);
+  CHECK(reserve.beyond_reserve(60 * kGi) == 0);
+  CHECK(read_policy(Environment{"TF_DEVICE_MIN_SYS_MEMORY_IN_MB=1024"}).reserve.value == kGi);
+  // Nothing of this limits growth.
+  CHECK_FALSE(reserve.hard_limit(80 * kGi).has_value());
+}
+
+TEST_CASE("without preallocation nothing is taken at first, and the limit stays", "[config]") {
+  for (const char* entry : {"CUBFC_PREALLOCATE=false", "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+                            "TF_FORCE_GPU_ALLOW_GROWTH=true"}) {
+    const Policy policy = read_policy(Environment{entry, "CUBFC_MEM_FRACTION=0.5"});
+    INFO(entry);
+    CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 0);
+    CHECK(policy.hard_limit(80 * kGi) == 40 * kGi);
+  }
+}
+
+TEST_CASE("a limit of ours that cannot be read refuses every device allocation and says why",
+          "[config]") {
+  for (const char* entry :
+       {"CUBFC_MEM_LIMIT=8Q", "CUBFC_MEM_LIMIT=0", "CUBFC_MEM_LIMIT=-1", "CUBFC_MEM_LIMIT=80%",
+        "CUBFC_MEM_FRACTION=50", "CUBFC_MEM_FRACTION=0", "CUBFC_MEM_FRACTION=1.01",
+        "CUBFC_MEM_FRACTION=nan", "CUBFC_MEM_FRACTION=0.75+", "CUBFC_MEM_FRACTION=half"}) {
+    const Policy policy = read_policy(Environment{entry, "XLA_CLIENT_MEM_FRACTION=0.5"});
+    INFO(entry);
+    CHECK(policy.limit_unreadable);
+    CHECK(policy.hard_limit(80 * kGi) == 0U);
+    CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 0);
+    const std::string name = std::string(entry).substr(0, std::string(entry).find('='));
+    CHECK(policy.limit_explanation.find(name) != std::string::npos);
+    CHECK(policy.limit_explanation.find("refused") != std::string::npos);
+    CHECK(policy.limit_explanation.find("accepted: ") != std::string::npos);
+    REQUIRE(policy.warnings.size() == 1);
+    CHECK(policy.warnings[0].find("in force: no device allocation is served") != std::string::npos);
+  }
+}
+
+TEST_CASE("a limit of another project's that cannot be read warns, and the default is in force",
+          "[config]") {
+  const Policy policy = read_policy(Environment{"XLA_CLIENT_MEM_FRACTION=100"});
+  CHECK_FALSE(policy.limit_unreadable);
+  CHECK_FALSE(policy.hard_limit(80 * kGi).has_value());
+  CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 60 * kGi);
+  CHECK(policy.warnings.size() == 1);
+}
+
+TEST_CASE("the arithmetic holds at the edges of 64 bits", "[config]") {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const Policy whole = read_policy(Environment{"CUBFC_MEM_FRACTION=1"});
+  CHECK(whole.hard_limit(kMost) == kMost);
+  CHECK(whole.preallocation(kMost, kMost) == kMost);
+  CHECK(whole.preallocation(0, 0) == 0);
+  CHECK(
+      read_policy(Environment{"CUBFC_RESERVE=18446744073709551615"}).preallocation(kMost, kMost) ==
+      0);
+  CHECK(read_policy(Environment{"CUBFC_MEM_LIMIT=1"}).hard_limit(kMost) == 1U);
+}
+
+TEST_CASE("with unified memory in force a share above 1 is more than the device has", "[config]") {
+  Policy policy;
+  policy.unified_memory.value = true;
+  policy.mem_fraction.value = {.start = 4.0, .limit = 4.0};
+  CHECK(policy.hard_limit(80 * kGi) == 320 * kGi);
+  CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 320 * kGi);
+}
