@@ -1,0 +1,218 @@
+// cuMemCreate and its kin, handles of address ranges, and memory of the host.
+#include <cstdlib>
+#include <vector>
+
+#include "cases.h"
+#include "mapping.h"
+
+namespace probe {
+
+CUmemAllocationProp device_memory(const Session& s) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = s.device();
+  return properties;
+}
+
+std::size_t granularity_of(const Session& s) {
+  const CUmemAllocationProp properties = device_memory(s);
+  std::size_t granularity = 0;
+  s.cu.cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  return granularity;
+}
+
+MappedRange::MappedRange(const Session& session, std::size_t bytes)
+    : cu_(session.cu), bytes_(bytes) {
+  const CUmemAllocationProp properties = device_memory(session);
+  error_ = cu_.cuMemCreate(&handle_, bytes, &properties, 0);
+  created_ = error_ == CUDA_SUCCESS;
+  if (!created_ || (error_ = cu_.cuMemAddressReserve(&address_, bytes, 0, 0, 0)) != CUDA_SUCCESS) {
+    return;
+  }
+  error_ = cu_.cuMemMap(address_, bytes, 0, handle_, 0);
+  mapped_ = error_ == CUDA_SUCCESS;
+  CUmemAccessDesc access{};
+  access.location = properties.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (mapped_) {
+    error_ = cu_.cuMemSetAccess(address_, bytes, &access, 1);
+  }
+}
+
+MappedRange::~MappedRange() {
+  if (mapped_) {
+    cu_.cuMemUnmap(address_, bytes_);
+  }
+  if (address_ != 0) {
+    cu_.cuMemAddressFree(address_, bytes_);
+  }
+  if (created_) {
+    cu_.cuMemRelease(handle_);
+  }
+}
+
+namespace {
+
+// On a mapped range of one granule, or unanswered.
+template <class Use>
+Answer with_mapped_range(Session& s, const Use& use) {
+  const MappedRange range(s, granularity_of(s));
+  if (range.address() == 0) {
+    return unanswered("no mapped range: " + name_of(s.cu, range.error()));
+  }
+  return answer(use(range.address()));
+}
+
+Answer create(Session& s, std::size_t bytes) {
+  const CUmemAllocationProp properties = device_memory(s);
+  CUmemGenericAllocationHandle handle = 0;
+  const CUresult result = s.cu.cuMemCreate(&handle, bytes, &properties, 0);
+  if (result == CUDA_SUCCESS) {
+    s.cu.cuMemRelease(handle);
+  }
+  return answer(result);
+}
+
+Answer reserve_unaligned(Session& s) {
+  CUdeviceptr address = 0;
+  const std::size_t bytes = granularity_of(s) + 1;
+  const CUresult result = s.cu.cuMemAddressReserve(&address, bytes, 0, 0, 0);
+  if (result == CUDA_SUCCESS) {
+    s.cu.cuMemAddressFree(address, bytes);
+  }
+  return answer(result);
+}
+
+// Maps one granule `offset` bytes into a reserved range, or into nothing where there is none.
+Answer map_at(Session& s, bool reserved, std::size_t offset) {
+  const std::size_t granule = granularity_of(s);
+  const CUmemAllocationProp properties = device_memory(s);
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = CUdeviceptr{1} << 40U;
+  if (s.cu.cuMemCreate(&handle, granule, &properties, 0) != CUDA_SUCCESS ||
+      (reserved && s.cu.cuMemAddressReserve(&address, 2 * granule, 0, 0, 0) != CUDA_SUCCESS)) {
+    return unanswered("no memory or no addresses");
+  }
+  const CUresult result = s.cu.cuMemMap(address + offset, granule, 0, handle, 0);
+  if (result == CUDA_SUCCESS) {
+    s.cu.cuMemUnmap(address + offset, granule);
+  }
+  if (reserved) {
+    s.cu.cuMemAddressFree(address, 2 * granule);
+  }
+  s.cu.cuMemRelease(handle);
+  return answer(result);
+}
+
+CUresult set_access_unaligned(Session& s, CUdeviceptr address) {
+  CUmemAccessDesc access{};
+  access.location = device_memory(s).location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return s.cu.cuMemSetAccess(address, granularity_of(s) / 2, &access, 1);
+}
+
+void add_misuse(Cases& cases) {
+  cases.push_back(
+      {"cuMemCreate.unaligned", [](Session& s) { return create(s, granularity_of(s) + 1); }});
+  cases.push_back({"cuMemCreate.above_device", [](Session& s) {
+                     std::size_t total = 0;
+                     s.cu.cuDeviceTotalMem(&total, s.device());
+                     const std::size_t granule = granularity_of(s);
+                     return create(s, (total / granule + 1) * granule);
+                   }});
+  cases.push_back({"cuMemAddressReserve.unaligned", reserve_unaligned});
+  cases.push_back({"cuMemMap.unaligned", [](Session& s) { return map_at(s, true, 4096); }});
+  cases.push_back({"cuMemMap.not_reserved", [](Session& s) { return map_at(s, false, 0); }});
+  cases.push_back({"cuMemSetAccess.unaligned", [](Session& s) {
+                     return with_mapped_range(
+                         s, [&](CUdeviceptr address) { return set_access_unaligned(s, address); });
+                   }});
+  cases.push_back({"cuMemUnmap.not_mapped", [](Session& s) {
+                     return answer(s.cu.cuMemUnmap(CUdeviceptr{1} << 40U, granularity_of(s)));
+                   }});
+  cases.push_back({"cuMemAddressFree.not_reserved", [](Session& s) {
+                     return answer(s.cu.cuMemAddressFree(CUdeviceptr{1} << 40U, granularity_of(s)));
+                   }});
+  cases.push_back({"cuMemRelease.garbage",
+                   [](Session& s) { return answer(s.cu.cuMemRelease(kGarbage)); },
+                   Begins::kInContextAlone});
+}
+
+CUresult range_handle(Session& s, CUdeviceptr address, std::size_t bytes) {
+  int fd = -1;
+  const CUresult result = s.cu.cuMemGetHandleForAddressRange(
+      &fd, address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  return result;
+}
+
+void add_handles(Cases& cases) {
+  cases.push_back({"cuMemRetainAllocationHandle.plain_pointer", [](Session& s) {
+                     const CUdeviceptr block = s.block();
+                     CUmemGenericAllocationHandle handle = 0;
+                     const CUresult result =
+                         s.cu.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(block));
+                     s.cu.cuMemFree(block);
+                     return answer(result);
+                   }});
+  cases.push_back({"cuMemRetainAllocationHandle.not_mapped", [](Session& s) {
+                     CUmemGenericAllocationHandle handle = 0;
+                     return answer(s.cu.cuMemRetainAllocationHandle(
+                         &handle, reinterpret_cast<void*>(kGarbage)));
+                   }});
+  cases.push_back({"cuMemGetHandleForAddressRange.unaligned", [](Session& s) {
+                     const CUdeviceptr block = s.block();
+                     const CUresult result = range_handle(s, block + 512, 1000);
+                     s.cu.cuMemFree(block);
+                     return answer(result);
+                   }});
+  cases.push_back({"cuMemGetHandleForAddressRange.not_device_memory", [](Session& s) {
+                     constexpr std::size_t kPage = 4096;
+                     void* const host = std::aligned_alloc(kPage, kPage);
+                     const CUresult result = range_handle(s, address_of(host), kPage);
+                     std::free(host);
+                     return answer(result);
+                   }});
+  cases.push_back({"cuMemFree.mapped_range", [](Session& s) {
+                     return with_mapped_range(
+                         s, [&](CUdeviceptr address) { return s.cu.cuMemFree(address); });
+                   }});
+  cases.push_back({"cuIpcGetMemHandle.mapped_range", [](Session& s) {
+                     return with_mapped_range(s, [&](CUdeviceptr address) {
+                       CUipcMemHandle handle{};
+                       return s.cu.cuIpcGetMemHandle(&handle, address);
+                     });
+                   }});
+}
+
+void add_host_memory(Cases& cases) {
+  cases.push_back({"cuMemFreeHost.not_allocated", [](Session& s) {
+                     std::vector<char> host(8192);
+                     return answer(s.cu.cuMemFreeHost(host.data()));
+                   }});
+  cases.push_back({"cuMemHostRegister.twice", [](Session& s) {
+                     constexpr std::size_t kPage = 4096;
+                     void* const host = std::aligned_alloc(kPage, kPage);
+                     Answer found = unanswered("the first registration failed");
+                     if (s.cu.cuMemHostRegister(host, kPage, 0) == CUDA_SUCCESS) {
+                       found = answer(s.cu.cuMemHostRegister(host, kPage, 0));
+                       s.cu.cuMemHostUnregister(host);
+                     }
+                     std::free(host);
+                     return found;
+                   }});
+  cases.push_back({"cuMemHostUnregister.not_registered", [](Session& s) {
+                     std::vector<char> host(8192);
+                     return answer(s.cu.cuMemHostUnregister(host.data()));
+                   }});
+}
+
+}  // namespace
+
+void add_mapping_cases(Cases& cases) {
+  add_misuse(cases);
+  add_handles(cases);
+  add_host_memory(cases);
+}
+
+}  // namespace probe

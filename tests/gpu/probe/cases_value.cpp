@@ -1,0 +1,193 @@
+// What is a number or a yes or no: alignments, granularities, what a free does.
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "cases.h"
+#include "mapping.h"
+#include "timing.h"
+
+namespace probe {
+namespace {
+
+constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
+
+std::string number(std::uint64_t value) {
+  return std::to_string(value);
+}
+std::string truth(bool value) {
+  return value ? "true" : "false";
+}
+
+// The largest power of two that divides every address of some blocks of this size. Small blocks lie
+// between them, so that it is not luck.
+std::uint64_t alignment_of(Session& s, std::size_t bytes) {
+  std::vector<CUdeviceptr> blocks;
+  CUdeviceptr bits = 0;
+  for (int i = 0; i < 8; ++i) {
+    const CUdeviceptr block = s.block(bytes);
+    if (block == 0) {
+      break;
+    }
+    bits |= block;
+    blocks.push_back(block);
+    blocks.push_back(s.block(512));
+  }
+  for (const CUdeviceptr block : blocks) {
+    s.cu.cuMemFree(block);
+  }
+  return bits == 0 ? 0 : std::uint64_t{1} << static_cast<unsigned>(std::countr_zero(bits));
+}
+
+Answer small_alignment(Session& s) {
+  std::uint64_t smallest = UINT64_MAX;
+  for (const std::size_t bytes : {1UL, 100UL, 513UL, 5000UL, 70000UL}) {
+    smallest = std::min(smallest, alignment_of(s, bytes));
+  }
+  return answer_json(number(smallest));
+}
+
+constexpr std::size_t kLargest = 8 * kMebibyte;
+
+Answer large_alignment(Session& s) {
+  return answer_json(number(alignment_of(s, kLargest + 512)));
+}
+
+Answer large_from(Session& s) {
+  const std::uint64_t wanted = alignment_of(s, kLargest + 512);
+  std::size_t from = kLargest;
+  for (std::size_t bytes = kLargest; bytes >= 512; bytes /= 2) {
+    if (alignment_of(s, bytes) < wanted) {
+      break;
+    }
+    from = bytes;
+  }
+  return answer_json(number(from));
+}
+
+// How near two blocks of one byte come to each other.
+Answer rounding(Session& s) {
+  std::vector<CUdeviceptr> blocks(64);
+  std::ranges::generate(blocks, [&] { return s.block(1); });
+  std::ranges::sort(blocks);
+  CUdeviceptr nearest = ~CUdeviceptr{0};
+  for (std::size_t i = 1; i < blocks.size(); ++i) {
+    nearest = std::min(nearest, blocks[i] - blocks[i - 1]);
+  }
+  for (const CUdeviceptr block : blocks) {
+    s.cu.cuMemFree(block);
+  }
+  return answer_json(number(nearest));
+}
+
+Answer pitch_alignment(Session& s) {
+  CUdeviceptr block = 0;
+  std::size_t pitch = 0;
+  if (const CUresult error = s.cu.cuMemAllocPitch(&block, &pitch, 1, 2, 4)) {
+    return unanswered("cuMemAllocPitch: " + name_of(s.cu, error));
+  }
+  s.cu.cuMemFree(block);
+  return answer_json(number(pitch));
+}
+
+Answer reported_size(Session& s) {
+  bool same = true;
+  std::string note;
+  for (const std::size_t bytes : {1UL, 1000UL, 100001UL, 5000001UL}) {
+    const CUdeviceptr block = s.block(bytes);
+    std::size_t reported = 0;
+    s.cu.cuMemGetAddressRange(nullptr, &reported, block);
+    s.cu.cuMemFree(block);
+    same = same && reported == bytes;
+    note += std::to_string(bytes) + " is reported as " + std::to_string(reported) + "; ";
+  }
+  return answer_json(truth(same), note);
+}
+
+Answer reset_handle(Session& s) {
+  CUcontext again = nullptr;
+  s.cu.cuDevicePrimaryCtxReset(s.device());
+  s.cu.cuDevicePrimaryCtxRetain(&again, s.device());
+  return answer_json(truth(again == s.context()));
+}
+
+Answer context_ids(Session& s) {
+  std::vector<unsigned long long> ids(2);
+  s.cu.cuCtxGetId(s.context(), &ids[0]);
+  for (unsigned long long& id : ids) {
+    CUcontext const second = s.second_context();
+    if (second == nullptr) {
+      return unanswered("there is no second context on the device");
+    }
+    s.cu.cuCtxGetId(second, &id);
+    s.cu.cuCtxDestroy(second);
+  }
+  return answer_json(truth(ids[0] != ids[1]));
+}
+
+// Whether a free waits for work that has nothing to do with the block.
+Answer free_waits(Session& s) {
+  constexpr int kHeldMs = 200;
+  const CUdeviceptr block = s.block(4 * kMebibyte);
+  HeldStream stream(s.cu);
+  Times times;
+  stream.hold(kHeldMs);
+  times.time([&] { return s.cu.cuMemFree(block); });
+  return answer_json(truth(times.median() > std::int64_t{kHeldMs} * 1000000 / 2));
+}
+
+Answer free_keeps_bytes(Session& s) {
+  constexpr std::size_t kBytes = 100000;
+  std::vector<unsigned char> read(kBytes);
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    const CUdeviceptr block = s.block(kBytes);
+    s.cu.cuMemsetD8(block, 0xa5, kBytes);
+    s.cu.cuMemFree(block);
+    const CUdeviceptr again = s.block(kBytes);
+    s.cu.cuMemcpyDtoH(read.data(), again, kBytes);
+    s.cu.cuMemFree(again);
+    if (again == block) {
+      return answer_json(
+          truth(std::ranges::all_of(read, [](unsigned char c) { return c == 0xa5; })));
+    }
+  }
+  return unanswered("no address was given out again");
+}
+
+Answer interior_handle(Session& s) {
+  const CUdeviceptr block = s.block(kMebibyte);
+  CUipcMemHandle base{};
+  CUipcMemHandle interior{};
+  const bool given = s.cu.cuIpcGetMemHandle(&base, block) == CUDA_SUCCESS &&
+                     s.cu.cuIpcGetMemHandle(&interior, block + 4096) == CUDA_SUCCESS;
+  s.cu.cuMemFree(block);
+  if (!given) {
+    return unanswered("there is no handle for an interior pointer");
+  }
+  return answer_json(truth(std::memcmp(&base, &interior, sizeof(base)) == 0));
+}
+
+}  // namespace
+
+void add_value_cases(Cases& cases) {
+  const auto add = [&](const char* id, Answer (*run)(Session&),
+                       Begins begins = Begins::kInContext) {
+    cases.push_back({id, run, begins, Kind::kValue});
+  };
+  add("address.alignment", small_alignment);
+  add("address.large_alignment", large_alignment);
+  add("address.large_from", large_from);
+  add("size.rounding", rounding);
+  add("pitch.alignment", pitch_alignment);
+  add("cuMemGetAddressRange.reports_requested_size", reported_size);
+  add("cuDevicePrimaryCtxReset.handle_reused", reset_handle, Begins::kInContextAlone);
+  add("cuCtxGetId.unique", context_ids, Begins::kInContextAlone);
+  add("cuMemFree.synchronizes_context", free_waits);
+  add("cuMemFree.keeps_bytes", free_keeps_bytes);
+  add("vmm.granularity", [](Session& s) { return answer_json(number(granularity_of(s))); });
+  add("ipc.handle_of_interior_equals_base", interior_handle);
+}
+
+}  // namespace probe

@@ -1,0 +1,160 @@
+#include "preload/launch.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+namespace cubfc::test {
+namespace {
+
+constexpr std::chrono::seconds kPatience{240};
+
+struct ScratchFolder {
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cubfc-test-XXXXXX").string();
+    path = mkdtemp(pattern.data());
+  }
+  ~ScratchFolder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Started {
+  pid_t pid;
+  std::string out;
+  std::string err;
+  std::string report;
+};
+
+Started start(const std::vector<std::string>& command, const Environment& environment) {
+  static int number = 0;
+  const std::string base = scratch("run" + std::to_string(number++));
+  Started started{0, base + ".out", base + ".err", base + ".json"};
+
+  Environment whole{
+      {"LD_LIBRARY_PATH", CUBFC_TEST_STANDIN},
+      {"STANDIN_MEMORY", "2GiB"},
+      {"STANDIN_REPORT", started.report},
+      {"LC_ALL", "C.UTF-8"},
+      // Programs of the system leak what they please; the programs here are checked bare.
+      {"ASAN_OPTIONS", "detect_leaks=0"}};
+  for (const char* name : {"PATH", "HOME", "PYENV_VERSION"}) {
+    if (const char* value = std::getenv(name)) {
+      whole[name] = value;
+    }
+  }
+  for (const auto& [name, value] : environment) {
+    whole[name] = value;
+  }
+  std::vector<std::string> strings;
+  for (const auto& [name, value] : whole) {
+    strings.push_back(name + "=" + value);
+  }
+  std::vector<char*> environment_block;
+  for (std::string& text : strings) {
+    environment_block.push_back(text.data());
+  }
+  environment_block.push_back(nullptr);
+  std::vector<std::string> words = command;
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+
+  started.pid = fork();
+  if (started.pid == 0) {
+    const int out = open(started.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int err = open(started.err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(open("/dev/null", O_RDONLY), 0);
+    dup2(out, 1);
+    dup2(err, 2);
+    execvpe(arguments[0], arguments.data(), environment_block.data());
+    _exit(127);
+  }
+  return started;
+}
+
+Outcome finish(const Started& started) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  int status = 0;
+  bool stopped = false;
+  while (waitpid(started.pid, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      kill(started.pid, SIGKILL);
+      waitpid(started.pid, &status, 0);
+      stopped = true;
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  Outcome outcome;
+  outcome.status = stopped ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = read_file(started.out);
+  outcome.err = read_file(started.err);
+  if (std::filesystem::exists(started.report)) {
+    const auto report = nlohmann::json::parse(read_file(started.report), nullptr, false);
+    if (!report.is_discarded()) {
+      outcome.driver_calls = report.at("calls").get<std::map<std::string, std::uint64_t>>();
+    }
+  }
+  return outcome;
+}
+
+}  // namespace
+
+std::string scratch(const std::string& name) {
+  static const ScratchFolder folder;
+  return folder.path + "/" + name;
+}
+
+std::string program(const std::string& name) {
+  return std::string(CUBFC_TEST_PROGRAMS) + "/" + name;
+}
+
+std::string preload(const std::string& others) {
+  std::string value = CUBFC_TEST_SANITIZER_RUNTIME;
+  value += (value.empty() ? "" : ":") + std::string(CUBFC_TEST_LIBRARY);
+  return value + (others.empty() ? "" : ":") + others;
+}
+
+Outcome run(const std::vector<std::string>& command, const Environment& environment) {
+  return finish(start(command, environment));
+}
+
+Outcome run_preloaded(const std::vector<std::string>& command, Environment environment) {
+  environment.emplace("LD_PRELOAD", preload());
+  return run(command, environment);
+}
+
+std::vector<Outcome> run_together(const std::vector<std::vector<std::string>>& commands,
+                                  const Environment& environment) {
+  std::vector<Started> started;
+  for (const auto& command : commands) {
+    started.push_back(start(command, environment));
+  }
+  std::vector<Outcome> outcomes;
+  for (const Started& each : started) {
+    outcomes.push_back(finish(each));
+  }
+  return outcomes;
+}
+
+}  // namespace cubfc::test

@@ -1,0 +1,41 @@
+// Runs a program as a user would, with or without the preload, and keeps what it printed, how it
+// ended and what the software driver counted. Knows paths and environments; nothing of what is
+// expected.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cubfc::test {
+
+using Environment = std::map<std::string, std::string>;
+
+struct Outcome {
+  int status = 0;  // exit code, or 128 + signal; 124 when it was stopped because it did not end
+  std::string out;
+  std::string err;
+  std::map<std::string, std::uint64_t> driver_calls;  // by symbol; empty when there is no report
+};
+
+// Nothing is inherited but PATH, HOME and a UTF-8 locale; the driver is the software driver with 2
+// GiB unless the environment says otherwise.
+Outcome run(const std::vector<std::string>& command, const Environment& environment = {});
+Outcome run_preloaded(const std::vector<std::string>& command, Environment environment = {});
+
+// Starts all at once and waits for them.
+std::vector<Outcome> run_together(const std::vector<std::vector<std::string>>& commands,
+                                  const Environment& environment);
+
+// LD_PRELOAD for the library under test: behind the sanitizer's runtime when it needs one, before
+// `others`.
+std::string preload(const std::string& others = {});
+
+// A folder of this test's own that goes when the process ends.
+std::string scratch(const std::string& name);
+
+std::string program(const std::string& name);  // the path of a program of tests/programs
+inline constexpr bool kSanitized = CUBFC_TEST_SANITIZED;
+
+}  // namespace cubfc::test

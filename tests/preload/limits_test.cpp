@@ -1,0 +1,167 @@
+// The policy as a program meets it: limits, sharing, and no harm at the defaults.
+#include <algorithm>
+#include <filesystem>
+
+#include "catch.h"
+#include "preload/launch.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+std::vector<std::string> take(const char* percent, const char* step = "0",
+                              const char* first = "0") {
+  return {program("program_memory_info"), "--percent", percent, "--step", step, "--first", first};
+}
+
+}  // namespace
+
+TEST_CASE("with a fraction the program sees a device of that size, takes it, and no more") {
+  for (const char* variable : {"CUBFC_MEM_FRACTION", "CUBFC_MEM_LIMIT"}) {
+    const std::string value = std::string(variable) == "CUBFC_MEM_FRACTION" ? "0.5" : "1GiB";
+    for (const char* preallocate : {"true", "false"}) {
+      for (const char* step : {"0", "4194304"}) {
+        INFO(variable << ", preallocate " << preallocate << ", step " << step);
+        const Outcome outcome = run_preloaded(
+            take("99", step), {{variable, value}, {"CUBFC_PREALLOCATE", preallocate}});
+        INFO(outcome.out << outcome.err);
+        // Grown on demand in steps of 4 MiB, a little is lost at the end of each region.
+        if (std::string(preallocate) == "true" || std::string(step) == "0") {
+          CHECK(outcome.status == 0);
+        }
+        CHECK(outcome.err.find("of 1073741824") != std::string::npos);
+        CHECK(outcome.err.find("out of memory on GPU 0") != std::string::npos);
+        CHECK(outcome.err.find(std::string(variable)) != std::string::npos);
+        CHECK(outcome.err.find("cause     ") != std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("a limit of another project's name limits, and leaves the reported total alone") {
+  const Outcome outcome = run_preloaded(take("99"), {{"XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5"}});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.err.find("of 2147483648") != std::string::npos);
+  CHECK(outcome.err.find("limit 1.00 GiB") != std::string::npos);
+}
+
+TEST_CASE("two processes with half of a device each run side by side") {
+  const Environment environment{{"LD_PRELOAD", preload()},
+                                {"CUBFC_MEM_FRACTION", "0.5"},
+                                {"STANDIN_SHARED", scratch("shared-usage")}};
+  const auto command = std::vector<std::string>{program("program_threads"), "4", "60"};
+  const auto all_of_it = take("98", "4194304");
+  for (const Outcome& outcome : run_together({command, all_of_it}, environment)) {
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+  }
+}
+
+TEST_CASE("with nothing set a program that needs 95% of the device runs") {
+  for (const Outcome& outcome : {run_preloaded(take("95")), run_preloaded(take("95", "1048576"))}) {
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+  }
+}
+
+TEST_CASE("where the device has less than is to be preallocated, one line says what was got") {
+  // Others take memory between the question and the preallocation: the first two attempts fail.
+  const Outcome outcome =
+      run_preloaded({program("program_linked_driver")}, {{"STANDIN_FAIL", "cuMemAlloc_v2=2@1+2"}});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err.find("asked for 1.50 GiB: the device has less") != std::string::npos);
+  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+}
+
+TEST_CASE("the reserve stays free, and the preallocation limit holds") {
+  const Outcome reserve = run_preloaded(take("99", "4194304"), {{"CUBFC_RESERVE", "1536MiB"}});
+  INFO(reserve.out << reserve.err);
+  CHECK(reserve.err.find("CUBFC_RESERVE") != std::string::npos);
+  const Outcome limited =
+      run_preloaded({program("program_linked_driver")},
+                    {{"CUBFC_PREALLOCATE_LIMIT", "64MiB"}, {"CUBFC_SHOW_STATS", "1"}});
+  CHECK(limited.err.find("of 64.00 MiB") != std::string::npos);
+}
+
+TEST_CASE("a limit that cannot be read refuses device memory and explains itself") {
+  const Outcome outcome =
+      run_preloaded({program("program_linked_driver")}, {{"CUBFC_MEM_LIMIT", "8Gigs"}});
+  CHECK(outcome.status != 0);
+  CHECK(outcome.err.find("CUBFC_MEM_LIMIT") != std::string::npos);
+  CHECK(outcome.err.find("8Gigs") != std::string::npos);
+  CHECK(outcome.driver_calls.count("cuMemAlloc_v2") == 0);
+}
+
+TEST_CASE("a bad value and an unknown name get one warning each, and the program runs") {
+  const Outcome outcome =
+      run_preloaded({program("program_linked_driver")},
+                    {{"CUBFC_PREALLOCATE", "perhaps"}, {"CUBFC_SHOW_STAT", "1"}});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err.find("perhaps") != std::string::npos);
+  CHECK(outcome.err.find("CUBFC_SHOW_STATS") != std::string::npos);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 2);
+}
+
+TEST_CASE("the log goes to the file that was asked for, and nothing to stderr") {
+  const std::string path = scratch("log-%p.txt");
+  const Outcome outcome = run_preloaded({program("program_linked_driver")},
+                                        {{"CUBFC_LOG_LEVEL", "trace"}, {"CUBFC_LOG_FILE", path}});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err.empty());
+  bool found = false;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(path).parent_path())) {
+    const std::string name = entry.path().filename().string();
+    found = found || (name.starts_with("log-") && name != "log-%p.txt" && entry.file_size() > 500);
+  }
+  CHECK(found);
+  const Outcome nowhere =
+      run_preloaded({program("program_linked_driver")},
+                    {{"CUBFC_LOG_LEVEL", "info"}, {"CUBFC_LOG_FILE", "/proc/no-such-folder/log"}});
+  CHECK(nowhere.status == 0);
+  CHECK(nowhere.err.find("/proc/no-such-folder/log") != std::string::npos);
+}
+
+TEST_CASE("the summary is shown when asked for, with what happened") {
+  const Outcome quiet = run_preloaded({program("program_linked_driver")});
+  CHECK(quiet.err.empty());
+  const Outcome outcome =
+      run_preloaded({program("program_linked_driver")}, {{"CUBFC_SHOW_STATS", "1"}});
+  CHECK(outcome.err.find("cubfc: GPU 0: peak ") == 0);
+  CHECK(outcome.err.find(" in 1 driver calls, ") != std::string::npos);
+  CHECK(outcome.err.find(", 0 failed\n") != std::string::npos);
+}
+
+TEST_CASE("under a tool that watches allocations each goes to the driver, and one line says so") {
+  const Outcome outcome =
+      run_preloaded({program("program_linked_driver")}, {{"CUDA_INJECTION64_PATH", "/tool.so"}});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.driver_calls.at("cuMemAlloc_v2") > 1);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  const Outcome told =
+      run_preloaded({program("program_linked_driver")},
+                    {{"CUDA_INJECTION64_PATH", "/tool.so"}, {"CUBFC_ALLOCATOR", "bfc"}});
+  CHECK(told.driver_calls.at("cuMemAlloc_v2") == 1);
+  CHECK(told.err.empty());
+}
+
+TEST_CASE("a driver that is too old is left alone, and one line says so") {
+  const Outcome outcome =
+      run_preloaded({program("program_linked_driver")}, {{"STANDIN_DRIVER_VERSION", "11080"}});
+  const Outcome bare =
+      run({program("program_linked_driver")}, {{"STANDIN_DRIVER_VERSION", "11080"}});
+  CHECK(outcome.status == bare.status);
+  CHECK(outcome.out == bare.out);
+  CHECK(outcome.err.find("cubfc needs 12.0") != std::string::npos);
+  CHECK(outcome.driver_calls.at("cuMemAlloc_v2") == bare.driver_calls.at("cuMemAlloc_v2"));
+}
+
+TEST_CASE("a driver that fails an allocation for another reason has its error passed on") {
+  // 700: CUDA_ERROR_ILLEGAL_ADDRESS, an error of earlier work.
+  const Outcome bare =
+      run({program("program_linked_driver")}, {{"STANDIN_FAIL", "cuMemAlloc_v2=700@1+*"}});
+  const Outcome outcome = run_preloaded({program("program_linked_driver")},
+                                        {{"STANDIN_FAIL", "cuMemAlloc_v2=700@1+*"}});
+  CHECK(outcome.status == bare.status);
+  CHECK(outcome.out == bare.out);
+}

@@ -1,0 +1,165 @@
+// Programs that know nothing of cubfc do the same under it: same output, same end.
+#include <cstdlib>
+#include <filesystem>
+
+#include "catch.h"
+#include "preload/launch.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+struct Mode {
+  const char* name;
+  Environment environment;
+};
+
+const std::vector<Mode>& modes() {
+  static const std::vector<Mode> kModes{
+      {"bfc, preallocated", {{"CUBFC_ALLOCATOR", "bfc"}, {"CUBFC_PREALLOCATE", "true"}}},
+      {"bfc, grown on demand", {{"CUBFC_ALLOCATOR", "bfc"}, {"CUBFC_PREALLOCATE", "false"}}},
+      {"platform", {{"CUBFC_ALLOCATOR", "platform"}}},
+      {"bfc, every message", {{"CUBFC_LOG_LEVEL", "trace"}}},
+      {"disabled", {{"CUBFC_DISABLE", "1"}}},
+  };
+  return kModes;
+}
+
+struct Program {
+  std::vector<std::string> command;
+  std::uint64_t contexts;  // that it allocates in
+  Environment environment = {};
+};
+
+std::vector<Program> programs() {
+  std::vector<Program> all{
+      {{program("program_linked_driver")}, 1},
+      {{program("program_dlopened_driver")}, 1},
+      {{program("program_static_runtime")}, 1},
+      {{program("program_threads"), "4", "60"}, 1},
+      {{program("program_threads"), "16", "10"}, 1},
+      {{program("play_trace"), "--synthetic", "2000", "--seed", "3"}, 1},
+  };
+  if (!kSanitized) {
+    all.push_back({{"python3", CUBFC_TEST_SOURCES "/programs/ctypes_driver.py"}, 1});
+  }
+  if (std::filesystem::exists(program("program_vector_add"))) {
+    all.push_back({{program("program_vector_add")}, 1});
+  }
+  return all;
+}
+
+// Only what a program says and how it ends: what cubfc says goes to stderr.
+void compare(const Outcome& bare, const Outcome& preloaded) {
+  CHECK(preloaded.out == bare.out);
+  CHECK(preloaded.status == bare.status);
+}
+
+}  // namespace
+
+TEST_CASE("each program prints the same and exits the same in every mode") {
+  for (const Program& one : programs()) {
+    const Outcome bare = run(one.command, one.environment);
+    INFO(one.command[0]);
+    INFO(bare.err);
+    REQUIRE(bare.status == 0);
+    for (const Mode& mode : modes()) {
+      INFO(mode.name);
+      Environment environment = one.environment;
+      environment.insert(mode.environment.begin(), mode.environment.end());
+      const Outcome preloaded = run_preloaded(one.command, environment);
+      INFO(preloaded.err.substr(0, 2000));
+      compare(bare, preloaded);
+    }
+  }
+}
+
+TEST_CASE("with preallocation the driver gets one allocation for each context used") {
+  for (const Program& one : programs()) {
+    const Outcome preloaded = run_preloaded(one.command, one.environment);
+    INFO(one.command[0]);
+    INFO(preloaded.err);
+    REQUIRE(preloaded.status == 0);
+    // A program that tries to get more than there is reaches the driver once more for each attempt.
+    const bool misuses =
+        one.command[0].ends_with("vector_add") || one.command[0].ends_with("ctypes_driver.py");
+    if (!misuses) {
+      CHECK(preloaded.driver_calls.at("cuMemAlloc_v2") == one.contexts);
+      CHECK(preloaded.driver_calls.count("cuMemFree_v2") == 0);
+    }
+  }
+}
+
+TEST_CASE("every misuse gets the driver's own error, whichever way the driver was found") {
+  for (const char* via : {"linked", "dlsym", "getproc"}) {
+    const std::vector<std::string> command{program("program_misuse"), std::string("--via=") + via};
+    const Outcome bare = run(command);
+    REQUIRE(bare.status == 0);
+    for (const Mode& mode : modes()) {
+      INFO(via << ", " << mode.name);
+      compare(bare, run_preloaded(command, mode.environment));
+    }
+  }
+}
+
+TEST_CASE("contexts and devices keep their own memory, also after a reset") {
+  for (const char* devices : {"1", "2"}) {
+    for (const char* via : {"linked", "getproc"}) {
+      const std::vector<std::string> command{program("program_contexts"),
+                                             std::string("--via=") + via};
+      const Environment machine{{"STANDIN_DEVICES", devices}};
+      const Outcome bare = run(command, machine);
+      REQUIRE(bare.status == 0);
+      for (const Mode& mode : modes()) {
+        INFO(devices << " devices, " << via << ", " << mode.name);
+        Environment environment = machine;
+        environment.insert(mode.environment.begin(), mode.environment.end());
+        const Outcome preloaded = run_preloaded(command, environment);
+        INFO(preloaded.err.substr(0, 2000));
+        compare(bare, preloaded);
+      }
+    }
+  }
+}
+
+TEST_CASE("a program ends as without us, however it ends") {
+  for (const char* end : {"return", "exit", "quick_exit", "_exit", "abort", "signal", "threads",
+                          "atexit", "fork_before", "fork_after", "fork_exec"}) {
+    const std::vector<std::string> command{program("program_lifetimes"), end};
+    const Outcome bare = run(command);
+    for (const Mode& mode : modes()) {
+      INFO(end << ", " << mode.name);
+      Environment environment = mode.environment;
+      environment["CUBFC_SHOW_STATS"] = "1";
+      const Outcome preloaded = run_preloaded(command, environment);
+      INFO(preloaded.err.substr(0, 2000));
+      compare(bare, preloaded);
+    }
+  }
+}
+
+TEST_CASE("every recorded trace plays to its end with every byte verified") {
+  const char* folder = std::getenv("CUBFC_TRACES");
+  if (folder == nullptr) {
+    WARN("CUBFC_TRACES is not set: only the synthetic trace is played");
+    return;
+  }
+  int played = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".csv") {
+      continue;
+    }
+    ++played;
+    // The largest has a peak of 47 GB. Every size is scaled alike, which keeps their pattern.
+    for (const char* preallocate : {"true", "false"}) {
+      INFO(entry.path().filename().string() << ", preallocate " << preallocate);
+      const Outcome outcome = run_preloaded(
+          {program("play_trace"), entry.path().string(), "--scale", kSanitized ? "1024" : "128"},
+          {{"CUBFC_PREALLOCATE", preallocate}});
+      INFO(outcome.out << outcome.err);
+      CHECK(outcome.status == 0);
+      CHECK(outcome.out.find(" 0 mismatches, 0 failures") != std::string::npos);
+    }
+  }
+  CHECK(played > 0);
+}

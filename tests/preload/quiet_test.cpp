@@ -1,0 +1,84 @@
+// A library that lives in every child process: what it costs and shows where CUDA is not used, and
+// what it needs to be loaded.
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "catch.h"
+#include "preload/launch.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+std::set<std::string> all_matches(const std::string& text, const char* pattern) {
+  const std::regex expression(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), expression), end; match != end;
+       ++match) {
+    found.insert((*match)[1].str());
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("a program without CUDA shows no sign of the library") {
+  const std::string trace = scratch("strace.txt");
+  for (const auto& command : std::vector<std::vector<std::string>>{
+           {"/bin/true"}, {"bash", "-c", "ls / | wc -l"}, {"python3", "-c", "pass"}}) {
+    INFO(command[0]);
+    const Environment loud{{"CUBFC_SHOW_STATS", "1"},
+                           {"CUBFC_LOG_LEVEL", "trace"},
+                           {"CUBFC_LOG_FILE", scratch("never-written")},
+                           {"CUBFC_NO_SUCH_NAME", "x"}};
+    const Outcome bare = run(command);
+    const Outcome preloaded = run_preloaded(command, loud);
+    CHECK(preloaded.out == bare.out);
+    CHECK(preloaded.err == bare.err);
+    CHECK(preloaded.status == bare.status);
+    CHECK_FALSE(std::ifstream(scratch("never-written")).good());
+  }
+}
+
+TEST_CASE("the library starts no thread") {
+  const Outcome outcome =
+      run_preloaded({"python3", "-c", "print(len(__import__('os').listdir('/proc/self/task')))"});
+  CHECK(outcome.out == "1\n");
+}
+
+TEST_CASE("a shell under the preload finds no CUDA where there is none") {
+  const char* const look =
+      "import ctypes; print([hasattr(ctypes.CDLL(None), n) for n in "
+      "('cuMemAlloc_v2', 'cudaMalloc', 'cuGetProcAddress', 'dlsym')])";
+  const Environment no_driver{{"LD_LIBRARY_PATH", ""}};
+  CHECK(run_preloaded({"python3", "-c", look}, no_driver).out == "[False, False, False, True]\n");
+}
+
+TEST_CASE("the library exports exactly what exports.map names") {
+  std::ifstream map(CUBFC_TEST_EXPORTS_MAP);
+  std::stringstream text;
+  text << map.rdbuf();
+  const std::set<std::string> wanted = all_matches(text.str(), "\n +([a-zA-Z_0-9]+);");
+  REQUIRE(wanted.count("dlsym") == 1);
+  REQUIRE(wanted.count("cuMemAlloc_v2") == 1);
+  const Outcome symbols = run({"nm", "-D", "--defined-only", CUBFC_TEST_LIBRARY});
+  CHECK(all_matches(symbols.out, " [A-Za-z] ([^ \n]+)\n") == wanted);
+}
+
+TEST_CASE("the library needs only glibc, of version 2.34 or older") {
+  const Outcome needed = run({"readelf", "-d", CUBFC_TEST_LIBRARY});
+  for (const std::string& library : all_matches(needed.out, "NEEDED\\).*\\[([^\\]]+)\\]")) {
+    INFO(library);
+    CHECK((library == "libc.so.6" || library == "libm.so.6" || library.starts_with("ld-linux")));
+  }
+  const Outcome symbols = run({"objdump", "-T", CUBFC_TEST_LIBRARY});
+  for (const std::string& minor : all_matches(symbols.out, "GLIBC_2\\.([0-9]+)")) {
+    INFO("GLIBC_2." << minor);
+    CHECK(std::stoi(minor) <= 34);
+  }
+  CHECK(symbols.out.find("GLIBCXX") == std::string::npos);
+  CHECK(symbols.out.find("GCC_") == std::string::npos);
+}

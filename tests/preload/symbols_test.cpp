@@ -1,0 +1,45 @@
+// Symbol look-up of others is as it would be without the library.
+#include "catch.h"
+#include "preload/launch.h"
+
+using namespace cubfc::test;
+
+TEST_CASE("RTLD_NEXT and RTLD_DEFAULT of other libraries resolve as without us") {
+  const std::vector<std::string> command{CUBFC_TEST_LOOK_UPS};
+  for (const char* others : {"", CUBFC_TEST_NEXT_LIBRARY}) {
+    const Outcome bare = run(command, {{"LD_PRELOAD", others}});
+    REQUIRE(bare.status == 0);
+    const Outcome preloaded = run(command, {{"LD_PRELOAD", preload(others)}});
+    CHECK(preloaded.out == bare.out);
+    CHECK(preloaded.status == 0);
+  }
+}
+
+TEST_CASE("a library that itself overrides dlsym coexists, before us and behind us") {
+  const std::vector<std::string> command{program("program_dlopened_driver")};
+  const Outcome bare = run(command, {{"LD_PRELOAD", CUBFC_TEST_DLSYM_LIBRARY}});
+  REQUIRE(bare.status == 0);
+  REQUIRE(bare.err.find("look-ups seen") != std::string::npos);
+  if (kSanitized) {
+    return;  // the order of the sanitizer's runtime is fixed
+  }
+  const Outcome we_first =
+      run(command, {{"LD_PRELOAD", preload(CUBFC_TEST_DLSYM_LIBRARY)}, {"CUBFC_SHOW_STATS", "1"}});
+  CHECK(we_first.status == 0);
+  CHECK(we_first.out == bare.out);
+  CHECK(we_first.err.find("look-ups seen") != std::string::npos);
+  CHECK(we_first.err.find("in 1 driver calls") != std::string::npos);
+  // It finds the C library's dlsym past ours: look-ups do not reach us, and nothing is served
+  // wrongly.
+  const Outcome they_first =
+      run(command, {{"LD_PRELOAD", std::string(CUBFC_TEST_DLSYM_LIBRARY) + ":" + preload()}});
+  CHECK(they_first.status == 0);
+  CHECK(they_first.out == bare.out);
+  CHECK(they_first.err.find("look-ups seen") != std::string::npos);
+}
+
+TEST_CASE("dlsym from many threads while libraries load does not deadlock") {
+  const Outcome outcome = run_preloaded({CUBFC_TEST_RACE});
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+}

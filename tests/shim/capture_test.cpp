@@ -1,0 +1,96 @@
+// Allocation and free while a stream captures: no capture is invalidated by us.
+#include <thread>
+
+#include "shim/device.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+constexpr CUstreamCaptureMode kModes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+                                          CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+                                          CU_STREAM_CAPTURE_MODE_RELAXED};
+
+void check_alive(CUstream stream) {
+  CUstreamCaptureStatus status{};
+  must(cuStreamIsCapturing(stream, &status));
+  CHECK(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+}
+
+}  // namespace
+
+TEST_CASE("an allocation that makes the arena grow leaves a capture alive, in every mode") {
+  for (const CUstreamCaptureMode mode : kModes) {
+    const TestContext context;
+    CUstream stream = nullptr;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    must(cuStreamBeginCapture_v2(stream, mode));
+    // The first allocation of the context makes its arena, a later one makes it grow.
+    const CUdeviceptr block = allocate(4096);
+    const CUdeviceptr large = allocate(48 << 20);
+    std::thread([&] {
+      cuCtxSetCurrent(context.handle);
+      CUdeviceptr other = 0;
+      CHECK(cuMemAlloc(&other, 60 << 20) == CUDA_SUCCESS);
+    }).join();
+    check_alive(stream);
+    must(cuMemsetD8Async(block, 9, 4096, stream));
+    CUgraph graph = nullptr;
+    must(cuStreamEndCapture(stream, &graph));
+    CUgraphExec exec = nullptr;
+    must(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    must(cuGraphLaunch(exec, stream));
+    must(cuStreamSynchronize(stream));
+    CHECK(read(block, 4096) == std::vector<unsigned char>(4096, 9));
+    must(cuMemFree(large));
+  }
+  verify_arenas();
+}
+
+TEST_CASE("a free under a capture neither waits nor invalidates, and the block comes back later") {
+  for (const CUstreamCaptureMode mode : kModes) {
+    const TestContext context;
+    const CUdeviceptr block = allocate(4096);
+    CUstream stream = nullptr;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    must(cuStreamBeginCapture_v2(stream, mode));
+    standin_reset_calls();
+    must(cuMemFree(block));
+    CHECK(standin_calls("cuCtxSynchronize") == 0);
+    check_alive(stream);
+    CHECK(allocate(4096) != block);  // nobody has waited for the device yet
+    CHECK(cuMemFree(block) == CUDA_ERROR_INVALID_VALUE);
+    CUgraph graph = nullptr;
+    must(cuStreamEndCapture(stream, &graph));
+
+    // The memory is there again before anything fails for lack of it.
+    std::size_t free_bytes = 0;
+    must(cuMemGetInfo(&free_bytes, nullptr));
+    const CUdeviceptr probe = allocate(4096);
+    must(cuMemFree(probe));
+    must(cuMemFree(allocate(4096)));
+    verify_arenas();
+    cubfc::Process* process = cubfc::Process::active();
+    for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
+      CHECK(each->arena.stats().bytes_retired == 0);
+    }
+  }
+}
+
+TEST_CASE("a capture that ends with its stream, or its context, is over") {
+  const TestContext context;
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CHECK(cubfc::Process::active()->captures().any_open());
+  cuStreamDestroy_v2(stream);
+  CHECK_FALSE(cubfc::Process::active()->captures().any_open());
+
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  allocate(1000);
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  must(cuDevicePrimaryCtxReset_v2(device));
+  CHECK_FALSE(cubfc::Process::active()->captures().any_open());
+}

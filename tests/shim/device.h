@@ -1,0 +1,69 @@
+// The software driver's device, under the shim, for tests: a context and what one does with it.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "catch.h"
+#include "shim/process.h"
+#include "standin/standin.h"
+
+// Newer headers declare only the newest form.
+extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
+
+namespace cubfc::test {
+
+inline void must(CUresult result) {
+  REQUIRE(result == CUDA_SUCCESS);
+}
+
+// A context of its own, current on this thread while it lives.
+class TestContext {
+ public:
+  explicit TestContext(int ordinal = 0) {
+    must(cuInit(0));
+    CUdevice device = 0;
+    must(cuDeviceGet(&device, ordinal));
+    must(cuDevicePrimaryCtxRetain(&handle, device));
+    device_ = device;
+    must(cuCtxSetCurrent(handle));
+  }
+  ~TestContext() {
+    cuCtxSetCurrent(nullptr);
+    cuDevicePrimaryCtxReset_v2(device_);
+    cuDevicePrimaryCtxRelease_v2(device_);
+  }
+  TestContext(const TestContext&) = delete;
+  TestContext& operator=(const TestContext&) = delete;
+
+  CUcontext handle = nullptr;
+
+ private:
+  CUdevice device_ = 0;
+};
+
+inline CUdeviceptr allocate(std::size_t bytes) {
+  CUdeviceptr address = 0;
+  must(cuMemAlloc(&address, bytes));
+  return address;
+}
+
+// The arena that an address lies in has no broken invariant.
+inline void verify_arenas() {
+  Process* process = Process::active();
+  REQUIRE(process != nullptr);
+  for (Context* context = process->contexts().first(); context != nullptr;
+       context = context->next) {
+    CHECK(context->arena.verify() == "");
+  }
+}
+
+inline std::vector<unsigned char> read(CUdeviceptr address, std::size_t bytes) {
+  std::vector<unsigned char> data(bytes);
+  must(cuMemcpyDtoH(data.data(), address, bytes));
+  return data;
+}
+
+}  // namespace cubfc::test

@@ -1,0 +1,205 @@
+// A block looks and behaves like an allocation of the driver's.
+#include <atomic>
+#include <thread>
+
+#include "shim/device.h"
+
+using namespace cubfc::test;
+
+TEST_CASE("a free waits for the work that was submitted before it") {
+  const TestContext context;
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUdeviceptr block = allocate(4096);
+  REQUIRE(standin_hold_stream(stream) == 1);
+  must(cuMemsetD8Async(block, 7, 4096, stream));
+
+  std::atomic<bool> freed{false};
+  std::thread other([&] {
+    cuCtxSetCurrent(context.handle);
+    cuMemFree(block);
+    freed = true;
+  });
+  // The free cannot be over while the stream is held: what is allocated meanwhile is another block.
+  const CUdeviceptr next = allocate(4096);
+  CHECK(next != block);
+  CHECK_FALSE(freed);
+  standin_release_stream(stream);
+  other.join();
+  CHECK(freed);
+  must(cuMemFree(next));
+  must(cuStreamDestroy_v2(stream));
+  verify_arenas();
+}
+
+TEST_CASE("each block has its own range, buffer id and mapping") {
+  const TestContext context;
+  const CUdeviceptr a = allocate(1000);
+  const CUdeviceptr b = allocate(300000);
+  for (const auto& [address, bytes] : {std::pair{a, std::size_t{1000}}, {b, std::size_t{300000}}}) {
+    CUdeviceptr base = 0;
+    std::size_t size = 0;
+    must(cuMemGetAddressRange(&base, &size, address + 999));
+    CHECK(base == address);
+    CHECK(size == bytes);
+    must(cuMemGetAddressRange(nullptr, &size, address));
+    must(cuMemGetAddressRange(&base, nullptr, address));
+    CUdeviceptr start = 0;
+    must(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address + 512));
+    CHECK(start == address);
+    std::size_t range = 0;
+    must(cuPointerGetAttribute(&range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+    CHECK(range == bytes);
+  }
+  unsigned long long id_a = 0;
+  unsigned long long id_b = 0;
+  must(cuPointerGetAttribute(&id_a, CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
+  must(cuPointerGetAttribute(&id_b, CU_POINTER_ATTRIBUTE_BUFFER_ID, b + 5));
+  CHECK(id_a != id_b);
+
+  CUcontext owner = nullptr;
+  CUmemorytype type{};
+  CUdeviceptr start = 0;
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+  void* values[] = {&owner, &type, &start};
+  must(cuPointerGetAttributes(3, wanted, values, b + 1));
+  CHECK(owner == context.handle);
+  CHECK(type == CU_MEMORYTYPE_DEVICE);
+  CHECK(start == b);
+}
+
+TEST_CASE("a freed block is no device pointer any more") {
+  const TestContext context;
+  const CUdeviceptr kept = allocate(4096);
+  const CUdeviceptr block = allocate(4096);
+  must(cuMemFree(block));
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  CHECK(cuMemGetAddressRange(&base, &size, block) != CUDA_SUCCESS);
+  CUmemorytype type{};
+  CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block) != CUDA_SUCCESS);
+  CHECK(cuMemFree(block) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemFree(kept + 512) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemFreeAsync(block, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  must(cuMemFree(kept));
+}
+
+TEST_CASE("a block can be freed from another thread, under another context, and by a stream") {
+  const TestContext first(0);
+  const CUdeviceptr a = allocate(4096);
+  const CUdeviceptr b = allocate(4096);
+  const CUdeviceptr c = allocate(4096);
+  must(cuMemFreeAsync(c, nullptr));
+  {
+    CUcontext second = nullptr;
+    CUdevice device = 0;
+    must(cuDeviceGet(&device, 1));
+    must(cuDevicePrimaryCtxRetain(&second, device));
+    must(cuCtxPushCurrent(second));
+    must(cuMemFree(a));
+    must(cuCtxPopCurrent(nullptr));
+    must(cuDevicePrimaryCtxRelease_v2(device));
+  }
+  std::thread([&] {
+    cuCtxSetCurrent(first.handle);
+    CHECK(cuMemFree(b) == CUDA_SUCCESS);
+  }).join();
+  verify_arenas();
+}
+
+TEST_CASE("a pool's pointer freed by cuMemFree, and a stranger's, are the driver's") {
+  const TestContext context;
+  CUdeviceptr pooled = 0;
+  must(cuMemAllocAsync(&pooled, 4096, nullptr));
+  CHECK(cuMemFree(pooled) == CUDA_SUCCESS);
+  CUdeviceptr managed = 0;
+  must(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+  CHECK(cuMemFree(managed) == CUDA_SUCCESS);
+}
+
+TEST_CASE("a pitched block keeps the driver's pitch") {
+  const TestContext context;
+  for (const std::size_t width : {1, 100, 511, 512, 513, 4000}) {
+    CUdeviceptr block = 0;
+    std::size_t pitch = 0;
+    must(cuMemAllocPitch(&block, &pitch, width, 7, 4));
+    CHECK(pitch >= width);
+    CHECK(pitch % 256 == 0);
+    std::size_t size = 0;
+    must(cuMemGetAddressRange(nullptr, &size, block));
+    CHECK(size == pitch * 7);
+    must(cuMemFree(block));
+  }
+  CUdeviceptr block = 0;
+  std::size_t pitch = 0;
+  CHECK(cuMemAllocPitch(&block, &pitch, 100, 10, 3) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAllocPitch(&block, &pitch, 0, 10, 4) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAllocPitch(&block, &pitch, 4096, ~std::size_t{0} / 2, 4) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_CASE("nothing that would show an importer a neighbour's memory is handed out") {
+  const TestContext context;
+  const CUdeviceptr block = allocate(65536);
+  CUipcMemHandle handle;
+  CHECK(cuIpcGetMemHandle(&handle, block) == CUDA_ERROR_NOT_SUPPORTED);
+  CUmemGenericAllocationHandle generic = 0;
+  CHECK(cuMemRetainAllocationHandle(&generic, reinterpret_cast<void*>(block)) ==
+        CUDA_ERROR_INVALID_VALUE);
+  int descriptor = -1;
+  CHECK(cuMemGetHandleForAddressRange(&descriptor, block, 2 * 65536,
+                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                      0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a context's end takes its blocks, and its successor starts anew") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  CUdeviceptr before = 0;
+  CUcontext context = nullptr;
+  for (int round = 0; round < 5; ++round) {
+    must(cuDevicePrimaryCtxRetain(&context, device));
+    must(cuCtxSetCurrent(context));
+    before = allocate(4096);
+    must(cuMemsetD8(before, 1, 4096));
+    must(cuDevicePrimaryCtxReset_v2(device));
+    CHECK(cuMemFree(before) != CUDA_SUCCESS);
+    verify_arenas();
+  }
+  // The same handle's value, another context: its first allocation is served.
+  must(cuDevicePrimaryCtxRetain(&context, device));
+  must(cuCtxSetCurrent(context));
+  const CUdeviceptr after = allocate(4096);
+  must(cuMemsetD8(after, 2, 4096));
+  CHECK(read(after, 4096) == std::vector<unsigned char>(4096, 2));
+  must(cuCtxSetCurrent(nullptr));
+  for (int held = 0; held < 6; ++held) {
+    cuDevicePrimaryCtxRelease_v2(device);
+  }
+  CHECK(standin_live_bytes(0) == 0);
+}
+
+TEST_CASE("a hundred contexts made and destroyed leave nothing behind") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  std::size_t known = 0;
+  for (int i = 0; i < 100; ++i) {
+    CUcontext context = nullptr;
+    must(cuCtxCreate_v2(&context, 0, device));
+    const CUdeviceptr block = allocate(100000);
+    must(cuMemsetD8(block, 3, 100000));
+    must(cuCtxDestroy_v2(context));
+    std::size_t objects = 0;
+    for (auto* each = cubfc::Process::active()->contexts().first(); each != nullptr;
+         each = each->next) {
+      ++objects;
+    }
+    known = i == 1 ? objects : known;
+    if (i > 1) {
+      CHECK(objects == known);  // ended contexts' objects are used again
+    }
+  }
+  CHECK(standin_live_bytes(0) == 0);
+}

@@ -1,0 +1,120 @@
+// The list of entry points against the toolkit's headers: nothing that allocates, frees or
+// describes device memory is forgotten, and each row says what cudaTypedefs.h says.
+#include "shim/entry_points.h"
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "catch.h"
+#include "shim/driver.h"
+#include "shim/passed_through.h"
+
+namespace {
+
+std::string read_header(const char* name) {
+  std::ifstream file(std::string(CUBFC_TEST_CUDA_INCLUDE "/") + name);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The symbols that cuda.h declares, macros resolved: cuMemAlloc is declared and means
+// cuMemAlloc_v2.
+std::set<std::string> declared_symbols() {
+  const std::string text = read_header("cuda.h");
+  std::map<std::string, std::set<std::string>> macros;
+  const std::regex define("#\\s*define\\s+(cu[A-Z]\\w*)\\s+(?:__CUDA_API_PT[DS][SZ]\\()?(cu\\w+)");
+  for (std::sregex_iterator match(text.begin(), text.end(), define), end; match != end; ++match) {
+    macros[(*match)[1]].insert((*match)[2]);
+  }
+  std::set<std::string> symbols;
+  const std::regex declaration("CUresult\\s+CUDAAPI\\s+(cu\\w+)\\s*\\(");
+  for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end;
+       ++match) {
+    const std::string name = (*match)[1];
+    symbols.insert(name);
+    if (const auto macro = macros.find(name); macro != macros.end()) {
+      symbols.insert(macro->second.begin(), macro->second.end());
+    }
+  }
+  return symbols;
+}
+
+bool concerns_memory(const std::string& name) {
+  static const std::regex kWanted(
+      "cuMem(?!cpy|set)\\w*|cu\\w*(Array|Mipmap)\\w*(Create|Destroy|MemoryReq)\\w*|"
+      "cuArray3DCreate\\w*|"
+      "cuMulticast\\w*|"
+      "cuIpc\\w*Mem\\w*|cuPointer\\w*|cuDevice\\w*Mem(?!ory\\w*Host)\\w*|cuGraph\\w*Mem(Alloc|Free)"
+      "\\w*|"
+      "cuGetProcAddress\\w*|cuCtx(Create|Destroy|Detach|Attach|FromGreen)\\w*|cuGreenCtx(Create|"
+      "Destroy)\\w*|"
+      "cuDevicePrimaryCtx\\w*|cuStream(Begin|End)Capture\\w*|cuStreamDestroy\\w*|"
+      "cu(Import|Destroy|)ExternalMemory\\w*");
+  return std::regex_match(name, kWanted);
+}
+
+std::set<std::string> listed_symbols() {
+  std::set<std::string> names;
+#define CUBFC_NAME(name, base, version, per_thread, role, parameters) names.insert(#name);
+  CUBFC_ENTRY_POINTS(CUBFC_NAME)
+#undef CUBFC_NAME
+#define CUBFC_NAME(name) names.insert(#name);
+  CUBFC_PASSED_THROUGH(CUBFC_NAME)
+#undef CUBFC_NAME
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("each function of cuda.h that allocates, frees or describes device memory is listed") {
+  const std::set<std::string> declared = declared_symbols();
+  REQUIRE(declared.size() > 300);
+  REQUIRE(declared.count("cuMemAlloc_v2") == 1);
+  const std::set<std::string> listed = listed_symbols();
+  std::string missing;
+  for (const std::string& name : declared) {
+    if (concerns_memory(name) && listed.count(name) == 0) {
+      missing += name + "\n";
+    }
+  }
+  INFO("cuda.h has functions that neither entry_points.h nor passed_through.h lists:\n" << missing);
+  CHECK(missing.empty());
+}
+
+TEST_CASE("no function is both intercepted and passed through") {
+  std::set<std::string> passed;
+#define CUBFC_NAME(name) CHECK(passed.insert(#name).second);
+  CUBFC_PASSED_THROUGH(CUBFC_NAME)
+#undef CUBFC_NAME
+  for (const cubfc::EntryPoint& entry : cubfc::entry_points()) {
+    INFO(entry.name);
+    CHECK(passed.insert(std::string(entry.name)).second);
+  }
+}
+
+TEST_CASE("each row has the version under which cudaTypedefs.h knows its ABI") {
+  const std::string typedefs = read_header("cudaTypedefs.h");
+  for (const cubfc::EntryPoint& entry : cubfc::entry_points()) {
+    if (entry.version > CUDA_VERSION) {
+      continue;  // newer than these headers
+    }
+    const std::string type = "PFN_" + std::string(entry.base) + "_v" +
+                             std::to_string(entry.version) + (entry.per_thread ? "_ptsz" : "") +
+                             ")";
+    INFO(type);
+    CHECK(typedefs.find(type) != std::string::npos);
+  }
+}
+
+TEST_CASE("the 32-bit forms are never intercepted") {
+  for (const char* name : {"cuMemAlloc", "cuMemFree", "cuMemGetInfo", "cuMemAllocPitch",
+                           "cuMemGetAddressRange", "cuDeviceTotalMem"}) {
+    CHECK(cubfc::exported_wrapper(name) == nullptr);
+    CHECK(cubfc::exported_wrapper(std::string(name) + "_v2") != nullptr);
+  }
+}

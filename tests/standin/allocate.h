@@ -1,0 +1,27 @@
+// Taking memory for a context and giving it back. All functions want state().mutex held.
+#pragma once
+
+#include "state.h"
+
+namespace standin {
+
+// Device memory of the context's device, listed as an allocation of `kind`; null when there is
+// none.
+Allocation* Allocate(Context& context, Kind kind, std::size_t bytes);
+
+// Gives the memory back and forgets the allocation.
+void Release(CUdeviceptr base);
+
+void ReleaseAllOf(const Context& context);
+
+// Whether the address lies where some device has memory, allocated or not.
+bool IsDeviceAddress(CUdeviceptr address);
+
+// The case of the behaviour data that a pointer which is no allocation falls under:
+// "freed", "host_pointer" or "never_mapped".
+const char* CaseOfUnknown(CUdeviceptr address);
+
+// Anonymous memory of the host, which costs nothing before it is written; null when there is none.
+void* MapHost(std::size_t bytes);
+
+}  // namespace standin

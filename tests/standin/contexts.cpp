@@ -1,0 +1,305 @@
+// cuCtx*: contexts and the stack of current ones.
+#include "contexts.h"
+
+#include "allocate.h"
+#include "behaviour.h"
+#include "capture.h"
+#include "entry_point.h"
+#include "work.h"
+
+#if CUDA_VERSION < 12050
+struct CUctxCreateParams;
+#endif
+
+namespace standin {
+
+std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle) {
+  auto context = std::make_shared<Context>();
+  context->handle = handle ? handle : reinterpret_cast<CUcontext>(context.get());
+  context->id = ++state().last_context_id;
+  context->device = device;
+  context->flags = flags;
+  context->primary = handle != nullptr;
+  context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
+                     {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
+                     {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
+  context->legacy = NewStream(*context, CU_STREAM_DEFAULT, 0);
+  context->legacy->legacy = true;
+  state().contexts[context->handle] = context;
+  return context;
+}
+
+void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
+  state().contexts.erase(context->handle);  // no new work
+  Drain(lock, *context);
+  for (const StreamPtr& stream : context->streams) {
+    if (stream->capture) LeaveCapture(stream->capture);
+  }
+  std::erase_if(state().streams, [&](const auto& entry) { return !entry.second->context; });
+  std::erase_if(state().events,
+                [&](const auto& entry) { return entry.second->context == context.get(); });
+  ReleaseAllOf(*context);
+  context->streams.clear();
+}
+
+namespace {
+
+CUresult Create(CUcontext* out, unsigned flags, CUdevice ordinal) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = NewContext(ordinal, flags, nullptr)->handle;
+  thread_state().contexts.push_back(*out);
+  return CUDA_SUCCESS;
+}
+
+CUresult Synchronize(CUcontext handle) {
+  Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = ContextOrCurrent(handle, context)) return error;
+  if (const CUresult error = CheckAllowedDuringCapture("cuCtxSynchronize", context)) return error;
+  WaitFor(lock, PendingOf(*context));
+  return CUDA_SUCCESS;
+}
+
+// Finds the event and the context of cuCtxRecordEvent and cuCtxWaitEvent.
+CUresult FindBoth(CUcontext handle, CUevent event_handle, Context*& context,
+                  std::shared_ptr<Event>& event) {
+  if (const CUresult error = ContextOrCurrent(handle, context)) return error;
+  return FindEvent(event_handle, event);
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+ENTRY(cuCtxCreate, (CUcontext * out, unsigned flags, CUdevice device), (out, flags, device)) {
+  (void)out, (void)flags, (void)device;
+  return Behaviour("any.legacy_32_bit_form");
+}
+
+ENTRY(cuCtxCreate_v2, (CUcontext * out, unsigned flags, CUdevice device), (out, flags, device)) {
+  return Create(out, flags, device);
+}
+
+ENTRY(cuCtxCreate_v3,
+      (CUcontext * out, CUexecAffinityParam* affinity, int count, unsigned flags, CUdevice device),
+      (out, affinity, count, flags, device)) {
+  (void)affinity, (void)count;
+  return Create(out, flags, device);
+}
+
+ENTRY(cuCtxCreate_v4,
+      (CUcontext * out, CUctxCreateParams* parameters, unsigned flags, CUdevice device),
+      (out, parameters, flags, device)) {
+  (void)parameters;
+  return Create(out, flags, device);
+}
+
+ENTRY(cuCtxDestroy_v2, (CUcontext handle), (handle)) {
+  Lock lock(state().mutex);
+  if (!handle) return Behaviour("cuCtxDestroy.null");
+  const auto found = state().contexts.find(handle);
+  if (found == state().contexts.end() || found->second->primary) {
+    return Behaviour("cuCtxDestroy.destroyed");
+  }
+  // cuda.h, cuCtxDestroy: popped from the caller's stack only where it is on its top.
+  auto& stack = thread_state().contexts;
+  if (!stack.empty() && stack.back() == handle) stack.pop_back();
+  DestroyContext(lock, found->second);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxAttach, (CUcontext * out, unsigned flags), (out, flags)) {
+  const Lock lock(state().mutex);
+  if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  ++context->references;
+  *out = context->handle;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxDetach, (CUcontext handle), (handle)) {
+  Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = FindContext(handle, context)) return error;
+  if (--context->references > 0) return CUDA_SUCCESS;
+  auto& stack = thread_state().contexts;
+  if (!stack.empty() && stack.back() == handle) stack.pop_back();
+  DestroyContext(lock, state().contexts.at(handle));
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
+  const Lock lock(state().mutex);
+  if (!state().contexts.contains(handle)) return Behaviour("cuCtxPushCurrent.destroyed");
+  thread_state().contexts.push_back(handle);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxPopCurrent_v2, (CUcontext * out), (out)) {
+  auto& stack = thread_state().contexts;
+  if (stack.empty()) return Behaviour("cuCtxPopCurrent.empty_stack");
+  if (out) *out = stack.back();
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxSetCurrent, (CUcontext handle), (handle)) {
+  const Lock lock(state().mutex);
+  auto& stack = thread_state().contexts;
+  if (!handle) {
+    if (!stack.empty()) stack.pop_back();
+    return CUDA_SUCCESS;
+  }
+  if (!state().contexts.contains(handle)) return Behaviour("cuCtxSetCurrent.destroyed");
+  if (stack.empty()) {
+    stack.push_back(handle);
+  } else {
+    stack.back() = handle;
+  }
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetCurrent, (CUcontext * out), (out)) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  const auto& stack = thread_state().contexts;
+  *out = stack.empty() ? nullptr : stack.back();
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetDevice, (CUdevice * out), (out)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = context->device;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetDevice_v2, (CUdevice * out, CUcontext handle), (out, handle)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = ContextOrCurrent(handle, context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = context->device;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxSynchronize, (), ()) {
+  return Synchronize(nullptr);
+}
+ENTRY(cuCtxSynchronize_v2, (CUcontext handle), (handle)) {
+  return Synchronize(handle);
+}
+
+ENTRY(cuCtxGetId, (CUcontext handle, unsigned long long* out), (handle, out)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = ContextOrCurrent(handle, context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = context->id;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetApiVersion, (CUcontext handle, unsigned* out), (handle, out)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = ContextOrCurrent(handle, context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = 3020;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetFlags, (unsigned* out), (out)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = context->flags;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxSetFlags, (unsigned flags), (flags)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  context->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  context->limits[limit] = value;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetLimit, (size_t * out, CUlimit limit), (out, limit)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  *out = context->limits[limit];
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxGetStreamPriorityRange, (int* least, int* greatest), (least, greatest)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxEnablePeerAccess, (CUcontext peer_handle, unsigned flags), (peer_handle, flags)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  Context* peer = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (const CUresult error = FindContext(peer_handle, peer)) return error;
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (peer->device == context->device) return Behaviour("cuCtxEnablePeerAccess.same_device");
+  const bool added = context->peers.insert(peer_handle).second;
+  return added ? CUDA_SUCCESS : Behaviour("cuCtxEnablePeerAccess.twice");
+}
+
+ENTRY(cuCtxDisablePeerAccess, (CUcontext peer), (peer)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  const bool removed = context->peers.erase(peer) > 0;
+  return removed ? CUDA_SUCCESS : Behaviour("cuCtxDisablePeerAccess.not_enabled");
+}
+
+ENTRY(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  std::shared_ptr<Event> event;
+  if (const CUresult error = FindBoth(handle, event_handle, context, event)) return error;
+  if (event->context != context) return Behaviour("cuCtxRecordEvent.other_context");
+  if (const CUresult error = CheckAllowedDuringCapture("cuCtxRecordEvent", context)) return error;
+  event->fences = PendingOf(*context);
+  event->recorded = true;
+  event->capture = nullptr;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle)) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  std::shared_ptr<Event> event;
+  if (const CUresult error = FindBoth(handle, event_handle, context, event)) return error;
+  if (const CUresult error = CheckAllowedDuringCapture("cuCtxWaitEvent", context)) return error;
+  for (const StreamPtr& stream : context->streams) {
+    if (!stream->closing) Enqueue(*stream, nullptr, event->fences);
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,13 @@
+// The life of contexts. All functions want state().mutex held.
+#pragma once
+
+#include "state.h"
+
+namespace standin {
+
+std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle);
+
+// Waits for the context's work and frees all that it owns.
+void DestroyContext(Lock& lock, std::shared_ptr<Context> context);
+
+}  // namespace standin

@@ -1,0 +1,79 @@
+// The functions of standin.h.
+#include "standin.h"
+
+#include "entry_point.h"
+#include "settings.h"
+#include "state.h"
+
+using namespace standin;
+
+namespace {
+
+const DeviceMemory* MemoryOf(int device) {
+  Device* found = nullptr;
+  return FindDevice(device, found) == CUDA_SUCCESS ? &found->memory : nullptr;
+}
+
+int Hold(CUstream handle, bool held) {
+  const Lock lock(state().mutex);
+  StreamPtr stream;
+  if (FindStream(handle, stream) != CUDA_SUCCESS) return 0;
+  stream->held = held;
+  state().changed.notify_all();
+  return 1;
+}
+
+}  // namespace
+
+int standin_configure(const char* name, const char* value) {
+  return !IsInitialized() && name && value && Apply(settings(), name, value) ? 1 : 0;
+}
+
+uint64_t standin_calls(const char* symbol) {
+  const EntryPoint* const entry = EntryPoint::Find(symbol);
+  return entry ? entry->calls() : 0;
+}
+
+void standin_reset_calls() {
+  EntryPoint::ResetCalls();
+}
+
+int standin_fail(const char* symbol, int error, uint64_t after, uint64_t times) {
+  EntryPoint* const entry = EntryPoint::Find(symbol);
+  if (!entry) return 0;
+  entry->set_failure(static_cast<CUresult>(times > 0 ? error : 0), entry->total_calls() + after + 1,
+                     times);
+  return 1;
+}
+
+int standin_latency(const char* symbol, uint64_t ns) {
+  EntryPoint* const entry = EntryPoint::Find(symbol);
+  if (!entry) return 0;
+  entry->set_latency(ns);
+  return 1;
+}
+
+void standin_work_delay(uint64_t ns) {
+  settings().work_delay = std::chrono::nanoseconds(ns);
+  const Lock lock(state().mutex);
+  state().work_delay = std::chrono::nanoseconds(ns);
+}
+
+uint64_t standin_live_bytes(int device) {
+  const Lock lock(state().mutex);
+  const DeviceMemory* const memory = MemoryOf(device);
+  return memory ? memory->live() : 0;
+}
+
+uint64_t standin_peak_bytes(int device) {
+  const Lock lock(state().mutex);
+  const DeviceMemory* const memory = MemoryOf(device);
+  return memory ? memory->peak() : 0;
+}
+
+int standin_hold_stream(CUstream stream) {
+  return Hold(stream, true);
+}
+int standin_release_stream(CUstream stream) {
+  return Hold(stream, false);
+}

@@ -1,0 +1,116 @@
+#include "device_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "behaviour.h"
+
+namespace standin {
+namespace {
+
+constexpr std::size_t kMappingAlignment = std::size_t{2} << 20;
+// Freed memory keeps its bytes, but a large range is given back to the host.
+constexpr std::size_t kGiveBackFrom = std::size_t{32} << 20;
+
+std::size_t AlignUp(std::size_t value, std::size_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+[[noreturn]] void Refuse(const char* what) {
+  std::fprintf(stderr, "standin: STANDIN_MEMORY: %s: %s\n", what, std::strerror(errno));
+  std::abort();
+}
+
+}  // namespace
+
+DeviceMemory::DeviceMemory(int device, std::size_t bytes, std::size_t reserved, Usage& usage)
+    : device_(device),
+      total_(bytes),
+      capacity_(bytes - (reserved < bytes ? reserved : bytes)),
+      usage_(usage) {
+  fd_ = memfd_create("standin-device", MFD_CLOEXEC);
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(total_)) != 0) Refuse("memfd_create");
+  const std::size_t room = total_ + kMappingAlignment;
+  void* const start =
+      mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED) Refuse("mmap");
+  base_ = AlignUp(reinterpret_cast<std::uintptr_t>(start), kMappingAlignment);
+  if (total_ > 0 && mmap(reinterpret_cast<void*>(base_), total_, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd_, 0) == MAP_FAILED) {
+    Refuse("mmap");
+  }
+  if (capacity_ > 0) holes_[0] = capacity_;
+}
+
+std::size_t DeviceMemory::Round(std::size_t bytes) {
+  static const std::size_t rounding = BehaviourSize("size.rounding");
+  return AlignUp(bytes, rounding);
+}
+
+std::optional<std::uintptr_t> DeviceMemory::Take(std::size_t bytes) {
+  static const std::size_t alignment = BehaviourSize("address.alignment");
+  static const std::size_t large_alignment = BehaviourSize("address.large_alignment");
+  static const std::size_t large_from = BehaviourSize("address.large_from");
+  if (bytes > total_) return std::nullopt;
+  bytes = Round(bytes);
+  const std::size_t align = bytes >= large_from ? large_alignment : alignment;
+  for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
+    const auto [start, size] = *hole;
+    const std::size_t begin = AlignUp(start, align);
+    if (begin + bytes > start + size) continue;
+    if (!Count(bytes)) return std::nullopt;
+    holes_.erase(hole);
+    if (begin > start) holes_[start] = begin - start;
+    if (begin + bytes < start + size) holes_[begin + bytes] = start + size - begin - bytes;
+    return base_ + begin;
+  }
+  return std::nullopt;
+}
+
+void DeviceMemory::Give(std::uintptr_t address, std::size_t bytes) {
+  bytes = Round(bytes);
+  std::size_t start = address - base_;
+  Discount(bytes);
+  if (bytes >= kGiveBackFrom) {
+    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
+              static_cast<off_t>(bytes));
+  }
+  auto next = holes_.lower_bound(start);
+  if (next != holes_.end() && next->first == start + bytes) {
+    bytes += next->second;
+    next = holes_.erase(next);
+  }
+  if (next != holes_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == start) {
+      before->second += bytes;
+      return;
+    }
+  }
+  holes_[start] = bytes;
+}
+
+bool DeviceMemory::Count(std::size_t bytes) {
+  if (!usage_.Take(device_, bytes, capacity_)) return false;
+  live_ += bytes;
+  if (live_ > peak_) peak_ = live_;
+  return true;
+}
+
+void DeviceMemory::Discount(std::size_t bytes) {
+  usage_.Give(device_, bytes);
+  live_ -= bytes;
+}
+
+std::size_t DeviceMemory::free() {
+  const std::size_t used = usage_.Used(device_);
+  return used < capacity_ ? capacity_ - used : 0;
+}
+
+}  // namespace standin

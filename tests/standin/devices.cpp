@@ -1,0 +1,236 @@
+// cuInit, cuDevice*, cuDriverGetVersion and the names of errors.
+#include <cstdio>
+#include <cstring>
+
+#include "behaviour.h"
+#include "entry_point.h"
+#include "settings.h"
+#include "state.h"
+#include "work.h"
+
+namespace standin {
+namespace {
+
+struct ErrorText {
+  CUresult error;
+  const char* name;
+  const char* text;
+};
+
+constexpr ErrorText kErrors[] = {
+#define STANDIN_ERROR(name, text) {name, #name, text},
+#include "errors.inc"
+#undef STANDIN_ERROR
+};
+
+const ErrorText* Find(CUresult error) {
+  for (const ErrorText& entry : kErrors) {
+    if (entry.error == error) return &entry;
+  }
+  return nullptr;
+}
+
+// What of the device attributes a program may steer by; the numbers are those of an H100.
+int Attribute(CUdevice_attribute attribute, int device) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return 9;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 49152;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+      return 65536;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return 132;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return 1980000;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 2619000;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return 5120;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return device + 1;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+CUuuid UuidOf(CUdevice device) {
+  CUuuid uuid{};
+  std::memcpy(uuid.bytes, "standin-device-", 15);
+  uuid.bytes[15] = static_cast<char>('0' + device);
+  return uuid;
+}
+
+// Checks the device; then `write` fills the output.
+template <typename Write>
+CUresult Describe(CUdevice ordinal, const void* output, Write write) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!output) return CUDA_ERROR_INVALID_VALUE;
+  write(*device);
+  return CUDA_SUCCESS;
+}
+
+CUresult Initialize() {
+  const Lock lock(state().mutex);
+  if (IsInitialized()) return CUDA_SUCCESS;
+  if (settings().devices == 0) return Behaviour("cuInit.no_device");
+  state().usage = settings().shared.empty() ? PrivateUsage() : SharedUsage(settings().shared);
+  for (int i = 0; i < settings().devices; ++i) {
+    state().devices.push_back(std::make_unique<Device>(i, *state().usage));
+  }
+  state().work_delay = settings().work_delay;
+  MarkInitialized();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+EARLY_ENTRY(cuInit, (unsigned flags), (flags)) {
+  return flags == 0 ? Initialize() : Behaviour("cuInit.bad_flags");
+}
+
+EARLY_ENTRY(cuDriverGetVersion, (int* out), (out)) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = settings().driver_version;
+  return CUDA_SUCCESS;
+}
+
+EARLY_ENTRY(cuGetErrorName, (CUresult error, const char** out), (error, out)) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  const ErrorText* const found = Find(error);
+  *out = found ? found->name : nullptr;
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+EARLY_ENTRY(cuGetErrorString, (CUresult error, const char** out), (error, out)) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  const ErrorText* const found = Find(error);
+  *out = found ? found->text : nullptr;
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY(cuDeviceGetCount, (int* out), (out)) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = settings().devices;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuDeviceGet, (CUdevice * out, int ordinal), (out, ordinal)) {
+  return Describe(ordinal, out, [&](Device&) { *out = ordinal; });
+}
+
+ENTRY(cuDeviceGetName, (char* out, int length, CUdevice device), (out, length, device)) {
+  if (length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return Describe(device, out, [&](Device&) {
+    std::snprintf(out, static_cast<std::size_t>(length), "standin software GPU");
+  });
+}
+
+ENTRY(cuDeviceGetUuid, (CUuuid * out, CUdevice device), (out, device)) {
+  return Describe(device, out, [&](Device&) { *out = UuidOf(device); });
+}
+
+ENTRY(cuDeviceGetUuid_v2, (CUuuid * out, CUdevice device), (out, device)) {
+  return Describe(device, out, [&](Device&) { *out = UuidOf(device); });
+}
+
+ENTRY(cuDeviceTotalMem, (unsigned* out, CUdevice device), (out, device)) {
+  (void)out, (void)device;
+  return Behaviour("any.legacy_32_bit_form");
+}
+
+ENTRY(cuDeviceTotalMem_v2, (size_t * out, CUdevice device), (out, device)) {
+  return Describe(device, out, [&](Device& found) { *out = found.memory.total(); });
+}
+
+ENTRY(cuDeviceGetAttribute, (int* out, CUdevice_attribute attribute, CUdevice device),
+      (out, attribute, device)) {
+  if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  return Describe(device, out, [&](Device&) { *out = Attribute(attribute, device); });
+}
+
+ENTRY(cuDeviceComputeCapability, (int* major, int* minor, CUdevice device),
+      (major, minor, device)) {
+  return Describe(device, major && minor ? major : nullptr, [&](Device&) {
+    *major = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    *minor = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  });
+}
+
+ENTRY(cuDeviceGetPCIBusId, (char* out, int length, CUdevice device), (out, length, device)) {
+  if (length < 13) return CUDA_ERROR_INVALID_VALUE;
+  return Describe(device, out, [&](Device&) {
+    std::snprintf(out, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+  });
+}
+
+ENTRY(cuDeviceGetByPCIBusId, (CUdevice * out, const char* id), (out, id)) {
+  unsigned domain = 0;
+  unsigned bus = 0;
+  if (!out || !id || std::sscanf(id, "%x:%x", &domain, &bus) != 2) return CUDA_ERROR_INVALID_VALUE;
+  const int device = static_cast<int>(bus) - 1;
+  return Describe(device, out, [&](Device&) { *out = device; });
+}
+
+ENTRY(cuDeviceCanAccessPeer, (int* out, CUdevice device, CUdevice peer), (out, device, peer)) {
+  Device* found = nullptr;
+  if (const CUresult error = FindDevice(peer, found)) return error;
+  return Describe(device, out, [&](Device&) { *out = device != peer ? 1 : 0; });
+}
+
+ENTRY(cuDeviceGetP2PAttribute,
+      (int* out, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer),
+      (out, attribute, device, peer)) {
+  Device* found = nullptr;
+  if (const CUresult error = FindDevice(peer, found)) return error;
+  if (device == peer) return Behaviour("any.bad_device");
+  return Describe(device, out, [&](Device&) {
+    *out = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ? 1 : 0;
+  });
+}

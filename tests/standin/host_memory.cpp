@@ -1,0 +1,93 @@
+// cuMemAllocHost, cuMemHostAlloc, cuMemHostRegister: memory of the host that the driver knows.
+#include "allocate.h"
+#include "behaviour.h"
+#include "capture.h"
+#include "entry_point.h"
+
+namespace standin {
+namespace {
+
+CUresult AllocateHost(void** out, std::size_t bytes, unsigned flags) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = CheckAllowedDuringCapture("cuMemAlloc")) return error;
+  *out = MapHost(bytes);
+  if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
+  AddAllocation(Kind::kHost, reinterpret_cast<CUdeviceptr>(*out), bytes, *context).flags = flags;
+  return CUDA_SUCCESS;
+}
+
+Allocation* FindHost(const void* address, Kind kind) {
+  Allocation* const found = FindAllocation(reinterpret_cast<CUdeviceptr>(address));
+  return found && found->kind == kind ? found : nullptr;
+}
+
+CUresult Register(void* address, std::size_t bytes, unsigned flags) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto base = reinterpret_cast<CUdeviceptr>(address);
+  const auto next = state().allocations.lower_bound(base);
+  const bool overlaps = next != state().allocations.end() && next->first < base + bytes;
+  if (FindAllocation(base) || overlaps) return Behaviour("cuMemHostRegister.twice");
+  AddAllocation(Kind::kRegistered, base, bytes, *context).flags = flags;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+ENTRY(cuMemAllocHost_v2, (void** out, size_t bytes), (out, bytes)) {
+  return AllocateHost(out, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+}
+
+ENTRY(cuMemHostAlloc, (void** out, size_t bytes, unsigned flags), (out, bytes, flags)) {
+  return AllocateHost(out, bytes, flags);
+}
+
+ENTRY(cuMemFreeHost, (void* address), (address)) {
+  const Lock lock(state().mutex);
+  const auto base = reinterpret_cast<CUdeviceptr>(address);
+  const Allocation* const found = FindHost(address, Kind::kHost);
+  if (!found || found->base != base) return Behaviour("cuMemFreeHost.not_allocated");
+  Release(base);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemHostRegister_v2, (void* address, size_t bytes, unsigned flags),
+      (address, bytes, flags)) {
+  return Register(address, bytes, flags);
+}
+
+ENTRY(cuMemHostUnregister, (void* address), (address)) {
+  const Lock lock(state().mutex);
+  const auto base = reinterpret_cast<CUdeviceptr>(address);
+  const Allocation* const found = FindHost(address, Kind::kRegistered);
+  if (!found || found->base != base) return Behaviour("cuMemHostUnregister.not_registered");
+  Release(base);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemHostGetDevicePointer_v2, (CUdeviceptr * out, void* address, unsigned flags),
+      (out, address, flags)) {
+  const Lock lock(state().mutex);
+  if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!FindHost(address, Kind::kHost) && !FindHost(address, Kind::kRegistered)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = reinterpret_cast<CUdeviceptr>(address);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemHostGetFlags, (unsigned* out, void* address), (out, address)) {
+  const Lock lock(state().mutex);
+  const Allocation* const found = FindHost(address, Kind::kHost);
+  if (!out || !found) return CUDA_ERROR_INVALID_VALUE;
+  *out = found->flags;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,159 @@
+// cuIpc*MemHandle: device memory of one process mapped into another. Both see the same bytes.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "allocate.h"
+#include "behaviour.h"
+#include "entry_point.h"
+
+namespace standin {
+namespace {
+
+constexpr char kMagic[8] = {'s', 't', 'a', 'n', 'd', 'i', 'n', '1'};
+
+// What a CUipcMemHandle holds: where the owner's device file has the allocation.
+struct Content {
+  char magic[8];
+  pid_t owner;
+  int fd;
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  Id buffer_id;
+  int device;
+};
+static_assert(sizeof(Content) <= sizeof(CUipcMemHandle));
+
+struct Import {
+  CUdeviceptr base;
+  Id context_id;
+  unsigned references;
+};
+
+// By owner and buffer id. Guarded by state().mutex.
+std::map<std::pair<pid_t, Id>, Import>& imports() {
+  static auto* const instance = new std::map<std::pair<pid_t, Id>, Import>;
+  return *instance;
+}
+
+const char* CaseOfExport(const Allocation& allocation, CUdeviceptr address) {
+  switch (allocation.kind) {
+    case Kind::kDevice:
+      return address == allocation.base ? "cuIpcGetMemHandle.live" : "cuIpcGetMemHandle.interior";
+    case Kind::kManaged:
+      return "cuIpcGetMemHandle.managed";
+    case Kind::kPool:
+    case Kind::kGraph:
+      return "cuIpcGetMemHandle.async_pointer";
+    case Kind::kReserved:
+      return "cuIpcGetMemHandle.mapped_range";
+    default:
+      return "cuIpcGetMemHandle.host_pointer";
+  }
+}
+
+CUresult Export(CUipcMemHandle* out, CUdeviceptr address) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!out) return Behaviour("cuIpcGetMemHandle.null_output");
+  const Allocation* const found = FindAllocation(address);
+  if (!found || found->freeing) {
+    return Behaviour(IsDeviceAddress(address) ? "cuIpcGetMemHandle.freed"
+                                              : "cuIpcGetMemHandle.host_pointer");
+  }
+  if (const CUresult error = Behaviour(CaseOfExport(*found, address))) return error;
+  const DeviceMemory& memory = state().devices[static_cast<std::size_t>(found->device)]->memory;
+  Content content{};
+  std::memcpy(content.magic, kMagic, sizeof(kMagic));
+  content.owner = getpid();
+  content.fd = memory.fd();
+  content.offset = memory.OffsetOf(found->base);
+  content.bytes = found->bytes;
+  content.buffer_id = found->buffer_id;
+  content.device = found->device;
+  std::memset(out, 0, sizeof(*out));
+  std::memcpy(out, &content, sizeof(content));
+  return CUDA_SUCCESS;
+}
+
+// Maps the owner's file; 0 where that fails, because the owner is gone for example.
+CUdeviceptr MapOf(const Content& content) {
+  const std::string path =
+      "/proc/" + std::to_string(content.owner) + "/fd/" + std::to_string(content.fd);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t within = content.offset % page;  // allocations need not begin at a page
+  void* const map = mmap(nullptr, within + content.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                         static_cast<off_t>(content.offset - within));
+  close(fd);
+  return map == MAP_FAILED ? 0 : reinterpret_cast<CUdeviceptr>(map) + within;
+}
+
+CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context)) return error;
+  if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+    return Behaviour("cuIpcOpenMemHandle.bad_flags");
+  }
+  Content content{};
+  std::memcpy(&content, &handle, sizeof(content));
+  if (std::memcmp(content.magic, kMagic, sizeof(kMagic)) != 0) {
+    return Behaviour("cuIpcOpenMemHandle.garbage");
+  }
+  if (content.owner == getpid()) return Behaviour("cuIpcOpenMemHandle.same_process");
+  // cuda.h: opened again, the existing pointer is returned and counted.
+  Import& import = imports()[{content.owner, content.buffer_id}];
+  const bool known = import.references > 0 && state().allocations.contains(import.base) &&
+                     import.context_id == context->id;
+  if (!known) {
+    const CUdeviceptr base = MapOf(content);
+    if (base == 0) return Behaviour("cuIpcOpenMemHandle.garbage");
+    AddAllocation(Kind::kIpc, base, content.bytes, *context);
+    import = {.base = base, .context_id = context->id, .references = 0};
+  }
+  ++import.references;
+  *out = import.base;
+  return CUDA_SUCCESS;
+}
+
+CUresult Close(CUdeviceptr address) {
+  const Lock lock(state().mutex);
+  for (auto import = imports().begin(); import != imports().end(); ++import) {
+    if (import->second.base != address || import->second.references == 0) continue;
+    if (--import->second.references == 0) {
+      Release(address);
+      imports().erase(import);
+    }
+    return CUDA_SUCCESS;
+  }
+  return Behaviour("cuIpcCloseMemHandle.garbage");
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+ENTRY(cuIpcGetMemHandle, (CUipcMemHandle * out, CUdeviceptr address), (out, address)) {
+  return Export(out, address);
+}
+
+ENTRY(cuIpcOpenMemHandle, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags),
+      (out, handle, flags)) {
+  return Open(out, handle, flags);
+}
+
+ENTRY(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle handle, unsigned flags),
+      (out, handle, flags)) {
+  return Open(out, handle, flags);
+}
+
+ENTRY(cuIpcCloseMemHandle, (CUdeviceptr address), (address)) {
+  return Close(address);
+}

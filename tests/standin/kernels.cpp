@@ -1,0 +1,48 @@
+#include "kernels.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace standin {
+namespace {
+
+// __global__ void fill(uint32_t* data, uint32_t value, size_t count)
+void Fill(const Launch& launch) {
+  auto* const data = launch.argument<std::uint32_t*>(0);
+  const auto count = std::min(launch.argument<std::uint64_t>(2), launch.threads());
+  std::fill_n(data, count, launch.argument<std::uint32_t>(1));
+}
+
+// __global__ void add(float* out, const float* x, const float* y, size_t count)
+void Add(const Launch& launch) {
+  auto* const out = launch.argument<float*>(0);
+  const auto* const x = launch.argument<const float*>(1);
+  const auto* const y = launch.argument<const float*>(2);
+  const auto count = std::min(launch.argument<std::uint64_t>(3), launch.threads());
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = x[i] + y[i];
+}
+
+// __global__ void spin(unsigned long long ns)
+void Spin(const Launch& launch) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(launch.argument<std::uint64_t>(0)));
+}
+
+}  // namespace
+
+std::uint64_t Launch::threads() const {
+  std::uint64_t result = 1;
+  for (int i = 0; i < 3; ++i) result *= std::uint64_t{grid[i]} * block[i];
+  return result;
+}
+
+const Kernel* FindKernel(std::string_view name) {
+  static const auto* const kernels = new std::vector<Kernel>{
+      {"fill", {8, 4, 8}, Fill}, {"add", {8, 8, 8, 8}, Add}, {"spin", {8}, Spin}};
+  for (const Kernel& kernel : *kernels) {
+    if (kernel.name == name) return &kernel;
+  }
+  return nullptr;
+}
+
+}  // namespace standin

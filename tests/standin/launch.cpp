@@ -1,0 +1,105 @@
+// cuLaunchKernel and its like, cuOccupancy*.
+#include <algorithm>
+#include <cstring>
+
+#include "behaviour.h"
+#include "entry_point.h"
+#include "modules.h"
+#include "work.h"
+
+namespace standin {
+namespace {
+
+struct Arguments {
+  void** each;    // a pointer to each argument, or
+  void** packed;  // pairs of CU_LAUNCH_PARAM_... and a value
+};
+
+std::vector<std::byte> Bytes(const void* from, std::size_t count) {
+  const auto* const start = static_cast<const std::byte*>(from);
+  return {start, start + count};
+}
+
+// The arguments belong to the caller again when the launch returns, so they are copied.
+bool CopyArguments(const Kernel& kernel, Arguments from, Launch& to) {
+  const char* packed = nullptr;
+  for (void** at = from.packed; at && *at != CU_LAUNCH_PARAM_END; at += 2) {
+    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) packed = static_cast<const char*>(at[1]);
+  }
+  if (!from.each && !packed) return kernel.argument_bytes.empty();
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < kernel.argument_bytes.size(); ++i) {
+    const std::size_t bytes = kernel.argument_bytes[i];
+    offset = (offset + bytes - 1) / bytes * bytes;
+    to.arguments.push_back(Bytes(from.each ? from.each[i] : packed + offset, bytes));
+    offset += bytes;
+  }
+  return true;
+}
+
+CUresult LaunchFunction(CUfunction handle, Launch launch, CUstream stream_handle,
+                        Arguments arguments) {
+  const Lock lock(state().mutex);
+  const Function* function = nullptr;
+  StreamPtr stream;
+  if (const CUresult error = FindFunction(handle, function)) return error;
+  if (const CUresult error = FindStream(stream_handle, stream)) return error;
+  const std::uint64_t block = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
+  if (launch.threads() == 0 || block > 1024) return CUDA_ERROR_INVALID_VALUE;
+  const Kernel* const kernel = function->kernel;
+  if (!kernel) return Submit(*stream, nullptr);
+  if (!CopyArguments(*kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
+  return Submit(*stream, [kernel, launch = std::move(launch)] { kernel->run(launch); });
+}
+
+CUresult Blocks(int* out, int block_size) {
+  if (!out || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
+  *out = std::min(32, 2048 / block_size);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+STREAM_ENTRY(cuLaunchKernel, _ptsz,
+             (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+              unsigned bz, unsigned shared_bytes, CUstream stream, void** arguments, void** extra),
+             (function, gx, gy, gz, bx, by, bz, shared_bytes, stream, arguments, extra)) {
+  (void)shared_bytes;
+  return LaunchFunction(function, {{gx, gy, gz}, {bx, by, bz}, {}}, stream, {arguments, extra});
+}
+
+STREAM_ENTRY(cuLaunchCooperativeKernel, _ptsz,
+             (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+              unsigned bz, unsigned shared_bytes, CUstream stream, void** arguments),
+             (function, gx, gy, gz, bx, by, bz, shared_bytes, stream, arguments)) {
+  (void)shared_bytes;
+  return LaunchFunction(function, {{gx, gy, gz}, {bx, by, bz}, {}}, stream, {arguments, nullptr});
+}
+
+STREAM_ENTRY(cuLaunchKernelEx, _ptsz,
+             (const CUlaunchConfig* config, CUfunction function, void** arguments, void** extra),
+             (config, function, arguments, extra)) {
+  if (!config) return CUDA_ERROR_INVALID_VALUE;
+  return LaunchFunction(function,
+                        {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                         {config->blockDimX, config->blockDimY, config->blockDimZ},
+                         {}},
+                        config->hStream, {arguments, extra});
+}
+
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+      (int* out, CUfunction function, int block_size, size_t shared_bytes),
+      (out, function, block_size, shared_bytes)) {
+  (void)function, (void)shared_bytes;
+  return Blocks(out, block_size);
+}
+
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+      (int* out, CUfunction function, int block_size, size_t shared_bytes, unsigned flags),
+      (out, function, block_size, shared_bytes, flags)) {
+  (void)function, (void)shared_bytes, (void)flags;
+  return Blocks(out, block_size);
+}

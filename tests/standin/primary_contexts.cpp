@@ -1,0 +1,99 @@
+// cuDevicePrimaryCtx*: the context of a device that all runtimes of a process share.
+#include "behaviour.h"
+#include "contexts.h"
+#include "entry_point.h"
+
+namespace standin {
+namespace {
+
+// The value of the handle is the same after a reset, as users of the real driver report.
+CUcontext HandleOf(Device& device) {
+  if (BehaviourFlag("cuDevicePrimaryCtxReset.handle_reused")) {
+    return reinterpret_cast<CUcontext>(&device);
+  }
+  return reinterpret_cast<CUcontext>(new char);  // never freed, so never the same
+}
+
+void End(Lock& lock, Device& device) {
+  if (!device.primary) return;
+  DestroyContext(lock, std::move(device.primary));
+  device.primary = nullptr;
+}
+
+CUresult Retain(CUcontext* out, CUdevice ordinal) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!device->primary) {
+    device->primary = NewContext(ordinal, device->primary_flags, HandleOf(*device));
+  }
+  ++device->primary_references;
+  *out = device->primary->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult Release(CUdevice ordinal) {
+  Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (device->primary_references == 0) return Behaviour("cuDevicePrimaryCtxRelease.not_retained");
+  if (--device->primary_references == 0) End(lock, *device);
+  return CUDA_SUCCESS;
+}
+
+// cuda.h: resetting the primary context does not release it.
+CUresult Reset(CUdevice ordinal) {
+  Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!device->primary) return Behaviour("cuDevicePrimaryCtxReset.inactive");
+  End(lock, *device);
+  return CUDA_SUCCESS;
+}
+
+CUresult SetFlags(CUdevice ordinal, unsigned flags) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  device->primary_flags = flags;
+  if (device->primary) device->primary->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+ENTRY(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice device), (out, device)) {
+  return Retain(out, device);
+}
+ENTRY(cuDevicePrimaryCtxRelease, (CUdevice device), (device)) {
+  return Release(device);
+}
+ENTRY(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device)) {
+  return Release(device);
+}
+ENTRY(cuDevicePrimaryCtxReset, (CUdevice device), (device)) {
+  return Reset(device);
+}
+ENTRY(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device)) {
+  return Reset(device);
+}
+ENTRY(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), (device, flags)) {
+  return SetFlags(device, flags);
+}
+ENTRY(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), (device, flags)) {
+  return SetFlags(device, flags);
+}
+
+ENTRY(cuDevicePrimaryCtxGetState, (CUdevice ordinal, unsigned* flags, int* active),
+      (ordinal, flags, active)) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (flags) *flags = device->primary_flags;
+  if (active) *active = device->primary ? 1 : 0;
+  return CUDA_SUCCESS;
+}

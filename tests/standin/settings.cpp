@@ -1,0 +1,152 @@
+#include "settings.h"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+namespace standin {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t factor;
+};
+
+constexpr std::array<Unit, 6> kByteUnits{{{"", 1},
+                                          {"B", 1},
+                                          {"KiB", 1ull << 10},
+                                          {"MiB", 1ull << 20},
+                                          {"GiB", 1ull << 30},
+                                          {"TiB", 1ull << 40}}};
+constexpr std::array<Unit, 5> kTimeUnits{
+    {{"", 1}, {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}}};
+
+template <std::size_t N>
+std::optional<std::uint64_t> Quantity(std::string_view text, const std::array<Unit, N>& units) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return std::nullopt;
+  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  for (const Unit& unit : units) {
+    if (unit.name == suffix && number <= UINT64_MAX / unit.factor) return number * unit.factor;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> Number(std::string_view text) {
+  return Quantity(text, std::array<Unit, 1>{{{"", 1}}});
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+bool ApplyCount(int& out, std::string_view value, std::uint64_t most) {
+  const auto number = Number(value);
+  if (!number || *number > most) return false;
+  out = static_cast<int>(*number);
+  return true;
+}
+
+bool ApplySizes(std::vector<std::size_t>& out, std::string_view value) {
+  std::vector<std::size_t> sizes;
+  for (std::string_view part : Split(value, ',')) {
+    const auto size = Quantity(part, kByteUnits);
+    if (!size) return false;
+    sizes.push_back(*size);
+  }
+  out = std::move(sizes);
+  return true;
+}
+
+bool ApplyLatencies(std::vector<LatencyRule>& out, std::string_view value) {
+  for (std::string_view part : Split(value, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) return false;
+    const auto time = Quantity(part.substr(equals + 1), kTimeUnits);
+    if (!time) return false;
+    out.push_back({std::string(part.substr(0, equals)), std::chrono::nanoseconds(*time)});
+  }
+  return true;
+}
+
+// function=error[@first][+times|+*]
+bool ApplyFailures(std::vector<FailureRule>& out, std::string_view value) {
+  for (std::string_view part : Split(value, ',')) {
+    FailureRule rule{.function = {}, .error = 0, .first = 1, .times = 1};
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) return false;
+    rule.function = part.substr(0, equals);
+    part.remove_prefix(equals + 1);
+    if (const std::size_t plus = part.find('+'); plus != std::string_view::npos) {
+      const std::string_view times = part.substr(plus + 1);
+      const auto number = times == "*" ? std::optional(kForEver) : Number(times);
+      if (!number) return false;
+      rule.times = *number;
+      part = part.substr(0, plus);
+    }
+    if (const std::size_t at = part.find('@'); at != std::string_view::npos) {
+      const auto first = Number(part.substr(at + 1));
+      if (!first || *first == 0) return false;
+      rule.first = *first;
+      part = part.substr(0, at);
+    }
+    if (!ApplyCount(rule.error, part, 999) || rule.error == 0) return false;
+    out.push_back(std::move(rule));
+  }
+  return true;
+}
+
+Settings FromEnvironment() {
+  Settings result;
+  result.memory = {std::size_t{2} << 30};
+  result.reserved = {0};
+  result.behaviour = STANDIN_BEHAVIOUR_FILE;
+  for (const char* name :
+       {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
+        "STANDIN_WORK_DELAY", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT", "STANDIN_SHARED",
+        "STANDIN_BEHAVIOUR"}) {
+    const char* value = std::getenv(name);
+    if (!value || Apply(result, name, value)) continue;
+    std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
+                 name, value);
+    std::abort();
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Apply(Settings& out, std::string_view name, std::string_view value) {
+  if (name == "STANDIN_DEVICES") return ApplyCount(out.devices, value, kMaxDevices);
+  if (name == "STANDIN_DRIVER_VERSION") return ApplyCount(out.driver_version, value, 99999);
+  if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
+  if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
+  if (name == "STANDIN_LATENCY") return ApplyLatencies(out.latencies, value);
+  if (name == "STANDIN_FAIL") return ApplyFailures(out.failures, value);
+  if (name == "STANDIN_WORK_DELAY") {
+    const auto time = Quantity(value, kTimeUnits);
+    if (time) out.work_delay = std::chrono::nanoseconds(*time);
+    return time.has_value();
+  }
+  if (value.empty()) return false;
+  if (name == "STANDIN_REPORT") return out.report = value, true;
+  if (name == "STANDIN_SHARED") return out.shared = value, true;
+  if (name == "STANDIN_BEHAVIOUR") return out.behaviour = value, true;
+  return false;
+}
+
+Settings& settings() {
+  static Settings* const instance = new Settings(FromEnvironment());  // outlives exit handlers
+  return *instance;
+}
+
+}  // namespace standin

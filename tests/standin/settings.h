@@ -1,0 +1,59 @@
+// What the user of the software driver asked for by environment variables (README.md lists them).
+// Knows no CUDA and no state of the driver.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace standin {
+
+inline constexpr int kMaxDevices = 16;
+inline constexpr std::uint64_t kForEver = UINT64_MAX;
+
+struct LatencyRule {
+  std::string function;
+  std::chrono::nanoseconds latency;
+};
+
+// Calls number `first` (from 1) and the `times - 1` after it return `error`.
+struct FailureRule {
+  std::string function;
+  int error;
+  std::uint64_t first;
+  std::uint64_t times;
+};
+
+struct Settings {
+  int devices = 1;
+  int driver_version = 13000;
+  std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
+  std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
+  std::chrono::nanoseconds work_delay{0};
+  std::vector<LatencyRule> latencies;
+  std::vector<FailureRule> failures;
+  std::string report;     // path; %p in it is the process id
+  std::string shared;     // path of the usage that processes share
+  std::string behaviour;  // path of the behaviour data
+
+  std::size_t memory_of(int device) const { return At(memory, device); }
+  std::size_t reserved_of(int device) const { return At(reserved, device); }
+
+ private:
+  static std::size_t At(const std::vector<std::size_t>& list, int device) {
+    const auto index = static_cast<std::size_t>(device);
+    return index < list.size() ? list[index] : list.back();
+  }
+};
+
+// Read from the environment at first use. A bad value ends the process with one line that names the
+// variable. The reference may be written to until the driver is initialized.
+Settings& settings();
+
+// Sets one variable as if it stood in the environment. False if name or value is not valid.
+bool Apply(Settings& settings, std::string_view name, std::string_view value);
+
+}  // namespace standin

@@ -1,0 +1,44 @@
+// What a test may ask of the software driver beyond CUDA's own functions. A test links to
+// standin_cuda, or finds these with dlsym in a libcuda.so.1 that may be the real one.
+// All are thread safe except standin_configure.
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st;
+
+// Sets one environment variable of README.md ("STANDIN_MEMORY", "8GiB") before cuInit. 0 if the
+// name or the value is not valid, or if it is too late.
+int standin_configure(const char* name, const char* value);
+
+// How often the function of this symbol ("cuMemAlloc_v2") was called since the last reset.
+// 0 for a symbol that there is not.
+uint64_t standin_calls(const char* symbol);
+void standin_reset_calls(void);
+
+// Makes calls fail with `error`: those after the next `after` ones, `times` of them, UINT64_MAX for
+// ever; times 0 ends it. 0 if there is no such symbol.
+int standin_fail(const char* symbol, int error, uint64_t after, uint64_t times);
+
+// What each call takes before it does its work. 0 if there is no such symbol.
+int standin_latency(const char* symbol, uint64_t ns);
+
+// What each piece of work takes in its stream before it is done.
+void standin_work_delay(uint64_t ns);
+
+// Device memory that this process holds.
+uint64_t standin_live_bytes(int device);
+uint64_t standin_peak_bytes(int device);
+
+// Keeps the stream from beginning any work until it is released. The stream 0 is the legacy stream
+// of the current context. 0 if there is no such stream.
+int standin_hold_stream(struct CUstream_st* stream);
+int standin_release_stream(struct CUstream_st* stream);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,97 @@
+#include "state.h"
+
+#include "behaviour.h"
+#include "entry_point.h"
+#include "settings.h"
+#include "work.h"
+
+namespace standin {
+
+Device::Device(int ordinal, Usage& usage)
+    : memory(ordinal, settings().memory_of(ordinal), settings().reserved_of(ordinal), usage) {}
+
+State& state() {
+  static State* const instance = new State;
+  return *instance;
+}
+
+ThreadState& thread_state() {
+  thread_local ThreadState instance;
+  return instance;
+}
+
+CUresult FindContext(CUcontext handle, Context*& out) {
+  const auto found = state().contexts.find(handle);
+  if (found == state().contexts.end()) return Behaviour("any.destroyed_context");
+  out = found->second.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult CurrentContext(Context*& out, std::string_view no_context) {
+  const auto& stack = thread_state().contexts;
+  if (stack.empty() || !stack.back()) return Behaviour(no_context);
+  return FindContext(stack.back(), out);
+}
+
+CUresult ContextOrCurrent(CUcontext handle, Context*& out) {
+  return handle ? FindContext(handle, out) : CurrentContext(out);
+}
+
+CUresult FindStream(CUstream handle, StreamPtr& out) {
+  const bool zero = handle == nullptr;
+  const bool per_thread = handle == CU_STREAM_PER_THREAD ||
+                          (zero && EntryPoint::default_stream() == DefaultStream::kPerThread);
+  if (zero || per_thread || handle == CU_STREAM_LEGACY) {
+    Context* context = nullptr;
+    if (const CUresult error = CurrentContext(context)) return error;
+    if (!per_thread) {
+      out = context->legacy;
+      return CUDA_SUCCESS;
+    }
+    StreamPtr& stream = context->per_thread[std::this_thread::get_id()];
+    if (!stream) stream = NewStream(*context, CU_STREAM_DEFAULT, 0);
+    out = stream;
+    return CUDA_SUCCESS;
+  }
+  const auto found = state().streams.find(handle);
+  if (found == state().streams.end()) return Behaviour("any.bad_stream");
+  out = found->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult FindEvent(CUevent handle, std::shared_ptr<Event>& out) {
+  const auto found = state().events.find(handle);
+  if (found == state().events.end()) return Behaviour("any.bad_event");
+  out = found->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult FindDevice(CUdevice device, Device*& out) {
+  if (device < 0 || static_cast<std::size_t>(device) >= state().devices.size()) {
+    return Behaviour("any.bad_device");
+  }
+  out = state().devices[static_cast<std::size_t>(device)].get();
+  return CUDA_SUCCESS;
+}
+
+Allocation* FindAllocation(CUdeviceptr address) {
+  auto& allocations = state().allocations;
+  auto after = allocations.upper_bound(address);
+  if (after == allocations.begin()) return nullptr;
+  Allocation& found = std::prev(after)->second;
+  return address - found.base < found.bytes ? &found : nullptr;
+}
+
+Allocation& AddAllocation(Kind kind, CUdeviceptr base, std::size_t bytes, const Context& context) {
+  Allocation& added = state().allocations[base];
+  added = Allocation{.kind = kind,
+                     .base = base,
+                     .bytes = bytes,
+                     .device = context.device,
+                     .context = context.handle,
+                     .context_id = context.id,
+                     .buffer_id = ++state().last_buffer_id};
+  return added;
+}
+
+}  // namespace standin

@@ -1,0 +1,191 @@
+// What the driver knows: devices, contexts, streams, events, captures, allocations. One mutex
+// guards all of it. Plain data and look-ups; the rules are in the files named after the functions.
+#pragma once
+
+#include <cuda.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "device_memory.h"
+#include "usage.h"
+
+namespace standin {
+
+using Clock = std::chrono::steady_clock;
+using Lock = std::unique_lock<std::mutex>;
+using Id = unsigned long long;
+
+// The end of one piece of queued work.
+struct Fence {
+  bool done = false;
+  Clock::time_point when;
+};
+using FencePtr = std::shared_ptr<Fence>;
+using Fences = std::vector<FencePtr>;
+
+struct Work {
+  std::function<void()> run;  // without the lock; may be empty
+  Fences after;
+  FencePtr fence;
+};
+
+struct GraphNode {
+  std::function<void()> run;
+  std::vector<std::size_t> after;  // indexes of earlier nodes
+};
+
+struct Graph {
+  std::vector<GraphNode> nodes;  // in an order in which they may run
+  // Captured allocations; they go with the last graph or executable graph that has them.
+  std::shared_ptr<std::vector<CUdeviceptr>> memory;
+};
+
+struct Context;
+struct Stream;
+
+struct Capture {
+  CUstreamCaptureMode mode;
+  Id id;
+  std::thread::id thread;
+  Stream* origin;
+  bool valid = true;
+  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+};
+
+struct Stream {
+  Context* context = nullptr;  // null once the context is gone
+  unsigned flags = 0;
+  int priority = 0;
+  Id id = 0;
+  bool legacy = false;
+
+  std::deque<Work> queue;
+  FencePtr tail;  // of the work that was queued last
+  bool held = false;
+  bool started = false;
+  bool closing = false;
+  std::condition_variable wake;
+
+  std::shared_ptr<Capture> capture;
+  std::vector<std::size_t> capture_after;  // nodes on which the next captured work depends
+
+  bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
+};
+using StreamPtr = std::shared_ptr<Stream>;
+
+struct Event {
+  Context* context = nullptr;
+  unsigned flags = 0;
+  bool recorded = false;
+  Fences fences;
+  // Set when the event was last recorded in a capturing stream.
+  std::shared_ptr<Capture> capture;
+  std::vector<std::size_t> capture_after;
+};
+
+struct Context {
+  CUcontext handle = nullptr;
+  Id id = 0;
+  int device = 0;
+  unsigned flags = 0;
+  unsigned references = 1;  // cuCtxAttach
+  bool primary = false;
+  StreamPtr legacy;
+  std::map<std::thread::id, StreamPtr> per_thread;
+  std::vector<StreamPtr> streams;  // all of them, those being destroyed too
+  std::map<CUlimit, std::size_t> limits;
+  std::set<CUcontext> peers;
+};
+
+enum class Kind { kDevice, kManaged, kPool, kGraph, kHost, kRegistered, kReserved, kIpc };
+
+struct Allocation {
+  Kind kind;
+  CUdeviceptr base;
+  std::size_t bytes;
+  int device;
+  CUcontext context;
+  Id context_id;
+  Id buffer_id;
+  unsigned flags = 0;
+  CUmemoryPool pool = nullptr;
+  bool freeing = false;  // being freed, and no use to the program any more
+  FencePtr freed = {};   // done when cuMemFreeAsync is
+  bool sync_memops = false;
+};
+
+struct Device {
+  Device(int ordinal, Usage& usage);
+  DeviceMemory memory;
+  std::shared_ptr<Context> primary;  // null while inactive
+  unsigned primary_references = 0;
+  unsigned primary_flags = 0;
+  CUmemoryPool default_pool = nullptr;
+  CUmemoryPool pool = nullptr;
+};
+
+template <typename Handle, typename Object>
+using Registry = std::unordered_map<Handle, std::shared_ptr<Object>>;
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;  // a fence is done, a hold has ended
+  std::unique_ptr<Usage> usage;
+  std::vector<std::unique_ptr<Device>> devices;
+  Registry<CUcontext, Context> contexts;
+  Registry<CUstream, Stream> streams;
+  Registry<CUevent, Event> events;
+  Registry<CUgraph, Graph> graphs;
+  Registry<CUgraphExec, Graph> graph_execs;
+  std::map<CUdeviceptr, Allocation> allocations;
+  std::vector<std::shared_ptr<Capture>> captures;  // begun and not ended
+  std::chrono::nanoseconds work_delay{0};
+  Id last_context_id = 0;
+  Id last_stream_id = 0;
+  Id last_buffer_id = 0;
+  Id last_capture_id = 0;
+};
+
+// Never destroyed: threads of streams may run until the process is gone.
+State& state();
+
+struct ThreadState {
+  std::vector<CUcontext> contexts;  // the stack of current ones
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+};
+ThreadState& thread_state();
+
+// The functions below want state().mutex held.
+
+// The current context, or the error of a call that has none, which is the case `no_context`.
+CUresult CurrentContext(Context*& out, std::string_view no_context = "any.no_context");
+CUresult FindContext(CUcontext handle, Context*& out);
+// A context given as an argument where null means the current one.
+CUresult ContextOrCurrent(CUcontext handle, Context*& out);
+CUresult FindStream(CUstream handle, StreamPtr& out);
+CUresult FindEvent(CUevent handle, std::shared_ptr<Event>& out);
+CUresult FindDevice(CUdevice device, Device*& out);
+
+// The allocation that contains `address`, or null.
+Allocation* FindAllocation(CUdeviceptr address);
+Allocation& AddAllocation(Kind kind, CUdeviceptr base, std::size_t bytes, const Context& context);
+
+template <typename Handle, typename Object>
+Handle AddTo(Registry<Handle, Object>& registry, std::shared_ptr<Object> object) {
+  const auto handle = reinterpret_cast<Handle>(object.get());
+  registry[handle] = std::move(object);
+  return handle;
+}
+
+}  // namespace standin

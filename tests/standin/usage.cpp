@@ -1,0 +1,170 @@
+#include "usage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "settings.h"
+
+namespace standin {
+namespace {
+
+class Private final : public Usage {
+ public:
+  bool Take(int device, std::size_t bytes, std::size_t capacity) override {
+    const std::scoped_lock lock(mutex_);
+    std::size_t& used = used_[device];
+    if (bytes > capacity || used > capacity - bytes) return false;
+    used += bytes;
+    return true;
+  }
+  void Give(int device, std::size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    used_[device] -= bytes;
+  }
+  std::size_t Used(int device) override {
+    const std::scoped_lock lock(mutex_);
+    return used_[device];
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t used_[kMaxDevices] = {};
+};
+
+constexpr char kMagic[8] = "standin";
+constexpr int kMaxProcesses = 256;
+
+struct Board {
+  char magic[8];
+  pthread_mutex_t mutex;  // robust: a process may die with it
+  struct Process {
+    pid_t pid;  // 0: free
+    std::size_t used[kMaxDevices];
+  } processes[kMaxProcesses];
+};
+
+[[noreturn]] void Refuse(const std::string& path, const char* what) {
+  std::fprintf(stderr, "standin: STANDIN_SHARED=%s: %s\n", path.c_str(), what);
+  std::abort();
+}
+
+void Format(Board& board) {
+  std::memset(&board, 0, sizeof(board));
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&board.mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  std::memcpy(board.magic, kMagic, sizeof(kMagic));
+}
+
+Board* Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) Refuse(path, std::strerror(errno));
+  flock(fd, LOCK_EX);  // one process formats the file
+  struct stat info {};
+  fstat(fd, &info);
+  const bool fresh = info.st_size == 0;
+  if (fresh && ftruncate(fd, sizeof(Board)) != 0) Refuse(path, std::strerror(errno));
+  if (!fresh && info.st_size != sizeof(Board)) Refuse(path, "is not a file of this driver");
+  void* const map = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) Refuse(path, std::strerror(errno));
+  auto* const board = static_cast<Board*>(map);
+  if (fresh) Format(*board);
+  if (std::memcmp(board->magic, kMagic, sizeof(kMagic)) != 0) {
+    Refuse(path, "is not a file of this driver");
+  }
+  flock(fd, LOCK_UN);  // the mapping would keep it
+  close(fd);
+  return board;
+}
+
+class Shared final : public Usage {
+ public:
+  explicit Shared(const std::string& path) : board_(Open(path)) {
+    const Lock lock(*board_);
+    DropDead();
+    for (Board::Process& process : board_->processes) {
+      if (process.pid != 0) continue;
+      process = {.pid = getpid(), .used = {}};
+      self_ = &process;
+      return;
+    }
+    Refuse(path, "too many processes share it");
+  }
+
+  bool Take(int device, std::size_t bytes, std::size_t capacity) override {
+    const Lock lock(*board_);
+    if (!Fits(device, bytes, capacity)) {
+      DropDead();
+      if (!Fits(device, bytes, capacity)) return false;
+    }
+    self_->used[device] += bytes;
+    return true;
+  }
+  void Give(int device, std::size_t bytes) override {
+    const Lock lock(*board_);
+    self_->used[device] -= bytes;
+  }
+  std::size_t Used(int device) override {
+    const Lock lock(*board_);
+    DropDead();
+    return Sum(device);
+  }
+
+ private:
+  class Lock {
+   public:
+    explicit Lock(Board& board) : mutex_(board.mutex) {
+      if (pthread_mutex_lock(&mutex_) == EOWNERDEAD) pthread_mutex_consistent(&mutex_);
+    }
+    ~Lock() { pthread_mutex_unlock(&mutex_); }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    pthread_mutex_t& mutex_;
+  };
+
+  std::size_t Sum(int device) const {
+    std::size_t sum = 0;
+    for (const Board::Process& process : board_->processes) sum += process.used[device];
+    return sum;
+  }
+  bool Fits(int device, std::size_t bytes, std::size_t capacity) const {
+    const std::size_t used = Sum(device);
+    return bytes <= capacity && used <= capacity - bytes;
+  }
+  void DropDead() {
+    for (Board::Process& process : board_->processes) {
+      if (process.pid != 0 && kill(process.pid, 0) != 0 && errno == ESRCH) process = {};
+    }
+  }
+
+  Board* const board_;
+  Board::Process* self_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Usage> PrivateUsage() {
+  return std::make_unique<Private>();
+}
+
+std::unique_ptr<Usage> SharedUsage(const std::string& path) {
+  return std::make_unique<Shared>(path);
+}
+
+}  // namespace standin

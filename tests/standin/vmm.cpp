@@ -1,0 +1,309 @@
+// cuMemCreate, cuMemAddressReserve, cuMemMap and their like: physical memory and addresses apart.
+#include "vmm.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocate.h"
+#include "behaviour.h"
+#include "entry_point.h"
+
+namespace standin {
+namespace {
+
+// Bytes in a file, so that they can be mapped at any address, several times, and by other
+// processes.
+struct Physical {
+  CUmemAllocationProp properties;
+  std::size_t bytes;
+  int fd;
+  bool counted;  // by this process: not when it was imported
+  unsigned references = 1;
+  unsigned mappings = 0;
+};
+
+struct Mapping {
+  std::size_t bytes;
+  CUmemGenericAllocationHandle handle;
+};
+
+// Guarded by state().mutex.
+std::map<CUmemGenericAllocationHandle, Physical>& physical() {
+  static auto* const instance = new std::map<CUmemGenericAllocationHandle, Physical>;
+  return *instance;
+}
+
+std::map<CUdeviceptr, Mapping>& mappings() {
+  static auto* const instance = new std::map<CUdeviceptr, Mapping>;
+  return *instance;
+}
+
+CUmemGenericAllocationHandle Add(const Physical& added) {
+  static CUmemGenericAllocationHandle last = 0x5d000000;
+  physical()[++last] = added;
+  return last;
+}
+
+std::map<CUdeviceptr, Mapping>::iterator MappingAt(CUdeviceptr address) {
+  auto after = mappings().upper_bound(address);
+  if (after == mappings().begin()) return mappings().end();
+  const auto found = std::prev(after);
+  return address - found->first < found->second.bytes ? found : mappings().end();
+}
+
+bool Aligned(std::size_t value) {
+  return value % BehaviourSize("vmm.granularity") == 0;
+}
+
+void EndIfUnused(CUmemGenericAllocationHandle handle) {
+  const auto found = physical().find(handle);
+  const Physical& unused = found->second;
+  if (unused.references > 0 || unused.mappings > 0) return;
+  close(unused.fd);
+  if (unused.counted) {
+    const auto device = static_cast<std::size_t>(unused.properties.location.id);
+    state().devices[device]->memory.Discount(unused.bytes);
+  }
+  physical().erase(found);
+}
+
+CUresult Create(CUmemGenericAllocationHandle* out, std::size_t bytes,
+                const CUmemAllocationProp* properties) {
+  const Lock lock(state().mutex);
+  if (!out || !properties || bytes == 0 || !Aligned(bytes))
+    return Behaviour("cuMemCreate.unaligned");
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(properties->location.id, device)) return error;
+  if (!device->memory.Count(bytes)) return Behaviour("cuMemCreate.above_device");
+  const int fd = memfd_create("standin-physical", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_UNKNOWN;
+  *out = Add({.properties = *properties, .bytes = bytes, .fd = fd, .counted = true});
+  return CUDA_SUCCESS;
+}
+
+CUresult Reserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr hint) {
+  const Lock lock(state().mutex);
+  if (!out || bytes == 0 || !Aligned(bytes)) return Behaviour("cuMemAddressReserve.unaligned");
+  const std::size_t align = std::max(alignment, BehaviourSize("vmm.granularity"));
+  const std::size_t room = bytes + align;
+  void* const map = mmap(reinterpret_cast<void*>(hint), room, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto start = reinterpret_cast<CUdeviceptr>(map);
+  const CUdeviceptr base = (start + align - 1) / align * align;
+  if (base > start) munmap(map, base - start);
+  if (start + room > base + bytes) {
+    munmap(reinterpret_cast<void*>(base + bytes), start + room - base - bytes);
+  }
+  AddAllocation(Kind::kReserved, base, bytes, Context{});
+  *out = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult Unreserve(CUdeviceptr base, std::size_t bytes) {
+  const Lock lock(state().mutex);
+  const auto found = state().allocations.find(base);
+  const bool known = found != state().allocations.end() && found->second.bytes == bytes &&
+                     found->second.kind == Kind::kReserved;
+  if (!known) return Behaviour("cuMemAddressFree.not_reserved");
+  const auto first = mappings().lower_bound(base);
+  if (first != mappings().end() && first->first < base + bytes) return CUDA_ERROR_INVALID_VALUE;
+  munmap(reinterpret_cast<void*>(base), bytes);
+  state().allocations.erase(found);
+  return CUDA_SUCCESS;
+}
+
+CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
+             CUmemGenericAllocationHandle handle) {
+  const Lock lock(state().mutex);
+  if (bytes == 0 || !Aligned(bytes) || !Aligned(address)) return Behaviour("cuMemMap.unaligned");
+  const Allocation* const range = FindAllocation(address);
+  const bool reserved =
+      range && range->kind == Kind::kReserved && address + bytes <= range->base + range->bytes;
+  const auto next = mappings().lower_bound(address);
+  const bool taken = MappingAt(address) != mappings().end() ||
+                     (next != mappings().end() && next->first < address + bytes);
+  if (!reserved || taken) return Behaviour("cuMemMap.not_reserved");
+  const auto found = physical().find(handle);
+  if (found == physical().end() || found->second.references == 0) {
+    return Behaviour("cuMemRelease.garbage");
+  }
+  if (offset > found->second.bytes || bytes > found->second.bytes - offset) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // No access before cuMemSetAccess: a program that forgets it is noticed.
+  if (mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
+           found->second.fd, static_cast<off_t>(offset)) == MAP_FAILED) {
+    return CUDA_ERROR_MAP_FAILED;
+  }
+  ++found->second.mappings;
+  mappings()[address] = {bytes, handle};
+  return CUDA_SUCCESS;
+}
+
+CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
+  const Lock lock(state().mutex);
+  std::size_t covered = 0;
+  for (auto at = mappings().find(address); at != mappings().end() && covered < bytes; ++at) {
+    if (at->first != address + covered) break;
+    covered += at->second.bytes;
+  }
+  if (covered != bytes || bytes == 0) return Behaviour("cuMemUnmap.not_mapped");
+  mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  for (auto at = mappings().find(address); covered > 0;) {
+    covered -= at->second.bytes;
+    const CUmemGenericAllocationHandle handle = at->second.handle;
+    at = mappings().erase(at);
+    --physical().at(handle).mappings;
+    EndIfUnused(handle);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
+                   std::size_t count) {
+  const Lock lock(state().mutex);
+  if (!access || count == 0 || bytes == 0 || !Aligned(bytes)) {
+    return Behaviour("cuMemSetAccess.unaligned");
+  }
+  for (CUdeviceptr at = address; at < address + bytes;) {
+    const auto mapping = MappingAt(at);
+    if (mapping == mappings().end()) return Behaviour("cuMemSetAccess.unaligned");
+    at = mapping->first + mapping->second.bytes;
+  }
+  const int protection = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                             ? PROT_READ | PROT_WRITE
+                         : access->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ
+                                                                          : PROT_NONE;
+  mprotect(reinterpret_cast<void*>(address), bytes, protection);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool FindMapping(CUdeviceptr address, CUdeviceptr* base, std::size_t* bytes, int* device) {
+  const auto found = MappingAt(address);
+  if (found == mappings().end()) return false;
+  *base = found->first;
+  *bytes = found->second.bytes;
+  if (device) *device = physical().at(found->second.handle).properties.location.id;
+  return true;
+}
+
+}  // namespace standin
+
+using namespace standin;
+
+ENTRY(cuMemCreate,
+      (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp* properties,
+       unsigned long long flags),
+      (out, bytes, properties, flags)) {
+  return flags == 0 ? Create(out, bytes, properties) : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle)) {
+  const Lock lock(state().mutex);
+  const auto found = physical().find(handle);
+  if (found == physical().end() || found->second.references == 0) {
+    return Behaviour("cuMemRelease.garbage");
+  }
+  --found->second.references;
+  EndIfUnused(handle);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemAddressReserve,
+      (CUdeviceptr * out, size_t bytes, size_t alignment, CUdeviceptr hint,
+       unsigned long long flags),
+      (out, bytes, alignment, hint, flags)) {
+  return flags == 0 ? Reserve(out, bytes, alignment, hint) : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY(cuMemAddressFree, (CUdeviceptr address, size_t bytes), (address, bytes)) {
+  return Unreserve(address, bytes);
+}
+
+ENTRY(cuMemMap,
+      (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+       unsigned long long flags),
+      (address, bytes, offset, handle, flags)) {
+  return flags == 0 ? Map(address, bytes, offset, handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY(cuMemUnmap, (CUdeviceptr address, size_t bytes), (address, bytes)) {
+  return Unmap(address, bytes);
+}
+
+ENTRY(cuMemSetAccess,
+      (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count),
+      (address, bytes, access, count)) {
+  return SetAccess(address, bytes, access, count);
+}
+
+ENTRY(cuMemGetAllocationGranularity,
+      (size_t * out, const CUmemAllocationProp* properties,
+       CUmemAllocationGranularity_flags option),
+      (out, properties, option)) {
+  (void)option;
+  if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
+  *out = BehaviourSize("vmm.granularity");
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemGetAllocationPropertiesFromHandle,
+      (CUmemAllocationProp * out, CUmemGenericAllocationHandle handle), (out, handle)) {
+  const Lock lock(state().mutex);
+  const auto found = physical().find(handle);
+  if (!out || found == physical().end()) return CUDA_ERROR_INVALID_VALUE;
+  *out = found->second.properties;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void* address),
+      (out, address)) {
+  const Lock lock(state().mutex);
+  const auto at = reinterpret_cast<CUdeviceptr>(address);
+  const auto found = MappingAt(at);
+  if (!out || found == mappings().end()) {
+    return Behaviour(FindAllocation(at) ? "cuMemRetainAllocationHandle.plain_pointer"
+                                        : "cuMemRetainAllocationHandle.not_mapped");
+  }
+  *out = found->second.handle;
+  ++physical().at(*out).references;
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemExportToShareableHandle,
+      (void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+       unsigned long long flags),
+      (out, handle, type, flags)) {
+  const Lock lock(state().mutex);
+  const auto found = physical().find(handle);
+  if (!out || flags != 0 || found == physical().end()) return CUDA_ERROR_INVALID_VALUE;
+  const int allowed = static_cast<int>(found->second.properties.requestedHandleTypes);
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<int*>(out) = dup(found->second.fd);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemImportFromShareableHandle,
+      (CUmemGenericAllocationHandle * out, void* os_handle, CUmemAllocationHandleType type),
+      (out, os_handle, type)) {
+  const Lock lock(state().mutex);
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  const int fd = dup(static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle)));
+  struct stat info {};
+  if (!out || fd < 0 || fstat(fd, &info) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  *out = Add({.properties = properties,
+              .bytes = static_cast<std::size_t>(info.st_size),
+              .fd = fd,
+              .counted = false});
+  return CUDA_SUCCESS;
+}
