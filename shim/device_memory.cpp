@@ -223,32 +223,32 @@ CUresult DeviceMemory::refused_without_context(CUdeviceptr address) const {
 
 CUresult DeviceMemory::free_block(Context& context, const arena::RetiredBlock& block) {
   if (captures_.any_open()) {
-    const std::lock_guard lock(parked_mutex_);
-    parked_.push_back({&context, block});
-    any_parked_.store(true, std::memory_order_release);
+    park({&context, block});
     return CUDA_SUCCESS;
   }
+  const std::vector<Parked> ready = take_parked();
   const CUresult result = contexts_.synchronize(context);
   if (result != CUDA_SUCCESS) {
     // An error of earlier work, which cuMemFree reports without freeing (cuda.h, cuMemFree).
     context.arena.restore(block);
+    for (const Parked& parked : ready) {
+      park(parked);
+    }
     return result;
   }
   context.arena.reclaim(block);
+  for (const Parked& parked : ready) {
+    parked.context->arena.reclaim(parked.block);
+  }
   return CUDA_SUCCESS;
 }
 
 // Reclaims what was freed under a capture, if none is open now. True if there was anything.
 bool DeviceMemory::reclaim_parked() {
-  if (!any_parked_.load(std::memory_order_acquire) || captures_.any_open()) {
+  if (captures_.any_open()) {
     return false;
   }
-  std::vector<Parked> ready;
-  {
-    const std::lock_guard lock(parked_mutex_);
-    ready.swap(parked_);
-    any_parked_.store(false, std::memory_order_release);
-  }
+  const std::vector<Parked> ready = take_parked();
   if (ready.empty()) {
     return false;
   }
@@ -257,6 +257,22 @@ bool DeviceMemory::reclaim_parked() {
     parked.context->arena.reclaim(parked.block);
   }
   return true;
+}
+
+void DeviceMemory::park(Parked block) {
+  const std::lock_guard lock(parked_mutex_);
+  parked_.push_back(block);
+  any_parked_.store(true, std::memory_order_release);
+}
+
+std::vector<DeviceMemory::Parked> DeviceMemory::take_parked() {
+  std::vector<Parked> taken;
+  if (any_parked_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(parked_mutex_);
+    taken.swap(parked_);
+    any_parked_.store(false, std::memory_order_release);
+  }
+  return taken;
 }
 
 CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {

@@ -67,6 +67,8 @@ class DeviceMemory {
   CUresult free_block(Context& context, const arena::RetiredBlock& block);
   CUresult refused_without_context(CUdeviceptr address) const;
   bool reclaim_parked();
+  std::vector<Parked> take_parked();
+  void park(Parked block);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
   static void announce(const Context& context, const config::Policy& policy);
 

@@ -15,7 +15,8 @@
 
 #include <cuda.h>
 
-// cuda.h makes macros of the names whose ABI has changed. Here each name means the symbol it spells.
+// cuda.h makes macros of the names whose ABI has changed. Here each name means the symbol it
+// spells.
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset

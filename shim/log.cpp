@@ -126,7 +126,7 @@ void always(const std::string& text) noexcept {
 }
 
 std::string bytes(std::uint64_t count) {
-  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  constexpr std::array<const char*, 7> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
   auto value = static_cast<double>(count);
   while (value >= 1024 && unit + 1 < kUnits.size()) {

@@ -119,6 +119,10 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
       "  device    {}: {} this arena, {} elsewhere (contexts, other processes), {} free\n",
       log::bytes(device_total), log::bytes(ours), log::bytes(device_total - device_free - ours),
       log::bytes(device_free));
+  if (policy.reserve.value > 0) {
+    text += fmt::format("  reserve   {} of the device stays free ({})\n",
+                        log::bytes(policy.reserve.value), policy.reserve.origin.text());
+  }
   text += fmt::format("  cause     {}\n", cause(policy, failure));
   if (stats.regions > 0) {
     const auto blocks = context.arena.snapshot();
@@ -136,28 +140,27 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
 }  // namespace
 
 std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_t columns) {
-  std::uint64_t total = 0;
+  using Wide = unsigned __int128;  // bytes times columns
+  Wide total = 0;
   for (const arena::BlockSnapshot& block : blocks) {
     total += block.bytes;
   }
   std::string map;
-  // Each column stands for the bytes [column * total / columns, (column + 1) * total / columns).
   std::size_t at = 0;
-  std::uint64_t block_start = 0;
+  Wide block_end = blocks.empty() ? 0 : Wide{blocks[0].bytes} * columns;
   for (std::size_t column = 0; column < columns && total > 0; ++column) {
-    const auto edge = [&](std::size_t n) {
-      return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * n / columns);
-    };
-    const std::uint64_t end = edge(column + 1);
+    const Wide end = total * (column + 1);
     bool used = false;
     bool unused = false;
-    while (at < blocks.size() && block_start < end) {
+    for (;;) {
       (blocks[at].state == arena::BlockState::kFree ? unused : used) = true;
-      if (block_start + blocks[at].bytes > end) {
+      if (block_end > end || at + 1 == blocks.size()) {
         break;  // it goes on in the next column
       }
-      block_start += blocks[at].bytes;
-      ++at;
+      block_end += Wide{blocks[++at].bytes} * columns;
+      if (block_end - Wide{blocks[at].bytes} * columns == end) {
+        break;  // this one begins there
+      }
     }
     map += used ? (unused ? 'x' : '*') : '_';
   }

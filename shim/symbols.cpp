@@ -33,22 +33,34 @@ constexpr const char* kFirstDlsymVersion = "GLIBC_2.2.5";
 constexpr const char* kFirstDlsymVersion = "GLIBC_2.17";
 #endif
 
-// dlvsym is how an overrider of dlsym can find the one it overrides.
+using Dlsym = void* (*)(void*, const char*);
+
+// dlvsym is how an overrider of dlsym can find the C library's; that one finds the next in load
+// order, which may be another overrider's.
 void find_real_dlsym() noexcept {
   if (cubfc_real_dlsym.load(std::memory_order_acquire) != nullptr) {
     return;
   }
-  void* found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-  if (found == nullptr) {
-    found = dlvsym(RTLD_NEXT, "dlsym", kFirstDlsymVersion);
+  void* of_libc = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (of_libc == nullptr) {
+    of_libc = dlvsym(RTLD_NEXT, "dlsym", kFirstDlsymVersion);
   }
-  cubfc_real_dlsym.store(reinterpret_cast<void* (*)(void*, const char*)>(found),
+  if (of_libc == nullptr) {
+    return;
+  }
+  void* const next = reinterpret_cast<Dlsym>(of_libc)(RTLD_NEXT, "dlsym");
+  cubfc_real_dlsym.store(reinterpret_cast<Dlsym>(next != nullptr ? next : of_libc),
                          std::memory_order_release);
 }
 
 // cuMemAlloc_v2 is a driver name; cudaMalloc and cublasCreate are not.
 bool looks_like_driver_name(const char* name) noexcept {
   return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+// The answer that there is no such symbol, with dlerror set as a look-up that fails sets it.
+RoutedSymbol not_found(const char* name) noexcept {
+  return {real_dlsym(RTLD_NEXT, name), 1};
 }
 
 RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
@@ -59,8 +71,8 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   void* const wrapper = exported_wrapper(name);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
     // Relative to the caller. That we export the name must not make it appear to exist.
-    const bool appears = wrapper != nullptr && definition_without_us(name, caller) == nullptr;
-    return appears ? RoutedSymbol{nullptr, 1} : kNotOurs;
+    const bool hidden = wrapper != nullptr && definition_without_us(name, caller) == nullptr;
+    return hidden ? not_found(name) : kNotOurs;
   }
   if (wrapper == nullptr && !looks_like_driver_name(name)) {
     return kNotOurs;
@@ -70,7 +82,8 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
     return {nullptr, 1};  // the call above has set dlerror
   }
   if (address == wrapper) {  // the handle is the main program's
-    return {definition_without_us(name, caller) != nullptr ? address : nullptr, 1};
+    return definition_without_us(name, caller) != nullptr ? RoutedSymbol{address, 1}
+                                                          : not_found(name);
   }
   if (looks_like_driver_name(name)) {
     const Driver* driver = Driver::find(handle);
