@@ -9,11 +9,14 @@
 namespace cubfc::arena {
 namespace {
 
-// Growth on demand asks for a region of this size, then for twice as much each time. The driver
-// maps memory in units of 2 MiB anyway. The cap keeps a program that needs a little more from
-// taking a lot.
+// Growth on demand makes room for a step of this size, then for twice as much each time, and for no
+// less than an eighth of what the arena has: few regions, few ends that fit nothing. The cap keeps
+// a program that needs a little more from taking a lot.
 constexpr std::uint64_t kFirstStepBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestStepBytes = 256ULL << 20;
+
+// The driver maps memory in units of this size, whatever it is asked for.
+constexpr std::uint64_t kDriverUnitBytes = 2ULL << 20;
 
 // A thread that misses while another is growing the arena waits for that one, so that the two do
 // not both preallocate. Not for ever: the other is inside the driver, where a hook of somebody
@@ -146,18 +149,20 @@ Arena::Growth Arena::obtain(Lock& lock, std::uint64_t least_bytes) {
 }
 
 std::uint64_t Arena::first_size_to_try(std::uint64_t least_bytes) const {
-  const bool preallocate = !preallocated_ && options_.preallocate_bytes > 0;
-  const std::uint64_t wanted = preallocate ? options_.preallocate_bytes : next_step_bytes_;
-  const std::uint64_t rounded = round_up(least_bytes, kFirstStepBytes);
+  // A step's lead comes on top, so that blocks whose size is a power of two fill it.
+  const std::uint64_t step =
+      std::min(std::max(next_step_bytes_, stats_.pool_bytes / 8), kLargestStepBytes);
+  const std::uint64_t wanted = preallocating()
+                                   ? round_down(options_.preallocate_bytes, kGranuleBytes)
+                                   : round_up(step + kRegionLeadBytes, kDriverUnitBytes);
   const std::uint64_t allowed = round_down(budget_.left(), kGranuleBytes);
   return std::max(least_bytes,
-                  std::min(round_down(std::max(wanted, rounded), kGranuleBytes), allowed));
+                  std::min(std::max(wanted, round_up(least_bytes, kDriverUnitBytes)), allowed));
 }
 
 std::uint64_t Arena::next_size_to_try(std::uint64_t bytes, std::uint64_t least_bytes) const {
-  const bool preallocate = !preallocated_ && options_.preallocate_bytes > 0;
-  const std::uint64_t smaller = preallocate ? bytes / 10 * 9 : bytes / 2;
-  return std::max(least_bytes, round_down(smaller, kFirstStepBytes));
+  const std::uint64_t smaller = preallocating() ? bytes / 10 * 9 : bytes / 2;
+  return std::max(least_bytes, round_down(smaller, kDriverUnitBytes));
 }
 
 bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
@@ -165,7 +170,7 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
     return false;
   }
   const Regions::Region* added = regions_.region_around(region.base);
-  if (preallocated_ || options_.preallocate_bytes == 0) {
+  if (!preallocating()) {
     next_step_bytes_ = std::min(next_step_bytes_ * 2, kLargestStepBytes);
   }
   preallocated_ = true;

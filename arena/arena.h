@@ -105,6 +105,7 @@ class Arena {
 
   Growth grow(Lock& lock, std::uint64_t block_bytes);
   Growth obtain(Lock& lock, std::uint64_t least_bytes);
+  bool preallocating() const { return !preallocated_ && options_.preallocate_bytes > 0; }
   std::uint64_t first_size_to_try(std::uint64_t least_bytes) const;
   std::uint64_t next_size_to_try(std::uint64_t bytes, std::uint64_t least_bytes) const;
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);

@@ -10,20 +10,18 @@
 #include <string_view>
 
 // cuda.h turns cuMemAlloc into cuMemAlloc_v2 and so on: members and look-ups follow it.
-#define PROGRAM_DRIVER_FUNCTIONS(X)                                                                \
-  X(cuInit)                                                                                        \
-  X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceTotalMem)   \
-      X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease)             \
-          X(cuDevicePrimaryCtxReset) X(cuDevicePrimaryCtxGetState) X(cuCtxSetCurrent)              \
-              X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxDestroy)            \
-                  X(cuCtxSynchronize) X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemFree)                \
-                      X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuPointerGetAttribute)             \
-                          X(cuPointerGetAttributes) X(cuMemAllocHost) X(cuMemFreeHost)             \
-                              X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync) \
-                                  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8)          \
-                                      X(cuMemsetD32) X(cuMemsetD8Async) X(cuMemsetD32Async)        \
-                                          X(cuStreamCreate) X(cuStreamDestroy)                     \
-                                              X(cuStreamSynchronize)
+// clang-format off
+#define PROGRAM_DRIVER_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGet) X(cuDeviceGetCount) \
+  X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
+  X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxReset) X(cuDevicePrimaryCtxGetState) \
+  X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxDestroy) \
+  X(cuCtxSynchronize) X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemFree) X(cuMemGetInfo) \
+  X(cuMemGetAddressRange) X(cuPointerGetAttribute) X(cuPointerGetAttributes) X(cuMemAllocHost) \
+  X(cuMemFreeHost) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyDtoD) X(cuMemcpyHtoDAsync) \
+  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8) X(cuMemsetD32) X(cuMemsetD8Async) \
+  X(cuMemsetD32Async) X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize)
+// clang-format on
 
 // CUDA 13 gave the base name other parameters; every driver still has this form.
 extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned int flags, CUdevice device);

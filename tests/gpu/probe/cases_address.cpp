@@ -105,8 +105,10 @@ void look_at(const Driver& cu, const char* base, Findings& findings) {
       }
       findings.addresses.insert(address);
       if (!symbols.contains(address)) {
-        findings.strangers.push_back("\"" + std::string(base) + " at " + std::to_string(version) +
-                                     " with flags " + std::to_string(flags) + "\"");
+        std::string stranger = base;
+        stranger.append(" at ").append(std::to_string(version));
+        stranger.append(" with flags ").append(std::to_string(flags));
+        findings.strangers.push_back(stranger);
       }
     }
   }
@@ -120,7 +122,7 @@ Answer proc_addresses(Session& s) {
   }
   std::string strangers;
   for (const std::string& stranger : findings.strangers) {
-    strangers += (strangers.empty() ? "" : ", ") + stranger;
+    strangers.append(strangers.empty() ? "\"" : ", \"").append(stranger).append("\"");
   }
   return answer_json("{\"functions\": " + std::to_string(findings.functions) +
                      ", \"addresses\": " + std::to_string(findings.addresses.size()) +

@@ -1,7 +1,6 @@
 // What the driver says of memory: how much there is, which block an address belongs to, its
 // attributes.
 #include <array>
-#include <bit>
 #include <thread>
 #include <vector>
 
@@ -101,10 +100,12 @@ CUresult ask_for_host_pointer(Session& s, CUdeviceptr address) {
   return s.cu.cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_HOST_POINTER, address);
 }
 
+// The highest value that the enumeration's type can hold, far above the last attribute.
+constexpr auto kUnknownAttribute = static_cast<CUpointer_attribute>(31);
+
 CUresult ask_for_nothing_known(Session& s, CUdeviceptr address) {
   std::array<char, 64> output{};
-  return s.cu.cuPointerGetAttribute(output.data(), std::bit_cast<CUpointer_attribute>(9999),
-                                    address);
+  return s.cu.cuPointerGetAttribute(output.data(), kUnknownAttribute, address);
 }
 
 CUresult set_what_cannot_be_set(Session& s, CUdeviceptr address) {

@@ -6,33 +6,28 @@
 
 #include <string>
 
-#define PROBE_DRIVER_FUNCTIONS(X)                                                                  \
-  X(cuInit)                                                                                        \
-  X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X( \
-      cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)                        \
-      X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxReset) X(cuDeviceCanAccessPeer) X(          \
-          cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent)               \
-          X(cuCtxDestroy) X(cuCtxGetId) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(            \
-              cuCtxDisablePeerAccess) X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemAllocManaged)        \
-              X(cuMemFree) X(cuMemGetInfo) X(cuMemGetAddressRange) X(cuMemAllocAsync) X(           \
-                  cuMemFreeAsync) X(cuMemAllocHost) X(cuMemFreeHost) X(cuMemHostRegister)          \
-                  X(cuMemHostUnregister) X(cuPointerGetAttribute) X(cuPointerGetAttributes) X(     \
-                      cuPointerSetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle)            \
-                      X(cuIpcCloseMemHandle) X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) \
-                          X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(       \
-                              cuMemGetAllocationGranularity) X(cuMemRetainAllocationHandle)        \
-                              X(cuMemGetHandleForAddressRange) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(  \
-                                  cuMemcpyHtoDAsync) X(cuMemsetD8) X(cuMemsetD8Async)              \
-                                  X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) X(   \
-                                      cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamBeginCapture)  \
-                                      X(cuStreamEndCapture) X(cuStreamIsCapturing)                 \
-                                          X(cuGraphDestroy) X(cuLaunchHostFunc) X(cuEventCreate)   \
-                                              X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery)   \
-                                                  X(cuEventSynchronize) X(cuEventElapsedTime)      \
-                                                      X(cuModuleLoadData) X(cuModuleUnload)        \
-                                                          X(cuModuleGetFunction)                   \
-                                                              X(cuGetExportTable)                  \
-                                                                  X(cuGetProcAddress)
+// clang-format off
+#define PROBE_DRIVER_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuDeviceGet) X(cuDeviceGetCount) \
+  X(cuDeviceGetName) X(cuDeviceTotalMem) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
+  X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxReset) X(cuDeviceCanAccessPeer) \
+  X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxPushCurrent) X(cuCtxPopCurrent) X(cuCtxDestroy) \
+  X(cuCtxGetId) X(cuCtxSynchronize) X(cuCtxEnablePeerAccess) X(cuCtxDisablePeerAccess) \
+  X(cuMemAlloc) X(cuMemAllocPitch) X(cuMemAllocManaged) X(cuMemFree) X(cuMemGetInfo) \
+  X(cuMemGetAddressRange) X(cuMemAllocAsync) X(cuMemFreeAsync) X(cuMemAllocHost) \
+  X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister) X(cuPointerGetAttribute) \
+  X(cuPointerGetAttributes) X(cuPointerSetAttribute) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) \
+  X(cuIpcCloseMemHandle) X(cuMemCreate) X(cuMemRelease) X(cuMemAddressReserve) \
+  X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
+  X(cuMemGetAllocationGranularity) X(cuMemRetainAllocationHandle) \
+  X(cuMemGetHandleForAddressRange) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) \
+  X(cuMemsetD8) X(cuMemsetD8Async) X(cuStreamCreate) X(cuStreamDestroy) X(cuStreamSynchronize) \
+  X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamBeginCapture) X(cuStreamEndCapture) \
+  X(cuStreamIsCapturing) X(cuGraphDestroy) X(cuLaunchHostFunc) X(cuEventCreate) \
+  X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) \
+  X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuGetExportTable) \
+  X(cuGetProcAddress)
+// clang-format on
 
 namespace probe {
 
