@@ -217,7 +217,8 @@ std::string fraction_text(const Fraction& fraction) {
     return text + "+";
   }
   if (*fraction.limit != fraction.start) {
-    text += "-" + share_text(*fraction.limit);
+    text += '-';
+    text += share_text(*fraction.limit);
   }
   return text;
 }
