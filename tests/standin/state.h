@@ -4,8 +4,10 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -160,8 +162,26 @@ struct State {
 // Never destroyed: threads of streams may run until the process is gone.
 State& state();
 
+// The stack of a thread's current contexts. Without a destructor: a thread's objects are destroyed
+// before the exit handlers run, which may still use the driver.
+class ContextStack {
+ public:
+  bool empty() const { return depth_ == 0; }
+  CUcontext& back() { return contexts_[depth_ - 1]; }
+  CUcontext back() const { return contexts_[depth_ - 1]; }
+  void push_back(CUcontext context) {
+    if (depth_ == contexts_.size()) std::abort();  // no program nests contexts so deep
+    contexts_[depth_++] = context;
+  }
+  void pop_back() { --depth_; }
+
+ private:
+  std::array<CUcontext, 256> contexts_{};
+  std::size_t depth_ = 0;
+};
+
 struct ThreadState {
-  std::vector<CUcontext> contexts;  // the stack of current ones
+  ContextStack contexts;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 ThreadState& thread_state();

@@ -176,41 +176,41 @@ namespace {
 // The runtime's own errors, which the driver does not know.
 struct Own {
   cudaError_t error;
-  const char* name;
   const char* text;
 };
 constexpr Own kOwn[] = {
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
-     "CUDA driver version is insufficient for CUDA runtime version"},
-    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
-     "invalid copy direction for memcpy"},
-    {cudaErrorMissingConfiguration, "cudaErrorMissingConfiguration",
-     "launch was not configured before"},
+    {cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"},
+    {cudaErrorInvalidDeviceFunction, "invalid device function"},
+    {cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"},
+    {cudaErrorMissingConfiguration, "launch was not configured before"},
 };
 
-using Describe = CUresult (*)(CUresult, const char**);
-
-const char* Text(cudaError_t error, const char* Own::*own, Describe Driver::*describe) {
-  for (const Own& entry : kOwn) {
-    if (entry.error == error) return entry.*own;
-  }
-  const Driver* driver = nullptr;
-  const char* text = nullptr;
-  if (Load(driver) != cudaErrorInsufficientDriver && driver->*describe) {
-    (driver->*describe)(static_cast<CUresult>(error), &text);
-  }
-  return text ? text : "unrecognized error code";
-}
+constexpr const char* kUnknownError = "unrecognized error code";
 
 }  // namespace
 
 extern "C" const char* cudaGetErrorString(cudaError_t error) {
-  return Text(error, &Own::text, &Driver::cuGetErrorString);
+  for (const Own& own : kOwn) {
+    if (own.error == error) return own.text;
+  }
+  const Driver* driver = nullptr;
+  const char* text = nullptr;
+  if (Load(driver) != cudaErrorInsufficientDriver && driver->cuGetErrorString) {
+    driver->cuGetErrorString(static_cast<CUresult>(error), &text);
+  }
+  return text ? text : kUnknownError;
 }
 
 extern "C" const char* cudaGetErrorName(cudaError_t error) {
-  return Text(error, &Own::name, &Driver::cuGetErrorName);
+  switch (static_cast<int>(error)) {
+#define X(number, name) \
+  case number:          \
+    return name;
+#include "error_names.inc"
+#undef X
+    default:
+      return kUnknownError;
+  }
 }
 
 namespace {
