@@ -1,9 +1,9 @@
 // The arena as the benchmarks drive it: by handle without a lock, and through its thread-safe
-// interface by address. Contenders share one shape, see play.h.
+// interface by address. Contenders have the shape that play.h describes.
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <optional>
 
 #include "arena/arena.h"
 #include "arena/regions.h"
@@ -34,7 +34,8 @@ class ByHandle {
     regions_.reclaim(handle);
   }
   static bool failed(Handle handle) { return handle == arena::kNoBlock; }
-  std::uint64_t address(Handle handle) const { return regions_.address_of(handle); }
+  arena::Address address(Handle handle) const { return regions_.address_of(handle); }
+  Handle find(arena::Address address) const { return regions_.find(address); }
 
  private:
   arena::Regions regions_;
@@ -46,22 +47,73 @@ class ByLookUp {
   using Handle = arena::Address;
 
   explicit ByLookUp(std::uint64_t capacity, std::uint64_t regions = 1)
-      : by_handle_(capacity, regions) {}
+      : engine_(capacity, regions) {}
 
   Handle allocate(std::uint64_t bytes) {
-    const arena::BlockIndex index = by_handle_.allocate(bytes);
-    return index == arena::kNoBlock ? 0 : by_handle_.address(index);
+    const ByHandle::Handle handle = engine_.allocate(bytes);
+    return ByHandle::failed(handle) ? 0 : engine_.address(handle);
   }
-  void free(Handle handle) { by_handle_.free(by_handle_.find(handle)); }
+  void free(Handle handle) { engine_.free(engine_.find(handle)); }
   static bool failed(Handle handle) { return handle == 0; }
-  static std::uint64_t address(Handle handle) { return handle; }
+  static arena::Address address(Handle handle) { return handle; }
 
  private:
-  class Findable : public ByHandle {
-   public:
-    using ByHandle::ByHandle;
-  };
-  ByHandle by_handle_;
+  ByHandle engine_;
+};
+
+// Gives one region of a set size.
+class OneRegion : public arena::MemorySource {
+ public:
+  explicit OneRegion(std::uint64_t bytes) : left_(bytes) {}
+
+  Region obtain(std::uint64_t bytes) noexcept override {
+    if (bytes > left_) {
+      return {0, 2, true};
+    }
+    left_ = 0;
+    return {kFirstBase, 0, false};
+  }
+  void release(arena::Address /*base*/, std::uint64_t bytes) noexcept override { left_ = bytes; }
+
+ private:
+  std::uint64_t left_;
+};
+
+// The thread-safe interface: three calls a pair, each with the lock.
+class ByAddress {
+ public:
+  using Handle = arena::Address;
+
+  explicit ByAddress(std::uint64_t capacity)
+      : source_(arena::round_down(capacity, arena::kGranuleBytes)),
+        arena_(source_, budget_, {arena::round_down(capacity, arena::kGranuleBytes)}) {}
+
+  Handle allocate(std::uint64_t bytes) { return arena_.allocate(bytes).address; }
+  void free(Handle handle) {
+    if (const std::optional<arena::RetiredBlock> retired = arena_.retire(handle)) {
+      arena_.reclaim(*retired);
+    }
+  }
+  static bool failed(Handle handle) { return handle == 0; }
+  static arena::Address address(Handle handle) { return handle; }
+  const arena::Arena& arena() const { return arena_; }
+
+ private:
+  OneRegion source_;
+  arena::Budget budget_;
+  arena::Arena arena_;
+};
+
+// A free as a program's cuMemFree makes it: which arena owns the address is asked first.
+class AsTheShim : public ByAddress {
+ public:
+  using ByAddress::ByAddress;
+
+  void free(Handle handle) {
+    if (arena().owns(handle)) {
+      ByAddress::free(handle);
+    }
+  }
 };
 
 }  // namespace cubfc::bench

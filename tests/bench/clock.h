@@ -37,7 +37,9 @@ inline std::uint64_t ticks_before() {
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
 }
-inline std::uint64_t ticks_after() { return ticks_before(); }
+inline std::uint64_t ticks_after() {
+  return ticks_before();
+}
 #endif
 
 inline double ns_since(std::chrono::steady_clock::time_point start) {

@@ -1,0 +1,195 @@
+// The tables on standard output.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "report.h"
+
+namespace cubfc::bench {
+namespace {
+
+// Rows of text; the first column is left-aligned, the others right.
+class Table {
+ public:
+  Table(std::string title, std::vector<std::string> head) : title_(std::move(title)) {
+    rows_.push_back(std::move(head));
+  }
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+  void print() const {
+    if (rows_.size() == 1) {
+      return;
+    }
+    std::vector<std::size_t> widths(rows_.front().size());
+    for (const auto& row : rows_) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        widths[i] = std::max(widths[i], row[i].size());
+      }
+    }
+    std::printf("\n%s\n", title_.c_str());
+    for (const auto& row : rows_) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const int width = static_cast<int>(widths[i]);
+        std::printf(i == 0 ? "  %-*s" : "  %*s", width, row[i].c_str());
+      }
+      std::printf("\n");
+    }
+  }
+
+ private:
+  std::string title_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string number(double value, int decimals) {
+  if (value == 0) {
+    return "-";  // not measured
+  }
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string bytes(std::uint64_t value) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  const auto size = static_cast<double>(value);
+  return size >= kGiB ? number(size / kGiB, 2) + " GiB" : number(size / kGiB * 1024, 1) + " MiB";
+}
+
+PairTime time_of(const PairTimes& times, const char* contender) {
+  const auto found = times.find(contender);
+  return found == times.end() ? PairTime{} : found->second;
+}
+
+void print_inputs(const Results& results) {
+  Table table("Inputs",
+              {"input", "kind", "allocations", "most live blocks", "peak live", "rounded/peak"});
+  for (const InputResult& input : results.inputs) {
+    const Workload& workload = *input.workload;
+    table.add({workload.name, describe(workload.kind), std::to_string(workload.allocations),
+               std::to_string(workload.peak_live_blocks), bytes(workload.peak_live_bytes),
+               number(static_cast<double>(workload.peak_block_bytes) /
+                          static_cast<double>(workload.peak_live_bytes),
+                      4)});
+  }
+  table.print();
+}
+
+void print_pairs(const Results& results) {
+  Table table(
+      "Time of an allocate-free pair in ns, median of the rounds. x: over the floor of the same "
+      "round (by handle: over the floor without a lock; the others: over the floor with two "
+      "lock-unlock pairs)",
+      {"input", "floor", "by handle", "x", "locked floor", "locked, look-up", "x", "with owns()",
+       "x", "XLA's rule", "first fit"});
+  for (const InputResult& input : results.inputs) {
+    const PairTimes& times = input.pairs;
+    const PairTime by_handle = time_of(times, kByHandle);
+    const PairTime locked = time_of(times, kLocked);
+    const PairTime shim = time_of(times, kAsTheShim);
+    table.add({input.workload->name, number(time_of(times, kFloor).ns, 1), number(by_handle.ns, 1),
+               number(by_handle.to_floor, 2), number(time_of(times, kLockedFloor).ns, 1),
+               number(locked.ns, 1), number(locked.to_locked_floor, 2), number(shim.ns, 1),
+               number(shim.to_locked_floor, 2), number(time_of(times, kXla).ns, 1),
+               number(time_of(times, kFirstFit).ns, 1)});
+  }
+  table.print();
+  if (results.training) {
+    const Summary& mean = *results.training;
+    std::printf(
+        "  geometric mean over %zu training traces: by handle %.2f x, locked with look-up %.2f x "
+        "(%.1f ns), with owns() %.2f x\n",
+        mean.inputs, mean.by_handle, mean.locked, mean.locked_ns, mean.as_the_shim);
+  }
+}
+
+void print_latencies(const Results& results) {
+  Table table(
+      "Latency of a call in ns, through the thread-safe interface. steady: each operation's median "
+      "over the rounds, without what the machine adds; first: in a new arena",
+      {"input", "alloc p50", "p99", "p99.9", "max", "p99.9/p50", "steady p99.9", "/p50",
+       "first p99.9", "max", "free p50", "p99", "p99.9", "max"});
+  for (const InputResult& input : results.inputs) {
+    const Latencies& all = input.latencies;
+    const auto over = [](const Distribution& d) { return d.p50 > 0 ? d.p999 / d.p50 : 0; };
+    table.add({input.workload->name, number(all.allocate.p50, 1), number(all.allocate.p99, 1),
+               number(all.allocate.p999, 1), number(all.allocate.max, 0),
+               number(over(all.allocate), 2), number(all.steady.p999, 1),
+               number(over(all.steady), 2), number(all.first_allocate.p999, 1),
+               number(all.first_allocate.max, 0), number(all.free.p50, 1), number(all.free.p99, 1),
+               number(all.free.p999, 1), number(all.free.max, 0)});
+  }
+  table.print();
+}
+
+void print_fits(const Results& results) {
+  Table table(
+      "Memory over the peak of live bytes as requested. least: the smallest single region that "
+      "serves all; extent: addresses used when there is plenty",
+      {"input", "arena least", "extent", "XLA's rule least", "extent", "first fit least", "extent",
+       "host B/live block"});
+  for (const InputResult& input : results.inputs) {
+    std::vector<std::string> row{input.workload->name};
+    for (std::size_t i = 0; i < kFitters.size(); ++i) {
+      const Fit fit = i < input.fits.size() ? input.fits[i] : Fit{};
+      row.push_back(number(fit.least_capacity, 4));
+      row.push_back(number(fit.extent, 4));
+    }
+    row.push_back(number(input.latencies.host_bytes_a_block, 1));
+    table.add(std::move(row));
+  }
+  table.print();
+}
+
+void print_jittered(const Results& results) {
+  std::vector<std::string> head{"allocator", "mean", "worst", "of"};
+  for (const Workload* workload : results.jittered_of) {
+    head.push_back(workload->name);
+  }
+  Table table("Jittered: least capacity over peak, each distinct size scaled by up to 6%",
+              std::move(head));
+  for (const JitteredFit& fit : results.jittered) {
+    std::vector<std::string> row{describe(fit.fitter), number(fit.mean, 4), number(fit.worst, 4),
+                                 fit.worst_input};
+    for (const double mean : fit.means) {
+      row.push_back(number(mean, 4));
+    }
+    table.add(std::move(row));
+  }
+  table.print();
+}
+
+void print_threads(const Results& results) {
+  Table table("Threads on one arena",
+              {"threads", "ns/pair, all together", "throughput over one", "least-served share"});
+  for (const ThreadsTime& time : results.threads) {
+    table.add({std::to_string(time.threads), number(time.ns_a_pair, 1), number(time.throughput, 2),
+               number(time.least_share, 2)});
+  }
+  table.print();
+}
+
+void print_regions(const Results& results) {
+  Table table("Regions: ns per pair without a lock, " + results.regions_of,
+              {"regions", "by handle", "with look-up"});
+  for (const RegionsTime& time : results.regions) {
+    table.add(
+        {std::to_string(time.regions), number(time.by_handle_ns, 1), number(time.look_up_ns, 1)});
+  }
+  table.print();
+}
+
+}  // namespace
+
+void print_tables(const Results& results) {
+  print_inputs(results);
+  print_pairs(results);
+  print_latencies(results);
+  print_fits(results);
+  print_jittered(results);
+  print_threads(results);
+  print_regions(results);
+}
+
+}  // namespace cubfc::bench
