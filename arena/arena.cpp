@@ -266,9 +266,10 @@ std::optional<BlockInfo> Arena::find_containing(Address address) const noexcept 
   return index == kNoBlock ? std::nullopt : std::optional(info_of(index));
 }
 
-bool Arena::owns(Address address) const noexcept {
+std::uint64_t Arena::region_at(Address address) const noexcept {
   const Lock lock(mutex_);
-  return regions_.region_around(address) != nullptr;
+  const Regions::Region* region = regions_.region_around(address);
+  return region == nullptr ? 0 : region->number;
 }
 
 void Arena::abandon() noexcept {

@@ -76,8 +76,10 @@ class Arena {
 
   // The live block that contains `address`.
   std::optional<BlockInfo> find_containing(Address address) const noexcept;
-  // True when `address` lies in one of the arena's regions, whatever is there.
-  bool owns(Address address) const noexcept;
+  // The number of the region in which `address` lies, whatever is there; 0 if in none. Of two
+  // arenas that claim an address the one whose region has the higher number is right: the other's
+  // memory has been taken away with its context, and it has not been told yet.
+  std::uint64_t region_at(Address address) const noexcept;
 
   // Gives back to the source each region without a live or retired block. Returns their bytes.
   std::uint64_t release_unused() noexcept;

@@ -1,11 +1,14 @@
 #include "arena/regions.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <limits>
 
 namespace cubfc::arena {
 namespace {
+
+std::atomic<std::uint64_t> regions_ever{0};
 
 constexpr std::uint32_t kLandmarkGranules = 1024 * 1024 / kGranuleBytes;
 
@@ -28,6 +31,7 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   region.obtained_base = base;
   region.obtained_bytes = bytes;
   region.base = first;
+  region.number = regions_ever.fetch_add(1, std::memory_order_relaxed) + 1;
   region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
   region.landmarks.resize((region.granules + kLandmarkGranules - 1) / kLandmarkGranules);
   region.marked.resize((region.landmarks.size() + 63) / 64);

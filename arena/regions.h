@@ -29,6 +29,8 @@ class Regions {
     Address base = 0;            // where its blocks begin: page-aligned, behind the unused lead
     std::uint32_t granules = 0;  // of its blocks
     BlockIndex first = kNoBlock;
+    // Grows in the order in which the process's regions were obtained, by whatever arena.
+    std::uint64_t number = 0;
 
     bool exists() const { return obtained_base != 0; }
     Address end() const { return obtained_base + obtained_bytes; }

@@ -1,8 +1,14 @@
 #include "shim/captures.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace cubfc {
+namespace {
+
+constexpr std::chrono::seconds kPatience{2};
+
+}  // namespace
 
 Captures::Open Captures::describe(CUstream stream, bool per_thread) const {
   CUcontext context = nullptr;
@@ -12,21 +18,37 @@ Captures::Open Captures::describe(CUstream stream, bool per_thread) const {
           own_of_thread ? std::this_thread::get_id() : std::thread::id{}};
 }
 
+// Precondition: the lock is held.
+void Captures::recount() {
+  open_.store(static_cast<int>(captures_.size()) + beginning_, std::memory_order_release);
+}
+
 template <typename Predicate>
 void Captures::erase(Predicate predicate) {
   const std::lock_guard lock(mutex_);
   const auto gone = std::remove_if(captures_.begin(), captures_.end(), predicate);
   captures_.erase(gone, captures_.end());
-  open_.store(static_cast<int>(captures_.size()), std::memory_order_release);
+  recount();
 }
 
-void Captures::begun(CUstream stream, bool per_thread) {
+void Captures::will_begin() {
+  std::unique_lock lock(mutex_);
+  captures_.reserve(captures_.size() + static_cast<std::size_t>(beginning_) + 1);
+  ++beginning_;
+  recount();
+  no_wait_.wait_for(lock, kPatience, [&] { return waiting_ == 0; });
+}
+
+void Captures::begun(CUstream stream, bool per_thread, bool success) {
   const Open capture = describe(stream, per_thread);
   const std::lock_guard lock(mutex_);
-  if (std::find(captures_.begin(), captures_.end(), capture) == captures_.end()) {
+  --beginning_;
+  const auto known = std::find_if(captures_.begin(), captures_.end(),
+                                  [&](const Open& open) { return open.is(capture); });
+  if (success && known == captures_.end()) {
     captures_.push_back(capture);
   }
-  open_.store(static_cast<int>(captures_.size()), std::memory_order_release);
+  recount();
 }
 
 void Captures::maybe_ended(CUstream stream, bool per_thread) {
@@ -38,7 +60,7 @@ void Captures::maybe_ended(CUstream stream, bool per_thread) {
     return;
   }
   const Open capture = describe(stream, per_thread);
-  erase([&](const Open& open) { return open == capture; });
+  erase([&](const Open& open) { return open.is(capture); });
 }
 
 void Captures::stream_destroyed(CUstream stream) {
@@ -47,6 +69,20 @@ void Captures::stream_destroyed(CUstream stream) {
 
 void Captures::context_ended(CUcontext context) {
   erase([&](const Open& open) { return open.context == context; });
+}
+
+DeviceWait::DeviceWait(Captures& captures) : captures_(captures) {
+  const std::lock_guard lock(captures_.mutex_);
+  allowed_ = !captures_.any_open();
+  captures_.waiting_ += allowed_ ? 1 : 0;
+}
+
+DeviceWait::~DeviceWait() {
+  if (allowed_) {
+    const std::lock_guard lock(captures_.mutex_);
+    --captures_.waiting_;
+    captures_.no_wait_.notify_all();
+  }
 }
 
 }  // namespace cubfc

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -14,38 +15,67 @@
 
 namespace cubfc {
 
-// Thread-safe.
+// Thread-safe. Its lock is never held across a driver call.
 class Captures {
  public:
   explicit Captures(const DriverFunctions& driver) : driver_(driver) {}
 
   bool any_open() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
 
-  // Reported by the wrappers, after the driver's own call. `stream` as the program named it;
-  // `per_thread` when its stream 0 is the per-thread default stream.
-  void begun(CUstream stream, bool per_thread);
-  // The end was asked for; whether it came is asked of the driver.
+  // Around the driver's own call that begins a capture. `stream` as the program named it;
+  // `per_thread` when its stream 0 is the per-thread default stream. will_begin() waits for
+  // synchronisations of ours that are under way, because one that is caught by a capture's
+  // beginning invalidates it; but not for long, because what they wait for may be waiting for this
+  // thread.
+  void will_begin();
+  void begun(CUstream stream, bool per_thread, bool success);
+
+  // After the driver's call: the end was asked for; whether it came is asked of the driver.
   void maybe_ended(CUstream stream, bool per_thread);
   void stream_destroyed(CUstream stream);
   void context_ended(CUcontext context);
 
-  void after_fork_in_child() { new (&mutex_) std::mutex; }
+  void after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    new (&no_wait_) std::condition_variable;
+  }
 
  private:
+  friend class DeviceWait;
+
   struct Open {
     CUcontext context;
-    CUstream stream;
-    std::thread::id thread;  // only of a per-thread default stream
-    bool operator==(const Open&) const = default;
+    CUstream stream;         // handles of streams are unique in the process
+    std::thread::id thread;  // only of a per-thread default stream, which has one handle for all
+    bool is(const Open& other) const { return stream == other.stream && thread == other.thread; }
   };
   Open describe(CUstream stream, bool per_thread) const;
   template <typename Predicate>
   void erase(Predicate predicate);
+  void recount();
 
   const DriverFunctions& driver_;
-  std::mutex mutex_;  // never held across a driver call
+  std::mutex mutex_;
+  std::condition_variable no_wait_;
   std::vector<Open> captures_;
-  std::atomic<int> open_{0};
+  int beginning_ = 0;
+  int waiting_ = 0;
+  std::atomic<int> open_{0};  // captures open or about to begin
+};
+
+// Permission to synchronise: while it lives and allowed() is true, no capture begins.
+class DeviceWait {
+ public:
+  explicit DeviceWait(Captures& captures);
+  ~DeviceWait();
+  DeviceWait(const DeviceWait&) = delete;
+  DeviceWait& operator=(const DeviceWait&) = delete;
+
+  bool allowed() const { return allowed_; }
+
+ private:
+  Captures& captures_;
+  bool allowed_;
 };
 
 // While it lives, this thread's driver calls do not disturb captures. Does nothing when none is

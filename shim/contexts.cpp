@@ -1,19 +1,11 @@
 #include "shim/contexts.h"
 
 #include <algorithm>
-#include <array>
 
 #include "shim/log.h"
 
 namespace cubfc {
 namespace {
-
-std::uint64_t limit_of(const DriverFunctions& driver, const config::Policy& policy,
-                       CUdevice device) {
-  std::size_t total = 0;
-  driver.cuDeviceTotalMem_v2(&total, device);
-  return policy.hard_limit(total).value_or(arena::Budget::kUnlimited);
-}
 
 // What this thread's current context was when it was last looked up.
 struct Remembered {
@@ -25,44 +17,6 @@ thread_local Remembered remembered{};
 
 }  // namespace
 
-Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle)
-    : handle(device_handle), budget(limit_of(driver, policy, device_handle)) {
-  std::array<char, 256> text{};
-  driver.cuDeviceGetName(text.data(), static_cast<int>(text.size() - 1), handle);
-  name = text.data();
-  std::size_t total = 0;
-  driver.cuDeviceTotalMem_v2(&total, handle);
-  total_bytes = total;
-}
-
-arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
-  const RelaxedCapture relaxed(driver_, captures_);
-  if (policy_.reserve.value > 0) {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-        bytes > policy_.beyond_reserve(free_bytes)) {
-      return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
-    }
-  }
-  CUdeviceptr base = 0;
-  const CUresult result = driver_.cuMemAlloc_v2(&base, bytes);
-  log::debug("region of {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
-  if (result != CUDA_SUCCESS) {
-    return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
-  }
-  calls_.fetch_add(1, std::memory_order_relaxed);
-  return {base, 0, false};
-}
-
-void ContextMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
-  const RelaxedCapture relaxed(driver_, captures_);
-  const CUresult result = driver_.cuMemFree_v2(base);
-  calls_.fetch_add(1, std::memory_order_relaxed);
-  log::debug("region of {} given back: driver says {}", log::bytes(bytes),
-             static_cast<int>(result));
-}
-
 Context* Contexts::current() {
   CUcontext handle = nullptr;
   if (driver_.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == nullptr) {
@@ -72,30 +26,47 @@ Context* Contexts::current() {
   if (remembered.handle == handle && remembered.generation == generation) {
     return remembered.context;
   }
+  const RelaxedCapture relaxed(driver_, captures_);
+  CUdevice device = 0;
   std::uint64_t id = id_of(handle);
-  if (id == 0) {
+  if (id == 0 || driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
     return nullptr;
   }
-  bool green = false;
-  {
-    const std::lock_guard lock(mutex_);
-    green = std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
-  }
   CUcontext memory_handle = handle;
-  if (green) {
-    CUdevice device = 0;
-    if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        (memory_handle = primary_of(device)) == nullptr) {
-      return nullptr;
-    }
-    id = id_of(memory_handle);
+  if (is_known_green(id)) {
+    memory_handle = primary_of(device);
+    id = memory_handle == nullptr ? 0 : id_of(memory_handle);
   }
-  Context* context = find(id);
-  if (context == nullptr) {
-    context = make(memory_handle, id);
+  Context* const context = id == 0 ? nullptr : find_or_make(memory_handle, id, device);
+  if (context == nullptr || (!context->started && !start(*context))) {
+    return nullptr;  // and not remembered: the next call asks again
   }
   remembered = {handle, generation, context};
   return context;
+}
+
+Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
+  Context* owner = nullptr;
+  std::uint64_t newest = 0;
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    if (!context->alive() || context->ending) {
+      continue;
+    }
+    if (const std::uint64_t number = context->arena.region_at(address); number > newest) {
+      newest = number;
+      owner = context;
+    }
+  }
+  return owner;
+}
+
+bool Contexts::any_started() const noexcept {
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    if (context->started) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::uint64_t Contexts::id_of(CUcontext context) const {
@@ -112,20 +83,12 @@ Context* Contexts::find(std::uint64_t id) const noexcept {
   return nullptr;
 }
 
-// Precondition: the context, or a green one of its device, is current.
-Context* Contexts::make(CUcontext handle, std::uint64_t id) {
-  CUdevice device_handle = 0;
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  const RelaxedCapture relaxed(driver_, captures_);
-  if (driver_.cuCtxGetDevice(&device_handle) != CUDA_SUCCESS ||
-      driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
-    return nullptr;
+Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice device_handle) {
+  if (Context* known = find(id); known != nullptr) {
+    return known;
   }
   Device* const its_device = device(device_handle);
   const bool primary = primary_of(device_handle) == handle;
-  const std::uint64_t preallocation = policy_.preallocation(free_bytes, total_bytes);
-
   const std::lock_guard lock(mutex_);
   if (Context* known = find(id); known != nullptr) {
     return known;  // another thread was quicker
@@ -140,8 +103,8 @@ Context* Contexts::make(CUcontext handle, std::uint64_t id) {
   }
   context->handle = handle;
   context->primary = primary;
-  context->preallocation = preallocation;
-  context->arena.begin({preallocation});
+  context->ending = false;
+  context->started = false;
   context->id.store(id, std::memory_order_release);
   if (fresh) {
     context->next = first();
@@ -150,57 +113,51 @@ Context* Contexts::make(CUcontext handle, std::uint64_t id) {
   return context;
 }
 
+// Gives the arena its options, by what is free now. Precondition: the context, or a green one of
+// its device, is current. False when the driver cannot tell what is free.
+bool Contexts::start(Context& context) {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!context.started) {
+    context.preallocation = policy_.preallocation(free_bytes, total_bytes);
+    context.arena.begin({context.preallocation});
+    context.started = true;
+  }
+  return true;
+}
+
 Device* Contexts::device(CUdevice handle) {
+  const auto known = [&]() -> Device* {
+    for (const auto& each : devices_) {
+      if (each->handle == handle) {
+        return each.get();
+      }
+    }
+    return nullptr;
+  };
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& known : devices_) {
-      if (known->handle == handle) {
-        return known.get();
-      }
+    if (Device* device = known(); device != nullptr) {
+      return device;
     }
   }
   auto made = std::make_unique<Device>(driver_, policy_, handle);
   const std::lock_guard lock(mutex_);
-  for (const auto& known : devices_) {
-    if (known->handle == handle) {
-      return known.get();
-    }
+  if (Device* device = known(); device != nullptr) {
+    return device;
   }
   devices_.push_back(std::move(made));
   return devices_.back().get();
 }
 
-void Contexts::ended(std::uint64_t id) {
-  forget_handles();
-  if (Context* context = id == 0 ? nullptr : find(id); context != nullptr) {
-    end(*context);
+void Contexts::created(CUcontext handle, CUdevice device) {
+  if (const std::uint64_t id = id_of(handle); id != 0) {
+    find_or_make(handle, id, device);
   }
-}
-
-bool Contexts::primary_is_active(CUdevice device) const {
-  unsigned flags = 0;
-  int active = 1;
-  return driver_.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active != 0;
-}
-
-std::uint64_t Contexts::primary_ended(CUdevice device) {
-  forget_handles();
-  for (Context* context = first(); context != nullptr; context = context->next) {
-    if (context->alive() && context->primary && context->device.handle == device) {
-      const std::uint64_t id = context->id;
-      end(*context);
-      return id;
-    }
-  }
-  return 0;
-}
-
-void Contexts::end(Context& context) {
-  log::debug("context {} on GPU {} has ended: its arena is dropped", context.id.load(),
-             context.device.handle);
-  captures_.context_ended(context.handle);
-  context.arena.abandon();
-  context.id.store(0, std::memory_order_release);
 }
 
 void Contexts::is_green(CUcontext context) {
@@ -208,6 +165,83 @@ void Contexts::is_green(CUcontext context) {
   forget_handles();
   const std::lock_guard lock(mutex_);
   green_ids_.push_back(id);
+}
+
+bool Contexts::is_known_green(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
+}
+
+Contexts::Ending Contexts::will_end(CUcontext handle) {
+  forget_handles();
+  const std::uint64_t id = handle == nullptr ? 0 : id_of(handle);
+  Context* const context = id == 0 ? nullptr : find(id);
+  if (context != nullptr) {
+    context->ending = true;
+  }
+  return {context, id, handle};
+}
+
+Contexts::Ending Contexts::primary_will_end(CUdevice device) {
+  const CUcontext handle = primary_of(device);
+  return handle == nullptr ? Ending{} : will_end(handle);
+}
+
+std::uint64_t Contexts::ended(const Ending& ending, bool success) {
+  if (success && ending.handle != nullptr) {
+    captures_.context_ended(ending.handle);
+  }
+  if (ending.context == nullptr) {
+    return 0;
+  }
+  if (!success) {
+    ending.context->ending = false;
+    return 0;
+  }
+  return drop(*ending.context, ending.id) ? ending.id : 0;
+}
+
+std::vector<std::uint64_t> Contexts::drop_those_gone(CUcontext handle) {
+  forget_handles();
+  std::vector<std::uint64_t> dropped;
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    const std::uint64_t id = context->id.load(std::memory_order_acquire);
+    if (id != 0 && (context->primary || context->handle == handle) && is_gone(*context)) {
+      captures_.context_ended(context->handle);
+      if (drop(*context, id)) {
+        dropped.push_back(id);
+      }
+    }
+  }
+  return dropped;
+}
+
+// A reference may have been taken again meanwhile, by which the handle means a context of another
+// id.
+bool Contexts::is_gone(const Context& context) const {
+  unsigned flags = 0;
+  int active = 1;
+  if (context.primary &&
+      driver_.cuDevicePrimaryCtxGetState(context.device.handle, &flags, &active) == CUDA_SUCCESS &&
+      active == 0) {
+    return true;
+  }
+  unsigned long long id = 0;
+  const CUresult result = driver_.cuCtxGetId(context.handle, &id);
+  return result == CUDA_SUCCESS ? id != context.id : result != CUDA_ERROR_DEINITIALIZED;
+}
+
+// Its memory is gone: the driver has taken it back already. False when another thread was quicker.
+bool Contexts::drop(Context& context, std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  if (context.id != id) {
+    return false;
+  }
+  log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
+  context.arena.abandon();
+  context.ending = false;
+  context.id.store(0, std::memory_order_release);
+  return true;
 }
 
 // The primary context's handle if it is active; asking never makes it active.
@@ -229,7 +263,7 @@ CUresult Contexts::synchronize(const Context& owner) {
   CUresult of_owner = CUDA_SUCCESS;
   bool current_done = current == nullptr;
   for (Context* context = first(); context != nullptr; context = context->next) {
-    if (!context->alive()) {
+    if (!context->alive() || context->ending) {
       continue;
     }
     const CUcontext handle = context->handle;

@@ -32,18 +32,14 @@ class DeviceMemory::Stopwatch {
 };
 
 FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
-  for (Context* context = contexts.first(); context != nullptr; context = context->next) {
-    if (!context->arena.owns(address)) {
-      continue;
-    }
-    FoundBlock found{context, false, {}};
-    if (const auto info = context->arena.find_containing(address)) {
+  FoundBlock found{contexts.owner_of(address), false, {}};
+  if (found.context != nullptr) {
+    if (const auto info = found.context->arena.find_containing(address)) {
       found.live = true;
       found.info = *info;
     }
-    return found;
   }
-  return {};
+  return found;
 }
 
 CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
@@ -51,17 +47,35 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   // What is wrong with these the driver says best.
   Context* const context = address == nullptr || bytes == 0 ? nullptr : contexts_.current();
   if (context == nullptr) {
-    return driver_.cuMemAlloc_v2(address, bytes);
+    return without_context(address, bytes);
   }
   return from_arena() ? allocate_from_arena(*context, address, bytes, "cuMemAlloc")
                       : allocate_from_driver(*context, address, bytes);
 }
 
+// The driver's answer to a request that no context's arena can serve. But a limit is not got round
+// by a context that the driver, for a moment, cannot tell us of.
+CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) {
+  CUcontext current = nullptr;
+  const bool limited = policy_.limit_origin() != nullptr || policy_.limit_unreadable;
+  if (limited && address != nullptr && bytes > 0 &&
+      driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
+    log::warn("the driver does not say what its current context is; refused: {} bytes", bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return driver_.cuMemAlloc_v2(address, bytes);
+}
+
 CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
                                            std::size_t bytes, const char* function) {
   arena::Allocation got = context.arena.allocate(bytes);
-  if (got.address == 0 && got.failure != arena::Failure::kSourceError && reclaim_parked()) {
-    got = context.arena.allocate(bytes);
+  if (got.address == 0 && got.failure != arena::Failure::kSourceError) {
+    const bool more = reclaim_parked();
+    if (release_unused_of_device(context.device) || more) {
+      const bool grew = got.grew;
+      got = context.arena.allocate(bytes);
+      got.grew = got.grew || grew;
+    }
   }
   if (got.grew) {
     announce(context, policy_);
@@ -78,6 +92,18 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   *address = got.address;
   log::trace("{} {} bytes -> {:#x}", function, bytes, got.address);
   return CUDA_SUCCESS;
+}
+
+// What arenas of the device's other contexts hold without a block in it. True if there was
+// anything.
+bool DeviceMemory::release_unused_of_device(const Device& device) {
+  std::uint64_t bytes = 0;
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    if (context->alive() && !context->ending && &context->device == &device) {
+      bytes += context->arena.release_unused();
+    }
+  }
+  return bytes > 0;
 }
 
 // One line when the arena's first region is there; at level warn when it is less than was asked
@@ -177,7 +203,14 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   if (alignment == 0) {
     const RelaxedCapture relaxed(driver_, captures_);
     CUdeviceptr sample = 0;
-    if (driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes) != CUDA_SUCCESS) {
+    const auto ask = [&] {
+      return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
+    };
+    CUresult result = ask();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_unused_of_device(device)) {
+      result = ask();
+    }
+    if (result != CUDA_SUCCESS) {
       return 0;
     }
     driver_.cuMemFree_v2(sample);
@@ -188,24 +221,30 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
 
 CUresult DeviceMemory::free(CUdeviceptr address) {
   const Stopwatch stopwatch(*this);
-  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    if (!context->arena.owns(address)) {
-      continue;
-    }
-    if (const CUresult refused = refused_without_context(address); refused != CUDA_SUCCESS) {
-      return refused;
-    }
-    const auto retired = context->arena.retire(address);
-    log::trace("cuMemFree {:#x}{}", address, retired ? "" : ": not a block");
-    // An interior pointer, a double free: the driver must not see it, it knows only the region.
-    return retired ? free_block(*context, *retired) : CUDA_ERROR_INVALID_VALUE;
+  Context* const context = contexts_.owner_of(address);
+  if (context == nullptr) {
+    return free_at_driver(address, [&] { return driver_.cuMemFree_v2(address); });
   }
-  const CUresult result = driver_.cuMemFree_v2(address);
-  if (result == CUDA_SUCCESS) {
-    if (const auto entry = ledger_.remove(address)) {
-      entry->context->device.budget.give(entry->bytes);
-      log::trace("cuMemFree {:#x} (driver)", address);
-    }
+  if (const CUresult refused = refused_without_context(address); refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  const auto retired = context->arena.retire(address);
+  log::trace("cuMemFree {:#x}{}", address, retired ? "" : ": not a block");
+  // An interior pointer, a double free: the driver must not see it, it knows only the region.
+  return retired ? free_block(*context, *retired) : CUDA_ERROR_INVALID_VALUE;
+}
+
+// The entry goes first: as soon as the driver has freed the memory, another thread may be given its
+// address.
+template <typename Free>
+CUresult DeviceMemory::free_at_driver(CUdeviceptr address, Free free) {
+  const auto entry = ledger_.remove(address);
+  const CUresult result = free();
+  if (entry && result == CUDA_SUCCESS) {
+    entry->context->device.budget.give(entry->bytes);
+    log::trace("cuMemFree {:#x} (driver)", address);
+  } else if (entry) {
+    ledger_.put_back(address, *entry);
   }
   return result;
 }
@@ -222,41 +261,48 @@ CUresult DeviceMemory::refused_without_context(CUdeviceptr address) const {
 }
 
 CUresult DeviceMemory::free_block(Context& context, const arena::RetiredBlock& block) {
-  if (captures_.any_open()) {
+  const DeviceWait wait(captures_);
+  if (!wait.allowed()) {
     park({&context, block});
     return CUDA_SUCCESS;
   }
   const std::vector<Parked> ready = take_parked();
   const CUresult result = contexts_.synchronize(context);
-  if (result != CUDA_SUCCESS) {
-    // An error of earlier work, which cuMemFree reports without freeing (cuda.h, cuMemFree).
-    context.arena.restore(block);
+  if (result == CUDA_SUCCESS) {
+    context.arena.reclaim(block);
     for (const Parked& parked : ready) {
-      park(parked);
+      parked.context->arena.reclaim(parked.block);
     }
-    return result;
+    return CUDA_SUCCESS;
   }
-  context.arena.reclaim(block);
   for (const Parked& parked : ready) {
-    parked.context->arena.reclaim(parked.block);
+    park(parked);
   }
-  return CUDA_SUCCESS;
+  if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+    park({&context, block});  // a capture that began without our seeing it
+    return CUDA_SUCCESS;
+  }
+  // An error of earlier work, which cuMemFree reports without freeing (cuda.h, cuMemFree).
+  context.arena.restore(block);
+  return result;
 }
 
 // Reclaims what was freed under a capture, if none is open now. True if there was anything.
 bool DeviceMemory::reclaim_parked() {
-  if (captures_.any_open()) {
-    return false;
-  }
-  const std::vector<Parked> ready = take_parked();
+  const DeviceWait wait(captures_);
+  const std::vector<Parked> ready = wait.allowed() ? take_parked() : std::vector<Parked>{};
   if (ready.empty()) {
     return false;
   }
-  contexts_.synchronize(*ready.front().context);
+  const bool done = contexts_.synchronize(*ready.front().context) == CUDA_SUCCESS;
   for (const Parked& parked : ready) {
-    parked.context->arena.reclaim(parked.block);
+    if (done) {
+      parked.context->arena.reclaim(parked.block);
+    } else {
+      park(parked);
+    }
   }
-  return true;
+  return done;
 }
 
 void DeviceMemory::park(Parked block) {
@@ -276,11 +322,13 @@ std::vector<DeviceMemory::Parked> DeviceMemory::take_parked() {
 }
 
 CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
-  if (find_block(contexts_, address).context != nullptr) {
+  if (contexts_.owner_of(address) != nullptr) {
     return free(address);
   }
-  return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
-                    : driver_.cuMemFreeAsync(address, stream);
+  return free_at_driver(address, [&] {
+    return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
+                      : driver_.cuMemFreeAsync(address, stream);
+  });
 }
 
 CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {

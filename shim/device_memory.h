@@ -21,7 +21,7 @@ namespace cubfc {
 class DeviceMemory {
  public:
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
-               const Captures& captures)
+               Captures& captures)
       : driver_(driver), policy_(policy), contexts_(contexts), captures_(captures) {}
 
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
@@ -64,7 +64,11 @@ class DeviceMemory {
                                const char* function);
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes);
   CUresult account(Context& context, CUdeviceptr address, std::size_t bytes);
+  CUresult without_context(CUdeviceptr* address, std::size_t bytes);
+  bool release_unused_of_device(const Device& device);
   CUresult free_block(Context& context, const arena::RetiredBlock& block);
+  template <typename Free>
+  CUresult free_at_driver(CUdeviceptr address, Free free);
   CUresult refused_without_context(CUdeviceptr address) const;
   bool reclaim_parked();
   std::vector<Parked> take_parked();
@@ -75,7 +79,7 @@ class DeviceMemory {
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Contexts& contexts_;
-  const Captures& captures_;
+  Captures& captures_;
   Ledger ledger_;
   OutOfMemoryReporter reporter_;
   std::atomic<std::uint64_t> spent_ns_{0};
@@ -87,9 +91,9 @@ class DeviceMemory {
   std::atomic<bool> any_parked_{false};
 };
 
-// The block of any context's arena that contains the address.
+// The block that contains an address.
 struct FoundBlock {
-  Context* context = nullptr;  // the arena in whose regions the address lies; nullptr if in none
+  Context* context = nullptr;  // in whose arena's regions the address lies; nullptr if in none
   bool live = false;           // and there is a live block, `info`
   arena::BlockInfo info;
 };

@@ -2,6 +2,7 @@
 // to do it is the driver's own function.
 #include <new>
 
+#include "shim/no_cancellation.h"
 #include "shim/process.h"
 
 namespace cubfc {
@@ -24,6 +25,7 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   if (process == nullptr || process->driver().*function == nullptr) {
     return call(function, args...);
   }
+  const NoCancellation no_cancellation;
   try {
     return ours(*process);
   } catch (const std::bad_alloc&) {
@@ -36,6 +38,7 @@ template <typename Note, typename... Args, typename... Given>
 CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   const CUresult result = call(function, args...);
   if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
+    const NoCancellation no_cancellation;
     try {
       note(*process);
     } catch (const std::bad_alloc&) {  // what is lost is a note, not the program's result
@@ -44,18 +47,33 @@ CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Giv
   return result;
 }
 
+// Calls the driver's function to begin a capture; nothing of ours synchronises meanwhile.
+template <typename... Args, typename... Given>
+CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per_thread,
+                       CUstream stream, Given... args) {
+  Process* process = Process::active();
+  if (process == nullptr) {
+    return call(function, stream, args...);
+  }
+  const NoCancellation no_cancellation;
+  try {
+    process->captures().will_begin();
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;  // of the host: no room to remember the capture
+  }
+  const CUresult result = call(function, stream, args...);
+  process->captures().begun(stream, per_thread, result == CUDA_SUCCESS);
+  return result;
+}
+
 // A capture whose end failed may be over all the same.
-CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*), CUstream stream,
-                     CUgraph* graph, bool per_thread) {
+CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*), bool per_thread,
+                     CUstream stream, CUgraph* graph) {
   const CUresult result = call(function, stream, graph);
   if (Process* process = Process::active(); process != nullptr) {
     process->captures().maybe_ended(stream, per_thread);
   }
   return result;
-}
-
-auto capture_begun(CUstream stream, bool per_thread) {
-  return [=](Process& process) { process.captures().begun(stream, per_thread); };
 }
 
 // Routed by the pointer, not by the name: the real resolver knows which ABI a version means.
@@ -69,15 +87,45 @@ CUresult route_result(CUresult result, const char* symbol, void** function) {
   return result;
 }
 
-// A context's number must be asked for while its handle is good.
-CUresult end_context(CUresult (*DriverFunctions::*function)(CUcontext), CUcontext context) {
+// Calls the driver's function to end a context. Which one it is must be asked while its handle is
+// good.
+template <typename WillEnd, typename... Args, typename... Given>
+CUresult end_context(WillEnd will_end, CUresult (*DriverFunctions::*function)(Args...),
+                     Given... args) {
   Process* process = Process::active();
-  const std::uint64_t id = process == nullptr ? 0 : process->contexts().id_of(context);
-  const CUresult result = call(function, context);
-  if (process != nullptr && result == CUDA_SUCCESS) {
-    process->context_ended(id);
+  const Contexts::Ending ending =
+      process == nullptr ? Contexts::Ending{} : will_end(process->contexts());
+  const CUresult result = call(function, args...);
+  if (process != nullptr) {
+    process->context_ended(ending, result == CUDA_SUCCESS);
   }
   return result;
+}
+
+auto this_context(CUcontext context) {
+  return [=](Contexts& contexts) { return contexts.will_end(context); };
+}
+auto primary_context_of(CUdevice device) {
+  return [=](Contexts& contexts) { return contexts.primary_will_end(device); };
+}
+
+// Calls the driver's function to give up a reference to `context`, or to a primary context when
+// that is nullptr. It may be the last.
+template <typename... Args, typename... Given>
+CUresult give_up_reference(CUcontext context, CUresult (*DriverFunctions::*function)(Args...),
+                           Given... args) {
+  if (Process* process = Process::active(); process != nullptr) {
+    process->contexts().forget_handles();
+  }
+  return observe([=](Process& process) { process.reference_given_up(context); }, function, args...);
+}
+
+auto context_created(CUcontext* context, CUdevice device) {
+  return [=](Process& process) {
+    if (context != nullptr) {
+      process.contexts().created(*context, device);
+    }
+  };
 }
 
 }  // namespace
@@ -187,35 +235,34 @@ CUresult cubfc_cuGetProcAddress_v2(const char* symbol, void** function, int vers
 }
 
 CUresult cubfc_cuStreamBeginCapture(CUstream stream) noexcept {
-  return observe(capture_begun(stream, false), &Functions::cuStreamBeginCapture, stream);
+  return begin_capture(&Functions::cuStreamBeginCapture, false, stream);
 }
 CUresult cubfc_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) noexcept {
-  return observe(capture_begun(stream, false), &Functions::cuStreamBeginCapture_v2, stream, mode);
+  return begin_capture(&Functions::cuStreamBeginCapture_v2, false, stream, mode);
 }
 CUresult cubfc_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* nodes,
                                            GraphEdges edges, size_t count,
                                            CUstreamCaptureMode mode) noexcept {
-  return observe(capture_begun(stream, false), &Functions::cuStreamBeginCaptureToGraph, stream,
-                 graph, nodes, edges, count, mode);
+  return begin_capture(&Functions::cuStreamBeginCaptureToGraph, false, stream, graph, nodes, edges,
+                       count, mode);
 }
 CUresult cubfc_cuStreamEndCapture(CUstream stream, CUgraph* graph) noexcept {
-  return end_capture(&Functions::cuStreamEndCapture, stream, graph, false);
+  return end_capture(&Functions::cuStreamEndCapture, false, stream, graph);
 }
 CUresult cubfc_cuStreamBeginCapture_ptsz(CUstream stream) noexcept {
-  return observe(capture_begun(stream, true), &Functions::cuStreamBeginCapture_ptsz, stream);
+  return begin_capture(&Functions::cuStreamBeginCapture_ptsz, true, stream);
 }
 CUresult cubfc_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) noexcept {
-  return observe(capture_begun(stream, true), &Functions::cuStreamBeginCapture_v2_ptsz, stream,
-                 mode);
+  return begin_capture(&Functions::cuStreamBeginCapture_v2_ptsz, true, stream, mode);
 }
 CUresult cubfc_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
                                                 const CUgraphNode* nodes, GraphEdges edges,
                                                 size_t count, CUstreamCaptureMode mode) noexcept {
-  return observe(capture_begun(stream, true), &Functions::cuStreamBeginCaptureToGraph_ptsz, stream,
-                 graph, nodes, edges, count, mode);
+  return begin_capture(&Functions::cuStreamBeginCaptureToGraph_ptsz, true, stream, graph, nodes,
+                       edges, count, mode);
 }
 CUresult cubfc_cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) noexcept {
-  return end_capture(&Functions::cuStreamEndCapture_ptsz, stream, graph, true);
+  return end_capture(&Functions::cuStreamEndCapture_ptsz, true, stream, graph);
 }
 CUresult cubfc_cuStreamDestroy(CUstream stream) noexcept {
   return observe([&](Process& p) { p.captures().stream_destroyed(stream); },
@@ -226,38 +273,55 @@ CUresult cubfc_cuStreamDestroy_v2(CUstream stream) noexcept {
                  &Functions::cuStreamDestroy_v2, stream);
 }
 
+CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) noexcept {
+  return observe(context_created(context, device), &Functions::cuCtxCreate, context, flags, device);
+}
+CUresult cubfc_cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) noexcept {
+  return observe(context_created(context, device), &Functions::cuCtxCreate_v2, context, flags,
+                 device);
+}
+CUresult cubfc_cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int count,
+                              unsigned flags, CUdevice device) noexcept {
+  return observe(context_created(context, device), &Functions::cuCtxCreate_v3, context, affinity,
+                 count, flags, device);
+}
+CUresult cubfc_cuCtxCreate_v4(CUcontext* context, CreateParameters parameters, unsigned flags,
+                              CUdevice device) noexcept {
+  return observe(context_created(context, device), &Functions::cuCtxCreate_v4, context, parameters,
+                 flags, device);
+}
+CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
+  return observe(context_created(context, device), &Functions::cuDevicePrimaryCtxRetain, context,
+                 device);
+}
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
-  return end_context(&Functions::cuCtxDestroy, context);
+  return end_context(this_context(context), &Functions::cuCtxDestroy, context);
 }
 CUresult cubfc_cuCtxDestroy_v2(CUcontext context) noexcept {
-  return end_context(&Functions::cuCtxDestroy_v2, context);
+  return end_context(this_context(context), &Functions::cuCtxDestroy_v2, context);
 }
 CUresult cubfc_cuCtxDetach(CUcontext context) noexcept {
-  return end_context(&Functions::cuCtxDetach, context);
+  return give_up_reference(context, &Functions::cuCtxDetach, context);
 }
+// cuda.h, cuGreenCtxCreate: a green context retains the primary context until it is destroyed.
 CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
-  return observe([](Process& p) { p.contexts().forget_handles(); }, &Functions::cuGreenCtxDestroy,
-                 context);
+  return give_up_reference(nullptr, &Functions::cuGreenCtxDestroy, context);
 }
 CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {
   return observe([&](Process& p) { p.contexts().is_green(*context); },
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
-  return observe([=](Process& p) { p.primary_released(device); },
-                 &Functions::cuDevicePrimaryCtxRelease, device);
+  return give_up_reference(nullptr, &Functions::cuDevicePrimaryCtxRelease, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
-  return observe([=](Process& p) { p.primary_released(device); },
-                 &Functions::cuDevicePrimaryCtxRelease_v2, device);
+  return give_up_reference(nullptr, &Functions::cuDevicePrimaryCtxRelease_v2, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) noexcept {
-  return observe([=](Process& p) { p.primary_reset(device); }, &Functions::cuDevicePrimaryCtxReset,
-                 device);
+  return end_context(primary_context_of(device), &Functions::cuDevicePrimaryCtxReset, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
-  return observe([=](Process& p) { p.primary_reset(device); },
-                 &Functions::cuDevicePrimaryCtxReset_v2, device);
+  return end_context(primary_context_of(device), &Functions::cuDevicePrimaryCtxReset_v2, device);
 }
 
 }  // extern "C"

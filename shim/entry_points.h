@@ -17,6 +17,7 @@
 
 // cuda.h makes macros of the names whose ABI has changed. Here each name means the symbol it
 // spells.
+#undef cuCtxCreate
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
@@ -32,6 +33,7 @@ enum class Role : unsigned char { kServe, kAdjust, kObserve };
 // on.
 using GreenContext = struct CUgreenCtx_st*;
 using GraphEdges = const struct CUgraphEdgeData_st*;
+using CreateParameters = struct CUctxCreateParams_st*;
 
 }  // namespace cubfc
 
@@ -63,6 +65,11 @@ using GraphEdges = const struct CUgraphEdgeData_st*;
   X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 1, kObserve, (CUstream stream, CUgraph* graph)) \
   X(cuStreamDestroy, "cuStreamDestroy", 2000, 0, kObserve, (CUstream stream)) \
   X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, kObserve, (CUstream stream)) \
+  X(cuCtxCreate, "cuCtxCreate", 2000, 0, kObserve, (CUcontext* context, unsigned flags, CUdevice device)) \
+  X(cuCtxCreate_v2, "cuCtxCreate", 3020, 0, kObserve, (CUcontext* context, unsigned flags, CUdevice device)) \
+  X(cuCtxCreate_v3, "cuCtxCreate", 11040, 0, kObserve, (CUcontext* context, CUexecAffinityParam* affinity, int count, unsigned flags, CUdevice device)) \
+  X(cuCtxCreate_v4, "cuCtxCreate", 12050, 0, kObserve, (CUcontext* context, ::cubfc::CreateParameters parameters, unsigned flags, CUdevice device)) \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, kObserve, (CUcontext* context, CUdevice device)) \
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDetach, "cuCtxDetach", 2000, 0, kObserve, (CUcontext context)) \
@@ -84,7 +91,6 @@ using GraphEdges = const struct CUgraphEdgeData_st*;
   Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
   Y(cuDeviceGetName, (char* name, int length, CUdevice device)) \
   Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
-  Y(cuDevicePrimaryCtxRetain, (CUcontext* context, CUdevice device)) \
   Y(cuDriverGetVersion, (int* version)) \
   Y(cuGetErrorName, (CUresult error, const char** name)) \
   Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \

@@ -51,6 +51,18 @@ class Ledger {
     return entry;
   }
 
+  // Undoes remove(). Without host memory for it the bytes stay taken: the limit is kept.
+  void put_back(CUdeviceptr address, const Entry& entry) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      entries_.insert_or_assign(address, entry);
+    } catch (...) {
+      return;
+    }
+    --totals_.frees;
+    totals_.bytes += entry.bytes;
+  }
+
   // The context's memory is gone.
   void context_ended(std::uint64_t context_id) {
     const std::lock_guard lock(mutex_);

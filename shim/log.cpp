@@ -1,5 +1,6 @@
 #include "shim/log.h"
 
+#include <signal.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -50,6 +51,34 @@ std::string expanded(const std::string& path) {
   }
   return result;
 }
+
+// While it lives, writing to a pipe that nobody reads is an error and no signal: the program would
+// die of a message of ours.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  ~NoSigpipe() {
+    constexpr timespec kNow{0, 0};
+    if (!was_pending_) {
+      sigtimedwait(&sigpipe_, nullptr, &kNow);  // ours, if there is one
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t sigpipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
 
 // Neither the settings nor the logger are ever destroyed: the program may allocate from a static
 // destructor, after ours would have run.
@@ -112,6 +141,7 @@ void write(Level level, const std::string& text) noexcept {
   if (!enabled(level)) {
     return;
   }
+  const NoSigpipe no_sigpipe;
   try {
     logger().log(level_of(level), text);
   } catch (...) {  // no memory for a message: the program's work goes on
@@ -119,6 +149,7 @@ void write(Level level, const std::string& text) noexcept {
 }
 
 void always(const std::string& text) noexcept {
+  const NoSigpipe no_sigpipe;
   try {
     logger().log(spdlog::level::critical, text);
   } catch (...) {

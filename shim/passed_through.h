@@ -52,10 +52,9 @@
   Z(cuStreamUpdateCaptureDependencies_v2) Z(cuStreamUpdateCaptureDependencies_v2_ptsz) \
   Z(cuThreadExchangeStreamCaptureMode)
 
-// Contexts. One that allocates is seen at its first allocation; only its end must be noticed before.
+// Contexts, what neither makes nor ends one.
 #define CUBFC_CONTEXTS(Z) \
-  Z(cuCtxCreate) Z(cuCtxCreate_v2) Z(cuCtxCreate_v3) Z(cuCtxCreate_v4) Z(cuCtxAttach) Z(cuGreenCtxCreate) \
-  Z(cuDevicePrimaryCtxRetain) Z(cuDevicePrimaryCtxGetState) Z(cuDevicePrimaryCtxSetFlags) \
+  Z(cuCtxAttach) Z(cuGreenCtxCreate) Z(cuDevicePrimaryCtxGetState) Z(cuDevicePrimaryCtxSetFlags) \
   Z(cuDevicePrimaryCtxSetFlags_v2)
 
 #define CUBFC_PASSED_THROUGH(Z) \

@@ -28,6 +28,9 @@ bool answer_for_block(const arena::BlockInfo& block, CUpointer_attribute attribu
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return store<CUdeviceptr>(value, block.address);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      // cuda.h: 1 or 0, of a width that it does not say. The driver has stored a 1.
+      return store<unsigned char>(value, 0);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return store<std::size_t>(value, block.bytes);

@@ -60,7 +60,7 @@ std::string grouped(std::uint64_t number) {
 __attribute__((destructor)) void show_summary_at_exit() noexcept {
   const Process* process = instance.load(std::memory_order_acquire);
   if (process == nullptr || stand_aside.load(std::memory_order_acquire) ||
-      !process->policy().show_stats.value) {
+      !process->policy().show_stats.value || process->pid() != getpid()) {
     return;
   }
   try {
@@ -74,7 +74,7 @@ __attribute__((destructor)) void show_summary_at_exit() noexcept {
 }  // namespace
 
 Process::Process(const DriverFunctions& driver, config::Policy policy)
-    : driver_(driver), policy_(policy_under_tools(std::move(policy))) {}
+    : driver_(driver), policy_(policy_under_tools(std::move(policy))), pid_(getpid()) {}
 
 bool Process::intercepts() noexcept try { return !policy_of_process().disable.value; } catch (...) {
   return false;
@@ -132,28 +132,24 @@ Process* Process::make() {
 // held a lock.
 void Process::forked_in_child() noexcept {
   Process* process = instance.load(std::memory_order_acquire);
-  if (process->contexts_.any()) {
+  if (process->contexts_.any_started()) {
     stand_aside.store(true);
     return;
   }
+  process->pid_ = getpid();
   process->contexts_.after_fork_in_child();
   process->captures_.after_fork_in_child();
   process->memory_.after_fork_in_child();
 }
 
-void Process::context_ended(std::uint64_t id) {
-  contexts_.ended(id);
-  memory_.context_ended(id);
+void Process::context_ended(const Contexts::Ending& ending, bool success) {
+  memory_.context_ended(contexts_.ended(ending, success));
 }
 
-void Process::primary_released(CUdevice device) {
-  if (!contexts_.primary_is_active(device)) {
-    primary_reset(device);
+void Process::reference_given_up(CUcontext handle) {
+  for (const std::uint64_t id : contexts_.drop_those_gone(handle)) {
+    memory_.context_ended(id);
   }
-}
-
-void Process::primary_reset(CUdevice device) {
-  memory_.context_ended(contexts_.primary_ended(device));
 }
 
 std::string Process::summary() const {

@@ -2,6 +2,8 @@
 // destroyed: programs allocate and free until the very end of their exit.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "config/policy.h"
@@ -35,11 +37,13 @@ class Process {
   const DriverFunctions& driver() const { return driver_; }
   const config::Policy& policy() const { return policy_; }
 
-  // The driver has ended a context (`id` from Contexts::id_of, taken before), released or reset a
-  // device's primary context.
-  void context_ended(std::uint64_t id);
-  void primary_released(CUdevice device);
-  void primary_reset(CUdevice device);
+  // After the driver's call that was to end a context; after one that gave up a reference to
+  // `handle` (not nullptr), or to a primary context.
+  void context_ended(const Contexts::Ending& ending, bool success);
+  void reference_given_up(CUcontext handle);
+
+  // The process that uses the object: a child that forked early is another.
+  pid_t pid() const { return pid_; }
 
   // The lines of CUBFC_SHOW_STATS, one for each device. No driver call.
   std::string summary() const;
@@ -50,6 +54,7 @@ class Process {
 
   const DriverFunctions& driver_;
   const config::Policy policy_;
+  pid_t pid_;
   Captures captures_{driver_};
   Contexts contexts_{driver_, policy_, captures_};
   DeviceMemory memory_{driver_, policy_, contexts_, captures_};

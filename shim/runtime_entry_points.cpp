@@ -1,5 +1,6 @@
 #include "shim/runtime_entry_points.h"
 
+#include "shim/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/symbols.h"
 
@@ -15,6 +16,15 @@ using RuntimeError = int;
 constexpr RuntimeError kSuccess = 0;
 constexpr RuntimeError kInitializationError = 3;
 
+template <typename Function>
+Function real_function(const char* name, const void* caller) {
+  void* found = cubfc::definition_without_us(name, caller);
+  if (found == nullptr) {
+    found = cubfc::definition_in_loaded_runtime(name);
+  }
+  return reinterpret_cast<Function>(found);
+}
+
 }  // namespace
 
 extern "C" {
@@ -23,26 +33,27 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
                                                                std::size_t bytes) noexcept {
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr) {
+    const cubfc::NoCancellation no_cancellation;
     if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
       *address = reinterpret_cast<void*>(got);
       return kSuccess;
     }
   }
   using Function = RuntimeError (*)(void**, std::size_t);
-  const auto real = reinterpret_cast<Function>(
-      cubfc::definition_without_us("cudaMalloc", __builtin_return_address(0)));
+  const auto real = real_function<Function>("cudaMalloc", __builtin_return_address(0));
   return real == nullptr ? kInitializationError : real(address, bytes);
 }
 
 __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr &&
-      process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {
-    return kSuccess;
+  if (process != nullptr && address != nullptr) {
+    const cubfc::NoCancellation no_cancellation;
+    if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {
+      return kSuccess;
+    }
   }
   using Function = RuntimeError (*)(void*);
-  const auto real = reinterpret_cast<Function>(
-      cubfc::definition_without_us("cudaFree", __builtin_return_address(0)));
+  const auto real = real_function<Function>("cudaFree", __builtin_return_address(0));
   return real == nullptr ? kInitializationError : real(address);
 }
 

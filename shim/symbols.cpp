@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "shim/driver.h"
@@ -87,6 +88,9 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   }
   if (looks_like_driver_name(name)) {
     const Driver* driver = Driver::find(handle);
+    // What was looked up meanwhile may have failed. The caller's look-up has not, nor must dlerror
+    // say so.
+    address = real_dlsym(handle, name);
     if (driver != nullptr && Process::intercepts()) {
       address = driver->route(address);
     }
@@ -107,7 +111,30 @@ void* handle_of_object_with(const void* address) noexcept {
   return dlopen(main_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
 }
 
+struct RuntimeSearch {
+  const char* name;
+  void* ours;
+  void* found;
+};
+
+int look_in_runtime(dl_phdr_info* info, std::size_t, void* data) noexcept {
+  auto& search = *static_cast<RuntimeSearch*>(data);
+  if (info->dlpi_name == nullptr || std::strstr(info->dlpi_name, "libcudart.so") == nullptr) {
+    return 0;
+  }
+  if (void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
+    search.found = real_dlsym(handle, search.name);
+    dlclose(handle);
+  }
+  return search.found != nullptr && search.found != search.ours ? 1 : 0;
+}
+
 }  // namespace
+
+void* definition_in_loaded_runtime(const char* name) noexcept {
+  RuntimeSearch search{name, exported_wrapper(name), nullptr};
+  return dl_iterate_phdr(&look_in_runtime, &search) != 0 ? search.found : nullptr;
+}
 
 void* real_dlsym(void* handle, const char* name) noexcept {
   find_real_dlsym();

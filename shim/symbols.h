@@ -12,4 +12,8 @@ void* real_dlsym(void* handle, const char* name) noexcept;
 // What `name` would mean to code at `caller` if this library were not loaded; nullptr if nothing.
 void* definition_without_us(const char* name, const void* caller) noexcept;
 
+// The same name in a CUDA runtime library that is loaded, whoever can see it; nullptr if there is
+// none. For a caller that is not where the call comes from: a tail jump, a pointer to the function.
+void* definition_in_loaded_runtime(const char* name) noexcept;
+
 }  // namespace cubfc

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -128,6 +129,7 @@ class Run {
     progress_.say(workload.name + ": latency");
     result.latencies = measure_latencies(
         workload, workload.allocations > kManyAllocations ? 3 : arguments_.rounds);
+    result.host_bytes_a_block = host_bytes_a_block(workload);
     for (const Fitter fitter : kFitters) {
       progress_.say(workload.name + ": memory, " + describe(fitter));
       const bool too_slow =

@@ -110,7 +110,7 @@ class AsTheShim : public ByAddress {
   using ByAddress::ByAddress;
 
   void free(Handle handle) {
-    if (arena().owns(handle)) {
+    if (arena().region_at(handle) != 0) {
       ByAddress::free(handle);
     }
   }

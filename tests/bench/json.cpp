@@ -66,7 +66,7 @@ Json json_of(const InputResult& input) {
             {"allocate_first", json_of(latencies.first_allocate)},
             {"free", json_of(latencies.free)}}},
           {"memory", std::move(fits)},
-          {"host_bytes_per_live_block", latencies.host_bytes_a_block}};
+          {"host_bytes_per_live_block", figure(input.host_bytes_a_block)}};
 }
 
 Json jittered_of(const Results& results) {
@@ -102,7 +102,7 @@ Json json_of(const Results& results, const Arguments& arguments) {
         {"by_handle_over_floor", results.training->by_handle},
         {"locked_look_up_over_locked_floor", results.training->locked},
         {"locked_look_up_ns", results.training->locked_ns},
-        {"locked_owns_look_up_over_locked_floor", results.training->as_the_shim}};
+        {"locked_as_the_shim_over_locked_floor", results.training->as_the_shim}};
   }
   json["jittered"] = jittered_of(results);
   json["threads"] = Json::array();

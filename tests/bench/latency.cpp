@@ -15,9 +15,8 @@ namespace {
 
 using Ticks = std::vector<std::uint32_t>;
 
-// By operation. Reads host_bytes() when most blocks are live.
-Ticks time_each(ByAddress& allocator, const Workload& workload, Handles<ByAddress>& handles,
-                std::size_t* host_bytes) {
+// By operation.
+Ticks time_each(ByAddress& allocator, const Workload& workload, Handles<ByAddress>& handles) {
   Ticks ticks;
   ticks.reserve(workload.ops.size());
   for (const Op& op : workload.ops) {
@@ -35,9 +34,6 @@ Ticks time_each(ByAddress& allocator, const Workload& workload, Handles<ByAddres
     }
     ticks.push_back(static_cast<std::uint32_t>(
         std::min<std::uint64_t>(spent, std::numeric_limits<std::uint32_t>::max())));
-    if (ticks.size() == workload.ops_to_most_blocks && host_bytes != nullptr) {
-      *host_bytes = allocator.arena().host_bytes();
-    }
   }
   return ticks;
 }
@@ -78,15 +74,28 @@ Ticks medians_by_operation(const std::vector<Ticks>& rounds) {
 
 }  // namespace
 
+double host_bytes_a_block(const Workload& workload) {
+  Workload start = workload;
+  start.ops.resize(workload.ops_to_most_blocks);
+  for (const double room : {1.25, 2.0}) {
+    ByAddress allocator(ample_capacity(workload, room));
+    Handles<ByAddress> handles(workload.slots);
+    if (play(allocator, start, handles)) {
+      return static_cast<double>(allocator.arena().host_bytes()) /
+             static_cast<double>(workload.peak_live_blocks);
+    }
+  }
+  return 0;
+}
+
 Latencies measure_latencies(const Workload& workload, int rounds) {
   const TickScale scale = calibrate_ticks();
   Handles<ByAddress> handles(workload.slots);
   Latencies latencies;
-  std::size_t host_bytes = 0;
   Ticks first;
   for (int i = 0; i < rounds; ++i) {
     ByAddress fresh(ample_capacity(workload));
-    append_calls(first, time_each(fresh, workload, handles, &host_bytes), workload, false);
+    append_calls(first, time_each(fresh, workload, handles), workload, false);
   }
   ByAddress allocator(ample_capacity(workload));
   play(allocator, workload, handles);
@@ -94,7 +103,7 @@ Latencies measure_latencies(const Workload& workload, int rounds) {
   Ticks allocations;
   Ticks frees;
   for (int i = 0; i < rounds; ++i) {
-    timed.push_back(time_each(allocator, workload, handles, nullptr));
+    timed.push_back(time_each(allocator, workload, handles));
     append_calls(allocations, timed.back(), workload, false);
     append_calls(frees, timed.back(), workload, true);
   }
@@ -104,8 +113,6 @@ Latencies measure_latencies(const Workload& workload, int rounds) {
   latencies.free = distribution_of(std::move(frees), scale);
   latencies.steady = distribution_of(std::move(steady), scale);
   latencies.first_allocate = distribution_of(std::move(first), scale);
-  latencies.host_bytes_a_block =
-      static_cast<double>(host_bytes) / static_cast<double>(workload.peak_live_blocks);
   return latencies;
 }
 

@@ -1,4 +1,4 @@
-// How long single calls take, through the thread-safe interface.
+// How long single calls take through the thread-safe interface, and what records they leave.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,16 @@ struct Distribution {
 };
 
 struct Latencies {
-  Distribution allocate;          // of every call in every round
-  Distribution free;              // retire and reclaim together
-  Distribution steady;            // of allocations: each operation's median over the rounds, which
-                                  // leaves out what the machine did and keeps what the arena does
-  Distribution first_allocate;    // in new arenas: host memory is had for the first time
-  double host_bytes_a_block = 0;  // Arena::host_bytes() when most blocks are live
+  Distribution allocate;        // of every call in every round
+  Distribution free;            // retire and reclaim together
+  Distribution steady;          // of allocations: each operation's median over the rounds, which
+                                // leaves out what the machine did and keeps what the arena does
+  Distribution first_allocate;  // in new arenas: host memory is had for the first time
 };
+
+// Arena::host_bytes() for each live block when most blocks are live, in a region of 1.25 times the
+// peak (part of it grows with the region, not with the blocks).
+double host_bytes_a_block(const Workload& workload);
 
 Latencies measure_latencies(const Workload& workload, int rounds);
 

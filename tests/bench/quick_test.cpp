@@ -50,7 +50,7 @@ TEST_CASE("a quick run ends well and writes every figure as JSON") {
   for (const auto& input : json["inputs"]) {
     INFO(input.dump());
     for (const char* contender : {"floor", "floor_locked", "by_handle", "locked_look_up",
-                                  "locked_owns_look_up", "xla_best_fit", "first_fit"}) {
+                                  "locked_as_the_shim", "xla_best_fit", "first_fit"}) {
       CHECK(input["pair"][contender]["ns"].is_number());
     }
     for (const char* call : {"allocate", "allocate_steady", "allocate_first", "free"}) {

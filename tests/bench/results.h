@@ -1,7 +1,9 @@
 // What one run found.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "fit.h"
@@ -16,6 +18,7 @@ struct InputResult {
   const Workload* workload = nullptr;
   PairTimes pairs;
   Latencies latencies;
+  double host_bytes_a_block = 0;
   std::vector<Fit> fits;  // in the order of kFitters; fewer when some were left out
 };
 

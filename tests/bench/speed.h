@@ -14,7 +14,7 @@ inline constexpr const char* kFloor = "floor";
 inline constexpr const char* kLockedFloor = "floor_locked";
 inline constexpr const char* kByHandle = "by_handle";
 inline constexpr const char* kLocked = "locked_look_up";
-inline constexpr const char* kAsTheShim = "locked_owns_look_up";
+inline constexpr const char* kAsTheShim = "locked_as_the_shim";
 inline constexpr const char* kXla = "xla_best_fit";
 inline constexpr const char* kFirstFit = "first_fit";
 

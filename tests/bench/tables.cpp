@@ -81,7 +81,7 @@ void print_pairs(const Results& results) {
       "Time of an allocate-free pair in ns, median of the rounds. x: over the floor of the same "
       "round (by handle: over the floor without a lock; the others: over the floor with two "
       "lock-unlock pairs)",
-      {"input", "floor", "by handle", "x", "locked floor", "locked, look-up", "x", "with owns()",
+      {"input", "floor", "by handle", "x", "locked floor", "locked, look-up", "x", "as the shim",
        "x", "XLA's rule", "first fit"});
   for (const InputResult& input : results.inputs) {
     const PairTimes& times = input.pairs;
@@ -99,7 +99,7 @@ void print_pairs(const Results& results) {
     const Summary& mean = *results.training;
     std::printf(
         "  geometric mean over %zu training traces: by handle %.2f x, locked with look-up %.2f x "
-        "(%.1f ns), with owns() %.2f x\n",
+        "(%.1f ns), as the shim %.2f x\n",
         mean.inputs, mean.by_handle, mean.locked, mean.locked_ns, mean.as_the_shim);
   }
 }
@@ -136,7 +136,7 @@ void print_fits(const Results& results) {
       row.push_back(number(fit.least_capacity, 4));
       row.push_back(number(fit.extent, 4));
     }
-    row.push_back(number(input.latencies.host_bytes_a_block, 1));
+    row.push_back(number(input.host_bytes_a_block, 1));
     table.add(std::move(row));
   }
   table.print();

@@ -67,7 +67,7 @@ class Builder {
     ++workload_.allocations;
     workload_.peak_live_bytes = std::max(workload_.peak_live_bytes, live_bytes_);
     workload_.peak_block_bytes = std::max(workload_.peak_block_bytes, block_bytes_);
-    if (live_blocks_ > workload_.peak_live_blocks) {
+    if (live_blocks_ >= workload_.peak_live_blocks) {  // the last time, when holes lie between them
       workload_.peak_live_blocks = live_blocks_;
       workload_.ops_to_most_blocks = workload_.ops.size();
     }

@@ -31,7 +31,7 @@ struct Workload {
   std::uint64_t peak_live_bytes = 0;   // as requested
   std::uint64_t peak_block_bytes = 0;  // with the arena's rounding: what no allocator can go below
   std::uint64_t peak_live_blocks = 0;
-  std::size_t ops_to_most_blocks = 0;  // after so many operations peak_live_blocks are live
+  std::size_t ops_to_most_blocks = 0;  // after so many, peak_live_blocks are live for the last time
 };
 
 // Splitmix64, the same numbers everywhere: the standard's distributions differ between libraries.

@@ -2,7 +2,7 @@
 #include <atomic>
 #include <thread>
 
-#include "shim/device.h"
+#include "shim/test_context.h"
 
 using namespace cubfc::test;
 

@@ -1,6 +1,6 @@
 // The driver fails at every call in turn: the program gets an error, nothing is lost, and what
 // comes after works.
-#include "shim/device.h"
+#include "shim/test_context.h"
 
 using namespace cubfc::test;
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "shim/device.h"
+#include "shim/test_context.h"
 
 using namespace cubfc::test;
 

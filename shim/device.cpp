@@ -1,0 +1,58 @@
+#include "shim/device.h"
+
+#include <array>
+
+#include "shim/log.h"
+
+namespace cubfc {
+namespace {
+
+std::uint64_t total_of(const DriverFunctions& driver, CUdevice device) {
+  std::size_t total = 0;
+  driver.cuDeviceTotalMem_v2(&total, device);
+  return total;
+}
+
+std::string name_of(const DriverFunctions& driver, CUdevice device) {
+  std::array<char, 256> text{};
+  driver.cuDeviceGetName(text.data(), static_cast<int>(text.size() - 1), device);
+  return text.data();
+}
+
+}  // namespace
+
+Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle)
+    : handle(device_handle),
+      name(name_of(driver, device_handle)),
+      total_bytes(total_of(driver, device_handle)),
+      budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)) {}
+
+arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
+  const RelaxedCapture relaxed(driver_, captures_);
+  if (policy_.reserve.value > 0) {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+        bytes > policy_.beyond_reserve(free_bytes)) {
+      return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+    }
+  }
+  CUdeviceptr base = 0;
+  const CUresult result = driver_.cuMemAlloc_v2(&base, bytes);
+  log::debug("region of {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
+  if (result != CUDA_SUCCESS) {
+    return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
+  }
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  return {base, 0, false};
+}
+
+void ContextMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
+  const RelaxedCapture relaxed(driver_, captures_);
+  const CUresult result = driver_.cuMemFree_v2(base);
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  log::debug("region of {} given back: driver says {}", log::bytes(bytes),
+             static_cast<int>(result));
+}
+
+}  // namespace cubfc

@@ -1,0 +1,71 @@
+// A GPU, a context on it with its arena, and the memory that the arena takes. Plain objects: which
+// of them there are, contexts.h knows.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "arena/arena.h"
+#include "config/policy.h"
+#include "shim/captures.h"
+#include "shim/driver.h"
+
+namespace cubfc {
+
+// A GPU. Made when first needed, never destroyed.
+struct Device {
+  Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle);
+
+  CUdevice handle;
+  std::string name;
+  std::uint64_t total_bytes = 0;
+  arena::Budget budget;  // the hard limit, shared by all of the process's contexts on the device
+  // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
+  // yet.
+  std::atomic<std::size_t> pitch_alignment[5] = {};
+};
+
+// Regions by cuMemAlloc, in the context that is current when one is obtained.
+class ContextMemory : public arena::MemorySource {
+ public:
+  ContextMemory(const DriverFunctions& driver, const config::Policy& policy,
+                const Captures& captures)
+      : driver_(driver), policy_(policy), captures_(captures) {}
+
+  Region obtain(std::uint64_t bytes) noexcept override;
+  void release(arena::Address base, std::uint64_t bytes) noexcept override;
+
+  std::uint64_t driver_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  const Captures& captures_;
+  std::atomic<std::uint64_t> calls_{0};
+};
+
+// A context. Its object outlives it, and may serve a later context of the same device: a thread
+// that still holds a pointer finds an arena in which its address is not.
+struct Context {
+  Context(Device& its_device, const DriverFunctions& driver, const config::Policy& policy,
+          const Captures& captures)
+      : device(its_device),
+        memory(driver, policy, captures),
+        arena(memory, its_device.budget, {}) {}
+
+  Device& device;
+  std::atomic<CUcontext> handle{nullptr};
+  std::atomic<std::uint64_t> id{0};  // cuCtxGetId: handles are reused, ids are not. 0: it has ended
+  std::atomic<bool> primary{false};
+  std::atomic<bool> ending{false};   // the driver has been asked to end it
+  std::atomic<bool> started{false};  // its arena has its options: memory was asked for
+  ContextMemory memory;
+  arena::Arena arena;
+  std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first
+  Context* next = nullptr;                      // in the list of all; set once
+
+  bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
+};
+
+}  // namespace cubfc
