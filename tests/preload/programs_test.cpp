@@ -138,6 +138,21 @@ TEST_CASE("a program ends as without us, however it ends") {
   }
 }
 
+TEST_CASE("a message of ours, a wait, a look-up change nothing for the program") {
+  for (const char* way : {"tail", "pipe", "cancel", "dlerror"}) {
+    const std::vector<std::string> command{CUBFC_TEST_MANNERS, way};
+    const Outcome bare = run(command);
+    INFO(way << ": " << bare.out << bare.err);
+    REQUIRE(bare.status == 0);
+    for (const Mode& mode : modes()) {
+      INFO(mode.name);
+      const Outcome preloaded = run_preloaded(command, mode.environment);
+      INFO(preloaded.err.substr(0, 2000));
+      compare(bare, preloaded);
+    }
+  }
+}
+
 TEST_CASE("every recorded trace plays to its end with every byte verified") {
   const char* folder = std::getenv("CUBFC_TRACES");
   if (folder == nullptr) {

@@ -94,3 +94,37 @@ TEST_CASE("a capture that ends with its stream, or its context, is over") {
   must(cuDevicePrimaryCtxReset_v2(device));
   CHECK_FALSE(cubfc::Process::active()->captures().any_open());
 }
+
+TEST_CASE("a capture that ends while another device is current is over") {
+  const TestContext second(1);
+  const TestContext first(0);
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  must(cuCtxPushCurrent(second.handle));
+  CUgraph graph = nullptr;
+  must(cuStreamEndCapture(stream, &graph));
+  must(cuCtxPopCurrent(nullptr));
+  CHECK_FALSE(cubfc::Process::active()->captures().any_open());
+}
+
+TEST_CASE("a capture that begins while a free waits for the device is not invalidated") {
+  const TestContext context;
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  standin_latency("cuCtxSynchronize", 2'000'000);
+  for (int round = 0; round < 20; ++round) {
+    const CUdeviceptr block = allocate(4096);
+    std::thread other([&] {
+      cuCtxSetCurrent(context.handle);
+      CHECK(cuMemFree(block) == CUDA_SUCCESS);
+    });
+    must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CUgraph graph = nullptr;
+    const CUresult ended = cuStreamEndCapture(stream, &graph);
+    other.join();
+    CHECK(ended == CUDA_SUCCESS);
+  }
+  standin_latency("cuCtxSynchronize", 0);
+  verify_arenas();
+}

@@ -203,3 +203,148 @@ TEST_CASE("a hundred contexts made and destroyed leave nothing behind") {
   }
   CHECK(standin_live_bytes(0) == 0);
 }
+
+TEST_CASE("a context whose references are not all given up keeps its blocks") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  CUcontext context = nullptr;
+  must(cuCtxCreate_v2(&context, 0, device));
+  const CUdeviceptr block = allocate(1 << 20);
+  must(cuCtxAttach(&context, 0));
+  must(cuCtxDetach(context));
+  std::size_t size = 0;
+  must(cuMemGetAddressRange(nullptr, &size, block));
+  CHECK(size == 1 << 20);
+  must(cuMemFree(block));
+  must(cuCtxDestroy_v2(context));
+
+  must(cuDevicePrimaryCtxRetain(&context, device));
+  must(cuDevicePrimaryCtxRetain(&context, device));
+  must(cuCtxSetCurrent(context));
+  const CUdeviceptr other = allocate(4096);
+  must(cuDevicePrimaryCtxRelease_v2(device));
+  must(cuMemsetD8(other, 1, 4096));
+  must(cuMemFree(other));
+  must(cuDevicePrimaryCtxRelease_v2(device));
+  CHECK(standin_live_bytes(0) == 0);
+}
+
+TEST_CASE("a primary context that is released and retained by many threads serves each of them") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  standin_latency("cuDevicePrimaryCtxGetState", 50000);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 3; ++number) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 150; ++i) {
+        CUcontext context = nullptr;
+        CUdeviceptr block = 0;
+        wrong += cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS;
+        wrong += cuCtxSetCurrent(context) != CUDA_SUCCESS;
+        if (cuMemAlloc(&block, 4096) == CUDA_SUCCESS) {
+          wrong += cuMemsetD8(block, 1, 4096) != CUDA_SUCCESS;
+          wrong += cuMemFree(block) != CUDA_SUCCESS;
+        }
+        cuDevicePrimaryCtxRelease_v2(device);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  standin_latency("cuDevicePrimaryCtxGetState", 0);
+  CHECK(wrong == 0);
+  CHECK(standin_live_bytes(0) == 0);
+  verify_arenas();
+}
+
+TEST_CASE("contexts that end in one thread do not disturb the frees of another") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 4; ++number) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 80; ++i) {
+        CUcontext context = nullptr;
+        CUdeviceptr block = 0;
+        wrong += cuCtxCreate_v2(&context, 0, device) != CUDA_SUCCESS;
+        if (cuMemAlloc(&block, 4096) == CUDA_SUCCESS) {
+          wrong += cuMemsetD8(block, 1, 4096) != CUDA_SUCCESS;
+          wrong += cuMemFree(block) != CUDA_SUCCESS;
+        }
+        wrong += cuCtxDestroy_v2(context) != CUDA_SUCCESS;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
+  CHECK(standin_live_bytes(0) == 0);
+}
+
+TEST_CASE("a second context is served from what the first holds without a block") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  CUcontext first = nullptr;
+  CUcontext second = nullptr;
+  must(cuCtxCreate_v2(&first, 0, device));
+  must(cuMemFree(allocate(100 << 20)));
+  must(cuCtxCreate_v2(&second, 0, device));
+  must(cuMemFree(allocate(200 << 20)));
+  must(cuCtxDestroy_v2(second));
+  must(cuCtxDestroy_v2(first));
+}
+
+TEST_CASE("a pitched allocation succeeds when the arena has grown to the whole device") {
+  const TestContext context;
+  std::vector<CUdeviceptr> blocks;
+  CUdeviceptr block = 0;
+  while (cuMemAlloc(&block, 1 << 20) == CUDA_SUCCESS) {
+    blocks.push_back(block);
+  }
+  for (const CUdeviceptr each : blocks) {
+    must(cuMemFree(each));
+  }
+  std::size_t pitch = 0;
+  must(cuMemAllocPitch(&block, &pitch, 1000, 1000, 8));
+  must(cuMemFree(block));
+}
+
+TEST_CASE("a block says that it cannot be shared as its handle says it") {
+  const TestContext context;
+  int capable = 1;
+  must(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                             allocate(4096)));
+  CHECK(capable == 0);
+}
+
+TEST_CASE("a block is not handed out while another device's context may still write to it") {
+  const TestContext second(1);
+  const TestContext first(0);
+  CUstream stream = nullptr;
+  must(cuCtxPushCurrent(second.handle));
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuCtxPopCurrent(nullptr));
+  const CUdeviceptr block = allocate(4096);
+  standin_hold_stream(stream);
+  must(cuCtxPushCurrent(second.handle));
+  must(cuMemsetD8Async(block, 0xaa, 4096, stream));
+  must(cuCtxPopCurrent(nullptr));
+  std::atomic<bool> freed{false};
+  std::thread other([&] {
+    cuCtxSetCurrent(first.handle);
+    CHECK(cuMemFree(block) == CUDA_SUCCESS);
+    freed = true;
+  });
+  CHECK_FALSE(freed);
+  CHECK(allocate(4096) != block);
+  standin_release_stream(stream);
+  other.join();
+}

@@ -1,0 +1,101 @@
+// What must not happen to a program because a library speaks, or waits, inside its calls. One
+// argument.
+//   tail      calls the runtime through a library that is visible to nobody else
+//   pipe      runs out of memory with nobody reading its stderr
+//   cancel    runs out of memory in a thread with a pending cancellation
+//   dlerror   looks up a name like the driver's in a library that is not the driver
+#include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace {
+
+using Allocate = CUresult (*)(CUdeviceptr*, size_t);
+Allocate cu_mem_alloc;
+CUcontext context;
+CUresult (*cu_ctx_set_current)(CUcontext);
+
+template <typename Function>
+Function find(void* library, const char* name) {
+  return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+void use_driver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  cu_mem_alloc = find<Allocate>(driver, "cuMemAlloc_v2");
+  cu_ctx_set_current = find<CUresult (*)(CUcontext)>(driver, "cuCtxSetCurrent");
+  find<CUresult (*)(unsigned)>(driver, "cuInit")(0);
+  find<CUresult (*)(CUcontext*, CUdevice)>(driver, "cuDevicePrimaryCtxRetain")(&context, 0);
+  cu_ctx_set_current(context);
+}
+
+int ask_too_much() {
+  CUdeviceptr address = 0;
+  return cu_mem_alloc(&address, size_t{1} << 40);
+}
+
+int tail() {
+  void* user = dlopen(CUBFC_TEST_RUNTIME_USER, RTLD_NOW | RTLD_LOCAL);
+  void* address = nullptr;
+  std::printf("init %d\n", find<int (*)()>(user, "user_init")());
+  std::printf("allocate %d\n", find<int (*)(void**)>(user, "user_allocate")(&address));
+  std::printf("free %d\n", find<int (*)(void*)>(user, "user_free")(address));
+  return address == nullptr ? 1 : 0;
+}
+
+int closed_pipe() {
+  int ends[2];
+  if (pipe(ends) != 0 || dup2(ends[1], 2) < 0) {
+    return 1;
+  }
+  close(ends[0]);
+  close(ends[1]);
+  use_driver();
+  std::printf("error %d\n", ask_too_much());
+  return 0;
+}
+
+void* cancelled_worker(void*) {
+  cu_ctx_set_current(context);
+  pthread_cancel(pthread_self());
+  std::printf("error %d\n", ask_too_much());
+  std::fflush(stdout);
+  pthread_testcancel();
+  return nullptr;
+}
+
+int cancel() {
+  use_driver();
+  pthread_t thread;
+  void* result = nullptr;
+  pthread_create(&thread, nullptr, &cancelled_worker, nullptr);
+  pthread_join(thread, &result);
+  std::printf("cancelled %d\n", result == PTHREAD_CANCELED);
+  return 0;
+}
+
+int clear_dlerror() {
+  void* library = dlopen(CUBFC_TEST_RUNTIME_USER, RTLD_NOW | RTLD_LOCAL);
+  void* names = dlopen(CUBFC_TEST_NEXT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  dlerror();
+  const bool found = dlsym(names, "cuThingOfAnother") != nullptr;
+  std::printf("found %d, error %d\n", found, dlerror() != nullptr);
+  const bool missing = dlsym(library, "cuNowhereToBeFound") != nullptr;
+  std::printf("found %d, error %d\n", missing, dlerror() != nullptr);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* way = argc > 1 ? argv[1] : "";
+  return std::strcmp(way, "tail") == 0      ? tail()
+         : std::strcmp(way, "pipe") == 0    ? closed_pipe()
+         : std::strcmp(way, "cancel") == 0  ? cancel()
+         : std::strcmp(way, "dlerror") == 0 ? clear_dlerror()
+                                            : 2;
+}

@@ -1,0 +1,70 @@
+// With the allocator `platform` every call goes to the driver, under the limit.
+#include <atomic>
+#include <thread>
+
+#include "shim/test_context.h"
+
+using namespace cubfc::test;
+
+TEST_CASE("threads that allocate and free at the driver leave nothing on the limit's account") {
+  const TestContext context;
+  std::atomic<int> failed{0};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 8; ++number) {
+    threads.emplace_back([&] {
+      cuCtxSetCurrent(context.handle);
+      for (int i = 0; i < 2000; ++i) {
+        CUdeviceptr block = 0;
+        if (cuMemAlloc(&block, 1 << 20) != CUDA_SUCCESS) {
+          ++failed;  // eight times 1 MiB always fit
+        } else if (i % 4 == 0) {
+          cuMemFreeAsync(block, nullptr);
+        } else {
+          cuMemFree(block);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(failed == 0);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  must(cuMemGetInfo(&free_bytes, &total_bytes));
+  CHECK(free_bytes == 64 << 20);
+  CHECK(total_bytes == 64 << 20);
+}
+
+TEST_CASE("the limit holds at the driver, and a freed allocation counts no more") {
+  const TestContext context;
+  const CUdeviceptr block = allocate(60 << 20);
+  CUdeviceptr more = 0;
+  CHECK(cuMemAlloc(&more, 5 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAlloc(&more, 4 << 20) == CUDA_SUCCESS);
+  must(cuMemFree(block));
+  CHECK(cuMemFree(block) == CUDA_ERROR_INVALID_VALUE);
+  must(cuMemFree(allocate(60 << 20)));
+}
+
+TEST_CASE("a context's end gives its allocations back to the limit") {
+  must(cuInit(0));
+  CUdevice device = 0;
+  must(cuDeviceGet(&device, 0));
+  for (int round = 0; round < 5; ++round) {
+    CUcontext context = nullptr;
+    must(cuCtxCreate_v2(&context, 0, device));
+    allocate(50 << 20);
+    must(cuCtxDestroy_v2(context));
+  }
+}
+
+TEST_CASE("the limit holds also when the driver cannot tell what is free") {
+  const TestContext context;
+  standin_fail("cuMemGetInfo_v2", CUDA_ERROR_UNKNOWN, 0, 1);
+  CUdeviceptr block = 0;
+  CHECK(cuMemAlloc(&block, 200 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
+  standin_fail("cuMemGetInfo_v2", 0, 0, 0);
+  CHECK(cuMemAlloc(&block, 200 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAlloc(&block, 20 << 20) == CUDA_SUCCESS);
+}
