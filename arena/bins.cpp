@@ -275,8 +275,9 @@ std::uint64_t Bins::verify_trie(BlockIndex node, BlockIndex parent, std::uint32_
   }
   const Block& block = blocks_[node];
   const Place place = place_of(block);
-  if (place.size_class != size_class || (place.low >> (place.low_bits - depth)) != prefix ||
-      block.hole.parent != parent || !block.in_trie) {
+  if (place.size_class != size_class || depth > place.low_bits ||
+      (place.low >> (place.low_bits - depth)) != prefix || block.hole.parent != parent ||
+      !block.in_trie) {
     problems += "block " + std::to_string(node) + " is filed in the wrong place\n";
     return 0;
   }

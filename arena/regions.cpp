@@ -10,7 +10,7 @@ namespace {
 
 std::atomic<std::uint64_t> regions_ever{0};
 
-constexpr std::uint32_t kLandmarkGranules = 1024 * 1024 / kGranuleBytes;
+constexpr std::uint32_t kLandmarkGranules = (1U << 20) / kGranuleBytes;
 
 }  // namespace
 
@@ -33,8 +33,8 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   region.base = first;
   region.number = regions_ever.fetch_add(1, std::memory_order_relaxed) + 1;
   region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
-  region.landmarks.resize((region.granules + kLandmarkGranules - 1) / kLandmarkGranules);
-  region.marked.resize((region.landmarks.size() + 63) / 64);
+  region.landmarks_.resize((region.granules + kLandmarkGranules - 1) / kLandmarkGranules);
+  region.marked_.resize((region.landmarks_.size() + 63) / 64);
   by_address_.reserve(by_address_.size() + 1);
   regions_.reserve(number + 1);
   region.first = blocks_.acquire();  // the last step that can throw
@@ -200,15 +200,15 @@ BlockIndex Regions::find_containing(Address address) const {
   }
   // The nearest landmark that does not lie behind the address. The first block is always one.
   std::uint64_t mib = granule / kLandmarkGranules;
-  if (region->landmarks[mib] == kNoBlock || blocks_[region->landmarks[mib]].start > granule) {
+  if (region->landmarks_[mib] == kNoBlock || blocks_[region->landmarks_[mib]].start > granule) {
     std::uint64_t word = mib / 64;
-    std::uint64_t below = region->marked[word] & ((std::uint64_t{1} << (mib % 64)) - 1);
+    std::uint64_t below = region->marked_[word] & ((std::uint64_t{1} << (mib % 64)) - 1);
     while (below == 0 && word > 0) {
-      below = region->marked[--word];
+      below = region->marked_[--word];
     }
     mib = below == 0 ? 0 : word * 64 + 63 - static_cast<std::uint64_t>(std::countl_zero(below));
   }
-  BlockIndex index = region->landmarks[mib];
+  BlockIndex index = region->landmarks_[mib];
   while (blocks_[index].start + std::uint64_t{blocks_[index].granules} <= granule) {
     index = blocks_[index].next;
   }
@@ -219,9 +219,9 @@ void Regions::add_landmark(BlockIndex index) {
   const Block& block = blocks_[index];
   Region& region = regions_[block.region];
   const std::uint32_t mib = block.start / kLandmarkGranules;
-  if (region.landmarks[mib] == kNoBlock) {
-    region.landmarks[mib] = index;
-    region.marked[mib / 64] |= std::uint64_t{1} << (mib % 64);
+  if (region.landmarks_[mib] == kNoBlock) {
+    region.landmarks_[mib] = index;
+    region.marked_[mib / 64] |= std::uint64_t{1} << (mib % 64);
   }
 }
 
@@ -230,7 +230,7 @@ void Regions::drop_landmark(BlockIndex index) {
   const Block& block = blocks_[index];
   Region& region = regions_[block.region];
   const std::uint32_t mib = block.start / kLandmarkGranules;
-  if (region.landmarks[mib] != index) {
+  if (region.landmarks_[mib] != index) {
     return;
   }
   const auto starts_here = [&](BlockIndex other) {
@@ -239,16 +239,16 @@ void Regions::drop_landmark(BlockIndex index) {
   const BlockIndex heir = starts_here(block.previous) ? block.previous
                           : starts_here(block.next)   ? block.next
                                                       : kNoBlock;
-  region.landmarks[mib] = heir;
+  region.landmarks_[mib] = heir;
   if (heir == kNoBlock) {
-    region.marked[mib / 64] &= ~(std::uint64_t{1} << (mib % 64));
+    region.marked_[mib / 64] &= ~(std::uint64_t{1} << (mib % 64));
   }
 }
 
 std::size_t Regions::host_bytes() const {
   std::size_t bytes = blocks_.host_bytes() + table_.host_bytes();
   for (const Region& region : regions_) {
-    bytes += region.landmarks.size() * sizeof(BlockIndex) + region.marked.size() * 8;
+    bytes += region.landmarks_.size() * sizeof(BlockIndex) + region.marked_.size() * 8;
   }
   return bytes;
 }
@@ -276,7 +276,7 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
     problems += "region " + std::to_string(number) + ", block " + std::to_string(index) + ": " +
                 what + "\n";
   };
-  std::vector<bool> starts(region.landmarks.size());
+  std::vector<bool> starts(region.landmarks_.size());
   std::uint64_t expected_start = 0;
   BlockIndex previous = kNoBlock;
   for (BlockIndex index = region.first; index != kNoBlock; index = blocks_[index].next) {
@@ -309,9 +309,9 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
     complain(previous, "the region's blocks do not end at its end");
   }
   for (std::size_t mib = 0; mib < starts.size(); ++mib) {
-    const BlockIndex mark = region.landmarks[mib];
+    const BlockIndex mark = region.landmarks_[mib];
     if (starts[mib] != (mark != kNoBlock) ||
-        starts[mib] != (((region.marked[mib / 64] >> (mib % 64)) & 1) != 0) ||
+        starts[mib] != (((region.marked_[mib / 64] >> (mib % 64)) & 1) != 0) ||
         (mark != kNoBlock && (blocks_[mark].start / kLandmarkGranules != mib ||
                               blocks_[mark].state == BlockState::kUnused))) {
       complain(mark, "a landmark is wrong");

@@ -39,8 +39,8 @@ class Regions {
     friend class Regions;
     // To find the block around any address without a walk from the region's start: for each MiB a
     // block that starts in it, and a bitmap of those that have one.
-    std::vector<BlockIndex> landmarks;
-    std::vector<std::uint64_t> marked;
+    std::vector<BlockIndex> landmarks_;
+    std::vector<std::uint64_t> marked_;
   };
 
   // Bytes of a region that holds one block of `block_bytes`, wherever the region starts.

@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kGranuleBytes = 512;
 
 // A block of this size or more starts and ends on a multiple of it, so that registering the block
 // for RDMA, which works on pages of this size, never exposes a neighbour.
-inline constexpr std::uint64_t kPageBytes = 64 * 1024;
+inline constexpr std::uint64_t kPageBytes = std::uint64_t{64} * 1024;
 inline constexpr std::uint32_t kGranulesPerPage = kPageBytes / kGranuleBytes;
 
 // The first page of each region stays unused. A library that calls the driver behind the arena's

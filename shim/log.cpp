@@ -1,6 +1,5 @@
 #include "shim/log.h"
 
-#include <signal.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -8,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <memory>
 #include <mutex>
 

@@ -145,7 +145,8 @@ class Run {
   void summarize_training() {
     Summary sum;
     for (const InputResult& input : results_.inputs) {
-      if (input.workload->kind != Kind::kTraining) {
+      if (input.workload->kind != Kind::kTraining || !input.pairs.contains(kByHandle) ||
+          !input.pairs.contains(kLocked) || !input.pairs.contains(kAsTheShim)) {
         continue;
       }
       ++sum.inputs;
@@ -235,18 +236,19 @@ int run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   using namespace cubfc::bench;
-  const auto parsed = parse_arguments(argc, argv);
-  if (const auto* wrong = std::get_if<std::string>(&parsed)) {
-    return complain_of_arguments(*wrong);
-  }
-  const auto& arguments = std::get<Arguments>(parsed);
-  if (arguments.help) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
   try {
+    const auto parsed = parse_arguments(argc, argv);
+    if (const auto* wrong = std::get_if<std::string>(&parsed)) {
+      return complain_of_arguments(*wrong);
+    }
+    const auto& arguments = std::get<Arguments>(parsed);
+    if (arguments.help) {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
     return run(arguments);
   } catch (const std::exception& error) {
-    return complain(error.what());
+    std::fprintf(stderr, "arena_bench: %s\n", error.what());
+    return 1;
   }
 }

@@ -12,7 +12,7 @@ namespace cubfc::bench {
 
 // As the driver aligns what a preload obtains from it.
 inline constexpr arena::Address kFirstBase = 0x7F0000000000;
-inline constexpr std::uint64_t kBaseAlignment = 2 * 1024 * 1024;
+inline constexpr std::uint64_t kBaseAlignment = 2U << 20;
 
 // The engine alone, in one or several regions of equal size.
 class ByHandle {

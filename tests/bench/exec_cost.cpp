@@ -85,6 +85,7 @@ class Environment {
     if (!preload.empty()) {
       entries_.push_back("LD_PRELOAD=" + preload);
     }
+    pointers_.reserve(entries_.size() + 1);
     for (std::string& entry : entries_) {
       pointers_.push_back(entry.data());
     }
@@ -100,6 +101,7 @@ class Environment {
 pid_t start(std::vector<std::string> command, const Environment& environment,
             const posix_spawn_file_actions_t* actions) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (std::string& word : command) {
     arguments.push_back(word.data());
   }
@@ -200,18 +202,19 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto parsed = parse_arguments(argc, argv);
-  if (const auto* wrong = std::get_if<std::string>(&parsed)) {
-    return complain(*wrong + "\nTry 'exec_cost --help'.", 2);
-  }
-  const auto& arguments = std::get<Arguments>(parsed);
-  if (arguments.help) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
   try {
+    const auto parsed = parse_arguments(argc, argv);
+    if (const auto* wrong = std::get_if<std::string>(&parsed)) {
+      return complain(*wrong + "\nTry 'exec_cost --help'.", 2);
+    }
+    const auto& arguments = std::get<Arguments>(parsed);
+    if (arguments.help) {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
     return run(arguments);
   } catch (const std::exception& error) {
-    return complain(error.what(), 1);
+    std::fprintf(stderr, "exec_cost: %s\n", error.what());
+    return 1;
   }
 }

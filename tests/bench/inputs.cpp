@@ -45,7 +45,7 @@ std::vector<Workload> recorded_inputs(const std::string& folder) {
 }
 
 std::vector<Workload> synthetic_inputs(bool quick) {
-  constexpr std::uint64_t kMiB = 1024 * 1024;
+  constexpr std::uint64_t kMiB = 1U << 20;
   std::vector<Workload> inputs;
   for (const std::uint64_t seed : {1, 2, 3}) {
     inputs.push_back(from_trace(programs::synthetic_trace(quick ? 2000 : 20000, seed),

@@ -110,7 +110,8 @@ Json json_of(const Results& results, const Arguments& arguments) {
     json["threads"].push_back({{"threads", time.threads},
                                {"ns_per_pair", time.ns_a_pair},
                                {"throughput_over_one", time.throughput},
-                               {"least_share", time.least_share}});
+                               {"least_share", time.least_share},
+                               {"throughput_over_one_with_own_arenas", time.own_arenas}});
   }
   json["regions"] = Json::array();
   for (const RegionsTime& time : results.regions) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <latch>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -53,12 +55,18 @@ void play_until(const std::atomic<bool>& stop, ByAddress& allocator, const Workl
   count.pairs = pairs;
 }
 
-Turn play_together(const std::vector<Workload>& workloads, std::size_t threads, double ns_a_turn) {
+enum class Arenas : std::uint8_t { kShared, kOwn };
+
+Turn play_together(const std::vector<Workload>& workloads, std::size_t threads, Arenas arenas,
+                   double ns_a_turn) {
   std::uint64_t capacity = 0;
   for (std::size_t i = 0; i < threads; ++i) {
     capacity += ample_capacity(workloads[i]);
   }
-  ByAddress allocator(capacity);
+  std::vector<std::unique_ptr<ByAddress>> allocators;
+  for (std::size_t i = 0; i < (arenas == Arenas::kShared ? 1 : threads); ++i) {
+    allocators.push_back(std::make_unique<ByAddress>(capacity));
+  }
   std::vector<Count> counts(threads);
   std::atomic<bool> stop{false};
   std::latch ready(static_cast<std::ptrdiff_t>(threads) + 1);
@@ -66,7 +74,7 @@ Turn play_together(const std::vector<Workload>& workloads, std::size_t threads, 
   for (std::size_t i = 0; i < threads; ++i) {
     running.emplace_back([&, i] {
       ready.arrive_and_wait();
-      play_until(stop, allocator, workloads[i], counts[i]);
+      play_until(stop, *allocators[i % allocators.size()], workloads[i], counts[i]);
     });
   }
   ready.arrive_and_wait();
@@ -98,17 +106,22 @@ std::vector<ThreadsTime> measure_threads(int rounds, double ns_a_turn) {
   std::vector<std::vector<double>> ns(std::size(kCounts));
   std::vector<std::vector<double>> throughputs(std::size(kCounts));
   std::vector<std::vector<double>> shares(std::size(kCounts));
+  std::vector<std::vector<double>> own(std::size(kCounts));
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < std::size(kCounts); ++i) {
-      const Turn turn = play_together(workloads, static_cast<std::size_t>(kCounts[i]), ns_a_turn);
+      const auto threads = static_cast<std::size_t>(kCounts[i]);
+      const Turn turn = play_together(workloads, threads, Arenas::kShared, ns_a_turn);
+      const Turn apart = play_together(workloads, threads, Arenas::kOwn, ns_a_turn);
       ns[i].push_back(turn.ns_a_pair);
       throughputs[i].push_back(ns[0].back() / turn.ns_a_pair);
       shares[i].push_back(turn.least_share);
+      own[i].push_back(ns[0].back() / apart.ns_a_pair);
     }
   }
   std::vector<ThreadsTime> times;
   for (std::size_t i = 0; i < std::size(kCounts); ++i) {
-    times.push_back({kCounts[i], median(ns[i]), median(throughputs[i]), median(shares[i])});
+    times.push_back(
+        {kCounts[i], median(ns[i]), median(throughputs[i]), median(shares[i]), median(own[i])});
   }
   return times;
 }

@@ -42,13 +42,15 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string number(double value, int decimals) {
-  if (value == 0) {
-    return "-";  // not measured
-  }
+std::string fixed(double value, int decimals) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
   return text;
+}
+
+// A time or a ratio: 0 says that it was not measured.
+std::string number(double value, int decimals) {
+  return value == 0 ? "-" : fixed(value, decimals);
 }
 
 std::string bytes(std::uint64_t value) {
@@ -161,11 +163,11 @@ void print_jittered(const Results& results) {
 }
 
 void print_threads(const Results& results) {
-  Table table("Threads on one arena",
-              {"threads", "ns/pair, all together", "throughput over one", "least-served share"});
+  Table table("Threads on one arena", {"threads", "ns/pair, all together", "throughput over one",
+                                       "least-served share", "throughput with own arenas"});
   for (const ThreadsTime& time : results.threads) {
     table.add({std::to_string(time.threads), number(time.ns_a_pair, 1), number(time.throughput, 2),
-               number(time.least_share, 2)});
+               fixed(time.least_share, 2), number(time.own_arenas, 2)});
   }
   table.print();
 }

@@ -121,8 +121,8 @@ Outcome finish(const Started& started) {
 }  // namespace
 
 std::string scratch(const std::string& name) {
-  static const ScratchFolder folder;
-  return folder.path + "/" + name;
+  static const ScratchFolder kFolder;
+  return kFolder.path + "/" + name;
 }
 
 std::string program(const std::string& name) {

@@ -147,7 +147,7 @@ TEST_CASE("nothing that would show an importer a neighbour's memory is handed ou
   CHECK(cuMemRetainAllocationHandle(&generic, reinterpret_cast<void*>(block)) ==
         CUDA_ERROR_INVALID_VALUE);
   int descriptor = -1;
-  CHECK(cuMemGetHandleForAddressRange(&descriptor, block, 2 * 65536,
+  CHECK(cuMemGetHandleForAddressRange(&descriptor, block, std::size_t{2} * 65536,
                                       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
                                       0) == CUDA_ERROR_INVALID_VALUE);
 }

@@ -3,7 +3,7 @@
 // All are thread safe except standin_configure.
 #pragma once
 
-#include <stdint.h>
+#include <stdint.h>  // NOLINT(modernize-deprecated-headers): a C header, too
 
 #ifdef __cplusplus
 extern "C" {
