@@ -93,7 +93,7 @@ std::optional<Value> xla_fraction(std::string_view text, const Policy& so_far) {
 
 std::optional<Value> path(std::string_view text, const Policy& /*so_far*/) {
   const std::string_view name = trimmed(text);
-  const auto is_control = [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; };
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   std::optional<std::string> result;
   if (!name.empty() && name.size() <= kLongestPath && std::ranges::none_of(name, is_control)) {
     result = name;
