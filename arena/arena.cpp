@@ -216,41 +216,48 @@ std::uint64_t Arena::release_unused(Lock& lock) {
   return bytes;
 }
 
+bool Arena::free(Address address) noexcept {
+  const Lock lock(mutex_);
+  const BlockIndex index = regions_.find(address);
+  if (index == kNoBlock) {
+    return false;
+  }
+  take_away(index);
+  make_free(index);
+  return true;
+}
+
 std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
   const Lock lock(mutex_);
   const BlockIndex index = regions_.find(address);
   if (index == kNoBlock) {
     return std::nullopt;
   }
-  const RetiredBlock retired{index, generation_, info_of(index)};
-  regions_.retire(index);
-  --stats_.live_blocks;
-  ++stats_.num_frees;
-  stats_.bytes_requested -= retired.info.bytes;
-  stats_.bytes_retired += retired.info.block_bytes;
-  return retired;
+  take_away(index);
+  return RetiredBlock{index, generation_};
 }
 
 void Arena::reclaim(const RetiredBlock& block) noexcept {
   const Lock lock(mutex_);
-  if (block.generation != generation_) {
-    return;  // its memory went with its context
+  if (block.generation == generation_) {  // otherwise its memory went with its context
+    make_free(block.index);
   }
-  regions_.reclaim(block.index);
-  stats_.bytes_retired -= block.info.block_bytes;
-  stats_.bytes_in_use -= block.info.block_bytes;
 }
 
-void Arena::restore(const RetiredBlock& block) noexcept {
-  const Lock lock(mutex_);
-  if (block.generation != generation_) {
-    return;
-  }
-  regions_.restore(block.index);
-  ++stats_.live_blocks;
-  --stats_.num_frees;
-  stats_.bytes_requested += block.info.bytes;
-  stats_.bytes_retired -= block.info.block_bytes;
+void Arena::take_away(BlockIndex index) {
+  const std::uint64_t block_bytes = regions_.bytes_of(index);
+  --stats_.live_blocks;
+  ++stats_.num_frees;
+  stats_.bytes_requested -= block_bytes - regions_.block(index).use.unused_bytes;
+  stats_.bytes_retired += block_bytes;
+  regions_.retire(index);
+}
+
+void Arena::make_free(BlockIndex index) {
+  const std::uint64_t block_bytes = regions_.bytes_of(index);
+  stats_.bytes_retired -= block_bytes;
+  stats_.bytes_in_use -= block_bytes;
+  regions_.reclaim(index);
 }
 
 BlockInfo Arena::info_of(BlockIndex index) const {

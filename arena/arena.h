@@ -51,7 +51,6 @@ struct BlockInfo {
 struct RetiredBlock {
   BlockIndex index = kNoBlock;
   std::uint64_t generation = 0;  // of the arena: abandon() ends it
-  BlockInfo info;
 };
 
 // Thread-safe. No lock is held while the source is called.
@@ -66,13 +65,15 @@ class Arena {
   // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 64 KiB on.
   Allocation allocate(std::uint64_t bytes) noexcept;
 
-  // A free takes two steps, so that its caller can wait for the device in between, with no lock
-  // held: retire() takes the block away from the program (nothing finds it any more, a second
-  // retire() fails), reclaim() makes it free. std::nullopt when no live block starts at `address`.
+  // Makes the live block that starts at `address` free at once: the caller has waited for the
+  // device. False when there is none.
+  bool free(Address address) noexcept;
+
+  // The same in two steps, for a caller that cannot wait yet: retire() takes the block away from
+  // the program (nothing finds it any more, freeing it again fails), reclaim() makes it free.
+  // std::nullopt when no live block starts at `address`.
   std::optional<RetiredBlock> retire(Address address) noexcept;
   void reclaim(const RetiredBlock& block) noexcept;
-  // Undoes retire(): the block is live again.
-  void restore(const RetiredBlock& block) noexcept;
 
   // The live block that contains `address`.
   std::optional<BlockInfo> find_containing(Address address) const noexcept;
@@ -113,6 +114,8 @@ class Arena {
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
   std::uint64_t release_unused(Lock& lock);
   void count_allocation(BlockIndex index, std::uint64_t bytes);
+  void take_away(BlockIndex index);
+  void make_free(BlockIndex index);
   BlockInfo info_of(BlockIndex index) const;
 
   MemorySource& source_;

@@ -6,13 +6,10 @@
 //
 //   classes   0..255   holes without an aligned page: one class for each count of granules (< 256)
 //   classes 256..319   holes with 1..63 aligned pages: one class for each count
-//   classes 320..      above: 32 classes for each power of two; within one, a bitwise trie on the
-//   low
-//                      bits of the page count. Holes of equal count hang in a ring on the trie's
-//                      node.
+//   classes 320..      above: 32 classes for each power of two
 //
 // A bitmap of the non-empty classes with one summary word over it makes "the next larger class" two
-// count-trailing-zeros. Every operation takes O(bits of a size): nothing scans a list.
+// count-trailing-zeros.
 #pragma once
 
 #include <array>
@@ -34,18 +31,19 @@ class Bins {
 
   // Forgets every hole.
   void clear() noexcept {
-    roots_.fill(kNoBlock);
+    heads_.fill(kNoBlock);
     bitmap_.fill(0);
     summary_ = 0;
   }
 
-  // The best fit for a request of `granules`, or kNoBlock; the hole stays filed. A request of a
-  // page or more (whole pages) gets the hole with the fewest aligned pages that suffice: exact best
-  // fit. A smaller one gets the smallest hole without an aligned page that suffices, else the
-  // smallest with one.
+  // A near-best fit for a request of `granules`, or kNoBlock when no hole suffices; the hole stays
+  // filed. Where a class is one size, and so below 4 MiB, the fit is the best. In the wider classes
+  // the request's own is looked through for the best of its first kLookAt holes; then any hole of
+  // the next larger class is taken, which is at most 1/16 too large for being the smallest. The
+  // whole of the own class is searched only when the alternative is to grow or to fail.
   BlockIndex best_fit(std::uint32_t granules) const;
 
-  // Bytes of the largest request that best_fit() would satisfy.
+  // Bytes of the largest request that best_fit() would satisfy, or up to 1/32 less.
   std::uint64_t largest_fit_bytes() const;
 
   // Adds to `problems` what is wrong with the bins' own structure. Returns the number of holes
@@ -53,6 +51,7 @@ class Bins {
   std::uint64_t verify(std::string& problems) const;
 
  private:
+  static constexpr std::uint32_t kLookAt = 16;
   static constexpr std::uint32_t kFirstPageClass = 256;
   static constexpr std::uint32_t kSteps = 32;
   static constexpr std::uint32_t kExactPages = 64;   // page counts below have a class of their own
@@ -61,28 +60,16 @@ class Bins {
       kFirstPageClass + kExactPages + (kMaxPageBits - 6 + 1) * kSteps;
   static constexpr std::uint32_t kWords = (kClasses + 63) / 64;
 
-  // What a hole is filed under: its class, and the bits below the class's resolution.
-  struct Place {
-    std::uint32_t size_class;
-    std::uint32_t low;       // the low bits of the size
-    std::uint32_t low_bits;  // how many
-  };
-  static Place place_of_granules(std::uint32_t granules);
-  static Place place_of_pages(std::uint32_t pages);
-  static Place place_of(const Block& block);
+  static std::uint32_t class_of_pages(std::uint32_t pages);
+  static std::uint32_t class_of(const Block& block);
 
-  BlockIndex first_fit_from_class(std::uint32_t size_class) const;
-  BlockIndex smallest_in(BlockIndex root) const;
-  BlockIndex best_in_class(const Place& wanted) const;
-  BlockIndex spare(BlockIndex node) const;
-  void unlink_node(BlockIndex index, std::uint32_t size_class);
-  void replace_in_parent(BlockIndex index, BlockIndex replacement, std::uint32_t size_class);
-  void set_class(std::uint32_t size_class, BlockIndex root);
-  std::uint64_t verify_trie(BlockIndex node, BlockIndex parent, std::uint32_t size_class,
-                            std::uint32_t prefix, std::uint32_t depth, std::string& problems) const;
+  std::uint32_t pages_of(BlockIndex index) const;
+  BlockIndex first_from_class(std::uint32_t size_class) const;
+  BlockIndex best_in_class(std::uint32_t size_class, std::uint32_t pages,
+                           std::uint32_t look_at) const;
 
   BlockSlab& blocks_;
-  std::array<BlockIndex, kClasses> roots_{};
+  std::array<BlockIndex, kClasses> heads_{};
   std::array<std::uint64_t, kWords> bitmap_{};
   std::uint64_t summary_ = 0;
 };
@@ -90,9 +77,9 @@ class Bins {
 // The aligned pages inside a run of granules that starts `start` granules into a region whose base
 // is page-aligned (Regions sees to that).
 constexpr std::uint32_t aligned_pages(std::uint32_t start, std::uint32_t granules) {
-  const std::uint64_t first = round_up(start, kGranulesPerPage);
-  const std::uint64_t end = round_down(std::uint64_t{start} + granules, kGranulesPerPage);
-  return end > first ? static_cast<std::uint32_t>((end - first) / kGranulesPerPage) : 0;
+  const std::uint64_t first = (std::uint64_t{start} + kGranulesPerPage - 1) / kGranulesPerPage;
+  const std::uint64_t end = (std::uint64_t{start} + granules) / kGranulesPerPage;
+  return end > first ? static_cast<std::uint32_t>(end - first) : 0;
 }
 
 }  // namespace cubfc::arena

@@ -4,8 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <utility>
 
 namespace cubfc::arena {
 
@@ -21,23 +20,22 @@ enum class BlockState : std::uint8_t {
   kRetired,  // freed by the program; not handed out again before it is reclaimed
 };
 
+// Trivial, and all zero when new: the slab hands out fresh pages of the system's as they are.
 struct Block {
   // Where the block lies, in granules from the start of its region.
-  std::uint32_t start = 0;
-  std::uint32_t granules = 0;
+  std::uint32_t start;
+  std::uint32_t granules;
   // The neighbours by address in the same region, kNoBlock at its ends.
-  BlockIndex previous = kNoBlock;
-  BlockIndex next = kNoBlock;
-  std::uint16_t region = 0;
-  BlockState state = BlockState::kUnused;
-  bool in_trie =
-      false;  // of a free block: a node of its bin's trie, not a follower in a node's ring
+  BlockIndex previous;
+  BlockIndex next;
+  std::uint16_t region;
+  BlockState state;
+  std::uint8_t unused;
 
   struct Hole {  // of a free block: its place in its bin
-    BlockIndex child[2];
-    BlockIndex parent;
-    BlockIndex ring_next;
-    BlockIndex ring_previous;
+    std::uint32_t size_class;
+    BlockIndex next;
+    BlockIndex previous;
   };
   struct Use {                   // of a live or retired block
     std::uint32_t unused_bytes;  // the block's bytes less the bytes that were asked for
@@ -48,50 +46,42 @@ struct Block {
     Hole hole;
     Use use;
   };
-
-  Block() : hole{} {}
 };
-static_assert(sizeof(Block) == 40);
+static_assert(sizeof(Block) == 32, "two records share a cache line");
 
-// All records of an arena, by index. Chunks never move, so a reference outlives later acquires.
-// Not thread-safe.
+// All records of an arena, by index, in one array that grows. A reference is good until the next
+// reserve() or acquire(). Not thread-safe.
 class BlockSlab {
  public:
-  BlockSlab() {
-    chunks_.push_back(std::make_unique<Block[]>(kChunk));
-    chunks_[0][kNoBlock].state = BlockState::kLive;
-  }
+  BlockSlab() = default;
+  BlockSlab(const BlockSlab&) = delete;
+  BlockSlab& operator=(const BlockSlab&) = delete;
+  ~BlockSlab();
 
-  Block& operator[](BlockIndex index) { return chunks_[index / kChunk][index % kChunk]; }
-  const Block& operator[](BlockIndex index) const {
-    return chunks_[index / kChunk][index % kChunk];
-  }
+  Block& operator[](BlockIndex index) { return records_[index]; }
+  const Block& operator[](BlockIndex index) const { return records_[index]; }
 
-  // A record that nobody else has. Throws std::bad_alloc when the host has no memory.
-  BlockIndex acquire() {
-    BlockIndex index = first_unused_;
-    if (index != kNoBlock) {
-      first_unused_ = (*this)[index].next;
-    } else {
-      reserve(1);
-      index = size_++;
-    }
-    (*this)[index] = Block{};
-    return index;
-  }
-
-  // Makes sure that the next `count` acquires cannot fail. Throws std::bad_alloc.
+  // Makes sure that the next `count` acquires cannot fail, nor move the records. Throws
+  // std::bad_alloc and is unchanged then.
   void reserve(std::uint32_t count) {
-    while (chunks_.size() * kChunk < std::size_t{size_} + count) {
-      chunks_.push_back(std::make_unique<Block[]>(kChunk));
+    if (std::size_t{size_} + count > capacity_) {
+      grow(count);
     }
+  }
+
+  // A record that nobody else has; only its fields `start` to `state` are to be set by the caller.
+  // Precondition: reserve().
+  BlockIndex acquire() {
+    if (const BlockIndex index = first_unused_; index != kNoBlock) {
+      first_unused_ = records_[index].next;
+      return index;
+    }
+    return size_++;
   }
 
   void release(BlockIndex index) {
-    Block& block = (*this)[index];
-    block.state = BlockState::kUnused;
-    block.next = first_unused_;
-    first_unused_ = index;
+    records_[index].state = BlockState::kUnused;
+    records_[index].next = std::exchange(first_unused_, index);
   }
 
   // Forgets every record; keeps their host memory.
@@ -100,13 +90,14 @@ class BlockSlab {
     first_unused_ = kNoBlock;
   }
 
-  // Host memory in bytes.
-  std::size_t host_bytes() const { return chunks_.size() * kChunk * sizeof(Block); }
+  // Host memory in bytes, as far as records have been used.
+  std::size_t host_bytes() const { return std::size_t{size_} * sizeof(Block); }
 
  private:
-  static constexpr std::uint32_t kChunk = 1024;
+  void grow(std::uint32_t count);
 
-  std::vector<std::unique_ptr<Block[]>> chunks_;
+  Block* records_ = nullptr;
+  std::size_t capacity_ = 0;
   std::uint32_t size_ = 1;  // records ever acquired, the sentinel included
   BlockIndex first_unused_ = kNoBlock;
 };

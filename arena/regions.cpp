@@ -37,12 +37,17 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   region.marked_.resize((region.landmarks_.size() + 63) / 64);
   by_address_.reserve(by_address_.size() + 1);
   regions_.reserve(number + 1);
-  region.first = blocks_.acquire();  // the last step that can throw
+  blocks_.reserve(1);  // the last step that can throw
 
-  const BlockIndex index = region.first;
-  blocks_[index].granules = region.granules;
-  blocks_[index].region = static_cast<std::uint16_t>(number);
-  blocks_[index].state = BlockState::kFree;
+  const BlockIndex index = blocks_.acquire();
+  region.first = index;
+  Block& block = blocks_[index];
+  block.start = 0;
+  block.granules = region.granules;
+  block.previous = kNoBlock;
+  block.next = kNoBlock;
+  block.region = static_cast<std::uint16_t>(number);
+  block.state = BlockState::kFree;
   if (number == regions_.size()) {
     regions_.push_back(std::move(region));
   } else {
@@ -108,8 +113,7 @@ BlockIndex Regions::allocate(std::uint64_t bytes) {
   }
   Block& block = blocks_[index];
   block.state = BlockState::kLive;
-  block.use = {};
-  block.use.unused_bytes = static_cast<std::uint32_t>(block_bytes_for(bytes) - bytes);
+  block.use = {static_cast<std::uint32_t>(block_bytes_for(bytes) - bytes), 0, 0};
   table_.insert(address_of(index), index);
   return index;
 }
@@ -138,12 +142,6 @@ BlockIndex Regions::split(BlockIndex index, std::uint32_t granules) {
 void Regions::retire(BlockIndex index) {
   table_.erase(address_of(index), index);
   blocks_[index].state = BlockState::kRetired;
-}
-
-void Regions::restore(BlockIndex index) {
-  table_.reserve_one();
-  table_.insert(address_of(index), index);
-  blocks_[index].state = BlockState::kLive;
 }
 
 void Regions::reclaim(BlockIndex index) {

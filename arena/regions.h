@@ -66,8 +66,6 @@ class Regions {
 
   // Takes a live block away from the program without making it free. Never fails.
   void retire(BlockIndex index);
-  // Undoes retire(). Throws std::bad_alloc and is unchanged then.
-  void restore(BlockIndex index);
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
 

@@ -70,7 +70,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
                                            std::size_t bytes, const char* function) {
   arena::Allocation got = context.arena.allocate(bytes);
   if (got.address == 0 && got.failure != arena::Failure::kSourceError) {
-    const bool more = reclaim_parked();
+    const bool more = reclaim_parked(context);
     if (release_unused_of_device(context.device) || more) {
       const bool grew = got.grew;
       got = context.arena.allocate(bytes);
@@ -228,10 +228,9 @@ CUresult DeviceMemory::free(CUdeviceptr address) {
   if (const CUresult refused = refused_without_context(address); refused != CUDA_SUCCESS) {
     return refused;
   }
-  const auto retired = context->arena.retire(address);
-  log::trace("cuMemFree {:#x}{}", address, retired ? "" : ": not a block");
-  // An interior pointer, a double free: the driver must not see it, it knows only the region.
-  return retired ? free_block(*context, *retired) : CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = free_block(*context, address);
+  log::trace("cuMemFree {:#x}: {}", address, static_cast<int>(result));
+  return result;
 }
 
 // The entry goes first: as soon as the driver has freed the memory, another thread may be given its
@@ -260,49 +259,47 @@ CUresult DeviceMemory::refused_without_context(CUdeviceptr address) const {
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
-CUresult DeviceMemory::free_block(Context& context, const arena::RetiredBlock& block) {
+// Waits for the device, then frees. Where nothing may wait, the block stays retired until something
+// can. An interior pointer, a double free: the driver must not see it, it knows only the region.
+CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
   const DeviceWait wait(captures_);
-  if (!wait.allowed()) {
-    park({&context, block});
-    return CUDA_SUCCESS;
-  }
-  const std::vector<Parked> ready = take_parked();
-  const CUresult result = contexts_.synchronize(context);
+  const CUresult result =
+      wait.allowed() ? synchronize_and_reclaim(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (result == CUDA_SUCCESS) {
-    context.arena.reclaim(block);
-    for (const Parked& parked : ready) {
-      parked.context->arena.reclaim(parked.block);
-    }
-    return CUDA_SUCCESS;
+    return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
-  for (const Parked& parked : ready) {
-    park(parked);
+  if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+    return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
   }
-  if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
-    park({&context, block});  // a capture that began without our seeing it
-    return CUDA_SUCCESS;
+  const auto retired = context.arena.retire(address);
+  if (!retired) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
-  // An error of earlier work, which cuMemFree reports without freeing (cuda.h, cuMemFree).
-  context.arena.restore(block);
-  return result;
+  park({&context, *retired});
+  return CUDA_SUCCESS;
 }
 
-// Reclaims what was freed under a capture, if none is open now. True if there was anything.
-bool DeviceMemory::reclaim_parked() {
-  const DeviceWait wait(captures_);
-  const std::vector<Parked> ready = wait.allowed() ? take_parked() : std::vector<Parked>{};
-  if (ready.empty()) {
-    return false;
-  }
-  const bool done = contexts_.synchronize(*ready.front().context) == CUDA_SUCCESS;
+// Waits for the device, and reclaims what was freed under a capture before. Precondition: a
+// DeviceWait that is allowed.
+CUresult DeviceMemory::synchronize_and_reclaim(const Context& owner) {
+  // Taken before the wait: what is parked while it goes on may have been used by later work.
+  const std::vector<Parked> ready = take_parked();
+  const CUresult result = contexts_.synchronize(owner);
   for (const Parked& parked : ready) {
-    if (done) {
+    if (result == CUDA_SUCCESS) {
       parked.context->arena.reclaim(parked.block);
     } else {
       park(parked);
     }
   }
-  return done;
+  return result;
+}
+
+// True if memory that was freed under a capture may be free now.
+bool DeviceMemory::reclaim_parked(const Context& owner) {
+  const DeviceWait wait(captures_);
+  return wait.allowed() && any_parked_.load(std::memory_order_acquire) &&
+         synchronize_and_reclaim(owner) == CUDA_SUCCESS;
 }
 
 void DeviceMemory::park(Parked block) {

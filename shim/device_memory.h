@@ -66,11 +66,12 @@ class DeviceMemory {
   CUresult account(Context& context, CUdeviceptr address, std::size_t bytes);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   bool release_unused_of_device(const Device& device);
-  CUresult free_block(Context& context, const arena::RetiredBlock& block);
+  CUresult free_block(Context& context, CUdeviceptr address);
   template <typename Free>
   CUresult free_at_driver(CUdeviceptr address, Free free);
   CUresult refused_without_context(CUdeviceptr address) const;
-  bool reclaim_parked();
+  CUresult synchronize_and_reclaim(const Context& owner);
+  bool reclaim_parked(const Context& owner);
   std::vector<Parked> take_parked();
   void park(Parked block);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);

@@ -10,7 +10,7 @@ using namespace cubfc::arena;
 namespace {
 
 void give(Arena& arena, Address address) {
-  arena.reclaim(*arena.retire(address));
+  arena.free(address);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using namespace cubfc::arena;
 namespace {
 
 struct Operation {
-  enum Kind : std::uint8_t { kAllocate, kFree, kRetireAndRestore, kProbe, kTrim } kind;
+  enum Kind : std::uint8_t { kAllocate, kFree, kRetireAndReclaim, kProbe, kTrim } kind;
   std::uint64_t bytes;  // of an allocation
   std::uint32_t pick;   // which live block, modulo their number
 };
@@ -39,7 +39,7 @@ std::vector<Operation> random_operations(std::uint32_t seed, std::size_t count) 
     Operation operation{};
     operation.kind = dice < fill ? Operation::kAllocate
                      : dice < 94 ? Operation::kFree
-                     : dice < 96 ? Operation::kRetireAndRestore
+                     : dice < 96 ? Operation::kRetireAndReclaim
                      : dice < 99 ? Operation::kProbe
                                  : Operation::kTrim;
     operation.bytes = few_sizes ? sizes[dice_of(12)]
@@ -86,15 +86,24 @@ std::string run(const std::vector<Operation>& operations, std::uint64_t prealloc
         }
         continue;
       }
-      const auto retired = arena.retire(address);
-      if (!retired || retired->info.bytes != bytes) {
-        return "a live block cannot be freed";
+      if (operation.kind == Operation::kFree) {
+        if (!arena.free(address)) {
+          return "a live block cannot be freed";
+        }
+      } else {
+        const auto retired = arena.retire(address);
+        if (!retired || arena.find_containing(address)) {
+          return "a block cannot be retired";
+        }
+        const Allocation between = arena.allocate(operation.bytes);
+        if (between.address != 0) {
+          if (between.address < address + bytes && address < between.address + operation.bytes) {
+            return "a retired block was handed out";
+          }
+          model[between.address] = operation.bytes;
+        }
+        arena.reclaim(*retired);
       }
-      if (operation.kind == Operation::kRetireAndRestore) {
-        arena.restore(*retired);
-        continue;
-      }
-      arena.reclaim(*retired);
       model.erase(address);
     }
     if (operation.pick % 16 == 0) {

@@ -90,9 +90,7 @@ class ByAddress {
 
   Handle allocate(std::uint64_t bytes) { return arena_.allocate(bytes).address; }
   void free(Handle handle) {
-    if (const std::optional<arena::RetiredBlock> retired = arena_.retire(handle)) {
-      arena_.reclaim(*retired);
-    }
+    arena_.free(handle);
   }
   static bool failed(Handle handle) { return handle == 0; }
   static arena::Address address(Handle handle) { return handle; }
