@@ -38,11 +38,17 @@ Context* Contexts::current() {
     id = memory_handle == nullptr ? 0 : id_of(memory_handle);
   }
   Context* const context = id == 0 ? nullptr : find_or_make(memory_handle, id, device);
-  if (context == nullptr || (!context->started && !start(*context))) {
+  if (context == nullptr) {
     return nullptr;  // and not remembered: the next call asks again
   }
   remembered = {handle, generation, context};
   return context;
+}
+
+Context* Contexts::current_to_allocate() {
+  Context* const context = current();
+  const bool ready = context != nullptr && (context->started || start(*context));
+  return ready ? context : nullptr;
 }
 
 Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
@@ -118,6 +124,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
 bool Contexts::start(Context& context) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
+  const RelaxedCapture relaxed(driver_, captures_);
   if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
     return false;
   }

@@ -18,10 +18,12 @@ class Contexts {
   Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures)
       : driver_(driver), policy_(policy), captures_(captures) {}
 
-  // The context that is current on this thread, its arena started; nullptr when none is, or the
-  // driver fails when it is asked. A green context counts as the primary context whose memory it
-  // uses.
+  // The context that is current on this thread; nullptr when none is, or the driver fails when it
+  // is asked. A green context counts as the primary context whose memory it uses.
   Context* current();
+  // The same, its arena ready: what is to be preallocated is settled by what is free at the first
+  // call.
+  Context* current_to_allocate();
 
   // Every context ever known, ended ones included (see Context::alive). Lock-free.
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }

@@ -45,7 +45,8 @@ FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
 CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   const Stopwatch stopwatch(*this);
   // What is wrong with these the driver says best.
-  Context* const context = address == nullptr || bytes == 0 ? nullptr : contexts_.current();
+  Context* const context =
+      address == nullptr || bytes == 0 ? nullptr : contexts_.current_to_allocate();
   if (context == nullptr) {
     return without_context(address, bytes);
   }
@@ -167,7 +168,7 @@ CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, 
                                       std::size_t height, unsigned element_bytes) {
   const Stopwatch stopwatch(*this);
   const bool plain = address != nullptr && pitch != nullptr && width > 0 && height > 0;
-  Context* const context = plain ? contexts_.current() : nullptr;
+  Context* const context = plain ? contexts_.current_to_allocate() : nullptr;
   const std::size_t alignment =
       context == nullptr ? 0 : pitch_alignment(context->device, element_bytes);
   int widest = 0;
@@ -360,7 +361,7 @@ CUresult DeviceMemory::total(std::size_t* bytes, CUdevice device) {
 }
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
-  Context* const context = bytes == 0 || !from_arena() ? nullptr : contexts_.current();
+  Context* const context = bytes == 0 || !from_arena() ? nullptr : contexts_.current_to_allocate();
   if (context == nullptr) {
     return 0;
   }
