@@ -272,12 +272,7 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
   if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
     return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
   }
-  const auto retired = context.arena.retire(address);
-  if (!retired) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  park({&context, *retired});
-  return CUDA_SUCCESS;
+  return park(context, address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Waits for the device, and reclaims what was freed under a capture before. Precondition: a
@@ -289,9 +284,12 @@ CUresult DeviceMemory::synchronize_and_reclaim(const Context& owner) {
   for (const Parked& parked : ready) {
     if (result == CUDA_SUCCESS) {
       parked.context->arena.reclaim(parked.block);
-    } else {
-      park(parked);
     }
+  }
+  if (result != CUDA_SUCCESS && !ready.empty()) {
+    const std::lock_guard lock(parked_mutex_);
+    parked_.insert(parked_.end(), ready.begin(), ready.end());
+    any_parked_.store(true, std::memory_order_release);
   }
   return result;
 }
@@ -303,10 +301,16 @@ bool DeviceMemory::reclaim_parked(const Context& owner) {
          synchronize_and_reclaim(owner) == CUDA_SUCCESS;
 }
 
-void DeviceMemory::park(Parked block) {
+// Retires the block until something can wait for the device. False when there is no such block.
+bool DeviceMemory::park(Context& context, CUdeviceptr address) {
   const std::lock_guard lock(parked_mutex_);
-  parked_.push_back(block);
-  any_parked_.store(true, std::memory_order_release);
+  parked_.reserve(parked_.size() + 1);  // before anything is changed
+  const auto retired = context.arena.retire(address);
+  if (retired) {
+    parked_.push_back({&context, *retired});
+    any_parked_.store(true, std::memory_order_release);
+  }
+  return retired.has_value();
 }
 
 std::vector<DeviceMemory::Parked> DeviceMemory::take_parked() {

@@ -73,7 +73,7 @@ class DeviceMemory {
   CUresult synchronize_and_reclaim(const Context& owner);
   bool reclaim_parked(const Context& owner);
   std::vector<Parked> take_parked();
-  void park(Parked block);
+  bool park(Context& context, CUdeviceptr address);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
   static void announce(const Context& context, const config::Policy& policy);
 
