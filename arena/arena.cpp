@@ -40,7 +40,7 @@ Arena::Arena(MemorySource& source, Budget& budget, Options options)
 Allocation Arena::allocate(std::uint64_t bytes) noexcept try {
   Lock lock(mutex_);
   Allocation result;
-  const bool possible = bytes > 0 && bytes <= kLargestRequestBytes;
+  const bool possible = is_possible(bytes);
   for (;;) {
     const BlockIndex index = possible ? regions_.allocate(bytes) : kNoBlock;
     if (index != kNoBlock) {
@@ -49,8 +49,7 @@ Allocation Arena::allocate(std::uint64_t bytes) noexcept try {
       return result;
     }
     const Growth growth =
-        possible ? grow(lock, block_bytes_for(bytes))
-                 : Growth{false, budget_.limited() ? Failure::kOverLimit : Failure::kExhausted, 0};
+        possible ? grow(lock, block_bytes_for(bytes)) : Growth{false, Failure::kTooLarge, 0};
     if (growth.failure != Failure::kNone) {
       ++stats_.num_failures;
       result.failure = growth.failure;
@@ -61,6 +60,23 @@ Allocation Arena::allocate(std::uint64_t bytes) noexcept try {
   }
 } catch (const std::bad_alloc&) {
   return {0, Failure::kHostMemory, 0, false};
+}
+
+Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept try {
+  const Lock lock(mutex_);
+  const BlockIndex index = is_possible(bytes) ? regions_.allocate(bytes) : kNoBlock;
+  if (index == kNoBlock) {
+    return 0;
+  }
+  count_allocation(index, bytes);
+  return regions_.address_of(index);
+} catch (const std::bad_alloc&) {
+  return 0;
+}
+
+bool Arena::is_possible(std::uint64_t bytes) const {
+  return bytes > 0 && bytes <= std::min(kLargestRequestBytes, options_.largest_bytes) &&
+         bytes <= budget_.limit();
 }
 
 void Arena::count_allocation(BlockIndex index, std::uint64_t bytes) {
@@ -355,6 +371,8 @@ const char* describe(Failure failure) {
       return "fragmentation: enough is free, not in one piece";
     case Failure::kExhausted:
       return "device full";
+    case Failure::kTooLarge:
+      return "larger than the device, or than the limit";
     case Failure::kSourceError:
       return "the driver failed";
     case Failure::kHostMemory:

@@ -23,6 +23,7 @@ enum class Failure : std::uint8_t {
   kOverLimit,    // the budget does not allow it
   kFragmented,   // enough is free, but not in one piece, and the arena cannot grow
   kExhausted,    // the source has no more
+  kTooLarge,     // more than there can ever be
   kSourceError,  // the source failed for another reason than lack of memory
   kHostMemory,   // the host has no memory for a record
 };
@@ -31,6 +32,8 @@ struct Options {
   // Obtained as one region at the first allocation; 0 grows on demand. When the source has less, a
   // tenth less is asked for until it gives, as XLA does.
   std::uint64_t preallocate_bytes = 0;
+  // A larger request fails at once: nothing is asked for, nothing given back.
+  std::uint64_t largest_bytes = kLargestRequestBytes;
 };
 
 struct Allocation {
@@ -64,6 +67,9 @@ class Arena {
 
   // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 64 KiB on.
   Allocation allocate(std::uint64_t bytes) noexcept;
+  // The same from what the arena has already; 0 when that does not do, which is not counted as a
+  // failure.
+  Address allocate_without_growth(std::uint64_t bytes) noexcept;
 
   // Makes the live block that starts at `address` free at once: the caller has waited for the
   // device. False when there is none.
@@ -114,6 +120,7 @@ class Arena {
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
   std::uint64_t release_unused(Lock& lock);
   void count_allocation(BlockIndex index, std::uint64_t bytes);
+  bool is_possible(std::uint64_t bytes) const;
   void take_away(BlockIndex index);
   void make_free(BlockIndex index);
   BlockInfo info_of(BlockIndex index) const;

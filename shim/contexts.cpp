@@ -131,7 +131,7 @@ bool Contexts::start(Context& context) {
   const std::lock_guard lock(mutex_);
   if (!context.started) {
     context.preallocation = policy_.preallocation(free_bytes, total_bytes);
-    context.arena.begin({context.preallocation});
+    context.arena.begin({context.preallocation, context.device.total_bytes});
     context.started = true;
   }
   return true;

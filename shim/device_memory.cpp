@@ -70,7 +70,8 @@ CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) 
 CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
                                            std::size_t bytes, const char* function) {
   arena::Allocation got = context.arena.allocate(bytes);
-  if (got.address == 0 && got.failure != arena::Failure::kSourceError) {
+  if (got.address == 0 && got.failure != arena::Failure::kSourceError &&
+      got.failure != arena::Failure::kTooLarge) {
     const bool more = reclaim_parked(context);
     if (release_unused_of_device(context.device) || more) {
       const bool grew = got.grew;
@@ -118,8 +119,9 @@ void DeviceMemory::announce(const Context& context, const config::Policy& policy
   const config::Origin* limit = policy.limit_origin();
   log::at(
       less ? log::Level::kWarn : log::Level::kInfo,
-      "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({})", context.device.handle,
-      context.device.name, log::bytes(stats.pool_bytes), log::bytes(context.device.total_bytes),
+      "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
+      context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
+      log::bytes(context.device.total_bytes),
       less ? fmt::format(" (asked for {}: the device has less)", log::bytes(context.preallocation))
            : "",
       config::name_of(policy.allocator.value),
@@ -370,14 +372,11 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     return 0;
   }
   const Stopwatch stopwatch(*this);
-  const arena::Allocation got = context->arena.allocate(bytes);
-  if (got.grew) {
-    announce(*context, policy_);
+  const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
+  if (address != 0) {
+    log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);
   }
-  if (got.address != 0) {
-    log::trace("cudaMalloc {} bytes -> {:#x}", bytes, got.address);
-  }
-  return got.address;
+  return address;
 }
 
 bool DeviceMemory::try_free(CUdeviceptr address) {

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 
 namespace cubfc::log {
 namespace {
@@ -105,6 +106,12 @@ spdlog::logger* make_logger() {
   if (!settings().file.empty()) {
     const std::string path = expanded(settings().file);
     try {
+      // spdlog would make the folders: of a mistyped path, too.
+      const std::size_t slash = path.rfind('/');
+      if (slash != std::string::npos && slash > 0 &&
+          access(path.substr(0, slash).c_str(), W_OK) != 0) {
+        throw std::runtime_error(path + ": its folder is not there, or not writable");
+      }
       auto* logger =
           new spdlog::logger("cubfc", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
       give_format(*logger);

@@ -163,13 +163,13 @@ TEST_CASE("every block has a number of its own, also after its address is reused
 
 TEST_CASE("requests of zero bytes and of absurd sizes fail as values") {
   Fixture f;
-  CHECK(f.arena.allocate(0).failure == Failure::kExhausted);
+  CHECK(f.arena.allocate(0).failure == Failure::kTooLarge);
   for (const std::uint64_t bytes :
        {kLargestRequestBytes, kLargestRequestBytes + 1, ~std::uint64_t{0}, ~std::uint64_t{0} - 511,
         std::uint64_t{1} << 63}) {
     const Allocation got = f.arena.allocate(bytes);
     CHECK(got.address == 0);
-    CHECK(got.failure == Failure::kExhausted);
+    CHECK(got.failure != Failure::kNone);
   }
   CHECK(f.arena.verify() == "");
 }
@@ -223,4 +223,25 @@ TEST_CASE("a region that was obtained later has the higher number, whichever are
   CHECK(first.arena.region_at(a) < second.arena.region_at(b));
   first.arena.abandon();
   CHECK(first.arena.region_at(a) == 0);
+}
+
+TEST_CASE("a request that can never be met costs nothing but its answer") {
+  Fixture f;
+  f.arena.begin({64 * kMiB, 4 * kGiB});
+  REQUIRE(f.give(f.take(kMiB)));
+  f.memory.asked.clear();
+  CHECK(f.arena.allocate(5 * kGiB).failure == Failure::kTooLarge);
+  CHECK(f.memory.asked.empty());
+  CHECK(f.memory.regions() == 1);  // what was preallocated is still there
+}
+
+TEST_CASE("an allocation without growth takes what is there, and no failure is counted") {
+  Fixture f(8 * kMiB);
+  CHECK(f.arena.allocate_without_growth(kMiB) == 0);
+  REQUIRE(f.take(kMiB) != 0);
+  CHECK(f.arena.allocate_without_growth(kMiB) != 0);
+  CHECK(f.arena.allocate_without_growth(16 * kMiB) == 0);
+  CHECK(f.memory.asked.size() == 1);
+  CHECK(f.arena.stats().num_failures == 0);
+  CHECK(f.arena.verify() == "");
 }

@@ -80,7 +80,7 @@ TEST_CASE("the limit holds to the byte, and nearly all of it can be used") {
   }
   CHECK(got >= kGiB / 100 * 99);
   CHECK(arena.allocate(kGiB / 20).failure == Failure::kOverLimit);
-  CHECK(arena.allocate(2 * kGiB).failure == Failure::kOverLimit);
+  CHECK(arena.allocate(2 * kGiB).failure == Failure::kTooLarge);
 }
 
 TEST_CASE("two arenas of one device share its limit") {

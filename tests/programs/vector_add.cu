@@ -1,5 +1,6 @@
-// An ordinary CUDA program, compiled by nvcc with the shared runtime: allocates, launches two kernels,
-// verifies, frees, and makes mistakes on purpose. The kernels' names are part of its interface.
+// An ordinary CUDA program, compiled by nvcc with the shared runtime: allocates, launches two
+// kernels, verifies, frees, and makes mistakes on purpose. The kernels' names are part of its
+// interface.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -41,7 +42,9 @@ void check(const char* what, bool truth) {
 
 constexpr unsigned kThreads = 256;
 
-unsigned blocks_for(size_t count) { return static_cast<unsigned>((count + kThreads - 1) / kThreads); }
+unsigned blocks_for(size_t count) {
+  return static_cast<unsigned>((count + kThreads - 1) / kThreads);
+}
 
 void add_vectors() {
   constexpr size_t kCount = 1000003;
