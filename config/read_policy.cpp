@@ -112,7 +112,9 @@ class PolicyReader {
       }
     }
     for (const std::string_view name : environment_.names()) {
-      if (name.starts_with(kOwnPrefix) && find_option(name) == nullptr) {
+      // CUBFC_TRACES and CUBFC_TEST_ are the tests' and benchmarks' own.
+      const bool of_tests = name == "CUBFC_TRACES" || name.starts_with("CUBFC_TEST_");
+      if (name.starts_with(kOwnPrefix) && find_option(name) == nullptr && !of_tests) {
         policy_.warnings.push_back(shown(name) +
                                    " is not an option of cubfc and has no effect; the nearest "
                                    "known name is " +

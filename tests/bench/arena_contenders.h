@@ -89,9 +89,7 @@ class ByAddress {
         arena_(source_, budget_, {arena::round_down(capacity, arena::kGranuleBytes)}) {}
 
   Handle allocate(std::uint64_t bytes) { return arena_.allocate(bytes).address; }
-  void free(Handle handle) {
-    arena_.free(handle);
-  }
+  void free(Handle handle) { arena_.free(handle); }
   static bool failed(Handle handle) { return handle == 0; }
   static arena::Address address(Handle handle) { return handle; }
   const arena::Arena& arena() const { return arena_; }

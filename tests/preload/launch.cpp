@@ -55,7 +55,7 @@ Started start(const std::vector<std::string>& command, const Environment& enviro
       {"LC_ALL", "C.UTF-8"},
       // Programs of the system leak what they please; the programs here are checked bare.
       {"ASAN_OPTIONS", "detect_leaks=0"}};
-  for (const char* name : {"PATH", "HOME", "PYENV_VERSION"}) {
+  for (const char* name : {"PATH", "HOME"}) {
     if (const char* value = std::getenv(name)) {
       whole[name] = value;
     }
