@@ -1,8 +1,9 @@
 #include "allocate.h"
 
-#include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace standin {
 namespace {

@@ -78,6 +78,8 @@ CUresult AddNode(Stream& stream, std::function<void()> run) {
   return CUDA_SUCCESS;
 }
 
+// By value: it lives until the last context has let go of it.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 void LeaveCapture(std::shared_ptr<Capture> capture) {
   for (const auto& [handle, context] : state().contexts) {
     for (const StreamPtr& stream : context->streams) {

@@ -14,7 +14,7 @@ namespace {
 
 template <typename Value>
 CUresult Give(void* out, Value value) {
-  std::memcpy(out, &value, sizeof(value));
+  std::memcpy(out, &value, sizeof(value));  // NOLINT(bugprone-sizeof-expression): also of pointers
   return CUDA_SUCCESS;
 }
 

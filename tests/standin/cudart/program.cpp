@@ -67,7 +67,9 @@ int Kernel() {
   EXPECT(cudaMemcpyAsync(read.data(), memory, kCount * sizeof(unsigned), cudaMemcpyDeviceToHost,
                          stream) == cudaSuccess);
   EXPECT(cudaStreamSynchronize(stream) == cudaSuccess);
-  for (const unsigned found : read) EXPECT(found == 42);
+  for (const unsigned found : read) {
+    EXPECT(found == 42);
+  }
   EXPECT(cudaLaunchKernel(&value, dim3{1, 1, 1}, dim3{1, 1, 1}, nullptr, 0, stream) ==
          cudaErrorInvalidDeviceFunction);
   return 0;
