@@ -1,42 +1,62 @@
 #include "arena/address_table.h"
 
+#include <new>
+#include <utility>
+
 namespace cubfc::arena {
+namespace {
 
-void AddressTable::place(std::uint32_t hash, BlockIndex index) {
-  std::size_t slot = hash & mask();
-  while (slots_[slot].index != kNoBlock) {
-    slot = (slot + 1) & mask();
-  }
-  slots_[slot] = {hash, index};
-}
+// An insert during growth moves this many slots, and the rest of the run they end in. A table of
+// twice the size is not full before the last has been moved.
+constexpr int kMoveAtOnce = 16;
 
-void AddressTable::erase(Address address, BlockIndex index) {
-  std::size_t hole = hash_of(address) & mask();
-  while (slots_[hole].index != index) {
-    hole = (hole + 1) & mask();
+}  // namespace
+
+// New pages of the system's are zero: no slot is touched before it is used.
+AddressTable::Slots::Slots(std::uint32_t size_bits)
+    : slots_(static_cast<Slot*>(std::calloc(std::size_t{1} << size_bits, sizeof(Slot)))),
+      mask_((std::uint32_t{1} << size_bits) - 1),
+      shift_(32 - size_bits) {
+  if (slots_ == nullptr) {
+    throw std::bad_alloc();
   }
-  --count_;
-  // Close the gap: each later entry of the run moves into the hole unless it would then lie before
-  // the slot that its hash asks for.
-  for (std::size_t slot = (hole + 1) & mask(); slots_[slot].index != kNoBlock;
-       slot = (slot + 1) & mask()) {
-    const std::size_t home = slots_[slot].hash & mask();
-    if (((slot - home) & mask()) >= ((slot - hole) & mask())) {
-      slots_[hole] = slots_[slot];
-      hole = slot;
-    }
-  }
-  slots_[hole] = {};
 }
 
 void AddressTable::grow() {
-  std::vector<Slot> old(slots_.size() * 2);
-  old.swap(slots_);
-  for (const Slot& slot : old) {
+  Slots larger(size_bits_ + 1);
+  while (old_.exists()) {  // never yet: see kMoveAtOnce
+    move_some();
+  }
+  old_ = std::exchange(slots_, std::move(larger));
+  most_ = most_in(++size_bits_);
+  // Runs are moved whole, so that what has not been moved can still be found: begin behind an empty
+  // slot.
+  next_to_move_ = 0;
+  while (old_[next_to_move_].index != kNoBlock) {
+    next_to_move_ = old_.next(next_to_move_);
+  }
+  left_to_move_ = old_.size();
+}
+
+void AddressTable::move_some() {
+  for (int moved = 0; moved < kMoveAtOnce || old_[next_to_move_].index != kNoBlock; ++moved) {
+    Slot& slot = old_[next_to_move_];
     if (slot.index != kNoBlock) {
-      place(slot.hash, slot.index);
+      slots_.place(slot.key, slot.index);
+      slot = {};
+    }
+    next_to_move_ = old_.next(next_to_move_);
+    if (--left_to_move_ == 0) {
+      old_ = Slots();
+      return;
     }
   }
+}
+
+void AddressTable::clear() noexcept {
+  slots_.clear();
+  old_ = Slots();
+  count_ = 0;
 }
 
 }  // namespace cubfc::arena

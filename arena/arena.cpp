@@ -34,74 +34,86 @@ Arena::Arena(MemorySource& source, Budget& budget, Options options)
     : source_(source),
       budget_(budget),
       options_(options),
+      largest_possible_(largest_possible()),
+      last_id_(first_id_of_arena()),
       next_step_bytes_(kFirstStepBytes),
-      last_id_(first_id_of_arena()) {}
+      id_before_first_(last_id_) {}
 
-Allocation Arena::allocate(std::uint64_t bytes) noexcept try {
-  Lock lock(mutex_);
-  Allocation result;
-  const bool possible = is_possible(bytes);
-  for (;;) {
-    const BlockIndex index = possible ? regions_.allocate(bytes) : kNoBlock;
-    if (index != kNoBlock) {
-      count_allocation(index, bytes);
-      result.address = regions_.address_of(index);
-      return result;
-    }
-    const Growth growth =
-        possible ? grow(lock, block_bytes_for(bytes)) : Growth{false, Failure::kTooLarge, 0};
-    if (growth.failure != Failure::kNone) {
-      ++stats_.num_failures;
-      result.failure = growth.failure;
-      result.source_error = growth.source_error;
-      return result;
-    }
-    result.grew = result.grew || growth.grew;
-  }
-} catch (const std::bad_alloc&) {
-  return {0, Failure::kHostMemory, 0, false};
+std::uint64_t Arena::largest_possible() const {
+  return std::min({kLargestRequestBytes, options_.largest_bytes, budget_.limit()});
 }
 
-Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept try {
-  const Lock lock(mutex_);
-  const BlockIndex index = is_possible(bytes) ? regions_.allocate(bytes) : kNoBlock;
-  if (index == kNoBlock) {
-    return 0;
-  }
-  count_allocation(index, bytes);
+// Returns the block's address.
+inline Address Arena::count_allocation(BlockIndex index, std::uint64_t bytes) {
+  Block& block = regions_.block(index);
+  const std::uint64_t id = ++last_id_;
+  block.use.id_low = static_cast<std::uint32_t>(id);
+  block.use.id_high = static_cast<std::uint32_t>(id >> 32);
+  granules_in_use_ += block.granules;
+  peak_granules_in_use_ = std::max(peak_granules_in_use_, granules_in_use_);
+  padding_ += block.use.padding;
+  largest_request_ = std::max(largest_request_, bytes);
   return regions_.address_of(index);
+}
+
+// What the arena has already, or 0.
+inline Address Arena::take(std::uint64_t bytes, Search search) noexcept try {
+  const std::lock_guard lock(lock_);
+  if (is_possible(bytes)) [[likely]] {
+    if (const BlockIndex index = regions_.allocate(bytes, search); index != kNoBlock) [[likely]] {
+      return count_allocation(index, bytes);
+    }
+  }
+  return 0;
 } catch (const std::bad_alloc&) {
   return 0;
 }
 
-bool Arena::is_possible(std::uint64_t bytes) const {
-  return bytes > 0 && bytes <= std::min(kLargestRequestBytes, options_.largest_bytes) &&
-         bytes <= budget_.limit();
+Allocation Arena::allocate(std::uint64_t bytes) noexcept {
+  if (const Address address = take(bytes, Search::kBounded); address != 0) [[likely]] {
+    return {address};
+  }
+  return allocate_with_growth(bytes);
 }
 
-void Arena::count_allocation(BlockIndex index, std::uint64_t bytes) {
-  const std::uint64_t id = ++last_id_;
-  Block::Use& use = regions_.block(index).use;
-  use.id_low = static_cast<std::uint32_t>(id);
-  use.id_high = static_cast<std::uint32_t>(id >> 32);
+Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept {
+  return take(bytes, Search::kEverywhere);
+}
 
-  ++stats_.num_allocs;
-  ++stats_.live_blocks;
-  stats_.bytes_requested += bytes;
-  stats_.bytes_in_use += regions_.bytes_of(index);
-  stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
-  stats_.largest_alloc_size = std::max(stats_.largest_alloc_size, bytes);
+Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept try {
+  Locked lock(lock_);
+  Allocation result;
+  Growth growth{false, Failure::kTooLarge, 0};
+  if (is_possible(bytes)) {
+    do {
+      growth = grow(lock, block_bytes_for(bytes));
+      result.grew = result.grew || growth.grew;
+      // Others may have taken what was made room for, or have freed enough.
+      const bool failed = growth.failure != Failure::kNone;
+      const BlockIndex index =
+          regions_.allocate(bytes, failed ? Search::kEverywhere : Search::kBounded);
+      if (index != kNoBlock) {
+        result.address = count_allocation(index, bytes);
+        return result;
+      }
+    } while (growth.failure == Failure::kNone);
+  }
+  ++num_failures_;
+  result.failure = growth.failure;
+  result.source_error = growth.source_error;
+  return result;
+} catch (const std::bad_alloc&) {
+  return {0, Failure::kHostMemory, 0, false};
 }
 
 // Makes room for a block of `block_bytes`, or says why there is none. Lets go of the lock
 // meanwhile, so the room may be gone again when it returns: the caller looks again.
-Arena::Growth Arena::grow(Lock& lock, std::uint64_t block_bytes) {
+Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
   if (growing_ > 0) {
-    const std::uint64_t obtained = stats_.regions_obtained;
-    const bool ended = growth_ended_.wait_for(lock, kGrowthPatience, [&] {
-      return growing_ == 0 || stats_.regions_obtained != obtained;
-    });
-    if (ended && stats_.regions_obtained != obtained) {
+    const std::uint64_t obtained = regions_obtained_;
+    const bool ended = growth_ended_.wait_for(
+        lock, kGrowthPatience, [&] { return growing_ == 0 || regions_obtained_ != obtained; });
+    if (ended && regions_obtained_ != obtained) {
       return {};
     }
   }
@@ -113,10 +125,7 @@ Arena::Growth Arena::grow(Lock& lock, std::uint64_t block_bytes) {
     }
   }
   if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
-    if (regions_.largest_fit_bytes() >= block_bytes) {
-      return {};  // another thread freed enough meanwhile
-    }
-    if (stats_.usable_bytes - stats_.bytes_in_use >= block_bytes) {
+    if (usable_bytes_ - granules_in_use_ * kGranuleBytes >= block_bytes) {
       growth.failure = Failure::kFragmented;
     }
   }
@@ -124,7 +133,7 @@ Arena::Growth Arena::grow(Lock& lock, std::uint64_t block_bytes) {
 }
 
 // Asks the source for a region, for less and less down to `least_bytes`.
-Arena::Growth Arena::obtain(Lock& lock, std::uint64_t least_bytes) {
+Arena::Growth Arena::obtain(Locked& lock, std::uint64_t least_bytes) {
   std::uint64_t bytes = first_size_to_try(least_bytes);
   const std::uint64_t generation = generation_;
   for (;;) {
@@ -167,7 +176,7 @@ Arena::Growth Arena::obtain(Lock& lock, std::uint64_t least_bytes) {
 std::uint64_t Arena::first_size_to_try(std::uint64_t least_bytes) const {
   // A step's lead comes on top, so that blocks whose size is a power of two fill it.
   const std::uint64_t step =
-      std::min(std::max(next_step_bytes_, stats_.pool_bytes / 8), kLargestStepBytes);
+      std::min(std::max(next_step_bytes_, pool_bytes_ / 8), kLargestStepBytes);
   const std::uint64_t wanted = preallocating()
                                    ? round_down(options_.preallocate_bytes, kGranuleBytes)
                                    : round_up(step + kRegionLeadBytes, kDriverUnitBytes);
@@ -190,11 +199,10 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
     next_step_bytes_ = std::min(next_step_bytes_ * 2, kLargestStepBytes);
   }
   preallocated_ = true;
-  ++stats_.regions;
-  ++stats_.regions_obtained;
-  stats_.usable_bytes += std::uint64_t{added->granules} * kGranuleBytes;
-  stats_.pool_bytes += bytes;
-  stats_.peak_pool_bytes = std::max(stats_.peak_pool_bytes, stats_.pool_bytes);
+  ++regions_obtained_;
+  usable_bytes_ += std::uint64_t{added->granules} * kGranuleBytes;
+  pool_bytes_ += bytes;
+  peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -202,14 +210,14 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
 
 std::uint64_t Arena::release_unused() noexcept {
   try {
-    Lock lock(mutex_);
+    Locked lock(lock_);
     return release_unused(lock);
   } catch (const std::bad_alloc&) {
     return 0;  // nothing was changed: the list of unused regions comes first
   }
 }
 
-std::uint64_t Arena::release_unused(Lock& lock) {
+std::uint64_t Arena::release_unused(Locked& lock) {
   std::vector<std::pair<Address, std::uint64_t>> released;
   const std::vector<std::uint16_t> unused = regions_.unused();
   released.reserve(unused.size());
@@ -218,9 +226,8 @@ std::uint64_t Arena::release_unused(Lock& lock) {
     const Regions::Region& region = regions_.all()[number];
     released.emplace_back(region.obtained_base, region.obtained_bytes);
     bytes += region.obtained_bytes;
-    --stats_.regions;
-    stats_.pool_bytes -= region.obtained_bytes;
-    stats_.usable_bytes -= std::uint64_t{region.granules} * kGranuleBytes;
+    pool_bytes_ -= region.obtained_bytes;
+    usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
     regions_.remove(number);
   }
   lock.unlock();
@@ -233,104 +240,107 @@ std::uint64_t Arena::release_unused(Lock& lock) {
 }
 
 bool Arena::free(Address address) noexcept {
-  const Lock lock(mutex_);
-  const BlockIndex index = regions_.find(address);
+  const std::lock_guard lock(lock_);
+  const BlockIndex index = regions_.retire(address);
   if (index == kNoBlock) {
     return false;
   }
-  take_away(index);
-  make_free(index);
+  count_free(regions_.block(index));
+  granules_in_use_ -= regions_.block(index).granules;
+  regions_.reclaim(index);
   return true;
 }
 
 std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
-  const Lock lock(mutex_);
-  const BlockIndex index = regions_.find(address);
+  const std::lock_guard lock(lock_);
+  const BlockIndex index = regions_.retire(address);
   if (index == kNoBlock) {
     return std::nullopt;
   }
-  take_away(index);
+  count_free(regions_.block(index));
+  granules_retired_ += regions_.block(index).granules;
   return RetiredBlock{index, generation_};
 }
 
 void Arena::reclaim(const RetiredBlock& block) noexcept {
-  const Lock lock(mutex_);
-  if (block.generation == generation_) {  // otherwise its memory went with its context
-    make_free(block.index);
+  const std::lock_guard lock(lock_);
+  if (block.generation != generation_) {
+    return;  // its memory went with its context
   }
+  granules_retired_ -= regions_.block(block.index).granules;
+  granules_in_use_ -= regions_.block(block.index).granules;
+  regions_.reclaim(block.index);
 }
 
-void Arena::take_away(BlockIndex index) {
-  const std::uint64_t block_bytes = regions_.bytes_of(index);
-  --stats_.live_blocks;
-  ++stats_.num_frees;
-  stats_.bytes_requested -= block_bytes - regions_.block(index).use.unused_bytes;
-  stats_.bytes_retired += block_bytes;
-  regions_.retire(index);
-}
-
-void Arena::make_free(BlockIndex index) {
-  const std::uint64_t block_bytes = regions_.bytes_of(index);
-  stats_.bytes_retired -= block_bytes;
-  stats_.bytes_in_use -= block_bytes;
-  regions_.reclaim(index);
+void Arena::count_free(const Block& block) {
+  ++num_frees_;
+  padding_ -= block.use.padding;
 }
 
 BlockInfo Arena::info_of(BlockIndex index) const {
   const Block& block = regions_.block(index);
   const std::uint64_t block_bytes = regions_.bytes_of(index);
-  return {regions_.address_of(index), block_bytes - block.use.unused_bytes, block_bytes,
+  return {regions_.address_of(index), block_bytes - block.use.padding, block_bytes,
           std::uint64_t{block.use.id_high} << 32 | block.use.id_low};
 }
 
 std::optional<BlockInfo> Arena::find_containing(Address address) const noexcept {
-  const Lock lock(mutex_);
+  const std::lock_guard lock(lock_);
   const BlockIndex index = regions_.find_containing(address);
   return index == kNoBlock ? std::nullopt : std::optional(info_of(index));
 }
 
-std::uint64_t Arena::region_at(Address address) const noexcept {
-  const Lock lock(mutex_);
-  const Regions::Region* region = regions_.region_around(address);
-  return region == nullptr ? 0 : region->number;
-}
-
 void Arena::abandon() noexcept {
-  const Lock lock(mutex_);
-  budget_.give(stats_.pool_bytes);
+  const std::lock_guard lock(lock_);
+  budget_.give(pool_bytes_);
   regions_.clear();
   ++generation_;
-  stats_.bytes_in_use = 0;
-  stats_.bytes_requested = 0;
-  stats_.bytes_retired = 0;
-  stats_.live_blocks = 0;
-  stats_.regions = 0;
-  stats_.usable_bytes = 0;
-  stats_.pool_bytes = 0;
+  lost_blocks_ = num_allocs() - num_frees_;
+  granules_in_use_ = 0;
+  granules_retired_ = 0;
+  padding_ = 0;
+  usable_bytes_ = 0;
+  pool_bytes_ = 0;
 }
 
 void Arena::begin(Options options) noexcept {
-  const Lock lock(mutex_);
+  const std::lock_guard lock(lock_);
   options_ = options;
+  largest_possible_ = largest_possible();
   preallocated_ = false;
   next_step_bytes_ = kFirstStepBytes;
 }
 
 Stats Arena::stats() const noexcept {
-  const Lock lock(mutex_);
-  Stats stats = stats_;
-  stats.bytes_limit = budget_.limit();
-  stats.bytes_reserved = stats.pool_bytes;
-  stats.peak_bytes_reserved = stats.peak_pool_bytes;
+  const std::lock_guard lock(lock_);
+  Stats stats;
+  stats.num_allocs = num_allocs();
+  stats.num_frees = num_frees_;
+  stats.num_failures = num_failures_;
+  stats.live_blocks = stats.num_allocs - num_frees_ - lost_blocks_;
+  stats.bytes_in_use = granules_in_use_ * kGranuleBytes;
+  stats.peak_bytes_in_use = peak_granules_in_use_ * kGranuleBytes;
+  stats.bytes_retired = granules_retired_ * kGranuleBytes;
+  stats.bytes_requested = stats.bytes_in_use - stats.bytes_retired - padding_;
+  stats.largest_alloc_size = largest_request_;
   stats.largest_free_block_bytes = regions_.largest_fit_bytes();
+  stats.bytes_limit = budget_.limit();
+  stats.regions = regions_.count();
+  stats.regions_obtained = regions_obtained_;
+  stats.usable_bytes = usable_bytes_;
+  stats.pool_bytes = pool_bytes_;
+  stats.peak_pool_bytes = peak_pool_bytes_;
+  stats.bytes_reserved = pool_bytes_;
+  stats.peak_bytes_reserved = peak_pool_bytes_;
   return stats;
 }
 
 std::vector<BlockSnapshot> Arena::snapshot() const {
-  const Lock lock(mutex_);
+  const std::lock_guard lock(lock_);
   std::vector<BlockSnapshot> blocks;
   for (const Regions::Region& region : regions_.all()) {
-    for (BlockIndex index = region.first; index != kNoBlock; index = regions_.block(index).next) {
+    for (BlockIndex index = region.exists() ? regions_.block(region.edge).next : region.edge;
+         index != region.edge; index = regions_.block(index).next) {
       blocks.push_back(
           {regions_.address_of(index), regions_.bytes_of(index), regions_.block(index).state});
     }
@@ -339,7 +349,7 @@ std::vector<BlockSnapshot> Arena::snapshot() const {
 }
 
 std::size_t Arena::host_bytes() const noexcept {
-  const Lock lock(mutex_);
+  const std::lock_guard lock(lock_);
   return regions_.host_bytes();
 }
 
@@ -352,10 +362,10 @@ std::string Arena::verify() const {
     in_use += block.state == BlockState::kFree ? 0 : block.bytes;
     retired += block.state == BlockState::kRetired ? block.bytes : 0;
   }
-  const Lock lock(mutex_);
+  const std::lock_guard lock(lock_);
   std::string problems = regions_.verify();
-  if (in_use != stats_.bytes_in_use || retired != stats_.bytes_retired ||
-      usable != stats_.usable_bytes) {
+  if (in_use != granules_in_use_ * kGranuleBytes || retired != granules_retired_ * kGranuleBytes ||
+      usable != usable_bytes_) {
     problems += "the statistics do not agree with the blocks\n";
   }
   return problems;

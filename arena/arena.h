@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arena/budget.h"
+#include "arena/lock.h"
 #include "arena/memory_source.h"
 #include "arena/regions.h"
 #include "arena/stats.h"
@@ -65,7 +66,7 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
 
-  // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 64 KiB on.
+  // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 2 MiB on.
   Allocation allocate(std::uint64_t bytes) noexcept;
   // The same from what the arena has already; 0 when that does not do, which is not counted as a
   // failure.
@@ -86,7 +87,8 @@ class Arena {
   // The number of the region in which `address` lies, whatever is there; 0 if in none. Of two
   // arenas that claim an address the one whose region has the higher number is right: the other's
   // memory has been taken away with its context, and it has not been told yet.
-  std::uint64_t region_at(Address address) const noexcept;
+  // Takes no lock.
+  std::uint64_t region_at(Address address) const noexcept { return regions_.number_at(address); }
 
   // Gives back to the source each region without a live or retired block. Returns their bytes.
   std::uint64_t release_unused() noexcept;
@@ -104,7 +106,7 @@ class Arena {
   std::string verify() const;
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
+  using Locked = std::unique_lock<Lock>;
 
   struct Growth {
     bool grew = false;
@@ -112,32 +114,50 @@ class Arena {
     int source_error = 0;
   };
 
-  Growth grow(Lock& lock, std::uint64_t block_bytes);
-  Growth obtain(Lock& lock, std::uint64_t least_bytes);
+  Growth grow(Locked& lock, std::uint64_t block_bytes);
+  Growth obtain(Locked& lock, std::uint64_t least_bytes);
   bool preallocating() const { return !preallocated_ && options_.preallocate_bytes > 0; }
   std::uint64_t first_size_to_try(std::uint64_t least_bytes) const;
   std::uint64_t next_size_to_try(std::uint64_t bytes, std::uint64_t least_bytes) const;
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
-  std::uint64_t release_unused(Lock& lock);
-  void count_allocation(BlockIndex index, std::uint64_t bytes);
-  bool is_possible(std::uint64_t bytes) const;
-  void take_away(BlockIndex index);
-  void make_free(BlockIndex index);
+  std::uint64_t release_unused(Locked& lock);
+  Address take(std::uint64_t bytes, Search search) noexcept;
+  Allocation allocate_with_growth(std::uint64_t bytes) noexcept;
+  bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
+  std::uint64_t largest_possible() const;
+  std::uint64_t num_allocs() const { return last_id_ - id_before_first_; }
+  Address count_allocation(BlockIndex index, std::uint64_t bytes);
+  void count_free(const Block& block);
   BlockInfo info_of(BlockIndex index) const;
 
   MemorySource& source_;
   Budget& budget_;
   Options options_;
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable growth_ended_;
+  mutable Lock lock_;               // guards all below, but for Regions::number_at()
+  std::uint64_t largest_possible_;  // of requests, in bytes
+  // What each allocation and each free counts; stats() derives the rest.
+  std::uint64_t last_id_;
+  std::uint64_t num_frees_ = 0;
+  std::uint64_t granules_in_use_ = 0;  // of live and retired blocks
+  std::uint64_t peak_granules_in_use_ = 0;
+  std::uint64_t padding_ = 0;  // bytes of live blocks beyond what was asked for
+  std::uint64_t largest_request_ = 0;
+  Regions regions_;
+
+  std::condition_variable_any growth_ended_;
   int growing_ = 0;  // threads that are asking the source right now
   bool preallocated_ = false;
   std::uint64_t next_step_bytes_;
   std::uint64_t generation_ = 1;
-  std::uint64_t last_id_;
-  Regions regions_;
-  Stats stats_;
+  const std::uint64_t id_before_first_;
+  std::uint64_t num_failures_ = 0;
+  std::uint64_t lost_blocks_ = 0;  // neither freed nor live: abandon() forgot them
+  std::uint64_t granules_retired_ = 0;
+  std::uint64_t regions_obtained_ = 0;
+  std::uint64_t usable_bytes_ = 0;  // of regions, less their unused leads
+  std::uint64_t pool_bytes_ = 0;    // of regions, as obtained
+  std::uint64_t peak_pool_bytes_ = 0;
 };
 
 // "over the limit", "fragmented", ...: for messages.

@@ -1,114 +1,39 @@
 #include "arena/bins.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 namespace cubfc::arena {
+namespace {
 
-std::uint32_t Bins::class_of_pages(std::uint32_t pages) {
-  if (pages < kExactPages) {
-    return kFirstPageClass + pages;
-  }
-  const auto exponent = static_cast<std::uint32_t>(std::bit_width(pages)) - 1;  // >= 6
-  const std::uint32_t step = (pages >> (exponent - 5)) - kSteps;
-  return kFirstPageClass + kExactPages + (exponent - 6) * kSteps + step;
-}
+// A hole looked at costs a few nanoseconds, growing the arena many microseconds.
+constexpr std::uint32_t kLookAt = 256;
 
-std::uint32_t Bins::class_of(const Block& block) {
-  const std::uint32_t pages = aligned_pages(block.start, block.granules);
-  return pages > 0 ? class_of_pages(pages) : block.granules;
-}
+}  // namespace
 
-std::uint32_t Bins::pages_of(BlockIndex index) const {
-  return aligned_pages(blocks_[index].start, blocks_[index].granules);
-}
-
-void Bins::insert(BlockIndex index) {
-  Block& block = blocks_[index];
-  const std::uint32_t size_class = class_of(block);
-  BlockIndex& head = heads_[size_class];
-  block.hole = {size_class, head, kNoBlock};
-  if (head != kNoBlock) {
-    blocks_[head].hole.previous = index;
-  } else {
-    bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
-    summary_ |= std::uint64_t{1} << (size_class / 64);
-  }
-  head = index;
-}
-
-void Bins::remove(BlockIndex index) {
-  const Block::Hole hole = blocks_[index].hole;
-  if (hole.next != kNoBlock) {
-    blocks_[hole.next].hole.previous = hole.previous;
-  }
-  if (hole.previous != kNoBlock) {
-    blocks_[hole.previous].hole.next = hole.next;
-    return;
-  }
-  heads_[hole.size_class] = hole.next;
-  if (hole.next == kNoBlock) {
-    std::uint64_t& word = bitmap_[hole.size_class / 64];
-    word &= ~(std::uint64_t{1} << (hole.size_class % 64));
-    if (word == 0) {
-      summary_ &= ~(std::uint64_t{1} << (hole.size_class / 64));
-    }
-  }
-}
-
-BlockIndex Bins::best_fit(std::uint32_t granules) const {
-  if (granules < kGranulesPerPage) {
-    return first_from_class(granules);
-  }
-  const std::uint32_t pages = granules / kGranulesPerPage;
-  const std::uint32_t own_class = class_of_pages(pages);
-  if (pages < kExactPages) {
-    return first_from_class(own_class);
-  }
-  if (const BlockIndex hole = best_in_class(own_class, pages, kLookAt); hole != kNoBlock) {
+// The heads of the two classes at hand do not suffice, for want of size or of alignment.
+BlockIndex Bins::find_with_effort(const Request& request, Search search) const {
+  const std::uint32_t own = class_of(request.granules);
+  const std::uint32_t last_in_doubt = class_of(request.granules + request.alignment - 1);
+  if (const BlockIndex hole = first_from_class(last_in_doubt + 1); hole != kNoBlock) {
     return hole;
   }
-  if (const BlockIndex hole = first_from_class(own_class + 1); hole != kNoBlock) {
-    return hole;
-  }
-  return best_in_class(own_class, pages, std::numeric_limits<std::uint32_t>::max());
-}
-
-// The hole last filed in the first non-empty class from size_class on.
-BlockIndex Bins::first_from_class(std::uint32_t size_class) const {
-  std::uint32_t word = size_class / 64;
-  if (word >= kWords) {
-    return kNoBlock;
-  }
-  std::uint64_t candidates = bitmap_[word] & (~std::uint64_t{0} << (size_class % 64));
-  if (candidates == 0) {
-    const std::uint64_t above = summary_ & (~std::uint64_t{1} << word);
-    if (above == 0) {
-      return kNoBlock;
-    }
-    word = static_cast<std::uint32_t>(std::countr_zero(above));
-    candidates = bitmap_[word];
-  }
-  return heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(candidates))];
-}
-
-BlockIndex Bins::best_in_class(std::uint32_t size_class, std::uint32_t pages,
-                               std::uint32_t look_at) const {
-  BlockIndex best = kNoBlock;
-  std::uint32_t best_pages = std::numeric_limits<std::uint32_t>::max();
-  for (BlockIndex index = heads_[size_class]; index != kNoBlock && look_at > 0;
-       index = blocks_[index].hole.next, --look_at) {
-    const std::uint32_t here = pages_of(index);
-    if (here >= pages && here < best_pages) {
-      best = index;
-      best_pages = here;
-      if (here == pages) {
-        break;
+  std::uint32_t left =
+      search == Search::kBounded ? kLookAt : std::numeric_limits<std::uint32_t>::max();
+  for (std::uint32_t size_class = own; size_class <= last_in_doubt; ++size_class) {
+    BlockIndex best = kNoBlock;
+    for (BlockIndex index = heads_[size_class]; index != kNoBlock && left > 0;
+         index = blocks_[index].hole.next, --left) {
+      if (fits(index, request) &&
+          (best == kNoBlock || blocks_[index].granules < blocks_[best].granules)) {
+        best = index;
       }
     }
+    if (best != kNoBlock) {
+      return best;
+    }
   }
-  return best;
+  return kNoBlock;
 }
 
 std::uint64_t Bins::largest_fit_bytes() const {
@@ -118,17 +43,24 @@ std::uint64_t Bins::largest_fit_bytes() const {
   const auto word = static_cast<std::uint32_t>(63 - std::countl_zero(summary_));
   const std::uint32_t size_class =
       word * 64 + static_cast<std::uint32_t>(63 - std::countl_zero(bitmap_[word]));
-  if (size_class < kFirstPageClass) {
-    // A request of 64 KiB or more needs an aligned page, and no hole has one.
-    return std::uint64_t{std::min(size_class, kGranulesPerPage - 1)} * kGranuleBytes;
+  std::uint64_t granules = 0;
+  std::uint32_t left = kLookAt;
+  for (BlockIndex index = heads_[size_class]; index != kNoBlock && left > 0;
+       index = blocks_[index].hole.next, --left) {
+    const Block& hole = blocks_[index];
+    const std::uint64_t aligned_start = round_up(hole.start, kGranulesPerPage);
+    const std::uint64_t aligned_end = round_down(hole.end(), kGranulesPerPage);
+    const std::uint64_t aligned = aligned_end - std::min(aligned_start, aligned_end);
+    const std::uint64_t small = std::min(hole.granules, kLargeGranules - 1);
+    granules = std::max({granules, small, aligned >= kLargeGranules ? aligned : 0});
   }
-  std::uint32_t pages = 0;
-  std::uint32_t look_at = kLookAt;
-  for (BlockIndex index = heads_[size_class]; index != kNoBlock && look_at > 0;
-       index = blocks_[index].hole.next, --look_at) {
-    pages = std::max(pages, pages_of(index));
-  }
-  return pages * kPageBytes;
+  return granules * kGranuleBytes;
+}
+
+void Bins::clear() noexcept {
+  heads_.fill(kNoBlock);
+  bitmap_.fill(0);
+  summary_ = 0;
 }
 
 std::uint64_t Bins::verify(std::string& problems) const {
@@ -142,7 +74,7 @@ std::uint64_t Bins::verify(std::string& problems) const {
     for (BlockIndex index = heads_[size_class]; index != kNoBlock;
          index = blocks_[index].hole.next) {
       const Block& block = blocks_[index];
-      if (block.state != BlockState::kFree || class_of(block) != size_class ||
+      if (block.state != BlockState::kFree || class_of(block.granules) != size_class ||
           block.hole.size_class != size_class || block.hole.previous != previous) {
         problems += "block " + std::to_string(index) + " is filed in the wrong place\n";
         return holes;

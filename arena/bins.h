@@ -1,18 +1,14 @@
 // The free blocks of an arena by size. Knows records and sizes; nothing of addresses beyond a
 // block's own place, nothing of neighbours.
 //
-// A request below a page (64 KiB) needs granules; one of a page or more needs whole aligned pages.
-// So a hole is filed by the aligned pages in it or, when it has none, by its granules:
-//
-//   classes   0..255   holes without an aligned page: one class for each count of granules (< 256)
-//   classes 256..319   holes with 1..63 aligned pages: one class for each count
-//   classes 320..      above: 32 classes for each power of two
-//
-// A bitmap of the non-empty classes with one summary word over it makes "the next larger class" two
+// Below 64 granules (32 KiB) each size has a class of its own; above, each power of two has 32
+// classes, so that the sizes of a class differ by 3% at most. A class is a list. A bitmap of those
+// that are not empty, with one summary word over it, makes "the next larger class" two
 // count-trailing-zeros.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -21,65 +17,128 @@
 
 namespace cubfc::arena {
 
+// How far Bins::find() goes when no class above the request's own has a hole.
+enum class Search : std::uint8_t {
+  kBounded,     // looks at a few holes of its own class: the arena can still grow
+  kEverywhere,  // looks at all of them: otherwise the request fails
+};
+
 class Bins {
  public:
   explicit Bins(BlockSlab& blocks) : blocks_(blocks) {}
 
-  // Files a block whose state is kFree. Its start and size must not change while it is filed.
-  void insert(BlockIndex index);
-  void remove(BlockIndex index);
+  // What a request needs: so many granules, from a multiple of `alignment` on (a power of two).
+  struct Request {
+    std::uint32_t granules;
+    std::uint32_t alignment;
+  };
 
-  // Forgets every hole.
-  void clear() noexcept {
-    heads_.fill(kNoBlock);
-    bitmap_.fill(0);
-    summary_ = 0;
+  static constexpr std::uint32_t class_of(std::uint32_t granules) {
+    if (granules < 2 * kSteps) {
+      return granules;
+    }
+    const auto shift = static_cast<std::uint32_t>(std::bit_width(granules)) - kStepBits - 1;
+    return shift * kSteps + (granules >> shift);
   }
 
-  // A near-best fit for a request of `granules`, or kNoBlock when no hole suffices; the hole stays
-  // filed. Where a class is one size, and so below 4 MiB, the fit is the best. In the wider classes
-  // the request's own is looked through for the best of its first kLookAt holes; then any hole of
-  // the next larger class is taken, which is at most 1/16 too large for being the smallest. The
-  // whole of the own class is searched only when the alternative is to grow or to fail.
-  BlockIndex best_fit(std::uint32_t granules) const;
+  // Files a block whose state is kFree.
+  void insert(BlockIndex index, Block& block) {
+    const std::uint32_t size_class = class_of(block.granules);
+    BlockIndex& head = heads_[size_class];
+    block.hole = {head, kNoBlock, size_class};
+    if (head != kNoBlock) {
+      blocks_[head].hole.previous = index;
+    } else {
+      bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
+      summary_ |= std::uint64_t{1} << (size_class / 64);
+    }
+    head = index;
+  }
 
-  // Bytes of the largest request that best_fit() would satisfy, or up to 1/32 less.
+  void remove(const Block& block) {
+    const Block::Hole hole = block.hole;
+    if (hole.next != kNoBlock) {
+      blocks_[hole.next].hole.previous = hole.previous;
+    }
+    if (hole.previous != kNoBlock) {
+      blocks_[hole.previous].hole.next = hole.next;
+      return;
+    }
+    heads_[hole.size_class] = hole.next;
+    if (hole.next == kNoBlock) {
+      std::uint64_t& word = bitmap_[hole.size_class / 64];
+      word &= ~(std::uint64_t{1} << (hole.size_class % 64));
+      if (word == 0) {
+        summary_ &= ~(std::uint64_t{1} << (hole.size_class / 64));
+      }
+    }
+  }
+
+  // Files a block anew whose size has changed. Mostly its class has not.
+  void update(BlockIndex index, Block& block) {
+    if (class_of(block.granules) != block.hole.size_class) {
+      remove(block);
+      insert(index, block);
+    }
+  }
+
+  // A near-best fit, or kNoBlock; the hole stays filed. The hole last filed in the request's own
+  // class if it suffices, else that of the next larger class that has one: at most 1/16 larger than
+  // the best.
+  BlockIndex find(const Request& request, Search search) const {
+    const std::uint32_t own = class_of(request.granules);
+    if (const BlockIndex hole = heads_[own]; hole != kNoBlock && fits(hole, request)) {
+      return hole;
+    }
+    if (const BlockIndex hole = first_from_class(own + 1); hole != kNoBlock && fits(hole, request))
+        [[likely]] {
+      return hole;
+    }
+    return find_with_effort(request, search);
+  }
+
+  // Bytes of the largest request that find() would satisfy, or up to 1/32 less.
   std::uint64_t largest_fit_bytes() const;
+
+  // Forgets every hole.
+  void clear() noexcept;
 
   // Adds to `problems` what is wrong with the bins' own structure. Returns the number of holes
   // filed.
   std::uint64_t verify(std::string& problems) const;
 
  private:
-  static constexpr std::uint32_t kLookAt = 16;
-  static constexpr std::uint32_t kFirstPageClass = 256;
-  static constexpr std::uint32_t kSteps = 32;
-  static constexpr std::uint32_t kExactPages = 64;   // page counts below have a class of their own
-  static constexpr std::uint32_t kMaxPageBits = 25;  // 2^32 granules are 2^25 pages
-  static constexpr std::uint32_t kClasses =
-      kFirstPageClass + kExactPages + (kMaxPageBits - 6 + 1) * kSteps;
-  static constexpr std::uint32_t kWords = (kClasses + 63) / 64;
+  static constexpr std::uint32_t kStepBits = 5;
+  static constexpr std::uint32_t kSteps = 1U << kStepBits;
+  static constexpr std::uint32_t kClasses = (32 - kStepBits + 1) * kSteps;
+  static constexpr std::uint32_t kWords = kClasses / 64;
 
-  static std::uint32_t class_of_pages(std::uint32_t pages);
-  static std::uint32_t class_of(const Block& block);
+  bool fits(BlockIndex index, const Request& request) const {
+    const Block& hole = blocks_[index];
+    return align_up(hole.start, request.alignment) + request.granules <= hole.end();
+  }
 
-  std::uint32_t pages_of(BlockIndex index) const;
-  BlockIndex first_from_class(std::uint32_t size_class) const;
-  BlockIndex best_in_class(std::uint32_t size_class, std::uint32_t pages,
-                           std::uint32_t look_at) const;
+  // The hole last filed in the first class from `size_class` on that has one.
+  BlockIndex first_from_class(std::uint32_t size_class) const {
+    std::uint32_t word = size_class / 64;
+    std::uint64_t classes = bitmap_[word] & (~std::uint64_t{0} << (size_class % 64));
+    if (classes == 0) {
+      const std::uint64_t words = summary_ & (~std::uint64_t{1} << word);
+      if (words == 0) {
+        return kNoBlock;
+      }
+      word = static_cast<std::uint32_t>(std::countr_zero(words));
+      classes = bitmap_[word];
+    }
+    return heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(classes))];
+  }
+
+  BlockIndex find_with_effort(const Request& request, Search search) const;
 
   BlockSlab& blocks_;
-  std::array<BlockIndex, kClasses> heads_{};
+  std::uint64_t summary_ = 0;  // a bit for each word of the bitmap that is not 0
   std::array<std::uint64_t, kWords> bitmap_{};
-  std::uint64_t summary_ = 0;
+  std::array<BlockIndex, kClasses> heads_{};
 };
-
-// The aligned pages inside a run of granules that starts `start` granules into a region whose base
-// is page-aligned (Regions sees to that).
-constexpr std::uint32_t aligned_pages(std::uint32_t start, std::uint32_t granules) {
-  const std::uint64_t first = (std::uint64_t{start} + kGranulesPerPage - 1) / kGranulesPerPage;
-  const std::uint64_t end = (std::uint64_t{start} + granules) / kGranulesPerPage;
-  return end > first ? static_cast<std::uint32_t>(end - first) : 0;
-}
 
 }  // namespace cubfc::arena

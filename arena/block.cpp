@@ -32,7 +32,6 @@ void BlockSlab::grow(std::uint32_t count) {
   }
   records_ = static_cast<Block*>(memory);
   capacity_ = wanted;
-  records_[kNoBlock].state = BlockState::kLive;
 }
 
 }  // namespace cubfc::arena

@@ -8,8 +8,7 @@
 
 namespace cubfc::arena {
 
-// Names a record. Record 0 is a sentinel: always "live", so that code which looks at a neighbour
-// needs no test for the end of a region.
+// Names a record. No block has record 0.
 using BlockIndex = std::uint32_t;
 inline constexpr BlockIndex kNoBlock = 0;
 
@@ -18,6 +17,7 @@ enum class BlockState : std::uint8_t {
   kFree,     // a hole, in exactly one bin
   kLive,     // handed out
   kRetired,  // freed by the program; not handed out again before it is reclaimed
+  kEdge,     // no block: a region's two ends, neighbour of its first block and of its last
 };
 
 // Trivial, and all zero when new: the slab hands out fresh pages of the system's as they are.
@@ -25,32 +25,35 @@ struct Block {
   // Where the block lies, in granules from the start of its region.
   std::uint32_t start;
   std::uint32_t granules;
-  // The neighbours by address in the same region, kNoBlock at its ends.
+  // The neighbours by address in the same region: a ring, closed by the region's edge.
   BlockIndex previous;
   BlockIndex next;
-  std::uint16_t region;
-  BlockState state;
-  std::uint8_t unused;
 
   struct Hole {  // of a free block: its place in its bin
-    std::uint32_t size_class;
     BlockIndex next;
     BlockIndex previous;
+    std::uint32_t size_class;
   };
-  struct Use {                   // of a live or retired block
-    std::uint32_t unused_bytes;  // the block's bytes less the bytes that were asked for
-    std::uint32_t id_low;        // a number that no other block of the process has
+  struct Use {             // of a live or retired block
+    std::uint32_t id_low;  // a number that no other block of the process has
     std::uint32_t id_high;
+    std::uint32_t padding;  // the block's bytes less the bytes that were asked for
   };
   union {
     Hole hole;
     Use use;
   };
+
+  std::uint16_t region;
+  BlockState state;
+  std::uint8_t unused;
+
+  std::uint64_t end() const { return std::uint64_t{start} + granules; }
 };
 static_assert(sizeof(Block) == 32, "two records share a cache line");
 
 // All records of an arena, by index, in one array that grows. A reference is good until the next
-// reserve() or acquire(). Not thread-safe.
+// reserve(). Not thread-safe.
 class BlockSlab {
  public:
   BlockSlab() = default;
@@ -64,7 +67,7 @@ class BlockSlab {
   // Makes sure that the next `count` acquires cannot fail, nor move the records. Throws
   // std::bad_alloc and is unchanged then.
   void reserve(std::uint32_t count) {
-    if (std::size_t{size_} + count > capacity_) {
+    if (std::size_t{size_} + count > capacity_) [[unlikely]] {
       grow(count);
     }
   }
@@ -72,13 +75,14 @@ class BlockSlab {
   // A record that nobody else has; only its fields `start` to `state` are to be set by the caller.
   // Precondition: reserve().
   BlockIndex acquire() {
-    if (const BlockIndex index = first_unused_; index != kNoBlock) {
+    if (const BlockIndex index = first_unused_; index != kNoBlock) [[likely]] {
       first_unused_ = records_[index].next;
       return index;
     }
     return size_++;
   }
 
+  // The record last released is the next to be acquired: it is still in the cache.
   void release(BlockIndex index) {
     records_[index].state = BlockState::kUnused;
     records_[index].next = std::exchange(first_unused_, index);
@@ -98,7 +102,7 @@ class BlockSlab {
 
   Block* records_ = nullptr;
   std::size_t capacity_ = 0;
-  std::uint32_t size_ = 1;  // records ever acquired, the sentinel included
+  std::uint32_t size_ = 1;  // records ever acquired, the one of kNoBlock included
   BlockIndex first_unused_ = kNoBlock;
 };
 

@@ -10,15 +10,75 @@ namespace {
 
 std::atomic<std::uint64_t> regions_ever{0};
 
-constexpr std::uint32_t kLandmarkGranules = (1U << 20) / kGranuleBytes;
+// Between two landmarks.
+constexpr std::uint32_t kStretchGranules = (2U << 20) / kGranuleBytes;
+
+constexpr std::uint32_t stretch_of(const Block& block) {
+  return block.start / kStretchGranules;
+}
+
+// The edge of a region starts nowhere: in a stretch that no block starts in.
+constexpr std::uint32_t kNowhere = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint32_t kMostGranules = kNowhere / kStretchGranules * kStretchGranules;
 
 }  // namespace
+
+std::size_t Regions::Region::stretches() const {
+  return (std::size_t{granules} + kStretchGranules - 1) / kStretchGranules;
+}
+
+inline void Regions::link_between(BlockIndex previous, BlockIndex index, BlockIndex next) {
+  blocks_[index].previous = previous;
+  blocks_[index].next = next;
+  blocks_[previous].next = index;
+  blocks_[next].previous = index;
+}
+
+// The neighbours of a block become each other's; the block still knows them.
+inline void Regions::unlink(const Block& block) {
+  blocks_[block.previous].next = block.next;
+  blocks_[block.next].previous = block.previous;
+}
+
+inline BlockIndex& Regions::landmark_near(const Block& block) const {
+  return regions_[block.region].landmarks_[stretch_of(block)];
+}
+
+inline void Regions::add_landmark(BlockIndex index, const Block& block) {
+  BlockIndex& landmark = landmark_near(block);
+  if (landmark == kNoBlock) {
+    landmark = index;
+    const std::uint32_t stretch = stretch_of(block);
+    regions_[block.region].marked_[stretch / 64] |= std::uint64_t{1} << (stretch % 64);
+  }
+}
+
+// `heir` starts where `block`, whose index is `index`, started.
+inline void Regions::pass_landmark(BlockIndex index, BlockIndex heir, const Block& block) {
+  if (BlockIndex& landmark = landmark_near(block); landmark == index) {
+    landmark = heir;
+  }
+}
+
+// A block that starts in the stretch no more; a neighbour takes over. Both its neighbours stay.
+inline void Regions::drop_landmark(BlockIndex index, const Block& block) {
+  BlockIndex& landmark = landmark_near(block);
+  if (landmark != index) {
+    return;
+  }
+  const std::uint32_t stretch = stretch_of(block);
+  landmark = stretch_of(blocks_[block.previous]) == stretch ? block.previous
+             : stretch_of(blocks_[block.next]) == stretch   ? block.next
+                                                            : kNoBlock;
+  if (landmark == kNoBlock) {
+    regions_[block.region].marked_[stretch / 64] &= ~(std::uint64_t{1} << (stretch % 64));
+  }
+}
 
 bool Regions::add(Address base, std::uint64_t bytes) {
   const Address first = round_up(base + kRegionLeadBytes, kPageBytes);
   const Address end = round_down(base + bytes, kGranuleBytes);
-  if (end < first + kGranuleBytes ||
-      (end - first) / kGranuleBytes > std::numeric_limits<std::uint32_t>::max()) {
+  if (end < first + kGranuleBytes || (end - first) / kGranuleBytes > kMostGranules) {
     return false;
   }
   auto number = static_cast<std::size_t>(
@@ -33,21 +93,28 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   region.base = first;
   region.number = regions_ever.fetch_add(1, std::memory_order_relaxed) + 1;
   region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
-  region.landmarks_.resize((region.granules + kLandmarkGranules - 1) / kLandmarkGranules);
-  region.marked_.resize((region.landmarks_.size() + 63) / 64);
+  const std::size_t stretches = region.stretches();
+  region.landmarks_ = std::make_unique<BlockIndex[]>(stretches);
+  region.marked_ = std::make_unique<std::uint64_t[]>((stretches + 63) / 64);
   by_address_.reserve(by_address_.size() + 1);
+  map_draft_.reserve(by_address_.size() + 1);
+  map_.reserve(by_address_.size() + 1);
   regions_.reserve(number + 1);
-  blocks_.reserve(1);  // the last step that can throw
+  blocks_.reserve(2);  // the last step that can throw
 
+  region.edge = blocks_.acquire();
   const BlockIndex index = blocks_.acquire();
-  region.first = index;
+  Block& edge = blocks_[region.edge];
+  edge.start = kNowhere;
+  edge.granules = 0;
+  edge.region = static_cast<std::uint16_t>(number);
+  edge.state = BlockState::kEdge;
   Block& block = blocks_[index];
   block.start = 0;
   block.granules = region.granules;
-  block.previous = kNoBlock;
-  block.next = kNoBlock;
   block.region = static_cast<std::uint16_t>(number);
   block.state = BlockState::kFree;
+  link_between(region.edge, index, region.edge);
   if (number == regions_.size()) {
     regions_.push_back(std::move(region));
   } else {
@@ -57,123 +124,155 @@ bool Regions::add(Address base, std::uint64_t bytes) {
     return regions_[other].base > first;
   });
   by_address_.insert(place, static_cast<std::uint16_t>(number));
-  add_landmark(index);
-  bins_.insert(index);
+  publish_map();
+  add_landmark(index, block);
+  bins_.insert(index, block);
   return true;
 }
 
 std::vector<std::uint16_t> Regions::unused() const {
   std::vector<std::uint16_t> result;
   for (const std::uint16_t number : by_address_) {
-    const Block& first = blocks_[regions_[number].first];
-    if (first.state == BlockState::kFree && first.next == kNoBlock) {
+    const BlockIndex edge = regions_[number].edge;
+    const Block& first = blocks_[blocks_[edge].next];
+    if (first.state == BlockState::kFree && first.next == edge) {
       result.push_back(number);
     }
   }
   return result;
 }
 
-void Regions::remove(std::uint16_t region) {
-  const BlockIndex only = regions_[region].first;
-  bins_.remove(only);
+void Regions::remove(std::uint16_t region) noexcept {
+  const BlockIndex edge = regions_[region].edge;
+  const BlockIndex only = blocks_[edge].next;
+  bins_.remove(blocks_[only]);
   blocks_.release(only);
+  blocks_.release(edge);
   by_address_.erase(std::find(by_address_.begin(), by_address_.end(), region));
   regions_[region] = Region{};
+  publish_map();
 }
 
 void Regions::clear() noexcept {
   blocks_.clear();
   bins_.clear();
   table_.clear();
+  freed_sizes_.clear();
   regions_.clear();
   by_address_.clear();
+  publish_map();
 }
 
-BlockIndex Regions::allocate(std::uint64_t bytes) {
-  const auto granules = static_cast<std::uint32_t>(block_bytes_for(bytes) / kGranuleBytes);
-  BlockIndex index = bins_.best_fit(granules);
-  if (index == kNoBlock) {
+void Regions::publish_map() noexcept {
+  map_draft_.clear();
+  for (const std::uint16_t number : by_address_) {
+    const Region& region = regions_[number];
+    map_draft_.push_back({region.obtained_base, region.end(), region.number});
+  }
+  map_.assign(map_draft_);
+}
+
+// Cuts a block out of a filed hole and returns its record, whose state is for the caller to set.
+// What remains of the hole keeps the hole's record and, mostly, its place in the bins.
+inline BlockIndex Regions::cut(BlockIndex hole_index, std::uint32_t start, std::uint32_t granules) {
+  Block& hole = blocks_[hole_index];
+  const std::uint32_t before = start - hole.start;
+  const std::uint32_t behind = hole.granules - before - granules;
+  if (before == 0 && behind == 0) {
+    bins_.remove(hole);
+    return hole_index;
+  }
+  const BlockIndex index = blocks_.acquire();
+  Block& block = blocks_[index];
+  block.start = start;
+  block.granules = granules;
+  block.region = hole.region;
+  if (before == 0) {
+    link_between(hole.previous, index, hole_index);
+    pass_landmark(hole_index, index, hole);
+    hole.start = start + granules;
+    hole.granules = behind;
+    add_landmark(hole_index, hole);
+    bins_.update(hole_index, hole);
+    return index;
+  }
+  link_between(hole_index, index, hole.next);
+  hole.granules = before;
+  add_landmark(index, block);
+  bins_.update(hole_index, hole);
+  if (behind > 0) {
+    const BlockIndex rest_index = blocks_.acquire();
+    Block& rest = blocks_[rest_index];
+    rest.start = start + granules;
+    rest.granules = behind;
+    rest.region = block.region;
+    rest.state = BlockState::kFree;
+    link_between(index, rest_index, block.next);
+    add_landmark(rest_index, rest);
+    bins_.insert(rest_index, rest);
+  }
+  return index;
+}
+
+BlockIndex Regions::allocate(std::uint64_t bytes, Search search) {
+  const std::uint64_t block_bytes = block_bytes_for(bytes);
+  const auto granules = static_cast<std::uint32_t>(block_bytes / kGranuleBytes);
+  const std::uint32_t alignment = granules < kLargeGranules ? 1 : kGranulesPerPage;
+  const BlockIndex hole = bins_.find({granules, alignment}, search);
+  if (hole == kNoBlock) {
     return kNoBlock;
   }
   blocks_.reserve(2);
   table_.reserve_one();  // from here on nothing throws
 
-  bins_.remove(index);
-  if (granules >= kGranulesPerPage) {
-    const std::uint32_t start = blocks_[index].start;
-    const auto lead = static_cast<std::uint32_t>(round_up(start, kGranulesPerPage)) - start;
-    if (lead > 0) {
-      const BlockIndex rest = split(index, lead);
-      bins_.insert(index);
-      index = rest;
-    }
-  }
-  if (blocks_[index].granules > granules) {
-    bins_.insert(split(index, granules));
-  }
+  // Blocks that stay gather at one end of a hole, blocks that come and go at the other. A size that
+  // has been freed before is taken for one of those.
+  const Block& place = blocks_[hole];
+  const std::uint64_t start = freed_sizes_.has(granules)
+                                  ? align_down(place.end() - granules, alignment)
+                                  : align_up(place.start, alignment);
+  const BlockIndex index = cut(hole, static_cast<std::uint32_t>(start), granules);
   Block& block = blocks_[index];
   block.state = BlockState::kLive;
-  block.use = {static_cast<std::uint32_t>(block_bytes_for(bytes) - bytes), 0, 0};
-  table_.insert(address_of(index), index);
+  block.use.padding = static_cast<std::uint32_t>(block_bytes - bytes);
+  table_.insert(address_of(block), index);
   return index;
 }
 
-// Cuts a free block that is in no bin after `granules` and returns the rest, which is in no bin
-// either.
-BlockIndex Regions::split(BlockIndex index, std::uint32_t granules) {
-  const BlockIndex rest_index = blocks_.acquire();
-  Block& block = blocks_[index];
-  Block& rest = blocks_[rest_index];
-  rest.start = block.start + granules;
-  rest.granules = block.granules - granules;
-  rest.previous = index;
-  rest.next = block.next;
-  rest.region = block.region;
-  rest.state = BlockState::kFree;
-  if (block.next != kNoBlock) {
-    blocks_[block.next].previous = rest_index;
-  }
-  block.next = rest_index;
-  block.granules = granules;
-  add_landmark(rest_index);
-  return rest_index;
-}
-
-void Regions::retire(BlockIndex index) {
-  table_.erase(address_of(index), index);
-  blocks_[index].state = BlockState::kRetired;
-}
-
+// A free neighbour takes the block in and keeps its own record.
 void Regions::reclaim(BlockIndex index) {
-  blocks_[index].state = BlockState::kFree;
-  if (const BlockIndex next = blocks_[index].next; blocks_[next].state == BlockState::kFree) {
-    bins_.remove(next);
-    coalesce_with_next(index);
-  }
-  if (const BlockIndex previous = blocks_[index].previous;
-      blocks_[previous].state == BlockState::kFree) {
-    bins_.remove(previous);
-    index = coalesce_with_next(previous);
-  }
-  bins_.insert(index);
-}
-
-// The block takes in its next neighbour; both are in no bin.
-BlockIndex Regions::coalesce_with_next(BlockIndex index) {
   Block& block = blocks_[index];
-  const BlockIndex absorbed = block.next;
-  drop_landmark(absorbed);
-  block.granules += blocks_[absorbed].granules;
-  block.next = blocks_[absorbed].next;
-  if (block.next != kNoBlock) {
-    blocks_[block.next].previous = index;
+  freed_sizes_.add(block.granules);
+  const BlockIndex next_index = block.next;
+  Block& previous = blocks_[block.previous];
+  Block& next = blocks_[next_index];
+  if (previous.state == BlockState::kFree) {
+    unlink(block);
+    drop_landmark(index, block);
+    previous.granules += block.granules;
+    if (next.state == BlockState::kFree) {
+      bins_.remove(next);
+      unlink(next);
+      drop_landmark(next_index, next);
+      previous.granules += next.granules;
+      blocks_.release(next_index);
+    }
+    bins_.update(block.previous, previous);
+    blocks_.release(index);
+  } else if (next.state == BlockState::kFree) {
+    unlink(block);
+    if (stretch_of(next) != stretch_of(block)) {
+      drop_landmark(next_index, next);
+    }
+    pass_landmark(index, next_index, block);
+    next.start = block.start;
+    next.granules += block.granules;
+    bins_.update(next_index, next);
+    blocks_.release(index);
+  } else {
+    block.state = BlockState::kFree;
+    bins_.insert(index, block);
   }
-  blocks_.release(absorbed);
-  return index;
-}
-
-BlockIndex Regions::find(Address address) const {
-  return table_.find(address, [&](BlockIndex index) { return address_of(index) == address; });
 }
 
 const Regions::Region* Regions::region_around(Address address) const {
@@ -196,57 +295,32 @@ BlockIndex Regions::find_containing(Address address) const {
   if (granule >= region->granules) {
     return kNoBlock;
   }
-  // The nearest landmark that does not lie behind the address. The first block is always one.
-  std::uint64_t mib = granule / kLandmarkGranules;
-  if (region->landmarks_[mib] == kNoBlock || blocks_[region->landmarks_[mib]].start > granule) {
-    std::uint64_t word = mib / 64;
-    std::uint64_t below = region->marked_[word] & ((std::uint64_t{1} << (mib % 64)) - 1);
+  // The nearest landmark that does not lie behind the address. The first block's stretch has one.
+  std::uint64_t stretch = granule / kStretchGranules;
+  if (const BlockIndex near = region->landmarks_[stretch];
+      near == kNoBlock || blocks_[near].start > granule) {
+    std::uint64_t word = stretch / 64;
+    std::uint64_t below = region->marked_[word] & ((std::uint64_t{1} << (stretch % 64)) - 1);
     while (below == 0 && word > 0) {
       below = region->marked_[--word];
     }
-    mib = below == 0 ? 0 : word * 64 + 63 - static_cast<std::uint64_t>(std::countl_zero(below));
+    stretch = below == 0 ? 0 : word * 64 + 63 - static_cast<std::uint64_t>(std::countl_zero(below));
   }
-  BlockIndex index = region->landmarks_[mib];
-  while (blocks_[index].start + std::uint64_t{blocks_[index].granules} <= granule) {
+  BlockIndex index = region->landmarks_[stretch];
+  while (blocks_[index].start > granule) {
+    index = blocks_[index].previous;
+  }
+  while (blocks_[index].end() <= granule) {
     index = blocks_[index].next;
   }
   return blocks_[index].state == BlockState::kLive ? index : kNoBlock;
 }
 
-void Regions::add_landmark(BlockIndex index) {
-  const Block& block = blocks_[index];
-  Region& region = regions_[block.region];
-  const std::uint32_t mib = block.start / kLandmarkGranules;
-  if (region.landmarks_[mib] == kNoBlock) {
-    region.landmarks_[mib] = index;
-    region.marked_[mib / 64] |= std::uint64_t{1} << (mib % 64);
-  }
-}
-
-// Called while the block is still linked: a neighbour that starts in the same MiB takes over.
-void Regions::drop_landmark(BlockIndex index) {
-  const Block& block = blocks_[index];
-  Region& region = regions_[block.region];
-  const std::uint32_t mib = block.start / kLandmarkGranules;
-  if (region.landmarks_[mib] != index) {
-    return;
-  }
-  const auto starts_here = [&](BlockIndex other) {
-    return other != kNoBlock && blocks_[other].start / kLandmarkGranules == mib;
-  };
-  const BlockIndex heir = starts_here(block.previous) ? block.previous
-                          : starts_here(block.next)   ? block.next
-                                                      : kNoBlock;
-  region.landmarks_[mib] = heir;
-  if (heir == kNoBlock) {
-    region.marked_[mib / 64] &= ~(std::uint64_t{1} << (mib % 64));
-  }
-}
-
 std::size_t Regions::host_bytes() const {
-  std::size_t bytes = blocks_.host_bytes() + table_.host_bytes();
+  std::size_t bytes = blocks_.host_bytes() + table_.host_bytes() + map_.host_bytes();
   for (const Region& region : regions_) {
-    bytes += region.landmarks_.size() * sizeof(BlockIndex) + region.marked_.size() * 8;
+    const std::size_t stretches = region.stretches();
+    bytes += stretches * sizeof(BlockIndex) + (stretches + 63) / 64 * sizeof(std::uint64_t);
   }
   return bytes;
 }
@@ -274,23 +348,24 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
     problems += "region " + std::to_string(number) + ", block " + std::to_string(index) + ": " +
                 what + "\n";
   };
-  std::vector<bool> starts(region.landmarks_.size());
+  std::vector<bool> starts(region.stretches());
   std::uint64_t expected_start = 0;
-  BlockIndex previous = kNoBlock;
-  for (BlockIndex index = region.first; index != kNoBlock; index = blocks_[index].next) {
+  BlockIndex previous = region.edge;
+  for (BlockIndex index = blocks_[region.edge].next; index != region.edge;
+       index = blocks_[index].next) {
     const Block& block = blocks_[index];
     if (block.start != expected_start || block.granules == 0 || block.previous != previous ||
         block.region != number) {
       complain(index, "it does not continue where the one before it ends");
       return;
     }
-    starts[block.start / kLandmarkGranules] = true;
+    starts[stretch_of(block)] = true;
     if (block.state == BlockState::kFree) {
       ++free_blocks;
       if (blocks_[previous].state == BlockState::kFree) {
         complain(index, "two free blocks side by side");
       }
-    } else if (block.granules >= kGranulesPerPage &&
+    } else if (block.granules >= kLargeGranules &&
                (block.start % kGranulesPerPage != 0 || block.granules % kGranulesPerPage != 0)) {
       complain(index, "a large block that is not aligned");
     }
@@ -303,15 +378,15 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
     expected_start += block.granules;
     previous = index;
   }
-  if (expected_start != region.granules) {
+  if (expected_start != region.granules || blocks_[region.edge].previous != previous) {
     complain(previous, "the region's blocks do not end at its end");
   }
-  for (std::size_t mib = 0; mib < starts.size(); ++mib) {
-    const BlockIndex mark = region.landmarks_[mib];
-    if (starts[mib] != (mark != kNoBlock) ||
-        starts[mib] != (((region.marked_[mib / 64] >> (mib % 64)) & 1) != 0) ||
-        (mark != kNoBlock && (blocks_[mark].start / kLandmarkGranules != mib ||
-                              blocks_[mark].state == BlockState::kUnused))) {
+  for (std::size_t stretch = 0; stretch < starts.size(); ++stretch) {
+    const BlockIndex mark = region.landmarks_[stretch];
+    if (starts[stretch] != (mark != kNoBlock) ||
+        starts[stretch] != (((region.marked_[stretch / 64] >> (stretch % 64)) & 1) != 0) ||
+        (mark != kNoBlock &&
+         (stretch_of(blocks_[mark]) != stretch || blocks_[mark].state == BlockState::kUnused))) {
       complain(mark, "a landmark is wrong");
     }
   }

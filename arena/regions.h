@@ -2,45 +2,51 @@
 // whole allocator but for locking, growth and limits (arena.h).
 //
 // Invariants (verify() checks each of them):
-//   - the blocks of a region cover it without gap or overlap, linked in address order;
+//   - the blocks of a region cover it without gap or overlap, linked in address order, in a ring
+//   that
+//     its edge closes;
 //   - no two free blocks are neighbours: a freed block coalesces at once;
 //   - each free block is in exactly one bin, each live block in the address table, nothing else is;
-//   - a block of 64 KiB or more starts and ends on a multiple of 64 KiB;
-//   - the landmark of a MiB is a block that starts in it, if there is one.
+//   - a block of 2 MiB or more starts and ends on a multiple of 64 KiB;
+//   - the landmark of a stretch of 2 MiB is a block that starts in it, if there is one.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "arena/address_table.h"
 #include "arena/bins.h"
 #include "arena/block.h"
+#include "arena/region_map.h"
 #include "arena/units.h"
 
 namespace cubfc::arena {
 
-// Not thread-safe.
+// Not thread-safe, but for number_at().
 class Regions {
  public:
-  struct Region {
+  struct alignas(64) Region {   // of a power of two bytes: found by a shift
     Address obtained_base = 0;  // what the memory source gave; 0: no region has this number
     std::uint64_t obtained_bytes = 0;
     Address base = 0;            // where its blocks begin: page-aligned, behind the unused lead
     std::uint32_t granules = 0;  // of its blocks
-    BlockIndex first = kNoBlock;
+    BlockIndex edge = kNoBlock;  // its next is the first block, its previous the last
     // Grows in the order in which the process's regions were obtained, by whatever arena.
     std::uint64_t number = 0;
 
     bool exists() const { return obtained_base != 0; }
     Address end() const { return obtained_base + obtained_bytes; }
+    std::size_t stretches() const;  // of its blocks: each has a landmark at most
 
    private:
     friend class Regions;
-    // To find the block around any address without a walk from the region's start: for each MiB a
-    // block that starts in it, and a bitmap of those that have one.
-    std::vector<BlockIndex> landmarks_;
-    std::vector<std::uint64_t> marked_;
+    // To find the block around any address without a walk from the region's start: for each stretch
+    // of 2 MiB a block that starts in it, and a bitmap of those that have one.
+    std::unique_ptr<BlockIndex[]> landmarks_;
+    std::unique_ptr<std::uint64_t[]> marked_;
   };
 
   // Bytes of a region that holds one block of `block_bytes`, wherever the region starts.
@@ -58,33 +64,41 @@ class Regions {
   // The numbers of the regions that hold no live and no retired block.
   std::vector<std::uint16_t> unused() const;
   // Forgets an unused region. The caller returns it to the source.
-  void remove(std::uint16_t region);
+  void remove(std::uint16_t region) noexcept;
 
   // A live block of at least `bytes`, or kNoBlock. Precondition: 0 < bytes <= kLargestRequestBytes.
   // Throws std::bad_alloc and is unchanged then.
-  BlockIndex allocate(std::uint64_t bytes);
+  BlockIndex allocate(std::uint64_t bytes, Search search = Search::kBounded);
 
-  // Takes a live block away from the program without making it free. Never fails.
-  void retire(BlockIndex index);
+  // Takes the live block that starts at `address` away from the program without making it free.
+  // kNoBlock when there is none.
+  BlockIndex retire(Address address) {
+    const BlockIndex index = table_.take(address, LiesAt{*this, address});
+    if (index != kNoBlock) {
+      blocks_[index].state = BlockState::kRetired;
+    }
+    return index;
+  }
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
 
   // The live block that starts at / contains `address`, or kNoBlock.
-  BlockIndex find(Address address) const;
+  BlockIndex find(Address address) const { return table_.find(address, LiesAt{*this, address}); }
   BlockIndex find_containing(Address address) const;
   // The region in whose bytes, unused lead included, `address` lies; nullptr if none.
   const Region* region_around(Address address) const;
+  // Its number, or 0. Thread-safe.
+  std::uint64_t number_at(Address address) const noexcept { return map_.number_at(address); }
 
   const Block& block(BlockIndex index) const { return blocks_[index]; }
   Block& block(BlockIndex index) { return blocks_[index]; }
-  Address address_of(BlockIndex index) const {
-    const Block& block = blocks_[index];
-    return regions_[block.region].base + std::uint64_t{block.start} * kGranuleBytes;
-  }
+  Address address_of(BlockIndex index) const { return address_of(blocks_[index]); }
   std::uint64_t bytes_of(BlockIndex index) const {
     return std::uint64_t{blocks_[index].granules} * kGranuleBytes;
   }
+  // By number, with gaps.
   const std::vector<Region>& all() const { return regions_; }
+  std::size_t count() const { return by_address_.size(); }
   std::uint64_t largest_fit_bytes() const { return bins_.largest_fit_bytes(); }
   std::size_t host_bytes() const;
 
@@ -92,18 +106,56 @@ class Regions {
   std::string verify() const;
 
  private:
-  BlockIndex split(BlockIndex index, std::uint32_t granules);
-  BlockIndex coalesce_with_next(BlockIndex index);
-  void add_landmark(BlockIndex index);
-  void drop_landmark(BlockIndex index);
+  struct LiesAt {
+    const Regions& regions;
+    Address address;
+    bool operator()(BlockIndex index) const { return regions.address_of(index) == address; }
+  };
+
+  // Which sizes have been freed before, one bit for each hash of a size.
+  class FreedSizes {
+   public:
+    void add(std::uint32_t granules) { words_[word_of(granules)] |= bit_of(granules); }
+    bool has(std::uint32_t granules) const {
+      return (words_[word_of(granules)] & bit_of(granules)) != 0;
+    }
+    void clear() noexcept { words_.fill(0); }
+
+   private:
+    static constexpr std::uint32_t kHashBits = 12;
+    static std::uint32_t hash_of(std::uint32_t granules) {
+      return (granules * 0x9E3779B1U) >> (32 - kHashBits);
+    }
+    static std::uint32_t word_of(std::uint32_t granules) { return hash_of(granules) / 64; }
+    static std::uint64_t bit_of(std::uint32_t granules) {
+      return std::uint64_t{1} << (hash_of(granules) % 64);
+    }
+
+    std::array<std::uint64_t, (1U << kHashBits) / 64> words_{};
+  };
+
+  Address address_of(const Block& block) const {
+    return regions_[block.region].base + std::uint64_t{block.start} * kGranuleBytes;
+  }
+  BlockIndex cut(BlockIndex index, std::uint32_t start, std::uint32_t granules);
+  void link_between(BlockIndex previous, BlockIndex index, BlockIndex next);
+  void unlink(const Block& block);
+  BlockIndex& landmark_near(const Block& block) const;
+  void add_landmark(BlockIndex index, const Block& block);
+  void pass_landmark(BlockIndex index, BlockIndex heir, const Block& block);
+  void drop_landmark(BlockIndex index, const Block& block);
+  void publish_map() noexcept;
   void verify_region(std::uint16_t number, std::uint64_t& free_blocks, std::uint64_t& live_blocks,
                      std::string& problems) const;
 
   BlockSlab blocks_;
   Bins bins_{blocks_};
   AddressTable table_;
-  std::vector<Region> regions_;            // by number; a removed one's place is reused
-  std::vector<std::uint16_t> by_address_;  // numbers of the regions, in address order
+  FreedSizes freed_sizes_;
+  std::vector<Region> regions_;               // by number; a removed one's place is reused
+  std::vector<std::uint16_t> by_address_;     // numbers of the regions, in address order
+  RegionMap map_;                             // the same for number_at()
+  std::vector<RegionMap::Region> map_draft_;  // publish_map() must not fail
 };
 
 }  // namespace cubfc::arena

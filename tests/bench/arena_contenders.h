@@ -28,9 +28,12 @@ class ByHandle {
     }
   }
 
-  Handle allocate(std::uint64_t bytes) { return regions_.allocate(bytes); }
+  Handle allocate(std::uint64_t bytes) {
+    const Handle handle = regions_.allocate(bytes);
+    return failed(handle) ? regions_.allocate(bytes, arena::Search::kEverywhere) : handle;
+  }
   void free(Handle handle) {
-    regions_.retire(handle);
+    regions_.retire(regions_.address_of(handle));
     regions_.reclaim(handle);
   }
   static bool failed(Handle handle) { return handle == arena::kNoBlock; }

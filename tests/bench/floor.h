@@ -8,10 +8,9 @@
 #include <mutex>
 #include <vector>
 
-namespace cubfc::bench {
+#include "arena/lock.h"
 
-// The lock that Arena holds in each call. To be changed with it.
-using ArenaMutex = std::mutex;
+namespace cubfc::bench {
 
 // A last-in first-out stack of addresses for each power of two; nothing is split or coalesced.
 class Stacks {
@@ -69,7 +68,7 @@ class LockedFloor {
   static std::uint64_t address(Handle handle) { return Stacks::address(handle); }
 
  private:
-  ArenaMutex mutex_;
+  arena::Lock mutex_;
   Stacks stacks_;
 };
 

@@ -1,0 +1,77 @@
+#include "arena/lock.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+namespace cubfc::arena {
+namespace {
+
+// How often a thread looks at a lock that is held before it sleeps, and the longest pause between
+// two looks. Each look takes the cache line away from the holder, so they become rare.
+constexpr int kLooks = 40;
+constexpr int kLongestPause = 64;
+
+// How long a sleeper sleeps if nobody wakes it.
+constexpr timespec kNap{0, 100'000};
+
+void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");  // "yield" does nothing on most cores
+#endif
+}
+
+// A futex is an int in memory, and so is this atomic.
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
+
+// To whoever called the program's allocation, errno is none of our business.
+class KeptErrno {
+ public:
+  KeptErrno() = default;
+  ~KeptErrno() { errno = kept_; }
+  KeptErrno(const KeptErrno&) = delete;
+  KeptErrno& operator=(const KeptErrno&) = delete;
+
+ private:
+  int kept_ = errno;
+};
+
+}  // namespace
+
+void Lock::wait_and_lock() noexcept {
+  const auto try_lock = [this] {
+    std::uint32_t unlocked = 0;
+    return held_.load(std::memory_order_relaxed) == 0 &&
+           held_.compare_exchange_strong(unlocked, 1, std::memory_order_acquire,
+                                         std::memory_order_relaxed);
+  };
+  int pauses = 1;
+  for (int look = 0; look < kLooks; ++look) {
+    for (int i = 0; i < pauses; ++i) {
+      pause();
+    }
+    if (try_lock()) {
+      return;
+    }
+    pauses = pauses < kLongestPause ? pauses * 2 : kLongestPause;
+  }
+  const KeptErrno kept;
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  while (!try_lock()) {
+    // Returns at once if the lock is not held any more; signals, time-outs and wake-ups are alike.
+    syscall(SYS_futex, &held_, FUTEX_WAIT_PRIVATE, 1, &kNap, nullptr, 0);
+  }
+  sleepers_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Lock::wake_one() noexcept {
+  const KeptErrno kept;
+  syscall(SYS_futex, &held_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace cubfc::arena
