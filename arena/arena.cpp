@@ -259,7 +259,7 @@ std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
   }
   count_free(regions_.block(index));
   granules_retired_ += regions_.block(index).granules;
-  return RetiredBlock{index, generation_};
+  return RetiredBlock{index, regions_.bytes_of(index), generation_};
 }
 
 void Arena::reclaim(const RetiredBlock& block) noexcept {
@@ -309,6 +309,12 @@ void Arena::begin(Options options) noexcept {
   largest_possible_ = largest_possible();
   preallocated_ = false;
   next_step_bytes_ = kFirstStepBytes;
+}
+
+Room Arena::room() const noexcept {
+  const std::lock_guard lock(lock_);
+  return {peak_granules_in_use_ * kGranuleBytes, usable_bytes_ - granules_in_use_ * kGranuleBytes,
+          granules_retired_ * kGranuleBytes};
 }
 
 Stats Arena::stats() const noexcept {

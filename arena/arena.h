@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arena/budget.h"
+#include "arena/epoch.h"
 #include "arena/lock.h"
 #include "arena/memory_source.h"
 #include "arena/regions.h"
@@ -54,6 +55,7 @@ struct BlockInfo {
 // A block between retire() and reclaim().
 struct RetiredBlock {
   BlockIndex index = kNoBlock;
+  std::uint64_t bytes = 0;       // rounding included
   std::uint64_t generation = 0;  // of the arena: abandon() ends it
 };
 
@@ -98,6 +100,8 @@ class Arena {
   // Begins again after abandon(), or before the first allocation, under these options.
   void begin(Options options) noexcept;
 
+  // A few of the figures of stats(), for next to nothing.
+  Room room() const noexcept;
   Stats stats() const noexcept;
   // Throws std::bad_alloc.
   std::vector<BlockSnapshot> snapshot() const;

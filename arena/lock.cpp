@@ -50,7 +50,7 @@ void Lock::wait_and_lock() noexcept {
            held_.compare_exchange_strong(unlocked, 1, std::memory_order_acquire,
                                          std::memory_order_relaxed);
   };
-  int pauses = 1;
+  int pauses = 8;
   for (int look = 0; look < kLooks; ++look) {
     for (int i = 0; i < pauses; ++i) {
       pause();

@@ -11,7 +11,7 @@ namespace {
 std::atomic<std::uint64_t> regions_ever{0};
 
 // Between two landmarks.
-constexpr std::uint32_t kStretchGranules = (2U << 20) / kGranuleBytes;
+constexpr std::uint32_t kStretchGranules = (4U << 20) / kGranuleBytes;
 
 constexpr std::uint32_t stretch_of(const Block& block) {
   return block.start / kStretchGranules;

@@ -8,7 +8,7 @@
 //   - no two free blocks are neighbours: a freed block coalesces at once;
 //   - each free block is in exactly one bin, each live block in the address table, nothing else is;
 //   - a block of 2 MiB or more starts and ends on a multiple of 64 KiB;
-//   - the landmark of a stretch of 2 MiB is a block that starts in it, if there is one.
+//   - the landmark of a stretch of 4 MiB is a block that starts in it, if there is one.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ class Regions {
    private:
     friend class Regions;
     // To find the block around any address without a walk from the region's start: for each stretch
-    // of 2 MiB a block that starts in it, and a bitmap of those that have one.
+    // of 4 MiB a block that starts in it, and a bitmap of those that have one.
     std::unique_ptr<BlockIndex[]> landmarks_;
     std::unique_ptr<std::uint64_t[]> marked_;
   };

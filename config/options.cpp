@@ -220,9 +220,6 @@ bool only_false(const Value& value) {
 bool only_zero(const Value& value) {
   return std::get<std::int64_t>(value) == 0;
 }
-bool only_sync(const Value& value) {
-  return std::get<FreeMode>(value) == FreeMode::kSync;
-}
 bool bfc_or_platform(const Value& value) {
   const auto allocator = std::get<Allocator>(value);
   return allocator == Allocator::kBfc || allocator == Allocator::kPlatform;
@@ -344,8 +341,7 @@ constexpr std::array kOptions = std::to_array<Option>({
                             "sync", "sync|deferred",
                             "`sync`: a free waits for the device, as the driver's does. "
                             "`deferred`: it returns at once, "
-                            "and the block is reused when all work submitted before has finished",
-                            only_sync, "`deferred`"),
+                            "and the block is reused when all work submitted before has finished"),
     row<&Policy::log_level>({"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
                              "trace, debug, info, warn, error, critical or off", ""},
                             kNoneHonoured, "warn", "LEVEL", "how much is logged"),

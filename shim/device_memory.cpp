@@ -67,20 +67,36 @@ CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) 
   return driver_.cuMemAlloc_v2(address, bytes);
 }
 
+// From what the arena has; then from what waits for the device, if that may do; then by growth;
+// then from whatever is left to try.
+arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
+  if (waiting_.any() && deferred()) {
+    waiting_.collect();
+    do {
+      if (const CUdeviceptr address = context.arena.allocate_without_growth(bytes); address != 0) {
+        return {address};
+      }
+    } while (context.arena.room().retired >= bytes && waiting_.wait_for_oldest());
+  }
+  arena::Allocation got = context.arena.allocate(bytes);
+  const auto more_may_help = [&] {
+    return got.address == 0 && got.failure != arena::Failure::kSourceError &&
+           got.failure != arena::Failure::kTooLarge;
+  };
+  while (more_may_help() &&
+         (waiting_.wait_for_oldest() || release_unused_of_device(context.device))) {
+    const bool grew = got.grew;
+    got = context.arena.allocate(bytes);
+    got.grew = got.grew || grew;
+  }
+  return got;
+}
+
 CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
                                            std::size_t bytes, const char* function) {
-  arena::Allocation got = context.arena.allocate(bytes);
-  if (got.address == 0 && got.failure != arena::Failure::kSourceError &&
-      got.failure != arena::Failure::kTooLarge) {
-    const bool more = reclaim_parked(context);
-    if (release_unused_of_device(context.device) || more) {
-      const bool grew = got.grew;
-      got = context.arena.allocate(bytes);
-      got.grew = got.grew || grew;
-    }
-  }
+  const arena::Allocation got = take(context, bytes);
   if (got.grew) {
-    announce(context, policy_);
+    announce(context);
   }
   if (got.address == 0) {
     log::debug("{} of {} bytes failed: {}", function, bytes, arena::describe(got.failure));
@@ -110,13 +126,13 @@ bool DeviceMemory::release_unused_of_device(const Device& device) {
 
 // One line when the arena's first region is there; at level warn when it is less than was asked
 // for.
-void DeviceMemory::announce(const Context& context, const config::Policy& policy) {
+void DeviceMemory::announce(const Context& context) const {
   const arena::Stats stats = context.arena.stats();
   if (stats.regions_obtained != 1 || !log::enabled(log::Level::kWarn)) {
     return;
   }
   const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
-  const config::Origin* limit = policy.limit_origin();
+  const config::Origin* limit = policy_.limit_origin();
   log::at(
       less ? log::Level::kWarn : log::Level::kInfo,
       "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
@@ -124,10 +140,15 @@ void DeviceMemory::announce(const Context& context, const config::Policy& policy
       log::bytes(context.device.total_bytes),
       less ? fmt::format(" (asked for {}: the device has less)", log::bytes(context.preallocation))
            : "",
-      config::name_of(policy.allocator.value),
+      config::name_of(policy_.allocator.value),
       limit == nullptr ? "none"
                        : fmt::format("{} ({})", log::bytes(stats.bytes_limit), limit->text()),
-      config::name_of(policy.free_mode.value), policy.free_mode.origin.text());
+      config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
+  if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
+    log::warn(
+        "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
+        "few frees wait for the device instead of none");
+  }
 }
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
@@ -262,67 +283,37 @@ CUresult DeviceMemory::refused_without_context(CUdeviceptr address) const {
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
-// Waits for the device, then frees. Where nothing may wait, the block stays retired until something
-// can. An interior pointer, a double free: the driver must not see it, it knows only the region.
+// Waits for the device, then frees; or leaves the waiting to WaitingFrees: always, if the user
+// wishes so, else where nothing may wait. An interior pointer, a double free: the driver must not
+// see it, it knows only the region.
 CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
-  const DeviceWait wait(captures_);
-  const CUresult result =
-      wait.allowed() ? synchronize_and_reclaim(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (result == CUDA_SUCCESS) {
-    return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  }
-  if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
-    return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
-  }
-  return park(context, address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-// Waits for the device, and reclaims what was freed under a capture before. Precondition: a
-// DeviceWait that is allowed.
-CUresult DeviceMemory::synchronize_and_reclaim(const Context& owner) {
-  // Taken before the wait: what is parked while it goes on may have been used by later work.
-  const std::vector<Parked> ready = take_parked();
-  const CUresult result = contexts_.synchronize(owner);
-  for (const Parked& parked : ready) {
+  if (!deferred()) {
+    const DeviceWait wait(captures_);
+    const CUresult result =
+        wait.allowed() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
-      parked.context->arena.reclaim(parked.block);
+      return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+      return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
-  if (result != CUDA_SUCCESS && !ready.empty()) {
-    const std::lock_guard lock(parked_mutex_);
-    parked_.insert(parked_.end(), ready.begin(), ready.end());
-    any_parked_.store(true, std::memory_order_release);
+  if (!waiting_.add(context, address)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
+  if (deferred()) {
+    waiting_.close_when_due(context);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Precondition: a DeviceWait that is allowed.
+CUresult DeviceMemory::wait_in_free(const Context& owner) {
+  const auto start = std::chrono::steady_clock::now();
+  const CUresult result = waiting_.wait_for_all(owner);
+  const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
+  waited_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
   return result;
-}
-
-// True if memory that was freed under a capture may be free now.
-bool DeviceMemory::reclaim_parked(const Context& owner) {
-  const DeviceWait wait(captures_);
-  return wait.allowed() && any_parked_.load(std::memory_order_acquire) &&
-         synchronize_and_reclaim(owner) == CUDA_SUCCESS;
-}
-
-// Retires the block until something can wait for the device. False when there is no such block.
-bool DeviceMemory::park(Context& context, CUdeviceptr address) {
-  const std::lock_guard lock(parked_mutex_);
-  parked_.reserve(parked_.size() + 1);  // before anything is changed
-  const auto retired = context.arena.retire(address);
-  if (retired) {
-    parked_.push_back({&context, *retired});
-    any_parked_.store(true, std::memory_order_release);
-  }
-  return retired.has_value();
-}
-
-std::vector<DeviceMemory::Parked> DeviceMemory::take_parked() {
-  std::vector<Parked> taken;
-  if (any_parked_.load(std::memory_order_acquire)) {
-    const std::lock_guard lock(parked_mutex_);
-    taken.swap(parked_);
-    any_parked_.store(false, std::memory_order_release);
-  }
-  return taken;
 }
 
 CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
@@ -372,6 +363,9 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     return 0;
   }
   const Stopwatch stopwatch(*this);
+  if (waiting_.any() && deferred()) {
+    waiting_.collect();
+  }
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
   if (address != 0) {
     log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);

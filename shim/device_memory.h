@@ -13,6 +13,7 @@
 #include "shim/driver.h"
 #include "shim/ledger.h"
 #include "shim/out_of_memory.h"
+#include "shim/waiting_frees.h"
 
 namespace cubfc {
 
@@ -22,7 +23,11 @@ class DeviceMemory {
  public:
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
                Captures& captures)
-      : driver_(driver), policy_(policy), contexts_(contexts), captures_(captures) {}
+      : driver_(driver),
+        policy_(policy),
+        contexts_(contexts),
+        captures_(captures),
+        waiting_(driver, contexts, captures) {}
 
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
@@ -41,7 +46,10 @@ class DeviceMemory {
   CUdeviceptr try_allocate(std::size_t bytes);
   bool try_free(CUdeviceptr address);
 
-  void context_ended(std::uint64_t id) { ledger_.context_ended(id); }
+  void context_ended(std::uint64_t id) {
+    ledger_.context_ended(id);
+    waiting_.context_ended(id);
+  }
 
   // The time that allocations and frees have taken, waits for the device included; counted only
   // when CUBFC_SHOW_STATS is set.
@@ -50,13 +58,14 @@ class DeviceMemory {
   }
   const Ledger& ledger() const { return ledger_; }
 
-  void after_fork_in_child() { new (&parked_mutex_) std::mutex; }
+  // The part of it that frees have waited for the device.
+  std::chrono::nanoseconds time_waited() const {
+    return std::chrono::nanoseconds(waited_ns_.load(std::memory_order_relaxed));
+  }
+
+  void after_fork_in_child() { waiting_.after_fork_in_child(); }
 
  private:
-  struct Parked {
-    Context* context;
-    arena::RetiredBlock block;
-  };
   class Stopwatch;
 
   bool from_arena() const { return policy_.allocator.value != config::Allocator::kPlatform; }
@@ -70,12 +79,11 @@ class DeviceMemory {
   template <typename Free>
   CUresult free_at_driver(CUdeviceptr address, Free free);
   CUresult refused_without_context(CUdeviceptr address) const;
-  CUresult synchronize_and_reclaim(const Context& owner);
-  bool reclaim_parked(const Context& owner);
-  std::vector<Parked> take_parked();
-  bool park(Context& context, CUdeviceptr address);
+  CUresult wait_in_free(const Context& owner);
+  bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
+  arena::Allocation take(Context& context, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
-  static void announce(const Context& context, const config::Policy& policy);
+  void announce(const Context& context) const;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
@@ -84,12 +92,10 @@ class DeviceMemory {
   Ledger ledger_;
   OutOfMemoryReporter reporter_;
   std::atomic<std::uint64_t> spent_ns_{0};
+  std::atomic<std::uint64_t> waited_ns_{0};
 
-  // Freed while a capture was open, when nothing may wait for the device. They stay retired until
-  // it has been waited for.
-  std::mutex parked_mutex_;
-  std::vector<Parked> parked_;
-  std::atomic<bool> any_parked_{false};
+  // All frees under CUBFC_FREE=deferred, and those made while a stream captured.
+  WaitingFrees waiting_;
 };
 
 // The block that contains an address.

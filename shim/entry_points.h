@@ -87,12 +87,15 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuCtxGetId, (CUcontext context, unsigned long long* id)) \
   Y(cuCtxPopCurrent_v2, (CUcontext* context)) \
   Y(cuCtxPushCurrent_v2, (CUcontext context)) \
+  Y(cuCtxRecordEvent, (CUcontext context, CUevent event)) \
   Y(cuCtxSynchronize, ()) \
   Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
   Y(cuDeviceGetName, (char* name, int length, CUdevice device)) \
   Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
   Y(cuDriverGetVersion, (int* version)) \
-  Y(cuGetErrorName, (CUresult error, const char** name)) \
+  Y(cuEventCreate, (CUevent* event, unsigned flags)) \
+  Y(cuEventQuery, (CUevent event)) \
+  Y(cuEventSynchronize, (CUevent event)) \
   Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode* mode))

@@ -202,6 +202,15 @@ std::string Process::summary() const {
         text.empty() ? "" : "\ncubfc: ", log::bytes(direct.peak_bytes), grouped(direct.allocations),
         each_us, grouped(direct.failures));
   }
+  // Worth a word when it is true.
+  if (memory_.time_waited() >= std::chrono::seconds(1)) {
+    text += fmt::format(
+        "{}frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
+        "does not use "
+        "cudaFree as a barrier",
+        text.empty() ? "" : "\ncubfc: ",
+        std::chrono::duration<double>(memory_.time_waited()).count());
+  }
   return text;
 }
 

@@ -37,6 +37,7 @@ TEST_CASE("eight threads share one arena without a block being handed out twice"
           const Allocation got = arena.allocate(1 + random() % (1U << (9 + random() % 15)));
           if (got.address != 0) {
             mark(got.address, 0, number);
+            clashes += arena.region_at(got.address) == 0 ? 1 : 0;
             mine.push_back(got.address);
           }
         } else if (!mine.empty()) {

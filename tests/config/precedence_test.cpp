@@ -114,7 +114,6 @@ TEST_CASE("what this version lacks is said in one warning, with what is in force
         Case{"CUBFC_ALLOCATOR=cuda_async", "in force: bfc (default)"},
         Case{"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "in force: bfc (default)"},
         Case{"TF_GPU_ALLOCATOR=cuda_malloc_async", "in force: bfc (default)"},
-        Case{"CUBFC_FREE=deferred", "in force: sync (default)"},
         Case{"CUBFC_UNIFIED_MEMORY=true", "in force: false (default)"},
         Case{"TF_FORCE_UNIFIED_MEMORY=1", "in force: false (default)"},
         Case{"CUBFC_ASYNC_PREALLOCATE=-1", "in force: 0 (default)"},

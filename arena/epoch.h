@@ -1,0 +1,27 @@
+// How many freed blocks gather before the device is asked when it will be done with them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace cubfc::arena {
+
+// What an arena has, in bytes.
+struct Room {
+  std::uint64_t peak_in_use = 0;
+  std::uint64_t free = 0;
+  std::uint64_t retired = 0;
+};
+
+// Asking costs a driver call for each context, and a block that waits cannot be used again: so
+// little gathers when memory is short, measured by what the program needed at its peak, and more
+// while there is memory to spare.
+constexpr bool is_epoch_full(std::size_t blocks, std::uint64_t bytes, const Room& room) {
+  constexpr std::size_t kMostBlocks = 32;
+  constexpr std::uint64_t kFewBytes = std::uint64_t{1} << 20;
+  return blocks >= kMostBlocks ||
+         bytes >= std::max({room.peak_in_use / 128, room.free / 16, kFewBytes});
+}
+
+}  // namespace cubfc::arena

@@ -1,0 +1,267 @@
+#include "shim/waiting_frees.h"
+
+#include <chrono>
+#include <utility>
+
+#include "arena/epoch.h"
+#include "shim/log.h"
+
+namespace cubfc {
+namespace {
+
+// More do not wait: a program may free faster than its GPU works for as long as it likes.
+constexpr std::size_t kMostWaiting = 65'536;
+
+// What another thread has in hand comes back when the driver has answered it.
+constexpr std::chrono::seconds kPatience{2};
+
+}  // namespace
+
+bool WaitingFrees::add(Context& context, CUdeviceptr address) {
+  const std::lock_guard lock(mutex_);
+  open_.blocks.reserve(open_.blocks.size() + 1);  // before anything is changed
+  const auto retired = context.arena.retire(address);
+  if (!retired) {
+    return false;
+  }
+  open_.blocks.push_back({&context, *retired});
+  open_.bytes += retired->bytes;
+  ++waiting_;
+  any_.store(true, std::memory_order_release);
+  return true;
+}
+
+void WaitingFrees::close_when_due(const Context& context) {
+  bool full = false;
+  bool too_many = false;
+  {
+    const arena::Room room = context.arena.room();
+    const std::lock_guard lock(mutex_);
+    full = arena::is_epoch_full(open_.blocks.size(), open_.bytes, room);
+    too_many = waiting_ > kMostWaiting;
+  }
+  if (full) {
+    close();
+  }
+  if (too_many) {
+    wait_for_oldest();
+  }
+}
+
+// While a stream captures, the open epoch stays open.
+void WaitingFrees::close() {
+  const DeviceWait wait(captures_);
+  if (!wait.allowed()) {
+    return;
+  }
+  Epochs closing(1);  // throws before anything is changed
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(closing.front(), open_);
+    ++in_hand_;
+  }
+  record_fence(closing.front());
+  put_back(closing, closed_.end());
+}
+
+// Marks where each context's work has come to. Precondition: a DeviceWait that is allowed.
+void WaitingFrees::record_fence(Epoch& epoch) noexcept try {
+  if (epoch.blocks.empty()) {
+    epoch.fenced = true;
+    return;
+  }
+  if (driver_.cuCtxRecordEvent == nullptr) {
+    epoch.fenced = contexts_.synchronize(*epoch.blocks.front().context) == CUDA_SUCCESS;
+    return;
+  }
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    const std::uint64_t id = context->id.load(std::memory_order_acquire);
+    if (id == 0 || context->ending) {
+      continue;
+    }
+    epoch.fence.reserve(epoch.fence.size() + 1);
+    const CUcontext handle = context->handle;
+    const CUevent event = event_for(*context, id, handle);
+    const CUresult result =
+        event == nullptr ? CUDA_ERROR_INVALID_CONTEXT : driver_.cuCtxRecordEvent(handle, event);
+    if (event != nullptr) {
+      epoch.fence.push_back({context, id, event});
+    }
+    if (result != CUDA_SUCCESS && context->id.load(std::memory_order_acquire) == id) {
+      return;  // without a fence: it is tried again, or waited for otherwise
+    }
+  }
+  epoch.fenced = true;
+} catch (const std::bad_alloc&) {
+}
+
+// An event of the context, or nullptr.
+CUevent WaitingFrees::event_for(const Context& context, std::uint64_t id, CUcontext handle) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Mark& mark : spare_) {
+      if (mark.context == &context && mark.id == id) {
+        const CUevent event = mark.event;
+        mark = spare_.back();
+        spare_.pop_back();
+        return event;
+      }
+    }
+  }
+  CUevent event = nullptr;
+  if (driver_.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  if (driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+    event = nullptr;
+  }
+  CUcontext popped = nullptr;
+  driver_.cuCtxPopCurrent_v2(&popped);
+  return event;
+}
+
+// Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
+CUresult WaitingFrees::ask(const Mark& mark, CUresult (*question)(CUevent)) {
+  const auto gone = [&] { return mark.context->id.load(std::memory_order_acquire) != mark.id; };
+  if (gone()) {
+    return CUDA_SUCCESS;
+  }
+  if (mark.context->ending) {
+    return CUDA_ERROR_NOT_READY;
+  }
+  const CUresult result = question(mark.event);
+  return result != CUDA_SUCCESS && gone() ? CUDA_SUCCESS : result;
+}
+
+bool WaitingFrees::is_done(const Epoch& epoch, CUresult (*question)(CUevent)) {
+  if (!epoch.fenced) {
+    return false;
+  }
+  for (const Mark& mark : epoch.fence) {
+    if (ask(mark, question) != CUDA_SUCCESS) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void WaitingFrees::collect() noexcept {
+  const DeviceWait wait(captures_);
+  if (!wait.allowed()) {
+    return;
+  }
+  for (Epochs one; take_oldest(one);) {
+    if (!one.front().fenced) {
+      give_back_marks(one.front());
+      record_fence(one.front());
+    }
+    if (!is_done(one.front(), driver_.cuEventQuery)) {
+      put_back(one, closed_.begin());
+      return;
+    }
+    reclaim(one);
+  }
+}
+
+bool WaitingFrees::wait_for_oldest() {
+  const DeviceWait wait(captures_);
+  if (!wait.allowed()) {
+    return false;
+  }
+  Epochs one;
+  if (!take_oldest(one)) {
+    one.emplace_back();
+    std::unique_lock lock(mutex_);
+    if (open_.blocks.empty()) {
+      const auto is_back = [&] { return in_hand_ == 0 || !closed_.empty(); };
+      return in_hand_ > 0 && put_back_.wait_for(lock, kPatience, is_back);
+    }
+    std::swap(one.front(), open_);
+    ++in_hand_;
+  }
+  const Epoch& epoch = one.front();
+  const bool done = epoch.fenced
+                        ? is_done(epoch, driver_.cuEventSynchronize)
+                        : contexts_.synchronize(*epoch.blocks.front().context) == CUDA_SUCCESS;
+  if (!done) {
+    put_back(one, closed_.begin());
+    return false;
+  }
+  reclaim(one);
+  return true;
+}
+
+CUresult WaitingFrees::wait_for_all(const Context& owner) {
+  // Taken before the wait: what is freed while it goes on may be used by later work.
+  Epochs all;
+  if (any()) {
+    all.emplace_back();
+    const std::lock_guard lock(mutex_);
+    std::swap(all.front(), open_);
+    all.splice(all.begin(), closed_);
+    in_hand_ += static_cast<int>(all.size());
+  }
+  const CUresult result = contexts_.synchronize(owner);
+  if (result == CUDA_SUCCESS) {
+    reclaim(all);
+  } else {
+    put_back(all, closed_.begin());
+  }
+  return result;
+}
+
+bool WaitingFrees::take_oldest(Epochs& one) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (closed_.empty()) {
+    return false;
+  }
+  one.splice(one.begin(), closed_, closed_.begin());
+  ++in_hand_;
+  return true;
+}
+
+void WaitingFrees::put_back(Epochs& epochs, Epochs::const_iterator where) noexcept {
+  const std::lock_guard lock(mutex_);
+  in_hand_ -= static_cast<int>(epochs.size());
+  closed_.splice(where, epochs);
+  put_back_.notify_all();
+}
+
+// Their work is done.
+void WaitingFrees::reclaim(Epochs& epochs) noexcept {
+  std::size_t blocks = 0;
+  for (Epoch& epoch : epochs) {
+    for (const Block& block : epoch.blocks) {
+      block.context->arena.reclaim(block.block);
+    }
+    blocks += epoch.blocks.size();
+    give_back_marks(epoch);
+  }
+  const std::lock_guard lock(mutex_);
+  in_hand_ -= static_cast<int>(epochs.size());
+  waiting_ -= blocks;
+  any_.store(waiting_ > 0, std::memory_order_release);
+  epochs.clear();
+  put_back_.notify_all();
+}
+
+// Its events can mark something else.
+void WaitingFrees::give_back_marks(Epoch& epoch) noexcept try {
+  const std::lock_guard lock(mutex_);
+  while (!epoch.fence.empty()) {
+    const Mark& mark = epoch.fence.back();
+    if (mark.context->id.load(std::memory_order_acquire) == mark.id) {
+      spare_.push_back(mark);
+    }
+    epoch.fence.pop_back();
+  }
+} catch (const std::bad_alloc&) {
+  epoch.fence.clear();  // an event or two are lost
+}
+
+void WaitingFrees::context_ended(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(spare_, [id](const Mark& mark) { return mark.id == id; });
+}
+
+}  // namespace cubfc

@@ -1,0 +1,100 @@
+// Blocks that the program has freed and that work on a device may still use. They are retired:
+// nothing finds them, and nobody is given them before that work is done.
+//
+// Frees gather in the open epoch. A closed epoch has a fence: an event for each context of the
+// process, because a stream of any context may use a block of any other. When all of them are done,
+// the epoch's blocks are free.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "shim/captures.h"
+#include "shim/contexts.h"
+#include "shim/driver.h"
+
+namespace cubfc {
+
+// Thread-safe. Its lock is never held across a driver call. While a stream captures, nothing is
+// recorded and nothing waits: blocks stay where they are.
+class WaitingFrees {
+ public:
+  WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
+      : driver_(driver), contexts_(contexts), captures_(captures) {}
+
+  bool any() const noexcept { return any_.load(std::memory_order_acquire); }
+
+  // Takes the live block that starts at `address` from the program. False when there is none.
+  // Throws std::bad_alloc and has changed nothing then.
+  bool add(Context& context, CUdeviceptr address);
+
+  // Closes the open epoch if enough has gathered in it; where the driver cannot record a context's
+  // work, that waits for the device. Waits, too, if more frees wait than are allowed to.
+  void close_when_due(const Context& context);
+
+  // Makes free what is known to be done. Does not wait.
+  void collect() noexcept;
+
+  // Waits for what has waited longest. False when nothing waits, or nothing may be waited for now.
+  bool wait_for_oldest();
+
+  // Waits for all work submitted in any context, and makes free what was freed before. Returns what
+  // the wait for `owner` reported. Precondition: a DeviceWait that is allowed.
+  CUresult wait_for_all(const Context& owner);
+
+  // The context's events went with it.
+  void context_ended(std::uint64_t id);
+
+  void after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    new (&put_back_) std::condition_variable;
+  }
+
+ private:
+  struct Block {
+    Context* context;
+    arena::RetiredBlock block;
+  };
+  struct Mark {  // in a context's work
+    Context* context;
+    std::uint64_t id;  // of the context
+    CUevent event;
+  };
+  struct Epoch {
+    std::vector<Block> blocks;
+    std::uint64_t bytes = 0;
+    std::vector<Mark> fence;
+    bool fenced = false;  // the fence is complete
+  };
+  using Epochs = std::list<Epoch>;  // nodes are moved, so that nothing that matters needs memory
+
+  void close();
+  void record_fence(Epoch& epoch) noexcept;
+  CUevent event_for(const Context& context, std::uint64_t id, CUcontext handle);
+  static CUresult ask(const Mark& mark, CUresult (*question)(CUevent));
+  static bool is_done(const Epoch& epoch, CUresult (*question)(CUevent));
+  bool take_oldest(Epochs& one) noexcept;
+  void put_back(Epochs& epochs, Epochs::const_iterator where) noexcept;
+  void reclaim(Epochs& epochs) noexcept;
+  void give_back_marks(Epoch& epoch) noexcept;
+
+  const DriverFunctions& driver_;
+  Contexts& contexts_;
+  Captures& captures_;
+  std::atomic<bool> any_{false};
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable put_back_;
+  Epoch open_;
+  Epochs closed_;            // oldest first
+  int in_hand_ = 0;          // epochs that a thread has taken to look at or to wait for
+  std::size_t waiting_ = 0;  // blocks
+  std::vector<Mark> spare_;  // events that mark nothing now
+};
+
+}  // namespace cubfc

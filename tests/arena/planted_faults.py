@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Plants one fault after the other in a copy of the arena's sources, builds the model test with it, and
+expects the test to fail. A test that passes with a fault in what it tests proves nothing."""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+# (what is wrong then, file, what stands there, what stands there instead)
+FAULTS = [
+    ("a freed block does not coalesce with the hole before it", "regions.cpp",
+     "if (previous.state == BlockState::kFree) {", "if (false) {"),
+    ("a freed block does not coalesce with the hole behind it", "regions.cpp",
+     "} else if (next.state == BlockState::kFree) {", "} else if (false) {"),
+    ("a block that joins two holes leaves the second one filed", "regions.cpp",
+     "      bins_.remove(next);\n", ""),
+    ("a hole that moves down keeps its old start", "regions.cpp",
+     "    next.start = block.start;\n", ""),
+    ("a block stays linked after its record is given back", "regions.cpp",
+     "    unlink(block);\n    drop_landmark(index, block);", "    drop_landmark(index, block);"),
+    ("what remains behind a block begins one granule early", "regions.cpp",
+     "    hole.start = start + granules;\n    hole.granules = behind;",
+     "    hole.start = start + granules - 1;\n    hole.granules = behind + 1;"),
+    ("what remains behind a block cut from the middle is lost", "regions.cpp",
+     "if (behind > 0) {", "if (false) {"),
+    ("large blocks are not aligned", "regions.cpp",
+     "granules < kLargeGranules ? 1 : kGranulesPerPage", "1"),
+    ("a retired block counts as free", "regions.h",
+     "blocks_[index].state = BlockState::kRetired;", "blocks_[index].state = BlockState::kFree;"),
+    ("a landmark that goes leaves no heir", "regions.cpp",
+     "stretch_of(blocks_[block.previous]) == stretch ? block.previous", "false ? block.previous"),
+    ("a landmark does not pass to the block in its place", "regions.cpp",
+     "landmark == index) {\n    landmark = heir;", "landmark == index) {"),
+    ("a region whose first block is free counts as empty", "regions.cpp",
+     "if (first.state == BlockState::kFree && first.next == edge)",
+     "if (first.state == BlockState::kFree)"),
+    ("a hole is taken without a look at its size", "bins.h",
+     "hole != kNoBlock && fits(hole, request)) {\n      return hole;\n    }\n    if (",
+     "hole != kNoBlock) {\n      return hole;\n    }\n    if ("),
+    ("a hole that has shrunk stays in its class", "bins.h",
+     "if (class_of(block.granules) != block.hole.size_class)",
+     "if (class_of(block.granules) > block.hole.size_class)"),
+    ("the bit of an empty class stays", "bins.h",
+     "word &= ~(std::uint64_t{1} << (hole.size_class % 64));", ""),
+    ("the summary bit of an empty word stays", "bins.h",
+     "summary_ &= ~(std::uint64_t{1} << (hole.size_class / 64));", ""),
+    ("a list forgets its last hole but one", "bins.h",
+     "blocks_[hole.previous].hole.next = hole.next;", "blocks_[hole.previous].hole.next = kNoBlock;"),
+    ("the gap in a run of slots is closed with an entry that must not move", "address_table.h",
+     "if (((at - home) & mask_) >= ((at - gap) & mask_)) {", "{"),
+    ("a gap in a run of slots is left open", "address_table.h",
+     "if (((at - home) & mask_) >= ((at - gap) & mask_)) {", "if (false) {"),
+    ("a growing address table moves half a run", "address_table.cpp",
+     "moved < kMoveAtOnce || old_[next_to_move_].index != kNoBlock", "moved < kMoveAtOnce"),
+    ("a growing address table forgets what it has not moved", "address_table.cpp",
+     "old_ = std::exchange(slots_, std::move(larger));", "slots_ = std::move(larger);\n  old_ = Slots(4);"),
+    ("a record is given to two blocks", "block.h",
+     "      first_unused_ = records_[index].next;\n", ""),
+    ("a region's number is looked for among the regions that were", "regions.cpp",
+     "  by_address_.insert(place, static_cast<std::uint16_t>(number));\n  publish_map();",
+     "  publish_map();\n  by_address_.insert(place, static_cast<std::uint16_t>(number));"),
+]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--compiler", default="c++", help="the C++ compiler (c++)")
+    parser.add_argument("link", nargs="+", help="the model test's object files and what they need")
+    parser.add_argument("--only", default="", help="faults whose description contains this")
+    arguments = parser.parse_args()
+
+    project = pathlib.Path(__file__).resolve().parents[2]
+    survived = 0
+    with tempfile.TemporaryDirectory(prefix="cubfc-faults-") as folder:
+        work = pathlib.Path(folder)
+        shutil.copytree(project / "arena", work / "arena")
+        everything = work / "everything.cpp"
+        everything.write_text("".join(f'#include "{source}"\n'
+                                      for source in sorted((work / "arena").glob("*.cpp"))))
+
+        def passes() -> bool:
+            """Builds and runs the test; a crash or a loop without end is a failure, too."""
+            binary = str(work / "model_test")
+            subprocess.run([arguments.compiler, "-std=c++20", "-O1", "-w", f"-I{work}", str(everything),
+                            *arguments.link, "-pthread", "-o", binary], check=True)
+            try:
+                ended = subprocess.run([binary], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                       timeout=10, env={**os.environ, "CUBFC_TEST_SHRINK": "no"})
+            except subprocess.TimeoutExpired:
+                return False
+            return ended.returncode == 0
+
+        if not passes():
+            print("the model test fails without any fault")
+            return 1
+        for what, name, old, new in FAULTS:
+            if arguments.only not in what:
+                continue
+            path = work / "arena" / name
+            original = path.read_text()
+            if original.count(old) != 1:
+                print(f"{name}: '{old}' stands there {original.count(old)} times, not once")
+                return 1
+            path.write_text(original.replace(old, new))
+            caught = not passes()
+            path.write_text(original)
+            print(f"{'caught' if caught else 'NOT CAUGHT'}: {what}", flush=True)
+            survived += not caught
+    print(f"{survived} faults were not caught" if survived else "every fault was caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
