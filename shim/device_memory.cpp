@@ -83,8 +83,7 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
            got.failure != arena::Failure::kTooLarge;
   };
-  while (more_may_help() &&
-         (waiting_.wait_for_oldest() || release_unused_of_device(context.device))) {
+  while (more_may_help() && make_room(context.device)) {
     const bool grew = got.grew;
     got = context.arena.allocate(bytes);
     got.grew = got.grew || grew;
@@ -110,6 +109,12 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   *address = got.address;
   log::trace("{} {} bytes -> {:#x}", function, bytes, got.address);
   return CUDA_SUCCESS;
+}
+
+// Makes free what waits for the device, else gives back what the device's arenas hold without a
+// block in it. True if that may help.
+bool DeviceMemory::make_room(const Device& device) {
+  return waiting_.wait_for_oldest() || release_unused_of_device(device);
 }
 
 // What arenas of the device's other contexts hold without a block in it. True if there was
@@ -231,7 +236,7 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
       return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
     };
     CUresult result = ask();
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_unused_of_device(device)) {
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(device)) {
       result = ask();
     }
     if (result != CUDA_SUCCESS) {

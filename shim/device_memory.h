@@ -74,6 +74,7 @@ class DeviceMemory {
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes);
   CUresult account(Context& context, CUdeviceptr address, std::size_t bytes);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
+  bool make_room(const Device& device);
   bool release_unused_of_device(const Device& device);
   CUresult free_block(Context& context, CUdeviceptr address);
   template <typename Free>

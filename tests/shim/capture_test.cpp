@@ -47,7 +47,8 @@ TEST_CASE("an allocation that makes the arena grow leaves a capture alive, in ev
   verify_arenas();
 }
 
-TEST_CASE("a free under a capture neither waits nor invalidates, and the block comes back later") {
+TEST_CASE("a free under a capture neither waits nor invalidates, and the block comes back later",
+          "[sync]") {
   for (const CUstreamCaptureMode mode : kModes) {
     const TestContext context;
     const CUdeviceptr block = allocate(4096);

@@ -6,7 +6,7 @@
 
 using namespace cubfc::test;
 
-TEST_CASE("a free waits for the work that was submitted before it") {
+TEST_CASE("a free waits for the work that was submitted before it", "[sync]") {
   const TestContext context;
   CUstream stream = nullptr;
   must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));

@@ -65,7 +65,8 @@ TEST_CASE("a driver call that fails is an error of the program's call and no mor
   }
 }
 
-TEST_CASE("an error of earlier work is reported by the free, which then has not happened") {
+TEST_CASE("an error of earlier work is reported by the free, which then has not happened",
+          "[sync]") {
   const TestContext context;
   const CUdeviceptr block = allocate(4096);
   standin_fail("cuCtxSynchronize", CUDA_ERROR_ILLEGAL_ADDRESS, 0, 1);

@@ -1,4 +1,6 @@
 // cuDevicePrimaryCtx*: the context of a device that all runtimes of a process share.
+#include <utility>
+
 #include "behaviour.h"
 #include "contexts.h"
 #include "entry_point.h"
@@ -16,8 +18,9 @@ CUcontext HandleOf(Device& device) {
 
 void End(Lock& lock, Device& device) {
   if (!device.primary) return;
-  DestroyContext(lock, std::move(device.primary));
-  device.primary = nullptr;
+  // While its work ends without the lock, another thread may make the device's next primary
+  // context.
+  DestroyContext(lock, std::exchange(device.primary, nullptr));
 }
 
 CUresult Retain(CUcontext* out, CUdevice ordinal) {

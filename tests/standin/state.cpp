@@ -43,7 +43,8 @@ CUresult FindStream(CUstream handle, StreamPtr& out) {
                           (zero && EntryPoint::default_stream() == DefaultStream::kPerThread);
   if (zero || per_thread || handle == CU_STREAM_LEGACY) {
     Context* context = nullptr;
-    if (const CUresult error = CurrentContext(context)) return error;
+    const CUresult error = CurrentContext(context);
+    if (!context) return error;
     if (!per_thread) {
       out = context->legacy;
       return CUDA_SUCCESS;

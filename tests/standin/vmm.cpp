@@ -150,8 +150,9 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
     covered += at->second.bytes;
   }
   if (covered != bytes || bytes == 0) return Behaviour("cuMemUnmap.not_mapped");
-  mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  void* const unmapped = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (unmapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   for (auto at = mappings().find(address); covered > 0;) {
     covered -= at->second.bytes;
     const CUmemGenericAllocationHandle handle = at->second.handle;

@@ -1,0 +1,231 @@
+// CUBFC_FREE=deferred: a free returns at once, and the block is handed out again when the work
+// before it is done.
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "shim/test_context.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+// A stream that does not begin its work while this lives.
+class HeldStream {
+ public:
+  HeldStream() {
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    REQUIRE(standin_hold_stream(stream) == 1);
+  }
+  ~HeldStream() { standin_release_stream(stream); }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+
+  CUstream stream = nullptr;
+};
+
+std::uint64_t waits() {
+  return standin_calls("cuCtxSynchronize") + standin_calls("cuStreamSynchronize") +
+         standin_calls("cuEventSynchronize");
+}
+
+std::uint64_t retired_bytes() {
+  std::uint64_t bytes = 0;
+  auto* process = cubfc::Process::active();
+  for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
+    bytes += each->arena.stats().bytes_retired;
+  }
+  return bytes;
+}
+
+// All that waits is in the open epoch, which is not full.
+bool all_but_few_came_back() {
+  return retired_bytes() < std::size_t{32} * 512;
+}
+
+// Frees enough small blocks that the open epoch is closed.
+void close_epoch() {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 32; ++i) {
+    blocks.push_back(allocate(512));
+  }
+  for (const CUdeviceptr block : blocks) {
+    must(cuMemFree(block));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a free does not wait, and its block is not handed out while work may use it",
+          "[deferred]") {
+  const TestContext context;
+  const CUdeviceptr block = allocate(4096);
+  {
+    const HeldStream held;
+    must(cuMemsetD8Async(block, 1, 4096, held.stream));
+    standin_reset_calls();
+    must(cuMemFree(block));
+    close_epoch();
+    CHECK(waits() == 0);
+    CHECK(standin_calls("cuCtxRecordEvent") == 1);
+    CHECK(cuMemFree(block) == CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < 200; ++i) {
+      const CUdeviceptr other = allocate(4096);
+      CHECK((other + 4096 <= block || block + 4096 <= other));
+    }
+    CHECK(retired_bytes() > 4096);
+  }
+  must(cuCtxSynchronize());
+  close_epoch();
+  allocate(4096);
+  CHECK(all_but_few_came_back());
+  verify_arenas();
+}
+
+TEST_CASE("a loop that allocates, launches and frees on four streams never waits", "[deferred]") {
+  const TestContext context;
+  std::vector<CUstream> streams(4);
+  for (CUstream& stream : streams) {
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  }
+  must(cuMemFree(allocate(64 << 20)));  // the arena is there, and large enough
+  must(cuCtxSynchronize());
+  standin_reset_calls();
+  constexpr std::uint64_t kIterations = 4000;
+  for (std::uint64_t i = 0; i < kIterations; ++i) {
+    const CUdeviceptr block = allocate(4096);
+    must(cuMemsetD8Async(block, static_cast<unsigned char>(i), 4096, streams[i % 4]));
+    must(cuMemFree(block));
+  }
+  CHECK(waits() == 0);
+  CHECK(standin_calls("cuCtxRecordEvent") <= kIterations / 16);
+  CHECK(standin_calls("cuEventCreate") <= kIterations / 32);
+}
+
+TEST_CASE("an allocation waits for freed memory before it fails", "[deferred]") {
+  const TestContext context;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<CUdeviceptr> blocks;
+    CUdeviceptr block = 0;
+    while (cuMemAlloc(&block, 8 << 20) == CUDA_SUCCESS) {
+      blocks.push_back(block);
+    }
+    REQUIRE(blocks.size() > 20);
+    for (const CUdeviceptr each : blocks) {
+      must(cuMemsetD8Async(each, 1, 8 << 20, nullptr));
+      must(cuMemFree(each));
+    }
+    must(cuMemAlloc(&block, 200 << 20));
+    must(cuMemFree(block));
+  }
+  verify_arenas();
+}
+
+TEST_CASE("where no event can be recorded, freed memory comes back all the same", "[deferred]") {
+  const TestContext context;
+  for (const char* function : {"cuCtxRecordEvent", "cuEventCreate", "cuEventQuery"}) {
+    INFO(function);
+    standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, ~std::uint64_t{0});
+    for (int i = 0; i < 400; ++i) {
+      must(cuMemFree(allocate(4 << 20)));
+    }
+    standin_fail(function, 0, 0, 0);
+    close_epoch();
+    must(cuCtxSynchronize());
+    allocate(512);
+    CHECK(all_but_few_came_back());
+    verify_arenas();
+  }
+}
+
+TEST_CASE("a context that ends takes what waits in it, and nothing else", "[deferred]") {
+  const TestContext context;
+  const CUdeviceptr survivor = allocate(4096);
+  for (int i = 0; i < 5; ++i) {
+    CUcontext other = nullptr;
+    must(cuCtxCreate_v2(&other, 0, 0));
+    close_epoch();
+    must(cuMemFree(allocate(1 << 20)));
+    must(cuCtxDestroy_v2(other));
+    must(cuCtxSetCurrent(context.handle));
+    close_epoch();
+  }
+  must(cuMemFree(survivor));
+  close_epoch();
+  must(cuCtxSynchronize());
+  allocate(512);
+  CHECK(all_but_few_came_back());
+  verify_arenas();
+}
+
+TEST_CASE("while a stream captures nothing is recorded, and afterwards the memory comes back",
+          "[deferred]") {
+  const TestContext context;
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuMemFree(allocate(4096)));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  standin_reset_calls();
+  close_epoch();
+  close_epoch();
+  CHECK(waits() == 0);
+  CHECK(standin_calls("cuCtxRecordEvent") + standin_calls("cuEventCreate") +
+            standin_calls("cuEventQuery") ==
+        0);
+  CUgraph graph = nullptr;
+  must(cuStreamEndCapture(stream, &graph));
+  must(cuMemFree(allocate(512)));
+  must(cuCtxSynchronize());
+  allocate(512);
+  CHECK(all_but_few_came_back());
+}
+
+TEST_CASE("a block of one device that another device's stream uses waits for that stream",
+          "[deferred]") {
+  const TestContext second(1);
+  const HeldStream held;
+  const TestContext first(0);
+  const CUdeviceptr block = allocate(4096);
+  must(cuCtxPushCurrent(second.handle));
+  must(cuMemsetD8Async(block, 0xaa, 4096, held.stream));
+  must(cuCtxPopCurrent(nullptr));
+  must(cuMemFree(block));
+  close_epoch();
+  for (int i = 0; i < 100; ++i) {
+    CHECK(allocate(4096) != block);
+  }
+}
+
+TEST_CASE("threads that free while others allocate never share a block", "[deferred]") {
+  const TestContext context;
+  standin_work_delay(20000);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 6; ++number) {
+    threads.emplace_back([&, number] {
+      cuCtxSetCurrent(context.handle);
+      CUstream stream = nullptr;
+      cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+      std::minstd_rand random(static_cast<unsigned>(number) + 1);
+      for (int i = 0; i < 100; ++i) {
+        const std::size_t bytes = 1 + random() % 200000;
+        const auto value = static_cast<unsigned char>(number * 31 + i);
+        std::vector<unsigned char> data(bytes);
+        CUdeviceptr block = 0;
+        wrong += cuMemAlloc(&block, bytes) != CUDA_SUCCESS;
+        wrong += cuMemsetD8Async(block, value, bytes, stream) != CUDA_SUCCESS;
+        wrong += cuMemcpyDtoHAsync(data.data(), block, bytes, stream) != CUDA_SUCCESS;
+        wrong += cuMemFree(block) != CUDA_SUCCESS;  // the copy may not have begun
+        cuStreamSynchronize(stream);
+        wrong += data != std::vector<unsigned char>(bytes, value);
+      }
+      cuStreamDestroy_v2(stream);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  standin_work_delay(0);
+  CHECK(wrong == 0);
+  verify_arenas();
+}
