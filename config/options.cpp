@@ -145,6 +145,10 @@ constexpr std::array kFreeWords = std::to_array<Word<FreeMode>>({
     {"sync", FreeMode::kSync},
     {"deferred", FreeMode::kDeferred},
 });
+constexpr std::array kIpcWords = std::to_array<Word<Ipc>>({
+    {"cubfc", Ipc::kCubfc},
+    {"driver", Ipc::kDriver},
+});
 constexpr std::array kLogLevelWords = std::to_array<Word<LogLevel>>({
     {"trace", LogLevel::kTrace},
     {"debug", LogLevel::kDebug},
@@ -342,6 +346,13 @@ constexpr std::array kOptions = std::to_array<Option>({
                             "`sync`: a free waits for the device, as the driver's does. "
                             "`deferred`: it returns at once, "
                             "and the block is reused when all work submitted before has finished"),
+    row<&Policy::ipc>(
+        {"CUBFC_IPC", word<kIpcWords>, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
+        "cubfc|driver",
+        "how memory is shared with other processes. `cubfc`: by handles that only a process under "
+        "cubfc can open. `driver`: by the driver's, for a peer without cubfc: requests of 1 MiB "
+        "and more get allocations of their own, smaller blocks cannot be shared, and nothing is "
+        "preallocated unless asked for"),
     row<&Policy::log_level>({"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
                              "trace, debug, info, warn, error, critical or off", ""},
                             kNoneHonoured, "warn", "LEVEL", "how much is logged"),

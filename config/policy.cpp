@@ -36,6 +36,10 @@ std::string_view name_of(FreeMode mode) noexcept {
   return mode == FreeMode::kSync ? "sync" : "deferred";
 }
 
+std::string_view name_of(Ipc ipc) noexcept {
+  return ipc == Ipc::kCubfc ? "cubfc" : "driver";
+}
+
 std::string_view name_of(FractionOf of) noexcept {
   return of == FractionOf::kFree ? "free" : "total";
 }
@@ -102,7 +106,9 @@ bool Policy::limit_is_reported() const {
 }
 
 std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes) const {
-  if (!preallocate.value) {
+  // What the arena holds, allocations of the driver's cannot have.
+  const bool by_default = !preallocate.is_set();
+  if (!preallocate.value || (by_default && ipc.value == Ipc::kDriver)) {
     return 0;
   }
   const double share = mem_fraction.value ? mem_fraction.value->start : kDefaultFraction;

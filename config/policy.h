@@ -29,6 +29,12 @@ enum class FreeMode {
   kDeferred,  ///< nothing; the block is reused when the work before the free is done
 };
 
+/// How memory that is shared with other processes is shared (cuIpcGetMemHandle).
+enum class Ipc {
+  kCubfc,   ///< by handles of cubfc's own, which only a process under cubfc can open
+  kDriver,  ///< by the driver's: larger requests get allocations of the driver's
+};
+
 /// What the preallocation is a fraction of. A limit is always a fraction of the total.
 enum class FractionOf { kFree, kTotal };
 
@@ -38,6 +44,7 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 /// The words for these, as they are written in the environment.
 [[nodiscard]] std::string_view name_of(Allocator allocator) noexcept;
 [[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;
+[[nodiscard]] std::string_view name_of(Ipc ipc) noexcept;
 [[nodiscard]] std::string_view name_of(FractionOf of) noexcept;
 [[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
 
@@ -83,6 +90,7 @@ struct Policy {
   Setting<std::int64_t> async_preallocate;
   Setting<bool> unified_memory;
   Setting<FreeMode> free_mode;
+  Setting<Ipc> ipc;
   Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
   /// Paths as the user wrote them, %p and %h not replaced; nothing means stderr, or no trace.
   Setting<std::optional<std::string>> log_file;

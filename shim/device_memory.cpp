@@ -50,8 +50,8 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   if (context == nullptr) {
     return without_context(address, bytes);
   }
-  return from_arena() ? allocate_from_arena(*context, address, bytes, "cuMemAlloc")
-                      : allocate_from_driver(*context, address, bytes);
+  return from_arena(bytes) ? allocate_from_arena(*context, address, bytes, "cuMemAlloc")
+                           : allocate_from_driver(*context, address, bytes);
 }
 
 // The driver's answer to a request that no context's arena can serve. But a limit is not got round
@@ -164,7 +164,10 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* addre
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr got = 0;
-  const CUresult result = driver_.cuMemAlloc_v2(&got, bytes);
+  CUresult result = driver_.cuMemAlloc_v2(&got, bytes);
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(context.device)) {
+    result = driver_.cuMemAlloc_v2(&got, bytes);
+  }
   if (result != CUDA_SUCCESS) {
     context.device.budget.give(bytes);
     ledger_.failed();
@@ -210,7 +213,7 @@ CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, 
   const bool overflows = height > std::numeric_limits<std::size_t>::max() / row_bytes;
   const std::size_t bytes =
       overflows ? std::numeric_limits<std::size_t>::max() : row_bytes * height;
-  const CUresult result = from_arena()
+  const CUresult result = from_arena(bytes)
                               ? allocate_from_arena(*context, address, bytes, "cuMemAllocPitch")
                               : allocate_from_driver(*context, address, bytes);
   if (result == CUDA_SUCCESS) {
@@ -297,12 +300,14 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
     const CUresult result =
         wait.allowed() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
+      ipc_.will_free(address);
       return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
+  ipc_.will_free(address);
   if (!waiting_.add(context, address)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -363,7 +368,8 @@ CUresult DeviceMemory::total(std::size_t* bytes, CUdevice device) {
 }
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
-  Context* const context = bytes == 0 || !from_arena() ? nullptr : contexts_.current_to_allocate();
+  Context* const context =
+      bytes == 0 || !from_arena(bytes) ? nullptr : contexts_.current_to_allocate();
   if (context == nullptr) {
     return 0;
   }

@@ -11,6 +11,7 @@
 #include "shim/captures.h"
 #include "shim/contexts.h"
 #include "shim/driver.h"
+#include "shim/ipc.h"
 #include "shim/ledger.h"
 #include "shim/out_of_memory.h"
 #include "shim/waiting_frees.h"
@@ -22,11 +23,12 @@ namespace cubfc {
 class DeviceMemory {
  public:
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
-               Captures& captures)
+               Captures& captures, Ipc& ipc)
       : driver_(driver),
         policy_(policy),
         contexts_(contexts),
         captures_(captures),
+        ipc_(ipc),
         waiting_(driver, contexts, captures) {}
 
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
@@ -68,7 +70,11 @@ class DeviceMemory {
  private:
   class Stopwatch;
 
-  bool from_arena() const { return policy_.allocator.value != config::Allocator::kPlatform; }
+  bool from_arena(std::size_t bytes) const {
+    const bool dedicated =
+        policy_.ipc.value == config::Ipc::kDriver && bytes >= kSmallestDriverShared;
+    return policy_.allocator.value != config::Allocator::kPlatform && !dedicated;
+  }
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes);
@@ -90,6 +96,7 @@ class DeviceMemory {
   const config::Policy& policy_;
   Contexts& contexts_;
   Captures& captures_;
+  Ipc& ipc_;
   Ledger ledger_;
   OutOfMemoryReporter reporter_;
   std::atomic<std::uint64_t> spent_ns_{0};
@@ -106,5 +113,9 @@ struct FoundBlock {
   arena::BlockInfo info;
 };
 FoundBlock find_block(const Contexts& contexts, CUdeviceptr address);
+
+// An address that nothing is ever mapped at: below the kernel's vm.mmap_min_addr. What the driver
+// says of it is what it says of a pointer that is not a device pointer.
+inline constexpr CUdeviceptr kNowhere = 0x1000;
 
 }  // namespace cubfc

@@ -22,6 +22,7 @@
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuGetProcAddress
+#undef cuIpcOpenMemHandle
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
@@ -53,6 +54,9 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange", 11070, 0, kAdjust, (void* handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags)) \
   X(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000, 0, kAdjust, (CUmemGenericAllocationHandle* handle, void* address)) \
   X(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, 0, kAdjust, (CUipcMemHandle* handle, CUdeviceptr address)) \
+  X(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010, 0, kAdjust, (CUdeviceptr* address, CUipcMemHandle handle, unsigned flags)) \
+  X(cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle", 11000, 0, kAdjust, (CUdeviceptr* address, CUipcMemHandle handle, unsigned flags)) \
+  X(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, 0, kAdjust, (CUdeviceptr address)) \
   X(cuGetProcAddress, "cuGetProcAddress", 11030, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags)) \
   X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status)) \
   X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, kObserve, (CUstream stream)) \

@@ -20,7 +20,6 @@
   Z(cuMemGetDefaultMemPool) Z(cuMemGetMemPool) Z(cuMemSetMemPool) \
   Z(cuDeviceGraphMemTrim) Z(cuDeviceGetGraphMemAttribute) Z(cuDeviceSetGraphMemAttribute) \
   Z(cuGraphAddMemAllocNode) Z(cuGraphAddMemFreeNode) Z(cuGraphMemAllocNodeGetParams) Z(cuGraphMemFreeNodeGetParams) \
-  Z(cuIpcOpenMemHandle) Z(cuIpcOpenMemHandle_v2) Z(cuIpcCloseMemHandle) \
   Z(cuImportExternalMemory) Z(cuDestroyExternalMemory) Z(cuExternalMemoryGetMappedBuffer) \
   Z(cuExternalMemoryGetMappedMipmappedArray)
 

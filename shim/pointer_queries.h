@@ -4,14 +4,16 @@
 
 #include "shim/contexts.h"
 #include "shim/driver.h"
+#include "shim/ipc.h"
 
 namespace cubfc {
 
 // Each function answers as the driver's of the same name would. Thread-safe.
 class PointerQueries {
  public:
-  PointerQueries(const DriverFunctions& driver, const Contexts& contexts)
-      : driver_(driver), contexts_(contexts) {}
+  PointerQueries(const DriverFunctions& driver, const config::Policy& policy,
+                 const Contexts& contexts, const Ipc& ipc)
+      : driver_(driver), policy_(policy), contexts_(contexts), ipc_(ipc) {}
 
   CUresult address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address);
   CUresult attribute(void* value, CUpointer_attribute attribute, CUdeviceptr address);
@@ -21,11 +23,23 @@ class PointerQueries {
   CUresult handle_for_range(void* handle, CUdeviceptr address, std::size_t bytes,
                             CUmemRangeHandleType type, unsigned long long flags);
   CUresult retain_handle(CUmemGenericAllocationHandle* handle, void* address);
-  CUresult ipc_handle(CUipcMemHandle* handle, CUdeviceptr address);
 
  private:
+  // What the program is to see at an address.
+  struct Seen {
+    CUdeviceptr ask;  // the address that the driver is to answer for
+    bool is_block;    // then all below describes it
+    CUdeviceptr start;
+    std::size_t bytes;
+    unsigned long long id;
+  };
+  Seen look_at(CUdeviceptr address) const;
+  void answer(const Seen& block, CUpointer_attribute attribute, void* value) const;
+
   const DriverFunctions& driver_;
+  const config::Policy& policy_;
   const Contexts& contexts_;
+  const Ipc& ipc_;
 };
 
 }  // namespace cubfc

@@ -57,10 +57,14 @@ std::string grouped(std::uint64_t number) {
   return text;
 }
 
-__attribute__((destructor)) void show_summary_at_exit() noexcept {
-  const Process* process = instance.load(std::memory_order_acquire);
+__attribute__((destructor)) void at_exit() noexcept {
+  Process* process = instance.load(std::memory_order_acquire);
   if (process == nullptr || stand_aside.load(std::memory_order_acquire) ||
-      !process->policy().show_stats.value || process->pid() != getpid()) {
+      process->pid() != getpid()) {
+    return;
+  }
+  process->ipc().leave();
+  if (!process->policy().show_stats.value) {
     return;
   }
   try {
@@ -139,16 +143,22 @@ void Process::forked_in_child() noexcept {
   process->pid_ = getpid();
   process->contexts_.after_fork_in_child();
   process->captures_.after_fork_in_child();
+  process->ipc_.after_fork_in_child();
   process->memory_.after_fork_in_child();
 }
 
 void Process::context_ended(const Contexts::Ending& ending, bool success) {
-  memory_.context_ended(contexts_.ended(ending, success));
+  drop(contexts_.ended(ending, success));
+}
+
+void Process::drop(std::uint64_t context_id) {
+  ipc_.context_ended(context_id);
+  memory_.context_ended(context_id);
 }
 
 void Process::reference_given_up(CUcontext handle) {
   for (const std::uint64_t id : contexts_.drop_those_gone(handle)) {
-    memory_.context_ended(id);
+    drop(id);
   }
 }
 

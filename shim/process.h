@@ -11,6 +11,7 @@
 #include "shim/contexts.h"
 #include "shim/device_memory.h"
 #include "shim/driver.h"
+#include "shim/ipc.h"
 #include "shim/pointer_queries.h"
 
 namespace cubfc {
@@ -31,6 +32,7 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   DeviceMemory& memory() { return memory_; }
+  Ipc& ipc() { return ipc_; }
   PointerQueries& pointers() { return pointers_; }
   Contexts& contexts() { return contexts_; }
   Captures& captures() { return captures_; }
@@ -49,6 +51,7 @@ class Process {
   std::string summary() const;
 
  private:
+  void drop(std::uint64_t context_id);
   static Process* make();
   static void forked_in_child() noexcept;
 
@@ -57,8 +60,9 @@ class Process {
   pid_t pid_;
   Captures captures_{driver_};
   Contexts contexts_{driver_, policy_, captures_};
-  DeviceMemory memory_{driver_, policy_, contexts_, captures_};
-  PointerQueries pointers_{driver_, contexts_};
+  Ipc ipc_{driver_, policy_, contexts_};
+  DeviceMemory memory_{driver_, policy_, contexts_, captures_, ipc_};
+  PointerQueries pointers_{driver_, policy_, contexts_, ipc_};
 };
 
 }  // namespace cubfc

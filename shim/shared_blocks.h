@@ -1,0 +1,76 @@
+// The blocks that a process shares, where other processes of the same user find them: a file for
+// each process that shares. Knows files and processes; nothing of the driver.
+//
+// /dev/shm/cubfc-UID/PID-KEY holds a table of SharedBlock. Folder and file are the user's alone.
+// The owner keeps the file locked as long as it lives, so a file that nobody has locked is one of a
+// dead process and is removed by the next owner. KEY is a random number: a process id that comes
+// back finds no file in its way, and nobody takes one file for another.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace cubfc {
+
+// A part of an allocation of the driver's, which `region` is the handle of.
+struct SharedBlock {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  std::array<std::byte, 64> region;  // a CUipcMemHandle
+};
+
+// What finds a SharedBlock again, in any process. Plain bytes.
+struct Ticket {
+  pid_t owner;
+  std::uint32_t slot;
+  std::uint64_t key;     // of the owner's file
+  std::uint64_t number;  // of the publication: slots are used again
+};
+
+// What this process shares. Not thread-safe.
+class SharedBlocks {
+ public:
+  // The ticket finds the block until it is withdrawn. Its number is 0 when there is no folder to
+  // share in, or no room: a message says so.
+  Ticket publish(const SharedBlock& block) noexcept;
+  void withdraw(const Ticket& ticket) noexcept;
+
+  // Removes the file: the process ends.
+  void leave() noexcept;
+
+  void after_fork_in_child();
+
+ private:
+  struct Slot {
+    std::uint64_t number;  // 0: free. Written last
+    SharedBlock block;
+    std::array<std::byte, 40> unused;
+  };
+  static_assert(sizeof(Slot) == 128 && std::is_trivially_copyable_v<Slot>);
+  static constexpr std::size_t kSlots = 16'384;
+
+  bool start();
+  bool make_file(const std::string& path, int folder);
+  friend std::optional<SharedBlock> find_shared(const Ticket& ticket);
+
+  std::string path_;
+  std::uint64_t key_ = 0;
+  Slot* slots_ = nullptr;  // the file, mapped: a program may close descriptors that it did not open
+  std::uint64_t last_number_ = 0;
+  std::uint32_t used_ = 0;  // slots ever used
+  std::vector<std::uint32_t> free_;
+};
+
+// What the owner of the ticket has published under it. Nothing when it was withdrawn, the owner is
+// gone, or is another user.
+std::optional<SharedBlock> find_shared(const Ticket& ticket);
+
+}  // namespace cubfc

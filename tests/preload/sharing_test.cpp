@@ -1,0 +1,92 @@
+// Memory that one process shares with another by cuIpcGetMemHandle, each with and without cubfc.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "catch.h"
+#include "preload/launch.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+std::vector<std::string> sharing(std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.begin(), program("program_sharing"));
+  return arguments;
+}
+
+// The files in which processes of this user publish what they share.
+std::vector<std::filesystem::path> published() {
+  std::vector<std::filesystem::path> files;
+  const std::filesystem::path folder = "/dev/shm/cubfc-" + std::to_string(geteuid());
+  if (std::filesystem::exists(folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      files.push_back(entry.path());
+    }
+  }
+  return files;
+}
+
+unsigned permissions(const std::filesystem::path& path) {
+  struct stat status {};
+  REQUIRE(stat(path.c_str(), &status) == 0);
+  return status.st_mode & 0777U;
+}
+
+}  // namespace
+
+TEST_CASE("two processes share memory as they do without cubfc") {
+  for (const char* bytes : {"700", "300000", "5000000"}) {
+    const auto command = sharing({"--bytes", bytes});
+    const Outcome bare = run(command);
+    REQUIRE(bare.status == 0);
+    for (const Environment& mode : std::vector<Environment>{
+             {},
+             {{"CUBFC_PREALLOCATE", "false"}},
+             {{"CUBFC_FREE", "deferred"}},
+             {{"CUBFC_ALLOCATOR", "platform"}},
+             {{"CUBFC_DISABLE", "1"}},
+         }) {
+      const Outcome preloaded = run_preloaded(command, mode);
+      INFO(bytes << " bytes, " << (mode.empty() ? "default" : mode.begin()->first));
+      INFO(preloaded.err);
+      CHECK(preloaded.out == bare.out);
+      CHECK(preloaded.status == bare.status);
+    }
+  }
+}
+
+TEST_CASE("a peer without cubfc gets the driver's error, and not a neighbour's memory") {
+  const Outcome outcome = run_preloaded(sharing({"--bare-peer"}));
+  INFO(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.out.find("open the first: CUDA_ERROR_INVALID_HANDLE\n") != std::string::npos);
+}
+
+TEST_CASE("under CUBFC_IPC=driver a peer needs no cubfc, and small blocks have no handle") {
+  const Environment mode{{"CUBFC_IPC", "driver"}};
+  const auto large = sharing({"--bytes", "5000000", "--bare-peer"});
+  const Outcome preloaded = run_preloaded(large, mode);
+  INFO(preloaded.err);
+  CHECK(preloaded.out == run(large).out);
+  const Outcome small = run_preloaded(sharing({"--bytes", "300000", "--bare-peer"}), mode);
+  CHECK(small.out.find("cuIpcGetMemHandle: CUDA_ERROR_NOT_SUPPORTED\n") != std::string::npos);
+  CHECK(small.err.find("CUBFC_IPC=driver") != std::string::npos);
+}
+
+TEST_CASE("nothing stays behind, and what a killed process left is removed by the next one") {
+  const std::size_t before = published().size();
+  const Outcome killed = run_preloaded(sharing({"--kill-owner"}));
+  CHECK(killed.status == 128 + 9);
+  bool private_to_the_user = true;
+  for (const auto& path : published()) {
+    private_to_the_user =
+        private_to_the_user && permissions(path) == 0600 && permissions(path.parent_path()) == 0700;
+  }
+  CHECK(private_to_the_user);
+  CHECK(published().size() == before + 1);
+  CHECK(run_preloaded(sharing()).status == 0);
+  CHECK(published().size() <= before);
+}
