@@ -10,8 +10,8 @@ namespace cubfc::arena {
 namespace {
 
 // Growth on demand makes room for a step of this size, then for twice as much each time, and for no
-// less than an eighth of what the arena has: few regions, few ends that fit nothing. The cap keeps
-// a program that needs a little more from taking a lot.
+// less than an eighth of what the arena has, up to a cap: few regions, few ends that fit nothing,
+// and a program that needs a little more does not take a lot.
 constexpr std::uint64_t kFirstStepBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestStepBytes = 256ULL << 20;
 
@@ -28,6 +28,10 @@ std::uint64_t first_id_of_arena() {
   return (arenas.fetch_add(1, std::memory_order_relaxed) + 1) << 40;
 }
 
+// Inside the source, where a hook of somebody else's may allocate: such an allocation waits for
+// nobody and takes no more than it needs.
+thread_local bool this_thread_obtains = false;
+
 }  // namespace
 
 Arena::Arena(MemorySource& source, Budget& budget, Options options)
@@ -40,7 +44,8 @@ Arena::Arena(MemorySource& source, Budget& budget, Options options)
       id_before_first_(last_id_) {}
 
 std::uint64_t Arena::largest_possible() const {
-  return std::min({kLargestRequestBytes, options_.largest_bytes, budget_.limit()});
+  const std::uint64_t most = std::min(options_.largest_bytes, budget_.limit());
+  return std::min(kLargestRequestBytes, most - std::min(most, Regions::region_bytes_for(0)));
 }
 
 // Returns the block's address.
@@ -77,39 +82,46 @@ Allocation Arena::allocate(std::uint64_t bytes) noexcept {
 }
 
 Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept {
-  return take(bytes, Search::kEverywhere);
+  return take(bytes, Search::kBounded);
 }
 
-Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept try {
+Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
   Locked lock(lock_);
   Allocation result;
   Growth growth{false, Failure::kTooLarge, 0};
-  if (is_possible(bytes)) {
-    do {
-      growth = grow(lock, block_bytes_for(bytes));
-      result.grew = result.grew || growth.grew;
+  try {
+    bool look_first = true;  // when the source had nothing left, it is not asked in vain each time
+    while (is_possible(bytes)) {
+      if (!look_first) {
+        growth = grow(lock, block_bytes_for(bytes));
+        result.grew = result.grew || growth.grew;
+        source_is_dry_ = growth.failure != Failure::kNone;
+      }
+      look_first = false;
       // Others may have taken what was made room for, or have freed enough.
-      const bool failed = growth.failure != Failure::kNone;
       const BlockIndex index =
-          regions_.allocate(bytes, failed ? Search::kEverywhere : Search::kBounded);
+          regions_.allocate(bytes, source_is_dry_ ? Search::kEverywhere : Search::kBounded);
       if (index != kNoBlock) {
         result.address = count_allocation(index, bytes);
         return result;
       }
-    } while (growth.failure == Failure::kNone);
+      if (growth.failure != Failure::kNone && growth.failure != Failure::kTooLarge) {
+        break;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    growth.failure = Failure::kHostMemory;
   }
   ++num_failures_;
   result.failure = growth.failure;
   result.source_error = growth.source_error;
   return result;
-} catch (const std::bad_alloc&) {
-  return {0, Failure::kHostMemory, 0, false};
 }
 
 // Makes room for a block of `block_bytes`, or says why there is none. Lets go of the lock
 // meanwhile, so the room may be gone again when it returns: the caller looks again.
 Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
-  if (growing_ > 0) {
+  if (growing_ > 0 && !this_thread_obtains) {
     const std::uint64_t obtained = regions_obtained_;
     const bool ended = growth_ended_.wait_for(
         lock, kGrowthPatience, [&] { return growing_ == 0 || regions_obtained_ != obtained; });
@@ -134,8 +146,7 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
 
 // Asks the source for a region, for less and less down to `least_bytes`.
 Arena::Growth Arena::obtain(Locked& lock, std::uint64_t least_bytes) {
-  std::uint64_t bytes = first_size_to_try(least_bytes);
-  const std::uint64_t generation = generation_;
+  std::uint64_t bytes = this_thread_obtains ? least_bytes : first_size_to_try(least_bytes);
   for (;;) {
     if (!budget_.take(bytes)) {
       if (bytes == least_bytes) {
@@ -146,22 +157,28 @@ Arena::Growth Arena::obtain(Locked& lock, std::uint64_t least_bytes) {
                                              round_down(budget_.left(), kGranuleBytes)));
       continue;
     }
+    const std::uint64_t generation = generation_;
     ++growing_;
     lock.unlock();
+    const bool nested = std::exchange(this_thread_obtains, true);
     const MemorySource::Region region = source_.obtain(bytes);
+    this_thread_obtains = nested;
     lock.lock();
     --growing_;
-    if (region.base != 0 && generation == generation_ && adopt(region, bytes)) {
+    const bool ended = generation != generation_;
+    if (region.base != 0 && !ended && adopt(region, bytes)) {
       growth_ended_.notify_all();
       return {true, Failure::kNone, 0};
     }
     budget_.give(bytes);
     growth_ended_.notify_all();
-    if (region.base != 0) {  // the context went away meanwhile, or there are too many regions
-      lock.unlock();
-      source_.release(region.base, bytes);
-      lock.lock();
-      return {false, Failure::kExhausted, 0};
+    if (region.base != 0) {
+      if (!ended) {  // else it went with its context, and its address may be somebody else's
+        lock.unlock();
+        source_.release(region.base, bytes);
+        lock.lock();
+      }
+      return {false, Failure::kHostMemory, 0};
     }
     if (!region.exhausted) {
       return {false, Failure::kSourceError, region.error};
@@ -177,9 +194,11 @@ std::uint64_t Arena::first_size_to_try(std::uint64_t least_bytes) const {
   // A step's lead comes on top, so that blocks whose size is a power of two fill it.
   const std::uint64_t step =
       std::min(std::max(next_step_bytes_, pool_bytes_ / 8), kLargestStepBytes);
-  const std::uint64_t wanted = preallocating()
-                                   ? round_down(options_.preallocate_bytes, kGranuleBytes)
-                                   : round_up(step + kRegionLeadBytes, kDriverUnitBytes);
+  const std::uint64_t wanted =
+      preallocating() ? round_down(std::min(options_.preallocate_bytes,
+                                            Regions::region_bytes_for(kLargestRequestBytes)),
+                                   kGranuleBytes)
+                      : round_up(step + kRegionLeadBytes, kDriverUnitBytes);
   const std::uint64_t allowed = round_down(budget_.left(), kGranuleBytes);
   return std::max(least_bytes,
                   std::min(std::max(wanted, round_up(least_bytes, kDriverUnitBytes)), allowed));

@@ -70,8 +70,8 @@ class Arena {
 
   // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 2 MiB on.
   Allocation allocate(std::uint64_t bytes) noexcept;
-  // The same from what the arena has already; 0 when that does not do, which is not counted as a
-  // failure.
+  // The same from what the arena has at hand; 0 when that does not do, which is not counted as a
+  // failure: allocate() looks harder before it fails.
   Address allocate_without_growth(std::uint64_t bytes) noexcept;
 
   // Makes the live block that starts at `address` free at once: the caller has waited for the
@@ -152,6 +152,7 @@ class Arena {
   std::condition_variable_any growth_ended_;
   int growing_ = 0;  // threads that are asking the source right now
   bool preallocated_ = false;
+  bool source_is_dry_ = false;  // it had too little when it was last asked
   std::uint64_t next_step_bytes_;
   std::uint64_t generation_ = 1;
   const std::uint64_t id_before_first_;

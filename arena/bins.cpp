@@ -6,34 +6,24 @@
 namespace cubfc::arena {
 namespace {
 
-// A hole looked at costs a few nanoseconds, growing the arena many microseconds.
-constexpr std::uint32_t kLookAt = 256;
+// A hole looked at costs some nanoseconds, growing the arena many microseconds.
+constexpr std::uint32_t kLookAt = 1024;
 
 }  // namespace
 
-// The heads of the two classes at hand do not suffice, for want of size or of alignment.
-BlockIndex Bins::find_with_effort(const Request& request, Search search) const {
-  const std::uint32_t own = class_of(request.granules);
-  const std::uint32_t last_in_doubt = class_of(request.granules + request.alignment - 1);
-  if (const BlockIndex hole = first_from_class(last_in_doubt + 1); hole != kNoBlock) {
-    return hole;
-  }
+BlockIndex Bins::best_of_class(std::uint32_t size_class, const Request& request,
+                               Search search) const {
   std::uint32_t left =
       search == Search::kBounded ? kLookAt : std::numeric_limits<std::uint32_t>::max();
-  for (std::uint32_t size_class = own; size_class <= last_in_doubt; ++size_class) {
-    BlockIndex best = kNoBlock;
-    for (BlockIndex index = heads_[size_class]; index != kNoBlock && left > 0;
-         index = blocks_[index].hole.next, --left) {
-      if (fits(index, request) &&
-          (best == kNoBlock || blocks_[index].granules < blocks_[best].granules)) {
-        best = index;
-      }
-    }
-    if (best != kNoBlock) {
-      return best;
+  BlockIndex best = kNoBlock;
+  for (BlockIndex index = heads_[size_class]; index != kNoBlock && left > 0;
+       index = blocks_[index].hole.next, --left) {
+    if (fits(index, request) &&
+        (best == kNoBlock || blocks_[index].granules < blocks_[best].granules)) {
+      best = index;
     }
   }
-  return kNoBlock;
+  return best;
 }
 
 std::uint64_t Bins::largest_fit_bytes() const {

@@ -82,22 +82,22 @@ class Bins {
     }
   }
 
-  // A near-best fit, or kNoBlock; the hole stays filed. The hole last filed in the request's own
-  // class if it suffices, else that of the next larger class that has one: at most 1/16 larger than
-  // the best.
+  // A good fit, or kNoBlock; the hole stays filed. The hole last filed in the request's own class
+  // if it suffices, else that of the next larger class that has one. (Any of that class suffices:
+  // its least size is above the request by what alignment may take, because the sizes of large
+  // blocks are multiples of it.) Only when there is none, the own class is looked through.
   BlockIndex find(const Request& request, Search search) const {
     const std::uint32_t own = class_of(request.granules);
     if (const BlockIndex hole = heads_[own]; hole != kNoBlock && fits(hole, request)) {
       return hole;
     }
-    if (const BlockIndex hole = first_from_class(own + 1); hole != kNoBlock && fits(hole, request))
-        [[likely]] {
+    if (const BlockIndex hole = first_from_class(own + 1); hole != kNoBlock) [[likely]] {
       return hole;
     }
-    return find_with_effort(request, search);
+    return best_of_class(own, request, search);
   }
 
-  // Bytes of the largest request that find() would satisfy, or up to 1/32 less.
+  // Bytes of the largest request that find() would satisfy, or up to 1/16 less.
   std::uint64_t largest_fit_bytes() const;
 
   // Forgets every hole.
@@ -133,7 +133,7 @@ class Bins {
     return heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(classes))];
   }
 
-  BlockIndex find_with_effort(const Request& request, Search search) const;
+  BlockIndex best_of_class(std::uint32_t size_class, const Request& request, Search search) const;
 
   BlockSlab& blocks_;
   std::uint64_t summary_ = 0;  // a bit for each word of the bitmap that is not 0

@@ -8,7 +8,7 @@
 namespace cubfc::arena {
 
 // A mutual-exclusion lock; not recursive. Any thread may wait; nobody keeps a core busy for longer
-// than some microseconds: then it sleeps in the kernel. No order among those who wait. A child of
+// than 0.1 ms: then it sleeps in the kernel. No order among those who wait. A child of
 // fork() must not touch a lock that another thread of its parent may have held.
 class Lock {
  public:

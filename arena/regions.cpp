@@ -60,7 +60,7 @@ inline void Regions::pass_landmark(BlockIndex index, BlockIndex heir, const Bloc
   }
 }
 
-// A block that starts in the stretch no more; a neighbour takes over. Both its neighbours stay.
+// A block that starts in the stretch no more; a neighbour takes over.
 inline void Regions::drop_landmark(BlockIndex index, const Block& block) {
   BlockIndex& landmark = landmark_near(block);
   if (landmark != index) {
@@ -286,7 +286,17 @@ const Regions::Region* Regions::region_around(Address address) const {
   return address < region.end() ? &region : nullptr;
 }
 
+// Mostly it is a block's start, or close behind one; else the block is found from a landmark, by
+// way of the blocks in between.
 BlockIndex Regions::find_containing(Address address) const {
+  constexpr Address kClose = 64 * kGranuleBytes;
+  const Address granule_start = round_down(address, kGranuleBytes);
+  for (Address start = granule_start; start <= granule_start && granule_start - start < kClose;
+       start -= kGranuleBytes) {
+    if (const BlockIndex index = find(start); index != kNoBlock) {
+      return address - start < bytes_of(index) ? index : kNoBlock;
+    }
+  }
   const Region* region = region_around(address);
   if (region == nullptr || address < region->base) {
     return kNoBlock;

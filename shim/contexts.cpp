@@ -1,6 +1,7 @@
 #include "shim/contexts.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "shim/log.h"
 
@@ -177,6 +178,32 @@ void Contexts::is_green(CUcontext context) {
 bool Contexts::is_known_green(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
+}
+
+Contexts::GivingBack::GivingBack(Contexts& contexts) : contexts_(contexts) {
+  const std::lock_guard lock(contexts_.end_mutex_);
+  allowed_ = contexts_.may_end_ == 0;
+  contexts_.giving_back_ += allowed_ ? 1 : 0;
+}
+
+Contexts::GivingBack::~GivingBack() {
+  if (allowed_) {
+    const std::lock_guard lock(contexts_.end_mutex_);
+    --contexts_.giving_back_;
+    contexts_.given_back_.notify_all();
+  }
+}
+
+Contexts::MayEnd::MayEnd(Contexts& contexts) : contexts_(contexts) {
+  constexpr std::chrono::seconds kPatience{2};
+  std::unique_lock lock(contexts_.end_mutex_);
+  ++contexts_.may_end_;
+  contexts_.given_back_.wait_for(lock, kPatience, [&] { return contexts_.giving_back_ == 0; });
+}
+
+Contexts::MayEnd::~MayEnd() {
+  const std::lock_guard lock(contexts_.end_mutex_);
+  --contexts_.may_end_;
 }
 
 Contexts::Ending Contexts::will_end(CUcontext handle) {

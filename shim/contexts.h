@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,33 @@ class Contexts {
   // `context` was made from a green context.
   void is_green(CUcontext context);
 
+  // While it lives and is allowed(), no context ends: what is given back to the driver is still its
+  // own, and not another context's that was given the address meanwhile.
+  class GivingBack {
+   public:
+    explicit GivingBack(Contexts& contexts);
+    ~GivingBack();
+    GivingBack(const GivingBack&) = delete;
+    GivingBack& operator=(const GivingBack&) = delete;
+    bool allowed() const { return allowed_; }
+
+   private:
+    Contexts& contexts_;
+    bool allowed_;
+  };
+  // Around a driver call that may end a context. Waits for those who give back, but not for long: a
+  // hook may have called on a thread of theirs.
+  class MayEnd {
+   public:
+    explicit MayEnd(Contexts& contexts);
+    ~MayEnd();
+    MayEnd(const MayEnd&) = delete;
+    MayEnd& operator=(const MayEnd&) = delete;
+
+   private:
+    Contexts& contexts_;
+  };
+
   // Around a driver call that ends a context if it succeeds. In between no address is looked up in
   // its arena: the driver may already give its memory to others.
   struct Ending {
@@ -59,7 +87,11 @@ class Contexts {
   // Returns what `owner` reported. Precondition: a DeviceWait that is allowed.
   CUresult synchronize(const Context& owner);
 
-  void after_fork_in_child() { new (&mutex_) std::mutex; }
+  void after_fork_in_child() {
+    new (&mutex_) std::mutex;
+    new (&end_mutex_) std::mutex;
+    new (&given_back_) std::condition_variable;
+  }
 
  private:
   Context* find(std::uint64_t id) const noexcept;
@@ -82,6 +114,11 @@ class Contexts {
   std::mutex mutex_;  // guards the rest, and changes of the list
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::uint64_t> green_ids_;
+
+  std::mutex end_mutex_;  // guards these two
+  int giving_back_ = 0;
+  int may_end_ = 0;
+  std::condition_variable given_back_;
 };
 
 }  // namespace cubfc

@@ -120,6 +120,10 @@ bool DeviceMemory::make_room(const Device& device) {
 // What arenas of the device's other contexts hold without a block in it. True if there was
 // anything.
 bool DeviceMemory::release_unused_of_device(const Device& device) {
+  const Contexts::GivingBack giving_back(contexts_);
+  if (!giving_back.allowed()) {
+    return false;
+  }
   std::uint64_t bytes = 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     if (context->alive() && !context->ending && &context->device == &device) {

@@ -1,6 +1,7 @@
 // The exported driver functions. Each is one line over the object that does the work; with no work
 // to do it is the driver's own function.
 #include <new>
+#include <optional>
 
 #include "shim/no_cancellation.h"
 #include "shim/process.h"
@@ -93,6 +94,10 @@ template <typename WillEnd, typename... Args, typename... Given>
 CUresult end_context(WillEnd will_end, CUresult (*DriverFunctions::*function)(Args...),
                      Given... args) {
   Process* process = Process::active();
+  std::optional<Contexts::MayEnd> may_end;
+  if (process != nullptr) {
+    may_end.emplace(process->contexts());
+  }
   const Contexts::Ending ending =
       process == nullptr ? Contexts::Ending{} : will_end(process->contexts());
   const CUresult result = call(function, args...);
@@ -114,7 +119,9 @@ auto primary_context_of(CUdevice device) {
 template <typename... Args, typename... Given>
 CUresult give_up_reference(CUcontext context, CUresult (*DriverFunctions::*function)(Args...),
                            Given... args) {
+  std::optional<Contexts::MayEnd> may_end;
   if (Process* process = Process::active(); process != nullptr) {
+    may_end.emplace(process->contexts());
     process->contexts().forget_handles();
   }
   return observe([=](Process& process) { process.reference_given_up(context); }, function, args...);

@@ -1,5 +1,6 @@
 // How an arena takes memory from its source and gives it back.
 #include <thread>
+#include <utility>
 
 #include "arena/arena.h"
 #include "arena/made_up_memory.h"
@@ -176,16 +177,72 @@ TEST_CASE("no lock is held while the source is asked") {
   CHECK(asked);
 }
 
-TEST_CASE("a context that goes away while its arena grows leaves no region behind") {
+TEST_CASE("what is obtained while its context goes away went with it, and is not given back") {
   MadeUpMemory memory(4 * kGiB);
   Budget budget(4 * kGiB);
   Arena arena(memory, budget, {});
+  bool gone = false;
   memory.before_obtain = [&](std::uint64_t) {
-    memory.before_obtain = nullptr;
-    arena.abandon();
+    if (!std::exchange(gone, true)) {
+      arena.abandon();
+    }
   };
   CHECK(arena.allocate(kMiB).address == 0);
-  CHECK(memory.regions() == 0);
+  CHECK(memory.regions() == 1);  // its address may be another's by now
   CHECK(budget.used() == 0);
+  CHECK(arena.verify() == "");
+}
+
+TEST_CASE("an allocation by a hook inside the source waits for nobody and takes what it needs") {
+  MadeUpMemory memory(4 * kGiB);
+  Budget budget;
+  Arena arena(memory, budget, {.preallocate_bytes = kGiB});
+  Address inner = 0;
+  bool inside = false;
+  memory.before_obtain = [&](std::uint64_t) {
+    if (!std::exchange(inside, true)) {
+      inner = arena.allocate(kMiB).address;
+    }
+  };
+  CHECK(arena.allocate(kMiB).address != 0);
+  CHECK(inner != 0);
+  CHECK(arena.stats().pool_bytes < kGiB + 4 * kMiB);
+  CHECK(arena.verify() == "");
+}
+
+TEST_CASE("a request that the limit cannot hold costs nothing that is there") {
+  MadeUpMemory memory(4 * kGiB);
+  Budget budget(kGiB);
+  Arena arena(memory, budget, {.preallocate_bytes = 512 * kMiB});
+  give(arena, arena.allocate(kMiB).address);
+  for (const std::uint64_t short_of_limit : {std::uint64_t{0}, 64 * kKiB, 128 * kKiB - 1}) {
+    CHECK(arena.allocate(kGiB - short_of_limit).failure == Failure::kTooLarge);
+  }
+  CHECK(arena.stats().pool_bytes == 512 * kMiB);
+}
+
+TEST_CASE("a source that has nothing left is not asked again while a hole is to be found") {
+  MadeUpMemory memory(kGiB);
+  Budget budget;
+  Arena arena(memory, budget, {.preallocate_bytes = kGiB});
+  std::vector<Address> holes;
+  // All holes of one class: the large ones are filed first, and so found last.
+  for (int i = 0; i < 3000; ++i) {
+    holes.push_back(arena.allocate(i < 1500 ? 66 * kKiB + 512 : 66 * kKiB).address);
+    REQUIRE(arena.allocate(512).address != 0);
+  }
+  while (arena.allocate_without_growth(kMiB) != 0) {
+  }
+  while (arena.allocate_without_growth(70 * kKiB) != 0) {
+  }
+  for (const Address hole : holes) {
+    give(arena, hole);
+  }
+  REQUIRE(arena.allocate(66 * kKiB + 512).address != 0);
+  const std::size_t asked = memory.asked.size();
+  for (int i = 0; i < 1400; ++i) {
+    REQUIRE(arena.allocate(66 * kKiB + 512).address != 0);
+  }
+  CHECK(memory.asked.size() == asked);
   CHECK(arena.verify() == "");
 }
