@@ -291,6 +291,21 @@ void Arena::reclaim(const RetiredBlock& block) noexcept {
   regions_.reclaim(block.index);
 }
 
+Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes) noexcept try {
+  constexpr std::uint64_t kMostPadding = 1ULL << 30;
+  const std::lock_guard lock(lock_);
+  if (block.generation != generation_ || bytes == 0 || block.bytes < bytes ||
+      block.bytes - bytes > std::min(std::max(bytes / 4, kGranuleBytes), kMostPadding)) {
+    return 0;
+  }
+  regions_.revive(block.index, bytes);
+  granules_in_use_ -= regions_.block(block.index).granules;
+  granules_retired_ -= regions_.block(block.index).granules;
+  return count_allocation(block.index, bytes);
+} catch (const std::bad_alloc&) {
+  return 0;
+}
+
 void Arena::count_free(const Block& block) {
   ++num_frees_;
   padding_ -= block.use.padding;

@@ -83,6 +83,9 @@ class Arena {
   // std::nullopt when no live block starts at `address`.
   std::optional<RetiredBlock> retire(Address address) noexcept;
   void reclaim(const RetiredBlock& block) noexcept;
+  // Or, instead of reclaim(): serves a request of `bytes` with it, whoever may still be using it.
+  // Returns its address; 0 when it is gone, or too small, or a quarter larger than is asked for.
+  Address revive(const RetiredBlock& block, std::uint64_t bytes) noexcept;
 
   // The live block that contains `address`.
   std::optional<BlockInfo> find_containing(Address address) const noexcept;

@@ -239,6 +239,14 @@ BlockIndex Regions::allocate(std::uint64_t bytes, Search search) {
   return index;
 }
 
+void Regions::revive(BlockIndex index, std::uint64_t bytes) {
+  table_.reserve_one();
+  Block& block = blocks_[index];
+  block.state = BlockState::kLive;
+  block.use.padding = static_cast<std::uint32_t>(bytes_of(index) - bytes);
+  table_.insert(address_of(block), index);
+}
+
 // A free neighbour takes the block in and keeps its own record.
 void Regions::reclaim(BlockIndex index) {
   Block& block = blocks_[index];

@@ -79,6 +79,9 @@ class Regions {
     }
     return index;
   }
+  // A retired block is live again, for a request that it is large enough for. Throws std::bad_alloc
+  // and changes nothing then. Precondition: it is less than 4 GiB larger.
+  void revive(BlockIndex index, std::uint64_t bytes);
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
 

@@ -145,6 +145,10 @@ constexpr std::array kFreeWords = std::to_array<Word<FreeMode>>({
     {"sync", FreeMode::kSync},
     {"deferred", FreeMode::kDeferred},
 });
+constexpr std::array kStreamOrderedWords = std::to_array<Word<StreamOrdered>>({
+    {"driver", StreamOrdered::kDriver},
+    {"arena", StreamOrdered::kArena},
+});
 constexpr std::array kIpcWords = std::to_array<Word<Ipc>>({
     {"cubfc", Ipc::kCubfc},
     {"driver", Ipc::kDriver},
@@ -346,6 +350,12 @@ constexpr std::array kOptions = std::to_array<Option>({
                             "`sync`: a free waits for the device, as the driver's does. "
                             "`deferred`: it returns at once, "
                             "and the block is reused when all work submitted before has finished"),
+    row<&Policy::stream_ordered>(
+        {"CUBFC_STREAM_ORDERED", word<kStreamOrderedWords>, "driver or arena", ""}, kNoneHonoured,
+        "driver", "driver|arena",
+        "what serves `cuMemAllocAsync`. `driver`: its pools, counted and limited. `arena`: the "
+        "arena, in stream order, as long as the program leaves the default pool as it is (not yet "
+        "confirmed on a GPU)"),
     row<&Policy::ipc>(
         {"CUBFC_IPC", word<kIpcWords>, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
         "cubfc|driver",

@@ -36,6 +36,10 @@ std::string_view name_of(FreeMode mode) noexcept {
   return mode == FreeMode::kSync ? "sync" : "deferred";
 }
 
+std::string_view name_of(StreamOrdered by) noexcept {
+  return by == StreamOrdered::kDriver ? "driver" : "arena";
+}
+
 std::string_view name_of(Ipc ipc) noexcept {
   return ipc == Ipc::kCubfc ? "cubfc" : "driver";
 }

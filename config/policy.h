@@ -29,6 +29,12 @@ enum class FreeMode {
   kDeferred,  ///< nothing; the block is reused when the work before the free is done
 };
 
+/// What serves stream-ordered allocations (cuMemAllocAsync).
+enum class StreamOrdered {
+  kDriver,  ///< the driver's pools
+  kArena,   ///< the arena, where the driver's default pool would
+};
+
 /// How memory that is shared with other processes is shared (cuIpcGetMemHandle).
 enum class Ipc {
   kCubfc,   ///< by handles of cubfc's own, which only a process under cubfc can open
@@ -44,6 +50,7 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 /// The words for these, as they are written in the environment.
 [[nodiscard]] std::string_view name_of(Allocator allocator) noexcept;
 [[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;
+[[nodiscard]] std::string_view name_of(StreamOrdered by) noexcept;
 [[nodiscard]] std::string_view name_of(Ipc ipc) noexcept;
 [[nodiscard]] std::string_view name_of(FractionOf of) noexcept;
 [[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
@@ -90,6 +97,7 @@ struct Policy {
   Setting<std::int64_t> async_preallocate;
   Setting<bool> unified_memory;
   Setting<FreeMode> free_mode;
+  Setting<StreamOrdered> stream_ordered;
   Setting<Ipc> ipc;
   Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
   /// Paths as the user wrote them, %p and %h not replaced; nothing means stderr, or no trace.

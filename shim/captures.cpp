@@ -13,9 +13,7 @@ constexpr std::chrono::seconds kPatience{2};
 Captures::Open Captures::describe(CUstream stream, bool per_thread) const {
   CUcontext context = nullptr;
   driver_.cuCtxGetCurrent(&context);
-  const bool own_of_thread = stream == CU_STREAM_PER_THREAD || (per_thread && stream == nullptr);
-  return {context, own_of_thread ? CU_STREAM_PER_THREAD : stream,
-          own_of_thread ? std::this_thread::get_id() : std::thread::id{}};
+  return {context, stream_id(stream, per_thread)};
 }
 
 // Precondition: the lock is held.
@@ -44,27 +42,31 @@ void Captures::begun(CUstream stream, bool per_thread, bool success) {
   const std::lock_guard lock(mutex_);
   --beginning_;
   const auto known = std::find_if(captures_.begin(), captures_.end(),
-                                  [&](const Open& open) { return open.is(capture); });
+                                  [&](const Open& open) { return open.stream == capture.stream; });
   if (success && known == captures_.end()) {
     captures_.push_back(capture);
   }
   recount();
 }
 
-void Captures::maybe_ended(CUstream stream, bool per_thread) {
-  const auto is_capturing =
-      per_thread ? driver_.cuStreamIsCapturing_ptsz : driver_.cuStreamIsCapturing;
+bool Captures::is_capturing(CUstream stream, bool per_thread) const {
+  const auto ask = per_thread ? driver_.cuStreamIsCapturing_ptsz : driver_.cuStreamIsCapturing;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (is_capturing != nullptr && is_capturing(stream, &status) == CUDA_SUCCESS &&
-      status != CU_STREAM_CAPTURE_STATUS_NONE) {
+  return any_open() && ask != nullptr && ask(stream, &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void Captures::maybe_ended(CUstream stream, bool per_thread) {
+  if (is_capturing(stream, per_thread)) {
     return;
   }
   const Open capture = describe(stream, per_thread);
-  erase([&](const Open& open) { return open.is(capture); });
+  erase([&](const Open& open) { return open.stream == capture.stream; });
 }
 
 void Captures::stream_destroyed(CUstream stream) {
-  erase([&](const Open& open) { return open.stream == stream; });
+  const StreamId gone = stream_id(stream, false);
+  erase([&](const Open& open) { return open.stream == gone; });
 }
 
 void Captures::context_ended(CUcontext context) {

@@ -8,10 +8,10 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
-#include <thread>
 #include <vector>
 
 #include "shim/driver.h"
+#include "shim/stream_id.h"
 
 namespace cubfc {
 
@@ -21,6 +21,9 @@ class Captures {
   explicit Captures(const DriverFunctions& driver) : driver_(driver) {}
 
   bool any_open() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
+
+  // Asks the driver, if any capture is open. `stream` and `per_thread` as in stream_id().
+  bool is_capturing(CUstream stream, bool per_thread) const;
 
   // Around the driver's own call that begins a capture. `stream` as the program named it;
   // `per_thread` when its stream 0 is the per-thread default stream. will_begin() waits for
@@ -45,9 +48,7 @@ class Captures {
 
   struct Open {
     CUcontext context;
-    CUstream stream;         // handles of streams are unique in the process
-    std::thread::id thread;  // only of a per-thread default stream, which has one handle for all
-    bool is(const Open& other) const { return stream == other.stream && thread == other.thread; }
+    StreamId stream;
   };
   Open describe(CUstream stream, bool per_thread) const;
   template <typename Predicate>

@@ -51,7 +51,7 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
     return without_context(address, bytes);
   }
   return from_arena(bytes) ? allocate_from_arena(*context, address, bytes, "cuMemAlloc")
-                           : allocate_from_driver(*context, address, bytes);
+                           : allocate_from_driver(*context, address, bytes, "cuMemAlloc");
 }
 
 // The driver's answer to a request that no context's arena can serve. But a limit is not got round
@@ -70,7 +70,7 @@ CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) 
 // From what the arena has; then from what waits for the device, if that may do; then by growth;
 // then from whatever is left to try.
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
-  if (waiting_.any() && deferred()) {
+  if (waiting_.any() && gathers()) {
     waiting_.collect();
     do {
       if (const CUdeviceptr address = context.arena.allocate_without_growth(bytes); address != 0) {
@@ -160,32 +160,89 @@ void DeviceMemory::announce(const Context& context) const {
   }
 }
 
+// By `obtain`, which calls the driver's function of this name.
+template <typename Obtain>
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
-                                            std::size_t bytes) {
+                                            std::size_t bytes, const char* function,
+                                            Obtain obtain) {
   if (!context.device.budget.take(bytes)) {
     ledger_.failed();
-    reporter_.report(driver_, policy_, context, "cuMemAlloc", bytes, arena::Failure::kOverLimit);
+    reporter_.report(driver_, policy_, context, function, bytes, arena::Failure::kOverLimit);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr got = 0;
-  CUresult result = driver_.cuMemAlloc_v2(&got, bytes);
+  CUresult result = obtain(&got);
   while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(context.device)) {
-    result = driver_.cuMemAlloc_v2(&got, bytes);
+    result = obtain(&got);
   }
   if (result != CUDA_SUCCESS) {
     context.device.budget.give(bytes);
     ledger_.failed();
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      reporter_.report(driver_, policy_, context, "cuMemAlloc", bytes, arena::Failure::kExhausted);
+      reporter_.report(driver_, policy_, context, function, bytes, arena::Failure::kExhausted);
     }
     return result;
   }
   const CUresult accounted = account(context, got, bytes);
   if (accounted == CUDA_SUCCESS) {
     *address = got;
-    log::trace("cuMemAlloc {} bytes -> {:#x} (driver)", bytes, got);
+    log::trace("{} {} bytes -> {:#x} (driver)", function, bytes, got);
   }
   return accounted;
+}
+
+CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
+                                            std::size_t bytes, const char* function) {
+  return allocate_from_driver(context, address, bytes, function,
+                              [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); });
+}
+
+CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const {
+  if (request.from_pool) {
+    const auto call =
+        request.per_thread ? driver_.cuMemAllocFromPoolAsync_ptsz : driver_.cuMemAllocFromPoolAsync;
+    return call(address, request.bytes, request.pool, request.stream);
+  }
+  const auto call = request.per_thread ? driver_.cuMemAllocAsync_ptsz : driver_.cuMemAllocAsync;
+  return call(address, request.bytes, request.stream);
+}
+
+// While its stream captures, the memory is the graph's, and no call of the program's frees it.
+CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request) {
+  const bool plain = address != nullptr && request.bytes > 0 &&
+                     !captures_.is_capturing(request.stream, request.per_thread);
+  Context* const context = plain ? contexts_.current_to_allocate() : nullptr;
+  if (context == nullptr) {
+    return at_driver(request, address);
+  }
+  const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
+  if (!is_served_in_stream_order(request)) {
+    return allocate_from_driver(*context, address, request.bytes, function,
+                                [&](CUdeviceptr* got) { return at_driver(request, got); });
+  }
+  const StreamId order = stream_id(request.stream, request.per_thread);
+  if (const CUdeviceptr again = waiting_.take_back(*context, order, request.bytes); again != 0) {
+    log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
+    *address = again;
+    return CUDA_SUCCESS;
+  }
+  return allocate_from_arena(*context, address, request.bytes, function);
+}
+
+// From the arena, because the user wishes so and the driver's own answer would be memory like any
+// other: of the current context's device, of its pool as it came.
+bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request) const {
+  if (!serves_stream_order() || request.from_pool || !from_arena(request.bytes) ||
+      pools_changed_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  if (stream_id(request.stream, request.per_thread).is_default()) {
+    return true;
+  }
+  CUcontext current = nullptr;
+  CUcontext of_stream = nullptr;
+  return driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+         driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS && of_stream == current;
 }
 
 // Enters what the driver gave and the budget has granted; gives both back when the host has no
@@ -219,7 +276,7 @@ CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, 
       overflows ? std::numeric_limits<std::size_t>::max() : row_bytes * height;
   const CUresult result = from_arena(bytes)
                               ? allocate_from_arena(*context, address, bytes, "cuMemAllocPitch")
-                              : allocate_from_driver(*context, address, bytes);
+                              : allocate_from_driver(*context, address, bytes, "cuMemAllocPitch");
   if (result == CUDA_SUCCESS) {
     *pitch = row_bytes;
   }
@@ -311,11 +368,15 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
+  return free_later(context, address, nullptr);
+}
+
+CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address, const StreamId* order) {
   ipc_.will_free(address);
-  if (!waiting_.add(context, address)) {
+  if (!waiting_.add(context, address, order)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (deferred()) {
+  if (gathers()) {
     waiting_.close_when_due(context);
   }
   return CUDA_SUCCESS;
@@ -331,13 +392,25 @@ CUresult DeviceMemory::wait_in_free(const Context& owner) {
 }
 
 CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
-  if (contexts_.owner_of(address) != nullptr) {
-    return free(address);
-  }
-  return free_at_driver(address, [&] {
+  const auto at_driver = [&] {
     return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
                       : driver_.cuMemFreeAsync(address, stream);
-  });
+  };
+  // Then only a graph's own memory can be freed (cuda.h), which is never the arena's.
+  if (captures_.is_capturing(stream, per_thread)) {
+    return at_driver();
+  }
+  Context* const context = contexts_.owner_of(address);
+  if (context == nullptr) {
+    return free_at_driver(address, at_driver);
+  }
+  if (!serves_stream_order()) {
+    return free(address);
+  }
+  const StreamId order = stream_id(stream, per_thread);
+  const CUresult result = free_later(*context, address, &order);
+  log::trace("cuMemFreeAsync {:#x}: {}", address, static_cast<int>(result));
+  return result;
 }
 
 CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -378,7 +451,7 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     return 0;
   }
   const Stopwatch stopwatch(*this);
-  if (waiting_.any() && deferred()) {
+  if (waiting_.any() && gathers()) {
     waiting_.collect();
   }
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes);

@@ -35,8 +35,18 @@ class DeviceMemory {
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
                           std::size_t height, unsigned element_bytes);
   CUresult free(CUdeviceptr address);
-  // A stream-ordered free. A block of the arena is freed as free() does, which waits for more than
-  // the stream; anything else is the driver's.
+  // Stream-ordered allocation: the driver's, counted and limited; under
+  // CUBFC_STREAM_ORDERED=arena from the arena.
+  struct StreamOrderedRequest {
+    std::size_t bytes;
+    bool from_pool;  // the pool is named
+    CUmemoryPool pool;
+    CUstream stream;
+    bool per_thread;  // the calling function's stream 0 is the per-thread default stream
+  };
+  CUresult allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request);
+  // A block of the arena is freed as free() does, which waits for more than the stream, but for
+  // CUBFC_STREAM_ORDERED=arena; anything else is the driver's.
   CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread);
 
   CUresult info(std::size_t* free_bytes, std::size_t* total_bytes);
@@ -47,6 +57,11 @@ class DeviceMemory {
   // free now.
   CUdeviceptr try_allocate(std::size_t bytes);
   bool try_free(CUdeviceptr address);
+
+  // The program has made a pool the device's own, or let other devices use one: what the arena
+  // gives would not be like it.
+  void pools_changed() { pools_changed_.store(true, std::memory_order_relaxed); }
+  void stream_will_end(CUstream stream) { waiting_.stream_will_end(stream); }
 
   void context_ended(std::uint64_t id) {
     ledger_.context_ended(id);
@@ -77,17 +92,29 @@ class DeviceMemory {
   }
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
-  CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes);
+  CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
+                                const char* function);
+  template <typename Obtain>
+  CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
+                                const char* function, Obtain obtain);
+  CUresult at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const;
+  bool is_served_in_stream_order(const StreamOrderedRequest& request) const;
   CUresult account(Context& context, CUdeviceptr address, std::size_t bytes);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   bool make_room(const Device& device);
   bool release_unused_of_device(const Device& device);
   CUresult free_block(Context& context, CUdeviceptr address);
+  CUresult free_later(Context& context, CUdeviceptr address, const StreamId* order);
   template <typename Free>
   CUresult free_at_driver(CUdeviceptr address, Free free);
   CUresult refused_without_context(CUdeviceptr address) const;
   CUresult wait_in_free(const Context& owner);
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
+  bool serves_stream_order() const {
+    return policy_.stream_ordered.value == config::StreamOrdered::kArena;
+  }
+  // Frees gather in epochs all along, not only while a stream captures.
+  bool gathers() const { return deferred() || serves_stream_order(); }
   arena::Allocation take(Context& context, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
   void announce(const Context& context) const;
@@ -101,6 +128,7 @@ class DeviceMemory {
   OutOfMemoryReporter reporter_;
   std::atomic<std::uint64_t> spent_ns_{0};
   std::atomic<std::uint64_t> waited_ns_{0};
+  std::atomic<bool> pools_changed_{false};
 
   // All frees under CUBFC_FREE=deferred, and those made while a stream captured.
   WaitingFrees waiting_;

@@ -127,6 +127,15 @@ CUresult give_up_reference(CUcontext context, CUresult (*DriverFunctions::*funct
   return observe([=](Process& process) { process.reference_given_up(context); }, function, args...);
 }
 
+// As soon as the driver has destroyed a stream, another may have its handle.
+CUresult destroy_stream(CUresult (*DriverFunctions::*function)(CUstream), CUstream stream) {
+  if (Process* process = Process::active(); process != nullptr) {
+    process->memory().stream_will_end(stream);
+  }
+  return observe([=](Process& process) { process.captures().stream_destroyed(stream); }, function,
+                 stream);
+}
+
 auto context_created(CUcontext* context, CUdevice device) {
   return [=](Process& process) {
     if (context != nullptr) {
@@ -159,6 +168,40 @@ CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t wi
 CUresult cubfc_cuMemFree_v2(CUdeviceptr address) noexcept {
   return answer([&](Process& p) { return p.memory().free(address); }, &Functions::cuMemFree_v2,
                 address);
+}
+
+CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.memory().allocate_async(address, {bytes, false, nullptr, stream, false});
+      },
+      &Functions::cuMemAllocAsync, address, bytes, stream);
+}
+
+CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.memory().allocate_async(address, {bytes, false, nullptr, stream, true});
+      },
+      &Functions::cuMemAllocAsync_ptsz, address, bytes, stream);
+}
+
+CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                       CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.memory().allocate_async(address, {bytes, true, pool, stream, false});
+      },
+      &Functions::cuMemAllocFromPoolAsync, address, bytes, pool, stream);
+}
+
+CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                            CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.memory().allocate_async(address, {bytes, true, pool, stream, true});
+      },
+      &Functions::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
 }
 
 CUresult cubfc_cuMemFreeAsync(CUdeviceptr address, CUstream stream) noexcept {
@@ -261,6 +304,16 @@ CUresult cubfc_cuGetProcAddress_v2(const char* symbol, void** function, int vers
   return route_result(result, symbol, function);
 }
 
+CUresult cubfc_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) noexcept {
+  return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuDeviceSetMemPool,
+                 device, pool);
+}
+CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
+                                  size_t count) noexcept {
+  return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuMemPoolSetAccess,
+                 pool, access, count);
+}
+
 CUresult cubfc_cuStreamBeginCapture(CUstream stream) noexcept {
   return begin_capture(&Functions::cuStreamBeginCapture, false, stream);
 }
@@ -292,12 +345,10 @@ CUresult cubfc_cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) noexcept
   return end_capture(&Functions::cuStreamEndCapture_ptsz, true, stream, graph);
 }
 CUresult cubfc_cuStreamDestroy(CUstream stream) noexcept {
-  return observe([&](Process& p) { p.captures().stream_destroyed(stream); },
-                 &Functions::cuStreamDestroy, stream);
+  return destroy_stream(&Functions::cuStreamDestroy, stream);
 }
 CUresult cubfc_cuStreamDestroy_v2(CUstream stream) noexcept {
-  return observe([&](Process& p) { p.captures().stream_destroyed(stream); },
-                 &Functions::cuStreamDestroy_v2, stream);
+  return destroy_stream(&Functions::cuStreamDestroy_v2, stream);
 }
 
 CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) noexcept {

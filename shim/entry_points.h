@@ -43,6 +43,10 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuMemAlloc_v2, "cuMemAlloc", 3020, 0, kServe, (CUdeviceptr* address, size_t bytes)) \
   X(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, kServe, (CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned element_bytes)) \
   X(cuMemFree_v2, "cuMemFree", 3020, 0, kServe, (CUdeviceptr address)) \
+  X(cuMemAllocAsync, "cuMemAllocAsync", 11020, 0, kServe, (CUdeviceptr* address, size_t bytes, CUstream stream)) \
+  X(cuMemAllocAsync_ptsz, "cuMemAllocAsync", 11020, 1, kServe, (CUdeviceptr* address, size_t bytes, CUstream stream)) \
+  X(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, 0, kObserve, (CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream)) \
+  X(cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync", 11020, 1, kObserve, (CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream)) \
   X(cuMemFreeAsync, "cuMemFreeAsync", 11020, 0, kServe, (CUdeviceptr address, CUstream stream)) \
   X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, 1, kServe, (CUdeviceptr address, CUstream stream)) \
   X(cuMemGetInfo_v2, "cuMemGetInfo", 3020, 0, kAdjust, (size_t* free_bytes, size_t* total_bytes)) \
@@ -59,6 +63,8 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuIpcCloseMemHandle, "cuIpcCloseMemHandle", 4010, 0, kAdjust, (CUdeviceptr address)) \
   X(cuGetProcAddress, "cuGetProcAddress", 11030, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags)) \
   X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status)) \
+  X(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, 0, kObserve, (CUdevice device, CUmemoryPool pool)) \
+  X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, 0, kObserve, (CUmemoryPool pool, const CUmemAccessDesc* access, size_t count)) \
   X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, kObserve, (CUstream stream)) \
   X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, 1, kObserve, (CUstream stream)) \
   X(cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, 0, kObserve, (CUstream stream, CUstreamCaptureMode mode)) \
@@ -100,6 +106,7 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuEventCreate, (CUevent* event, unsigned flags)) \
   Y(cuEventQuery, (CUevent event)) \
   Y(cuEventSynchronize, (CUevent event)) \
+  Y(cuStreamGetCtx, (CUstream stream, CUcontext* context)) \
   Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode* mode))

@@ -27,10 +27,16 @@ class Ledger {
     std::uint64_t peak_bytes = 0;
   };
 
-  // Throws std::bad_alloc and is unchanged then.
+  // What was entered there before is gone: the driver gives no address twice. Throws
+  // std::bad_alloc and is unchanged then.
   void add(CUdeviceptr address, const Entry& entry) {
     const std::lock_guard lock(mutex_);
-    entries_.insert_or_assign(address, entry);
+    const auto [place, fresh] = entries_.try_emplace(address, entry);
+    if (!fresh) {
+      place->second.context->device.budget.give(place->second.bytes);
+      totals_.bytes -= place->second.bytes;
+      place->second = entry;
+    }
     ++totals_.allocations;
     totals_.bytes += entry.bytes;
     totals_.peak_bytes = std::max(totals_.peak_bytes, totals_.bytes);

@@ -7,16 +7,15 @@
 
 // Device memory outside the arena. It goes to the driver untouched and is not counted against a limit.
 #define CUBFC_OUTSIDE_THE_ARENA(Z) \
-  Z(cuMemAllocAsync) Z(cuMemAllocAsync_ptsz) Z(cuMemAllocFromPoolAsync) Z(cuMemAllocFromPoolAsync_ptsz) \
   Z(cuMemAllocManaged) Z(cuMemCreate) Z(cuMemRelease) \
   Z(cuArrayCreate_v2) Z(cuArray3DCreate_v2) Z(cuArrayDestroy) \
   Z(cuMipmappedArrayCreate) Z(cuMipmappedArrayDestroy) \
   Z(cuMulticastCreate) Z(cuMulticastAddDevice) Z(cuMulticastBindMem) Z(cuMulticastBindMem_v2) \
   Z(cuMulticastBindAddr) Z(cuMulticastBindAddr_v2) Z(cuMulticastUnbind) Z(cuMulticastGetGranularity) \
   Z(cuMemPoolCreate) Z(cuMemPoolDestroy) Z(cuMemPoolTrimTo) Z(cuMemPoolSetAttribute) Z(cuMemPoolGetAttribute) \
-  Z(cuMemPoolSetAccess) Z(cuMemPoolGetAccess) Z(cuMemPoolExportPointer) Z(cuMemPoolExportToShareableHandle) \
+  Z(cuMemPoolGetAccess) Z(cuMemPoolExportPointer) Z(cuMemPoolExportToShareableHandle) \
   Z(cuMemPoolImportFromShareableHandle) Z(cuMemPoolImportPointer) \
-  Z(cuDeviceGetDefaultMemPool) Z(cuDeviceGetMemPool) Z(cuDeviceSetMemPool) \
+  Z(cuDeviceGetDefaultMemPool) Z(cuDeviceGetMemPool) \
   Z(cuMemGetDefaultMemPool) Z(cuMemGetMemPool) Z(cuMemSetMemPool) \
   Z(cuDeviceGraphMemTrim) Z(cuDeviceGetGraphMemAttribute) Z(cuDeviceSetGraphMemAttribute) \
   Z(cuGraphAddMemAllocNode) Z(cuGraphAddMemFreeNode) Z(cuGraphMemAllocNodeGetParams) Z(cuGraphMemFreeNodeGetParams) \

@@ -1,5 +1,6 @@
 #include "shim/waiting_frees.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -17,18 +18,76 @@ constexpr std::chrono::seconds kPatience{2};
 
 }  // namespace
 
-bool WaitingFrees::add(Context& context, CUdeviceptr address) {
+bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* order) {
   const std::lock_guard lock(mutex_);
-  open_.blocks.reserve(open_.blocks.size() + 1);  // before anything is changed
+  Ordered* const ordered = order == nullptr ? nullptr : &ordered_[{&context, *order}];
+  Block& block = open_.blocks.emplace_back();  // what needs memory comes before any change
+  const auto place = ordered == nullptr ? Ordered::iterator() : ordered->emplace(0, &block);
   const auto retired = context.arena.retire(address);
   if (!retired) {
+    if (ordered != nullptr) {
+      ordered->erase(place);
+    }
+    open_.blocks.pop_back();
     return false;
   }
-  open_.blocks.push_back({&context, *retired});
+  block = {&context, *retired, false, ordered, place};
+  if (ordered != nullptr) {
+    auto node = ordered->extract(place);
+    node.key() = retired->bytes;
+    block.place = ordered->insert(std::move(node));
+  }
   open_.bytes += retired->bytes;
   ++waiting_;
   any_.store(true, std::memory_order_release);
   return true;
+}
+
+CUdeviceptr WaitingFrees::take_back(Context& context, const StreamId& order, std::uint64_t bytes) {
+  if (!any()) {
+    return 0;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto of_stream = ordered_.find({&context, order});
+  if (of_stream == ordered_.end()) {
+    return 0;
+  }
+  const auto found = of_stream->second.lower_bound(bytes);
+  if (found == of_stream->second.end()) {
+    return 0;
+  }
+  Block& block = *found->second;
+  const CUdeviceptr address = context.arena.revive(block.block, bytes);
+  if (address != 0) {
+    forget_order(block);
+    block.taken = true;
+  }
+  return address;
+}
+
+void WaitingFrees::forget_order(Block& block) noexcept {
+  if (block.ordered != nullptr) {
+    block.ordered->erase(block.place);
+    block.ordered = nullptr;
+  }
+}
+
+void WaitingFrees::stream_will_end(CUstream stream) {
+  const StreamId gone = stream_id(stream, false);
+  if (gone.is_default() || !any()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  for (auto each = ordered_.begin(); each != ordered_.end();) {
+    if (each->first.stream == gone) {
+      for (const auto& [bytes, block] : each->second) {
+        block->ordered = nullptr;
+      }
+      each = ordered_.erase(each);
+    } else {
+      ++each;
+    }
+  }
 }
 
 void WaitingFrees::close_when_due(const Context& context) {
@@ -57,7 +116,7 @@ void WaitingFrees::close() {
   Epochs closing(1);  // throws before anything is changed
   {
     const std::lock_guard lock(mutex_);
-    std::swap(closing.front(), open_);
+    closing.front().swap(open_);
     ++in_hand_;
   }
   record_fence(closing.front());
@@ -176,7 +235,7 @@ bool WaitingFrees::wait_for_oldest() {
       const auto is_back = [&] { return in_hand_ == 0 || !closed_.empty(); };
       return in_hand_ > 0 && put_back_.wait_for(lock, kPatience, is_back);
     }
-    std::swap(one.front(), open_);
+    one.front().swap(open_);
     ++in_hand_;
   }
   const Epoch& epoch = one.front();
@@ -197,7 +256,7 @@ CUresult WaitingFrees::wait_for_all(const Context& owner) {
   if (any()) {
     all.emplace_back();
     const std::lock_guard lock(mutex_);
-    std::swap(all.front(), open_);
+    all.front().swap(open_);
     all.splice(all.begin(), closed_);
     in_hand_ += static_cast<int>(all.size());
   }
@@ -230,9 +289,17 @@ void WaitingFrees::put_back(Epochs& epochs, Epochs::const_iterator where) noexce
 // Their work is done.
 void WaitingFrees::reclaim(Epochs& epochs) noexcept {
   std::size_t blocks = 0;
+  {
+    const std::lock_guard lock(mutex_);  // from here on no stream takes one of them back
+    for (Epoch& epoch : epochs) {
+      std::for_each(epoch.blocks.begin(), epoch.blocks.end(), forget_order);
+    }
+  }
   for (Epoch& epoch : epochs) {
     for (const Block& block : epoch.blocks) {
-      block.context->arena.reclaim(block.block);
+      if (!block.taken) {
+        block.context->arena.reclaim(block.block);
+      }
     }
     blocks += epoch.blocks.size();
     give_back_marks(epoch);

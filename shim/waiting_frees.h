@@ -9,9 +9,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <list>
+#include <map>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "shim/captures.h"
@@ -31,7 +34,14 @@ class WaitingFrees {
 
   // Takes the live block that starts at `address` from the program. False when there is none.
   // Throws std::bad_alloc and has changed nothing then.
-  bool add(Context& context, CUdeviceptr address);
+  bool add(Context& context, CUdeviceptr address, const StreamId* order = nullptr);
+
+  // A block that was freed in the order of this stream, live again for a request of the same
+  // stream: what still uses it comes before what the request is for. 0 when none fits.
+  CUdeviceptr take_back(Context& context, const StreamId& order, std::uint64_t bytes);
+
+  // Its handle will soon mean another stream.
+  void stream_will_end(CUstream stream);
 
   // Closes the open epoch if enough has gathered in it; where the driver cannot record a context's
   // work, that waits for the device. Waits, too, if more frees wait than are allowed to.
@@ -56,9 +66,19 @@ class WaitingFrees {
   }
 
  private:
+  struct Block;
+  struct Order {
+    Context* context;
+    StreamId stream;
+    auto operator<=>(const Order&) const = default;
+  };
+  using Ordered = std::multimap<std::uint64_t, Block*>;  // by bytes
   struct Block {
     Context* context;
     arena::RetiredBlock block;
+    bool taken = false;          // back, by the stream that freed it
+    Ordered* ordered = nullptr;  // where its stream finds it, at `place`
+    Ordered::iterator place = {};
   };
   struct Mark {  // in a context's work
     Context* context;
@@ -66,10 +86,17 @@ class WaitingFrees {
     CUevent event;
   };
   struct Epoch {
-    std::vector<Block> blocks;
+    std::deque<Block> blocks;  // whose elements stay where they are
     std::uint64_t bytes = 0;
     std::vector<Mark> fence;
     bool fenced = false;  // the fence is complete
+
+    void swap(Epoch& other) noexcept {
+      blocks.swap(other.blocks);
+      fence.swap(other.fence);
+      std::swap(bytes, other.bytes);
+      std::swap(fenced, other.fenced);
+    }
   };
   using Epochs = std::list<Epoch>;  // nodes are moved, so that nothing that matters needs memory
 
@@ -81,6 +108,7 @@ class WaitingFrees {
   bool take_oldest(Epochs& one) noexcept;
   void put_back(Epochs& epochs, Epochs::const_iterator where) noexcept;
   void reclaim(Epochs& epochs) noexcept;
+  static void forget_order(Block& block) noexcept;
   void give_back_marks(Epoch& epoch) noexcept;
 
   const DriverFunctions& driver_;
@@ -94,6 +122,7 @@ class WaitingFrees {
   Epochs closed_;            // oldest first
   int in_hand_ = 0;          // epochs that a thread has taken to look at or to wait for
   std::size_t waiting_ = 0;  // blocks
+  std::map<Order, Ordered> ordered_;
   std::vector<Mark> spare_;  // events that mark nothing now
 };
 

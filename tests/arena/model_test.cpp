@@ -125,6 +125,12 @@ std::string run(const std::vector<Operation>& operations, std::uint64_t prealloc
         if (std::string problems = arena.verify(); !problems.empty()) {
           return problems;
         }
+        if (operation.pick % 4 == 0) {
+          if (arena.revive(*retired, bytes) != address) {
+            return "a retired block does not come back";
+          }
+          continue;
+        }
         arena.reclaim(*retired);
       }
       model.erase(address);

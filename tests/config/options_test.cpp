@@ -52,6 +52,7 @@ const std::vector<Example>& examples() {
       {"CUBFC_UNIFIED_MEMORY", "no", "false"},
       {"TF_FORCE_UNIFIED_MEMORY", "0", "false"},
       {"CUBFC_FREE", "SYNC", "sync"},
+      {"CUBFC_STREAM_ORDERED", "arena", "arena"},
       {"CUBFC_IPC", "Driver", "driver"},
       {"CUBFC_LOG_LEVEL", "warning", "warn"},
       {"CUBFC_LOG_FILE", "/tmp/cubfc.%p.log", "/tmp/cubfc.%p.log"},

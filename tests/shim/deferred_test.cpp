@@ -10,20 +10,6 @@ using namespace cubfc::test;
 
 namespace {
 
-// A stream that does not begin its work while this lives.
-class HeldStream {
- public:
-  HeldStream() {
-    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    REQUIRE(standin_hold_stream(stream) == 1);
-  }
-  ~HeldStream() { standin_release_stream(stream); }
-  HeldStream(const HeldStream&) = delete;
-  HeldStream& operator=(const HeldStream&) = delete;
-
-  CUstream stream = nullptr;
-};
-
 std::uint64_t waits() {
   return standin_calls("cuCtxSynchronize") + standin_calls("cuStreamSynchronize") +
          standin_calls("cuEventSynchronize");

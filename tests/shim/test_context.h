@@ -44,6 +44,20 @@ class TestContext {
   CUdevice device_ = 0;
 };
 
+// A stream that does not begin its work while this lives.
+class HeldStream {
+ public:
+  HeldStream() {
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    REQUIRE(standin_hold_stream(stream) == 1);
+  }
+  ~HeldStream() { standin_release_stream(stream); }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+
+  CUstream stream = nullptr;
+};
+
 inline CUdeviceptr allocate(std::size_t bytes) {
   CUdeviceptr address = 0;
   must(cuMemAlloc(&address, bytes));

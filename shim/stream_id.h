@@ -1,0 +1,42 @@
+// A stream, told apart from the others of the process. Knows which names mean the same stream.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <compare>
+#include <cstdint>
+
+namespace cubfc {
+
+struct StreamId {
+  // Unique in the process, but for the default streams', which are unique in a context.
+  std::uintptr_t handle;
+  // Only of a per-thread default stream, which has one handle for all threads.
+  std::uint64_t thread;
+  auto operator<=>(const StreamId&) const = default;
+
+  bool is_default() const {
+    return handle == reinterpret_cast<std::uintptr_t>(CU_STREAM_LEGACY) ||
+           handle == reinterpret_cast<std::uintptr_t>(CU_STREAM_PER_THREAD);
+  }
+};
+
+// A number of this thread's that no other thread of the process has or had. Never 0.
+inline std::uint64_t number_of_thread() {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t number = ++last;
+  return number;
+}
+
+// `stream` as this thread named it; `per_thread` when its stream 0 is the per-thread default
+// stream.
+inline StreamId stream_id(CUstream stream, bool per_thread) {
+  if (stream == nullptr) {
+    stream = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  }
+  const bool of_thread = stream == CU_STREAM_PER_THREAD;
+  return {reinterpret_cast<std::uintptr_t>(stream), of_thread ? number_of_thread() : 0};
+}
+
+}  // namespace cubfc

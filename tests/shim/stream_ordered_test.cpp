@@ -1,0 +1,176 @@
+// cuMemAllocAsync and cuMemFreeAsync: the driver's pools, counted; and, under
+// CUBFC_STREAM_ORDERED=arena, the arena in the order of the streams.
+#include <thread>
+
+#include "shim/test_context.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+CUdeviceptr allocate_async(std::size_t bytes, CUstream stream) {
+  CUdeviceptr address = 0;
+  must(cuMemAllocAsync(&address, bytes, stream));
+  return address;
+}
+
+// Counted against the device's budget, beyond the arena's regions.
+std::uint64_t driver_bytes() {
+  return cubfc::Process::active()->memory().ledger().totals().bytes;
+}
+
+CUstream new_stream() {
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+}  // namespace
+
+TEST_CASE("either kind of pointer is freed by either free", "[stream_ordered]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  const std::uint64_t before = driver_bytes();
+  for (int round = 0; round < 20; ++round) {
+    const CUdeviceptr plain = allocate(4096);
+    const CUdeviceptr ordered = allocate_async(4096, stream);
+    const CUdeviceptr other = allocate_async(4096, nullptr);
+    CHECK(plain != ordered);
+    must(cuMemsetD8Async(ordered, 1, 4096, stream));
+    must(cuMemFreeAsync(plain, stream));
+    must(cuMemFree(ordered));
+    must(cuMemFreeAsync(other, nullptr));
+    CHECK(cuMemFree(plain) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFreeAsync(ordered, stream) != CUDA_SUCCESS);
+  }
+  CHECK(driver_bytes() == before);
+  verify_arenas();
+}
+
+TEST_CASE("what cannot be is refused as the driver refuses it", "[stream_ordered]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  CUdeviceptr address = 0;
+  CHECK(cuMemAllocAsync(&address, 0, stream) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAllocAsync(nullptr, 100, stream) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAllocAsync(&address, std::size_t{1} << 50, stream) == CUDA_ERROR_OUT_OF_MEMORY);
+  const CUdeviceptr block = allocate(4096);
+  CHECK(cuMemFreeAsync(block + 512, stream) == CUDA_ERROR_INVALID_VALUE);
+  must(cuMemFree(block));
+}
+
+TEST_CASE("while its stream captures, memory is the graph's", "[stream_ordered]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  const CUdeviceptr block = allocate(4096);
+  const std::uint64_t before = driver_bytes();
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  const CUdeviceptr of_graph = allocate_async(4096, stream);
+  must(cuMemsetD8Async(of_graph, 1, 4096, stream));
+  CHECK(cuMemFreeAsync(block, stream) == CUDA_ERROR_INVALID_VALUE);  // and frees nothing
+  must(cuMemFreeAsync(of_graph, stream));
+  CUgraph graph = nullptr;
+  must(cuStreamEndCapture(stream, &graph));
+  CHECK(driver_bytes() == before);
+  must(cuMemFree(block));
+  verify_arenas();
+}
+
+TEST_CASE("what the driver's pools give is counted until it is freed",
+          "[stream_ordered][driver_in_stream_order]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  const std::uint64_t before = driver_bytes();
+  const CUdeviceptr first = allocate_async(1 << 20, stream);
+  const CUdeviceptr second = allocate_async(1 << 20, stream);
+  CHECK(driver_bytes() == before + (2 << 20));
+  must(cuMemFreeAsync(first, stream));
+  CHECK(driver_bytes() == before + (1 << 20));
+  must(cuMemFree(second));
+  CHECK(driver_bytes() == before);
+}
+
+TEST_CASE("a stream is given back what it freed, at once, and nobody else is",
+          "[stream_ordered][arena_in_stream_order]") {
+  const TestContext context;
+  CUstream const other = new_stream();
+  const HeldStream held;
+  const CUdeviceptr block = allocate_async(100'000, held.stream);
+  must(cuMemsetD8Async(block, 1, 100'000, held.stream));
+  must(cuMemFreeAsync(block, held.stream));
+  const CUdeviceptr of_other = allocate_async(100'000, other);
+  CHECK(of_other != block);
+  CHECK(allocate_async(200'000, held.stream) != block);  // it is too small
+  CHECK(allocate_async(10'000, held.stream) != block);   // it is far too large
+  const CUdeviceptr again = allocate_async(99'000, held.stream);
+  CHECK(again == block);
+  must(cuMemsetD8Async(again, 2, 99'000, held.stream));
+  CHECK(allocate_async(99'000, held.stream) != block);  // it is not free any more
+  std::size_t bytes = 0;
+  must(cuMemGetAddressRange(nullptr, &bytes, again));
+  CHECK(bytes == 99'000);
+  standin_release_stream(held.stream);
+  must(cuStreamSynchronize(held.stream));
+  CHECK(read(again, 99'000) == std::vector<unsigned char>(99'000, 2));
+  must(cuMemFree(again));
+  CHECK(cuMemFree(again) == CUDA_ERROR_INVALID_VALUE);
+  verify_arenas();
+}
+
+TEST_CASE("what a destroyed stream freed goes to no stream of the same handle",
+          "[stream_ordered][arena_in_stream_order]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  const CUdeviceptr block = allocate_async(100'000, stream);
+  must(cuMemFreeAsync(block, stream));
+  must(cuStreamDestroy_v2(stream));
+  for (int i = 0; i < 50; ++i) {
+    CHECK(allocate_async(100'000, new_stream()) != block);
+  }
+}
+
+TEST_CASE("each thread has a default stream of its own",
+          "[stream_ordered][arena_in_stream_order]") {
+  const TestContext context;
+  const CUdeviceptr block = allocate_async(100'000, CU_STREAM_PER_THREAD);
+  must(cuMemFreeAsync(block, CU_STREAM_PER_THREAD));
+  for (int i = 0; i < 5; ++i) {
+    std::thread([&] {
+      must(cuCtxSetCurrent(context.handle));
+      CHECK(allocate_async(100'000, CU_STREAM_PER_THREAD) != block);
+    }).join();
+  }
+  CHECK(allocate_async(100'000, CU_STREAM_PER_THREAD) == block);
+}
+
+TEST_CASE("memory that waits for a stream serves everybody before an allocation fails",
+          "[stream_ordered][arena_in_stream_order]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  for (int round = 0; round < 5; ++round) {
+    const CUdeviceptr large = allocate_async(std::size_t{180} << 20, stream);
+    must(cuMemsetD8Async(large, 1, std::size_t{180} << 20, stream));
+    must(cuMemFreeAsync(large, stream));
+    must(cuMemFree(allocate(std::size_t{190} << 20)));
+  }
+  verify_arenas();
+}
+
+TEST_CASE("a pool of the program's own, or one that it shares, is the driver's",
+          "[stream_ordered][arena_in_stream_order]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  CUmemoryPool pool = nullptr;
+  must(cuDeviceGetDefaultMemPool(&pool, 0));
+  const std::uint64_t before = driver_bytes();
+  CUdeviceptr block = 0;
+  must(cuMemAllocFromPoolAsync(&block, 4096, pool, stream));
+  CHECK(driver_bytes() == before + 4096);
+  must(cuMemFreeAsync(block, stream));
+  must(cuMemFreeAsync(allocate_async(4096, stream), stream));
+  CHECK(driver_bytes() == before);
+  must(cuDeviceSetMemPool(0, pool));
+  block = allocate_async(4096, stream);
+  CHECK(driver_bytes() == before + 4096);
+  must(cuMemFreeAsync(block, stream));
+}
