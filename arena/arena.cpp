@@ -348,7 +348,7 @@ void Arena::begin(Options options) noexcept {
 Room Arena::room() const noexcept {
   const std::lock_guard lock(lock_);
   return {peak_granules_in_use_ * kGranuleBytes, usable_bytes_ - granules_in_use_ * kGranuleBytes,
-          granules_retired_ * kGranuleBytes};
+          granules_retired_ * kGranuleBytes, source_is_dry_ ? 0 : budget_.left()};
 }
 
 Stats Arena::stats() const noexcept {

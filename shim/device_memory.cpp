@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "arena/epoch.h"
 #include "shim/log.h"
 
 namespace cubfc {
@@ -67,11 +68,22 @@ CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) 
   return driver_.cuMemAlloc_v2(address, bytes);
 }
 
+// Makes free what can be used again, and waits for the device if too much is left. False when
+// nothing waits.
+bool DeviceMemory::collect_waiting(const Context& context) {
+  if (!waiting_.any() || !gathers()) {
+    return false;
+  }
+  waiting_.collect();
+  while (arena::too_much_waits(context.arena.room()) && waiting_.wait_for_oldest()) {
+  }
+  return true;
+}
+
 // From what the arena has; then from what waits for the device, if that may do; then by growth;
 // then from whatever is left to try.
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
-  if (waiting_.any() && gathers()) {
-    waiting_.collect();
+  if (collect_waiting(context)) {
     do {
       if (const CUdeviceptr address = context.arena.allocate_without_growth(bytes); address != 0) {
         return {address};
@@ -451,9 +463,7 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     return 0;
   }
   const Stopwatch stopwatch(*this);
-  if (waiting_.any() && gathers()) {
-    waiting_.collect();
-  }
+  collect_waiting(*context);
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
   if (address != 0) {
     log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);

@@ -115,6 +115,7 @@ class DeviceMemory {
   }
   // Frees gather in epochs all along, not only while a stream captures.
   bool gathers() const { return deferred() || serves_stream_order(); }
+  bool collect_waiting(const Context& context);
   arena::Allocation take(Context& context, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
   void announce(const Context& context) const;

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "arena/arena.h"
+#include "arena/epoch.h"
 #include "arena/regions.h"
 
 namespace cubfc::bench {
@@ -89,6 +93,7 @@ class ByAddress {
 
   explicit ByAddress(std::uint64_t capacity)
       : source_(arena::round_down(capacity, arena::kGranuleBytes)),
+        budget_(arena::round_down(capacity, arena::kGranuleBytes)),
         arena_(source_, budget_, {arena::round_down(capacity, arena::kGranuleBytes)}) {}
 
   Handle allocate(std::uint64_t bytes) { return arena_.allocate(bytes).address; }
@@ -96,6 +101,7 @@ class ByAddress {
   static bool failed(Handle handle) { return handle == 0; }
   static arena::Address address(Handle handle) { return handle; }
   const arena::Arena& arena() const { return arena_; }
+  arena::Arena& arena() { return arena_; }
 
  private:
   OneRegion source_;
@@ -113,6 +119,63 @@ class AsTheShim : public ByAddress {
       ByAddress::free(handle);
     }
   }
+};
+
+// Frees as CUBFC_FREE=deferred makes them, with a device that lags: an epoch is done when the one
+// after it is closed, or when it is waited for.
+class Deferred : public ByAddress {
+ public:
+  using ByAddress::ByAddress;
+
+  Handle allocate(std::uint64_t bytes) {
+    while (closed_.size() > 1) {
+      reclaim_oldest();
+    }
+    while (arena::too_much_waits(arena().room()) && reclaim_oldest()) {
+    }
+    Handle got = arena().allocate_without_growth(bytes);
+    while (failed(got) && arena().room().retired >= bytes && reclaim_oldest()) {
+      got = arena().allocate_without_growth(bytes);
+    }
+    while (failed(got)) {
+      got = arena().allocate(bytes).address;
+      if (failed(got) && !reclaim_oldest()) {
+        break;
+      }
+    }
+    return got;
+  }
+
+  void free(Handle handle) {
+    open_.push_back(*arena().retire(handle));
+    open_bytes_ += open_.back().bytes;
+    if (arena::is_epoch_full(open_.size(), open_bytes_, arena().room())) {
+      close();
+    }
+  }
+
+ private:
+  void close() {
+    closed_.push_back(std::move(open_));
+    open_.clear();
+    open_bytes_ = 0;
+  }
+
+  bool reclaim_oldest() {
+    if (closed_.empty()) {
+      close();
+    }
+    const bool any = !closed_.front().empty();
+    for (const arena::RetiredBlock& block : closed_.front()) {
+      arena().reclaim(block);
+    }
+    closed_.pop_front();
+    return any;
+  }
+
+  std::vector<arena::RetiredBlock> open_;
+  std::uint64_t open_bytes_ = 0;
+  std::deque<std::vector<arena::RetiredBlock>> closed_;  // oldest first
 };
 
 }  // namespace cubfc::bench

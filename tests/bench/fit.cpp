@@ -27,6 +27,8 @@ auto with_class(Fitter fitter, Call call) {
       return call(As<XlaBestFit>{});
     case Fitter::kFirstFit:
       return call(As<FirstFit>{});
+    case Fitter::kDeferred:
+      return call(As<Deferred>{});
     case Fitter::kArena:
       break;
   }
@@ -68,6 +70,8 @@ const char* describe(Fitter fitter) {
   switch (fitter) {
     case Fitter::kArena:
       return "arena";
+    case Fitter::kDeferred:
+      return "arena_deferred";
     case Fitter::kXla:
       return "xla_best_fit";
     case Fitter::kFirstFit:

@@ -11,8 +11,9 @@
 
 namespace cubfc::bench {
 
-enum class Fitter : std::uint8_t { kArena, kXla, kFirstFit };
-inline constexpr std::array kFitters = {Fitter::kArena, Fitter::kXla, Fitter::kFirstFit};
+enum class Fitter : std::uint8_t { kArena, kDeferred, kXla, kFirstFit };
+inline constexpr std::array kFitters = {Fitter::kArena, Fitter::kDeferred, Fitter::kXla,
+                                        Fitter::kFirstFit};
 const char* describe(Fitter fitter);
 
 // All over the peak of live bytes, as requested. 0: not measured, or not to be had.

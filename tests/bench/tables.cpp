@@ -129,8 +129,8 @@ void print_fits(const Results& results) {
   Table table(
       "Memory over the peak of live bytes as requested. least: the smallest single region that "
       "serves all; extent: addresses used when there is plenty",
-      {"input", "arena least", "extent", "XLA's rule least", "extent", "first fit least", "extent",
-       "host B/live block"});
+      {"input", "arena least", "extent", "deferred least", "extent", "XLA's rule least", "extent",
+       "first fit least", "extent", "host B/live block"});
   for (const InputResult& input : results.inputs) {
     std::vector<std::string> row{input.workload->name};
     for (std::size_t i = 0; i < kFitters.size(); ++i) {
