@@ -7,6 +7,10 @@ namespace standin {
 
 std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle);
 
+// What a green context holds of the device's primary context.
+CUresult RetainPrimary(CUdevice device, Context*& out);
+CUresult ReleasePrimary(Lock& lock, CUdevice device);
+
 // Waits for the context's work and frees all that it owns.
 void DestroyContext(Lock& lock, std::shared_ptr<Context> context);
 

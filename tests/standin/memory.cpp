@@ -95,7 +95,7 @@ CUresult Free(CUdeviceptr address) {
     if (result != CUDA_SUCCESS || allocation.freeing || !served) return result;
   }
   if (const CUresult error = CheckAllowedDuringCapture("cuMemFree")) return error;
-  if (allocation.context_id != context->id) {
+  if (allocation.context_id != MemoryOf(*context).id) {
     if (const CUresult error = Behaviour("cuMemFree.other_context")) return error;
   }
   const bool pool = allocation.kind == Kind::kPool || allocation.kind == Kind::kGraph;

@@ -1,5 +1,6 @@
 // cuDevicePrimaryCtx*: the context of a device that all runtimes of a process share.
 #include <utility>
+#include <vector>
 
 #include "behaviour.h"
 #include "contexts.h"
@@ -18,6 +19,11 @@ CUcontext HandleOf(Device& device) {
 
 void End(Lock& lock, Device& device) {
   if (!device.primary) return;
+  std::vector<std::shared_ptr<Context>> green;
+  for (const auto& [handle, context] : state().contexts) {
+    if (context->primary_of_green == device.primary.get()) green.push_back(context);
+  }
+  for (const auto& context : green) DestroyContext(lock, context);
   // While its work ends without the lock, another thread may make the device's next primary
   // context.
   DestroyContext(lock, std::exchange(device.primary, nullptr));
@@ -25,24 +31,16 @@ void End(Lock& lock, Device& device) {
 
 CUresult Retain(CUcontext* out, CUdevice ordinal) {
   const Lock lock(state().mutex);
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  Context* primary = nullptr;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (!device->primary) {
-    device->primary = NewContext(ordinal, device->primary_flags, HandleOf(*device));
-  }
-  ++device->primary_references;
-  *out = device->primary->handle;
+  if (const CUresult error = RetainPrimary(ordinal, primary)) return error;
+  *out = primary->handle;
   return CUDA_SUCCESS;
 }
 
 CUresult Release(CUdevice ordinal) {
   Lock lock(state().mutex);
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (device->primary_references == 0) return Behaviour("cuDevicePrimaryCtxRelease.not_retained");
-  if (--device->primary_references == 0) End(lock, *device);
-  return CUDA_SUCCESS;
+  return ReleasePrimary(lock, ordinal);
 }
 
 // cuda.h: resetting the primary context does not release it.
@@ -65,6 +63,26 @@ CUresult SetFlags(CUdevice ordinal, unsigned flags) {
 }
 
 }  // namespace
+
+CUresult RetainPrimary(CUdevice ordinal, Context*& out) {
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!device->primary) {
+    device->primary = NewContext(ordinal, device->primary_flags, HandleOf(*device));
+  }
+  ++device->primary_references;
+  out = device->primary.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult ReleasePrimary(Lock& lock, CUdevice ordinal) {
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (device->primary_references == 0) return Behaviour("cuDevicePrimaryCtxRelease.not_retained");
+  if (--device->primary_references == 0) End(lock, *device);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace standin
 
 using namespace standin;

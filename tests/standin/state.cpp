@@ -33,6 +33,10 @@ CUresult CurrentContext(Context*& out, std::string_view no_context) {
   return FindContext(stack.back(), out);
 }
 
+const Context& MemoryOf(const Context& context) {
+  return context.primary_of_green ? *context.primary_of_green : context;
+}
+
 CUresult ContextOrCurrent(CUcontext handle, Context*& out) {
   return handle ? FindContext(handle, out) : CurrentContext(out);
 }
@@ -84,13 +88,14 @@ Allocation* FindAllocation(CUdeviceptr address) {
 }
 
 Allocation& AddAllocation(Kind kind, CUdeviceptr base, std::size_t bytes, const Context& context) {
+  const Context& owner = MemoryOf(context);
   Allocation& added = state().allocations[base];
   added = Allocation{.kind = kind,
                      .base = base,
                      .bytes = bytes,
                      .device = context.device,
-                     .context = context.handle,
-                     .context_id = context.id,
+                     .context = owner.handle,
+                     .context_id = owner.id,
                      .buffer_id = ++state().last_buffer_id};
   return added;
 }

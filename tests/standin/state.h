@@ -103,6 +103,7 @@ struct Context {
   unsigned flags = 0;
   unsigned references = 1;  // cuCtxAttach
   bool primary = false;
+  Context* primary_of_green = nullptr;  // of a green context: where its memory is
   StreamPtr legacy;
   std::map<std::thread::id, StreamPtr> per_thread;
   std::vector<StreamPtr> streams;  // all of them, those being destroyed too
@@ -191,6 +192,8 @@ ThreadState& thread_state();
 // The current context, or the error of a call that has none, which is the case `no_context`.
 CUresult CurrentContext(Context*& out, std::string_view no_context = "any.no_context");
 CUresult FindContext(CUcontext handle, Context*& out);
+// The context that memory allocated in this one belongs to.
+const Context& MemoryOf(const Context& context);
 // A context given as an argument where null means the current one.
 CUresult ContextOrCurrent(CUcontext handle, Context*& out);
 CUresult FindStream(CUstream handle, StreamPtr& out);

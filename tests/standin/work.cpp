@@ -104,6 +104,12 @@ Fences PendingOf(Context& context) {
   for (const StreamPtr& stream : context.streams) {
     if (!Idle(*stream)) pending.push_back(stream->tail);
   }
+  // cuda.h, cuCtxRecordEvent and cuCtxSynchronize: a primary context's green contexts are included.
+  for (const auto& [handle, green] : state().contexts) {
+    if (green->primary_of_green != &context) continue;
+    const Fences more = PendingOf(*green);
+    pending.insert(pending.end(), more.begin(), more.end());
+  }
   return pending;
 }
 
