@@ -59,9 +59,13 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
 // by a context that the driver, for a moment, cannot tell us of.
 CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
+  unsigned long long id = 0;
   const bool limited = policy_.limit_origin() != nullptr || policy_.limit_unreadable;
   if (limited && address != nullptr && bytes > 0 &&
       driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
+    if (const CUresult broken = driver_.cuCtxGetId(current, &id); broken != CUDA_SUCCESS) {
+      return broken;  // a context that was destroyed, for example
+    }
     log::warn("the driver does not say what its current context is; refused: {} bytes", bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -440,7 +444,10 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
                                   ? std::min<std::uint64_t>(device_total, budget.limit())
                                   : device_total;
   if (free_bytes != nullptr) {
-    *free_bytes = std::min<std::uint64_t>(context->arena.stats().free_bytes() + to_grow, total);
+    const arena::Stats stats = context->arena.stats();
+    // What waits for the device is given to whoever asks for it.
+    *free_bytes =
+        std::min<std::uint64_t>(stats.free_bytes() + stats.bytes_retired + to_grow, total);
   }
   if (total_bytes != nullptr) {
     *total_bytes = total;

@@ -85,9 +85,14 @@ std::string advice(const config::Policy& policy, const arena::Stats& stats, aren
   return {};
 }
 
-std::string cause(const config::Policy& policy, arena::Failure failure) {
+std::string cause(const config::Policy& policy, const Context& context, std::uint64_t bytes,
+                  arena::Failure failure) {
   if (policy.limit_unreadable) {
     return "the limit cannot be read, so nothing is allocated";
+  }
+  // Else it would have been waited for.
+  if (context.arena.stats().bytes_retired >= bytes) {
+    return "waiting: memory that was freed while a stream captures is used again when it has ended";
   }
   return arena::describe(failure);
 }
@@ -109,7 +114,11 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
   text += fmt::format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes),
                       function, log::bytes(stats.largest_free_block_bytes));
   text += fmt::format(
-      "  arena     {} in use + {} free = {}, limit {}\n", log::bytes(stats.bytes_in_use),
+      "  arena     {} in use{} + {} free = {}, limit {}\n",
+      log::bytes(stats.bytes_in_use - stats.bytes_retired),
+      stats.bytes_retired == 0
+          ? ""
+          : fmt::format(" + {} freed and waiting for the device", log::bytes(stats.bytes_retired)),
       log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
       budget.limited()
           ? fmt::format("{} ({}), {} of it taken", log::bytes(budget.limit()),
@@ -123,7 +132,7 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
     text += fmt::format("  reserve   {} of the device stays free ({})\n",
                         log::bytes(policy.reserve.value), policy.reserve.origin.text());
   }
-  text += fmt::format("  cause     {}\n", cause(policy, failure));
+  text += fmt::format("  cause     {}\n", cause(policy, context, bytes, failure));
   if (stats.regions > 0) {
     const auto blocks = context.arena.snapshot();
     text += fmt::format("  blocks    {}\n", sizes_of(blocks));
@@ -187,8 +196,8 @@ void OutOfMemoryReporter::report(const DriverFunctions& driver, const config::Po
   if (now - last >= kSecond &&
       last_line_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
     log::warn("out of memory again on GPU {}: {} by {} ({}); {} times since the report",
-              context.device.handle, log::bytes(bytes), function, cause(policy, failure),
-              unreported_.load(std::memory_order_relaxed));
+              context.device.handle, log::bytes(bytes), function,
+              cause(policy, context, bytes, failure), unreported_.load(std::memory_order_relaxed));
   }
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");

@@ -1,0 +1,200 @@
+// What each promise sees is the same bare and under the library in each of its modes, but for the
+// known differences.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "catch.h"
+#include "preload/launch.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+struct Mode {
+  std::string name;
+  Environment environment;
+};
+
+// A difference from the bare driver that is known. Where it is not seen, the entry is wrong.
+struct KnownDifference {
+  const char* promise;
+  const char* modes;  // a regular expression that is found in their names
+  const char* reason;
+};
+
+const KnownDifference kKnownDifferences[] = {
+    {"a_capture_forbids_allocation_where_its_mode_says_so", "arena|dedicated",
+     "more is allowed: the arena serves it without the driver, and the capture lives (using.md)"},
+    {"a_free_returns_when_the_submitted_work_is_done", "deferred",
+     "what CUBFC_FREE=deferred is for (README.md)"},
+    {"nearly_all_can_be_allocated_in_one_block_beside_a_small_one", "preallocated",
+     "the preallocated region and what the device has beside it are never one piece"},
+    {"memory_goes_round_while_a_stream_captures", "arena",
+     "what is freed while a stream captures waits for its end, also when memory runs out"},
+    {"sync_memops_is_of_one_allocation", "arena|dedicated",
+     "the driver has it for a region, not a block"},
+};
+
+bool is_known(const std::string& promise, const std::string& mode) {
+  return std::ranges::any_of(kKnownDifferences, [&](const KnownDifference& known) {
+    return promise == known.promise && std::regex_search(mode, std::regex(known.modes));
+  });
+}
+
+// Larger than what any promise needs beside what is preallocated.
+const Environment kLimit{{"CUBFC_MEM_LIMIT", "900MiB"}};
+
+Environment operator+(Environment one, const Environment& other) {
+  one.insert(other.begin(), other.end());
+  return one;
+}
+
+std::vector<Mode> arena_modes() {
+  std::vector<Mode> modes;
+  for (const char* free : {"sync", "deferred"}) {
+    const Environment grown{{"CUBFC_FREE", free}, {"CUBFC_PREALLOCATE", "false"}};
+    const Environment preallocated{{"CUBFC_FREE", free}, {"CUBFC_PREALLOCATE", "true"}};
+    const std::string name = std::string("arena, ") + free;
+    if (!kSanitized) {  // slow, and growing does all that a preallocated arena does
+      modes.push_back({name + ", preallocated", preallocated});
+      modes.push_back({name + ", preallocated, limited", preallocated + kLimit});
+      modes.push_back({name + ", grown", grown});
+    }
+    modes.push_back({name + ", grown, limited", grown + kLimit});
+  }
+  return modes;
+}
+
+std::vector<Mode> other_modes() {
+  const Environment platform{{"CUBFC_ALLOCATOR", "platform"}};
+  const Environment shared{{"CUBFC_IPC", "driver"}};
+  return {{"platform", platform},
+          {"platform, limited", platform + kLimit},
+          {"dedicated, sync", shared},
+          {"dedicated, deferred", shared + Environment{{"CUBFC_FREE", "deferred"}}}};
+}
+
+// What each promise saw, its verdict in front, by name.
+using Seen = std::map<std::string, std::string>;
+
+Seen seen_in(const std::string& out) {
+  Seen seen;
+  std::istringstream lines(out);
+  std::string* current = nullptr;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t name = line.rfind(' ') + 1;
+    if (line.starts_with("    ") && current != nullptr) {
+      *current += line + "\n";
+    } else if (line.find(" promises: ") == std::string::npos) {
+      current = &seen[line.substr(name)];
+      *current = line.substr(0, name) + "\n";
+    }
+  }
+  return seen;
+}
+
+const Environment kSoftware{{"STANDIN_DEVICES", "2"}, {"STANDIN_MEMORY", "1GiB"}};
+
+Outcome run_all(const Environment& machine, const char* via, const Mode* mode = nullptr) {
+  const std::vector<std::string> command{CUBFC_TEST_CONFORMANCE, via, "--verbose"};
+  return mode == nullptr ? run(command, machine)
+                         : run_preloaded(command, machine + mode->environment);
+}
+
+void compare(const Seen& bare, const Outcome& preloaded, const std::string& mode) {
+  const Seen seen = seen_in(preloaded.out);
+  CHECK(seen.size() == bare.size());
+  for (const auto& [promise, lines] : seen) {
+    INFO(mode << ": " << promise);
+    const auto before = bare.find(promise);
+    REQUIRE(before != bare.end());
+    if (is_known(promise, mode)) {
+      CHECK(lines != before->second);
+      CHECK_FALSE(lines.starts_with("status"));  // a crash is no known difference
+    } else {
+      CHECK(lines == before->second);
+    }
+  }
+}
+
+void compare_modes(const Environment& machine, const std::vector<Mode>& modes, const char* via) {
+  const Outcome bare = run_all(machine, via);
+  if (bare.status != 0) {
+    FAIL("bare: " << bare.out << bare.err);
+  }
+  for (const Mode& mode : modes) {
+    compare(seen_in(bare.out), run_all(machine, via, &mode), mode.name + ", " + via);
+  }
+}
+
+// The driver of this machine, of which this program's own environment says where it is.
+Environment machine_of_this_process() {
+  Environment machine{{"LD_LIBRARY_PATH", ""}};
+  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"}) {
+    if (const char* value = std::getenv(name)) {
+      machine[name] = value;
+    }
+  }
+  return machine;
+}
+
+}  // namespace
+
+TEST_CASE("every promise is kept as without the library, in every mode of the arena", "[arena]") {
+  compare_modes(kSoftware, arena_modes(), "--via=linked");
+}
+
+TEST_CASE("every promise is kept as without the library, where the driver gives the memory",
+          "[driver]") {
+  compare_modes(kSoftware, other_modes(), "--via=linked");
+}
+
+TEST_CASE("every promise is kept whichever way the driver is found", "[ways]") {
+  for (const char* via : {"--via=dlsym", "--via=getproc"}) {
+    if (kSanitized) {
+      continue;  // the look-ups are sanitized in the tests of the preload
+    }
+    compare_modes(kSoftware, {{"arena, sync, preallocated", {}}}, via);
+  }
+}
+
+TEST_CASE("every known difference is of a promise", "[ways]") {
+  const std::string names = run({CUBFC_TEST_CONFORMANCE, "--list"}).out;
+  for (const KnownDifference& known : kKnownDifferences) {
+    INFO(known.promise << ": " << known.reason);
+    CHECK(names.find(known.promise + std::string("\n")) != std::string::npos);
+  }
+}
+
+TEST_CASE("a machine with one device cannot tell of two, and a wrong argument is refused",
+          "[ways]") {
+  if (!kSanitized) {
+    CHECK(run({CUBFC_TEST_CONFORMANCE}, {{"STANDIN_DEVICES", "1"}}).status == 0);
+  }
+  CHECK(run({CUBFC_TEST_CONFORMANCE, "devices_have_memory_of_their_own"}).status == 77);
+  CHECK(run({CUBFC_TEST_CONFORMANCE}, {{"STANDIN_DEVICES", "0"}}).status == 77);
+  for (const char* wrong : {"--no-such-option", "no_such_promise", "--via=guessing"}) {
+    CHECK(run({CUBFC_TEST_CONFORMANCE, wrong}).status == 2);
+  }
+}
+
+TEST_CASE("every promise is kept on the GPU of this machine", "[.gpu]") {
+  const Environment machine = machine_of_this_process();
+  if (dlopen("libcuda.so.1", RTLD_NOW) == nullptr ||
+      run({CUBFC_TEST_CONFORMANCE, "zero_bytes_are_refused"}, machine).status == 77) {
+    std::puts("there is no CUDA driver, or no device");
+    std::exit(77);
+  }
+  compare_modes(
+      machine,
+      {{"arena, sync, preallocated", {}},
+       {"arena, deferred, grown", {{"CUBFC_FREE", "deferred"}, {"CUBFC_PREALLOCATE", "false"}}},
+       {"platform", {{"CUBFC_ALLOCATOR", "platform"}}}},
+      "--via=dlsym");
+}
