@@ -54,7 +54,7 @@ class Regions {
     return block_bytes + kRegionLeadBytes + kPageBytes;
   }
 
-  // Adds what the source gave. False when it is too small to hold a block or there are 65,535
+  // Adds what the source gave. False when it is too small to hold a block or there are 65,536
   // regions. Throws std::bad_alloc and is unchanged then.
   bool add(Address base, std::uint64_t bytes);
 
