@@ -1,0 +1,32 @@
+// WaitingFrees as it must not be: nothing waits for the device, and a freed block is free at once.
+// A library made with it must not get past the random programs.
+#include "shim/waiting_frees.h"
+
+namespace cubfc {
+
+bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* /*order*/) {
+  return context.arena.free(address);
+}
+
+CUdeviceptr WaitingFrees::take_back(Context& /*context*/, const StreamId& /*order*/,
+                                    std::uint64_t /*bytes*/) {
+  return 0;
+}
+
+void WaitingFrees::stream_will_end(CUstream /*stream*/) {}
+
+void WaitingFrees::close_when_due(const Context& /*context*/) {}
+
+void WaitingFrees::collect() noexcept {}
+
+bool WaitingFrees::wait_for_oldest() {
+  return false;
+}
+
+CUresult WaitingFrees::wait_for_all(const Context& /*owner*/) {
+  return CUDA_SUCCESS;
+}
+
+void WaitingFrees::context_ended(std::uint64_t /*id*/) {}
+
+}  // namespace cubfc

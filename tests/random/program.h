@@ -1,0 +1,36 @@
+// A correct program: steps that the model has taken, and what is there when they are done.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "model.h"
+#include "steps.h"
+
+namespace random_programs {
+
+struct Program {
+  int threads = 1;
+  Steps steps;
+  Model end;
+
+  // Adds the step if a correct program may go on with it.
+  bool add(Step step) {
+    if (!end.take(step)) {
+      return false;
+    }
+    steps.push_back(step);
+    return true;
+  }
+};
+
+/// The same program for the same seed, everywhere.
+Program generate(std::uint64_t seed);
+
+/// Whether a program fails when it is run, now.
+using Fails = std::function<bool(const Program&)>;
+
+/// As little of a failing program as still fails, within some seconds.
+Program shrink(const Program& program, const Fails& fails);
+
+}  // namespace random_programs

@@ -1,0 +1,25 @@
+// Runs a program on the driver, with real threads, and looks at every byte that it leaves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "api.h"
+#include "program.h"
+
+namespace random_programs {
+
+class Runner {
+ public:
+  explicit Runner(const Api& api);
+
+  /// What is wrong, or nothing.
+  std::string run(const Program& program);
+
+ private:
+  const Api& api_;
+  std::uint32_t* host_ = nullptr;  // room for the slots, page-locked
+  std::uint16_t runs_ = 0;
+};
+
+}  // namespace random_programs
