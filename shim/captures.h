@@ -79,27 +79,19 @@ class DeviceWait {
   bool allowed_;
 };
 
-// While it lives, this thread's driver calls do not disturb captures. Does nothing when none is
-// open.
+// While it lives, this thread's driver calls do not disturb captures, those of other threads that
+// begin meanwhile among them.
 class RelaxedCapture {
  public:
-  RelaxedCapture(const DriverFunctions& driver, const Captures& captures)
-      : driver_(driver), active_(captures.any_open()) {
-    if (active_) {
-      driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-    }
+  explicit RelaxedCapture(const DriverFunctions& driver) : driver_(driver) {
+    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
   }
-  ~RelaxedCapture() {
-    if (active_) {
-      driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-    }
-  }
+  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   const DriverFunctions& driver_;
-  const bool active_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 

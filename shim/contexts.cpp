@@ -16,6 +16,8 @@ struct Remembered {
 };
 thread_local Remembered remembered{};
 
+constexpr std::chrono::seconds kPatience{2};
+
 }  // namespace
 
 Context* Contexts::current() {
@@ -27,7 +29,7 @@ Context* Contexts::current() {
   if (remembered.handle == handle && remembered.generation == generation) {
     return remembered.context;
   }
-  const RelaxedCapture relaxed(driver_, captures_);
+  const RelaxedCapture relaxed(driver_);
   CUdevice device = 0;
   std::uint64_t id = id_of(handle);
   if (id == 0 || driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
@@ -65,6 +67,14 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
     }
   }
   return owner;
+}
+
+bool Contexts::several_alive() const noexcept {
+  int alive = 0;
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    alive += context->alive() ? 1 : 0;
+  }
+  return alive > 1;
 }
 
 bool Contexts::any_started() const noexcept {
@@ -106,7 +116,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   }
   const bool fresh = context == nullptr;
   if (fresh) {
-    context = new Context(*its_device, driver_, policy_, captures_);
+    context = new Context(*its_device, driver_, policy_);
   }
   context->handle = handle;
   context->primary = primary;
@@ -125,7 +135,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
 bool Contexts::start(Context& context) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
-  const RelaxedCapture relaxed(driver_, captures_);
+  const RelaxedCapture relaxed(driver_);
   if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
     return false;
   }
@@ -180,30 +190,49 @@ bool Contexts::is_known_green(std::uint64_t id) {
   return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
 }
 
-Contexts::GivingBack::GivingBack(Contexts& contexts) : contexts_(contexts) {
-  const std::lock_guard lock(contexts_.end_mutex_);
-  allowed_ = contexts_.may_end_ == 0;
-  contexts_.giving_back_ += allowed_ ? 1 : 0;
+Contexts::Use::Use(Contexts& contexts, Context& context) : contexts_(contexts), context_(context) {
+  std::unique_lock lock(contexts_.end_mutex_);
+  contexts_.end_changed_.wait_for(lock, kPatience, [&] { return context.ends == 0; });
+  allowed_ = context.ends == 0 && context.alive();
+  context_.users += allowed_ ? 1 : 0;
 }
 
-Contexts::GivingBack::~GivingBack() {
+Contexts::Use::~Use() {
   if (allowed_) {
     const std::lock_guard lock(contexts_.end_mutex_);
-    --contexts_.giving_back_;
-    contexts_.given_back_.notify_all();
+    --context_.users;
+    contexts_.end_changed_.notify_all();
   }
 }
 
-Contexts::MayEnd::MayEnd(Contexts& contexts) : contexts_(contexts) {
-  constexpr std::chrono::seconds kPatience{2};
+Contexts::MayEnd::MayEnd(Contexts& contexts, CUcontext handle)
+    : contexts_(contexts), begin_(contexts.first()) {
+  if (handle != nullptr) {
+    while (begin_ != nullptr && !(begin_->alive() && begin_->handle == handle)) {
+      begin_ = begin_->next;
+    }
+    end_ = begin_ == nullptr ? nullptr : begin_->next;
+  }
   std::unique_lock lock(contexts_.end_mutex_);
-  ++contexts_.may_end_;
-  contexts_.given_back_.wait_for(lock, kPatience, [&] { return contexts_.giving_back_ == 0; });
+  for (Context* context = begin_; context != end_; context = context->next) {
+    ++context->ends;
+  }
+  contexts_.end_changed_.wait_for(lock, kPatience, [&] {
+    for (const Context* context = begin_; context != end_; context = context->next) {
+      if (context->users > 0) {
+        return false;
+      }
+    }
+    return true;
+  });
 }
 
 Contexts::MayEnd::~MayEnd() {
   const std::lock_guard lock(contexts_.end_mutex_);
-  --contexts_.may_end_;
+  for (Context* context = begin_; context != end_; context = context->next) {
+    --context->ends;
+  }
+  contexts_.end_changed_.notify_all();
 }
 
 Contexts::Ending Contexts::will_end(CUcontext handle) {
@@ -297,7 +326,8 @@ CUresult Contexts::synchronize(const Context& owner) {
   CUresult of_owner = CUDA_SUCCESS;
   bool current_done = current == nullptr;
   for (Context* context = first(); context != nullptr; context = context->next) {
-    if (!context->alive() || context->ending) {
+    const Use use(*this, *context);
+    if (!use.allowed()) {
       continue;
     }
     const CUcontext handle = context->handle;

@@ -30,6 +30,8 @@ class Contexts {
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }
   // The context in whose arena's regions an address lies; nullptr if in none.
   Context* owner_of(CUdeviceptr address) const noexcept;
+  // More than one context is alive.
+  bool several_alive() const noexcept;
   // Memory was allocated in this process.
   bool any_started() const noexcept;
 
@@ -38,31 +40,36 @@ class Contexts {
   // `context` was made from a green context.
   void is_green(CUcontext context);
 
-  // While it lives and is allowed(), no context ends: what is given back to the driver is still its
-  // own, and not another context's that was given the address meanwhile.
-  class GivingBack {
+  // While it lives and is allowed(), the context does not end: cuda.h (cuCtxDestroy) makes that the
+  // duty of whoever calls into it, and what is given back of its memory is still its own. Waits
+  // while a call that may end it is under way, but not for long: a hook may have called on that
+  // call's thread.
+  class Use {
    public:
-    explicit GivingBack(Contexts& contexts);
-    ~GivingBack();
-    GivingBack(const GivingBack&) = delete;
-    GivingBack& operator=(const GivingBack&) = delete;
+    Use(Contexts& contexts, Context& context);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
     bool allowed() const { return allowed_; }
 
    private:
     Contexts& contexts_;
+    Context& context_;
     bool allowed_;
   };
-  // Around a driver call that may end a context. Waits for those who give back, but not for long: a
-  // hook may have called on a thread of theirs.
+  // Around a driver call that may end `handle`, or some context when that is nullptr. Waits for
+  // those who use them, but not for long.
   class MayEnd {
    public:
-    explicit MayEnd(Contexts& contexts);
+    MayEnd(Contexts& contexts, CUcontext handle);
     ~MayEnd();
     MayEnd(const MayEnd&) = delete;
     MayEnd& operator=(const MayEnd&) = delete;
 
    private:
     Contexts& contexts_;
+    Context* begin_;  // of the list: those up to `end_` are concerned
+    Context* end_ = nullptr;
   };
 
   // Around a driver call that ends a context if it succeeds. In between no address is looked up in
@@ -90,7 +97,7 @@ class Contexts {
   void after_fork_in_child() {
     new (&mutex_) std::mutex;
     new (&end_mutex_) std::mutex;
-    new (&given_back_) std::condition_variable;
+    new (&end_changed_) std::condition_variable;
   }
 
  private:
@@ -115,10 +122,8 @@ class Contexts {
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::uint64_t> green_ids_;
 
-  std::mutex end_mutex_;  // guards these two
-  int giving_back_ = 0;
-  int may_end_ = 0;
-  std::condition_variable given_back_;
+  std::mutex end_mutex_;  // guards each Context's `users` and `ends`
+  std::condition_variable end_changed_;
 };
 
 }  // namespace cubfc

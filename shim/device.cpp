@@ -28,7 +28,7 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
       budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)) {}
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
-  const RelaxedCapture relaxed(driver_, captures_);
+  const RelaxedCapture relaxed(driver_);
   if (policy_.reserve.value > 0) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
@@ -48,7 +48,7 @@ arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept 
 }
 
 void ContextMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
-  const RelaxedCapture relaxed(driver_, captures_);
+  const RelaxedCapture relaxed(driver_);
   const CUresult result = driver_.cuMemFree_v2(base);
   calls_.fetch_add(1, std::memory_order_relaxed);
   log::debug("region of {} given back: driver says {}", log::bytes(bytes),

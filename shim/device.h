@@ -29,9 +29,8 @@ struct Device {
 // Regions by cuMemAlloc, in the context that is current when one is obtained.
 class ContextMemory : public arena::MemorySource {
  public:
-  ContextMemory(const DriverFunctions& driver, const config::Policy& policy,
-                const Captures& captures)
-      : driver_(driver), policy_(policy), captures_(captures) {}
+  ContextMemory(const DriverFunctions& driver, const config::Policy& policy)
+      : driver_(driver), policy_(policy) {}
 
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
@@ -41,18 +40,14 @@ class ContextMemory : public arena::MemorySource {
  private:
   const DriverFunctions& driver_;
   const config::Policy& policy_;
-  const Captures& captures_;
   std::atomic<std::uint64_t> calls_{0};
 };
 
 // A context. Its object outlives it, and may serve a later context of the same device: a thread
 // that still holds a pointer finds an arena in which its address is not.
 struct Context {
-  Context(Device& its_device, const DriverFunctions& driver, const config::Policy& policy,
-          const Captures& captures)
-      : device(its_device),
-        memory(driver, policy, captures),
-        arena(memory, its_device.budget, {}) {}
+  Context(Device& its_device, const DriverFunctions& driver, const config::Policy& policy)
+      : device(its_device), memory(driver, policy), arena(memory, its_device.budget, {}) {}
 
   Device& device;
   std::atomic<CUcontext> handle{nullptr};
@@ -63,6 +58,8 @@ struct Context {
   ContextMemory memory;
   arena::Arena arena;
   std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first
+  int users = 0;                                // threads whose calls into it are under way, and
+  int ends = 0;                                 // calls that may end it: both guarded by Contexts
   Context* next = nullptr;                      // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }

@@ -99,7 +99,7 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
            got.failure != arena::Failure::kTooLarge;
   };
-  while (more_may_help() && make_room(context.device)) {
+  while (more_may_help() && make_room(&context.device)) {
     const bool grew = got.grew;
     got = context.arena.allocate(bytes);
     got.grew = got.grew || grew;
@@ -118,7 +118,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
     if (got.failure == arena::Failure::kSourceError) {
       return static_cast<CUresult>(got.source_error);
     }
-    const RelaxedCapture relaxed(driver_, captures_);
+    const RelaxedCapture relaxed(driver_);
     reporter_.report(driver_, policy_, context, function, bytes, got.failure);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -127,23 +127,19 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   return CUDA_SUCCESS;
 }
 
-// Makes free what waits for the device, else gives back what the device's arenas hold without a
-// block in it. True if that may help.
-bool DeviceMemory::make_room(const Device& device) {
-  return waiting_.wait_for_oldest() || release_unused_of_device(device);
+// Makes free what waits for the device, else gives back what the arenas of this device, or of all,
+// hold without a block in it. True if that may help.
+bool DeviceMemory::make_room(const Device* device) {
+  return waiting_.wait_for_oldest() || release_unused(device);
 }
 
-// What arenas of the device's other contexts hold without a block in it. True if there was
-// anything.
-bool DeviceMemory::release_unused_of_device(const Device& device) {
-  const Contexts::GivingBack giving_back(contexts_);
-  if (!giving_back.allowed()) {
-    return false;
-  }
+// What arenas of the device, or of all, hold without a block in it. True if there was anything.
+bool DeviceMemory::release_unused(const Device* device) {
   std::uint64_t bytes = 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    if (context->alive() && !context->ending && &context->device == &device) {
-      bytes += context->arena.release_unused();
+    if (context->alive() && (device == nullptr || &context->device == device)) {
+      const Contexts::Use use(contexts_, *context);
+      bytes += use.allowed() ? context->arena.release_unused() : 0;
     }
   }
   return bytes > 0;
@@ -179,7 +175,7 @@ void DeviceMemory::announce(const Context& context) const {
 // By `obtain`, which calls the driver's function of this name.
 template <typename Obtain>
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
-                                            std::size_t bytes, const char* function,
+                                            std::size_t bytes, const char* function, bool of_pool,
                                             Obtain obtain) {
   if (!context.device.budget.take(bytes)) {
     ledger_.failed();
@@ -188,7 +184,8 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* addre
   }
   CUdeviceptr got = 0;
   CUresult result = obtain(&got);
-  while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(context.device)) {
+  // A pool may be another device's.
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(of_pool ? nullptr : &context.device)) {
     result = obtain(&got);
   }
   if (result != CUDA_SUCCESS) {
@@ -199,7 +196,7 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* addre
     }
     return result;
   }
-  const CUresult accounted = account(context, got, bytes);
+  const CUresult accounted = account(context, got, bytes, of_pool);
   if (accounted == CUDA_SUCCESS) {
     *address = got;
     log::trace("{} {} bytes -> {:#x} (driver)", function, bytes, got);
@@ -209,7 +206,7 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* addre
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
-  return allocate_from_driver(context, address, bytes, function,
+  return allocate_from_driver(context, address, bytes, function, false,
                               [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); });
 }
 
@@ -227,44 +224,69 @@ CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdevicept
 CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request) {
   const bool plain = address != nullptr && request.bytes > 0 &&
                      !captures_.is_capturing(request.stream, request.per_thread);
-  Context* const context = plain ? contexts_.current_to_allocate() : nullptr;
+  Context* const context = plain ? context_of(request) : nullptr;
   if (context == nullptr) {
     return at_driver(request, address);
   }
   const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
-  if (!is_served_in_stream_order(request)) {
-    return allocate_from_driver(*context, address, request.bytes, function,
+  if (!is_served_in_stream_order(request, *context)) {
+    return allocate_from_driver(*context, address, request.bytes, function, true,
                                 [&](CUdeviceptr* got) { return at_driver(request, got); });
   }
-  const StreamId order = stream_id(request.stream, request.per_thread);
-  if (const CUdeviceptr again = waiting_.take_back(*context, order, request.bytes); again != 0) {
-    log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
-    *address = again;
-    return CUDA_SUCCESS;
+  if (const auto order = order_in(*context, request.stream, request.per_thread)) {
+    if (const CUdeviceptr again = waiting_.take_back(*context, *order, request.bytes); again != 0) {
+      log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
+      *address = again;
+      return CUDA_SUCCESS;
+    }
   }
   return allocate_from_arena(*context, address, request.bytes, function);
 }
 
-// From the arena, because the user wishes so and the driver's own answer would be memory like any
-// other: of the current context's device, of its pool as it came.
-bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request) const {
-  if (!serves_stream_order() || request.from_pool || !from_arena(request.bytes) ||
-      pools_changed_.load(std::memory_order_relaxed)) {
-    return false;
-  }
-  if (stream_id(request.stream, request.per_thread).is_default()) {
-    return true;
-  }
-  CUcontext current = nullptr;
+// The stream's context if it is known here, else the current one; nullptr if there is none.
+Context* DeviceMemory::context_of(const StreamOrderedRequest& request) {
   CUcontext of_stream = nullptr;
-  return driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-         driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS && of_stream == current;
+  if (!stream_id(request.stream, request.per_thread).is_default() &&
+      driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS) {
+    for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+      if (context->alive() && context->handle == of_stream && context->started) {
+        return context;
+      }
+    }
+  }
+  return contexts_.current_to_allocate();
+}
+
+// By which a block of this context that is freed in the stream is known again. Nothing for a
+// default stream of another context: it has the same name here.
+std::optional<StreamId> DeviceMemory::order_in(const Context& context, CUstream stream,
+                                               bool per_thread) const {
+  const StreamId id = stream_id(stream, per_thread);
+  CUcontext current = nullptr;
+  if (id.is_default() &&
+      (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context.handle)) {
+    return std::nullopt;
+  }
+  return id;
+}
+
+// From the arena, because the user wishes so and the driver's own answer would be memory like any
+// other: of the current context's device, of its pool as it came. What a pool gives outlives its
+// context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
+bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request,
+                                             const Context& context) {
+  return serves_stream_order() && !request.from_pool && from_arena(request.bytes) &&
+         !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
+         contexts_.current() == &context;
 }
 
 // Enters what the driver gave and the budget has granted; gives both back when the host has no
 // memory.
-CUresult DeviceMemory::account(Context& context, CUdeviceptr address, std::size_t bytes) try {
-  ledger_.add(address, {bytes, &context, context.id.load(std::memory_order_relaxed)});
+CUresult DeviceMemory::account(Context& context, CUdeviceptr address, std::size_t bytes,
+                               bool of_pool) try {
+  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
+  const std::uint64_t goes_with = of_pool ? 0 : context.id.load(std::memory_order_relaxed);
+  ledger_.add(address, {bytes, &context, goes_with});
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   driver_.cuMemFree_v2(address);
@@ -310,13 +332,13 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
       device.pitch_alignment[static_cast<unsigned>(std::countr_zero(element_bytes))];
   std::size_t alignment = known.load(std::memory_order_relaxed);
   if (alignment == 0) {
-    const RelaxedCapture relaxed(driver_, captures_);
+    const RelaxedCapture relaxed(driver_);
     CUdeviceptr sample = 0;
     const auto ask = [&] {
       return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
     };
     CUresult result = ask();
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(device)) {
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(&device)) {
       result = ask();
     }
     if (result != CUDA_SUCCESS) {
@@ -423,8 +445,8 @@ CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per
   if (!serves_stream_order()) {
     return free(address);
   }
-  const StreamId order = stream_id(stream, per_thread);
-  const CUresult result = free_later(*context, address, &order);
+  const auto order = order_in(*context, stream, per_thread);
+  const CUresult result = free_later(*context, address, order ? &*order : nullptr);
   log::trace("cuMemFreeAsync {:#x}: {}", address, static_cast<int>(result));
   return result;
 }

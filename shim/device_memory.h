@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "config/policy.h"
@@ -63,6 +64,12 @@ class DeviceMemory {
   void pools_changed() { pools_changed_.store(true, std::memory_order_relaxed); }
   void stream_will_end(CUstream stream) { waiting_.stream_will_end(stream); }
 
+  // The driver takes a context's memory with it, and waits for the context's own work; but work of
+  // other contexts may still use what was freed there: waits for that.
+  void context_may_end() {
+    while (contexts_.several_alive() && waiting_.any() && waiting_.wait_for_oldest()) {
+    }
+  }
   void context_ended(std::uint64_t id) {
     ledger_.context_ended(id);
     waiting_.context_ended(id);
@@ -96,13 +103,15 @@ class DeviceMemory {
                                 const char* function);
   template <typename Obtain>
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
-                                const char* function, Obtain obtain);
+                                const char* function, bool of_pool, Obtain obtain);
   CUresult at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const;
-  bool is_served_in_stream_order(const StreamOrderedRequest& request) const;
-  CUresult account(Context& context, CUdeviceptr address, std::size_t bytes);
+  Context* context_of(const StreamOrderedRequest& request);
+  std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
+  bool is_served_in_stream_order(const StreamOrderedRequest& request, const Context& context);
+  CUresult account(Context& context, CUdeviceptr address, std::size_t bytes, bool of_pool);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
-  bool make_room(const Device& device);
-  bool release_unused_of_device(const Device& device);
+  bool make_room(const Device* device);
+  bool release_unused(const Device* device);
   CUresult free_block(Context& context, CUdeviceptr address);
   CUresult free_later(Context& context, CUdeviceptr address, const StreamId* order);
   template <typename Free>

@@ -91,12 +91,13 @@ CUresult route_result(CUresult result, const char* symbol, void** function) {
 // Calls the driver's function to end a context. Which one it is must be asked while its handle is
 // good.
 template <typename WillEnd, typename... Args, typename... Given>
-CUresult end_context(WillEnd will_end, CUresult (*DriverFunctions::*function)(Args...),
-                     Given... args) {
+CUresult end_context(CUcontext handle, WillEnd will_end,
+                     CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   Process* process = Process::active();
   std::optional<Contexts::MayEnd> may_end;
   if (process != nullptr) {
-    may_end.emplace(process->contexts());
+    process->memory().context_may_end();
+    may_end.emplace(process->contexts(), handle);
   }
   const Contexts::Ending ending =
       process == nullptr ? Contexts::Ending{} : will_end(process->contexts());
@@ -121,7 +122,8 @@ CUresult give_up_reference(CUcontext context, CUresult (*DriverFunctions::*funct
                            Given... args) {
   std::optional<Contexts::MayEnd> may_end;
   if (Process* process = Process::active(); process != nullptr) {
-    may_end.emplace(process->contexts());
+    process->memory().context_may_end();
+    may_end.emplace(process->contexts(), context);
     process->contexts().forget_handles();
   }
   return observe([=](Process& process) { process.reference_given_up(context); }, function, args...);
@@ -308,6 +310,11 @@ CUresult cubfc_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) noexcept {
   return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuDeviceSetMemPool,
                  device, pool);
 }
+CUresult cubfc_cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
+                               CUmemoryPool pool) noexcept {
+  return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuMemSetMemPool,
+                 location, type, pool);
+}
 CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
                                   size_t count) noexcept {
   return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuMemPoolSetAccess,
@@ -373,10 +380,10 @@ CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noe
                  device);
 }
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
-  return end_context(this_context(context), &Functions::cuCtxDestroy, context);
+  return end_context(context, this_context(context), &Functions::cuCtxDestroy, context);
 }
 CUresult cubfc_cuCtxDestroy_v2(CUcontext context) noexcept {
-  return end_context(this_context(context), &Functions::cuCtxDestroy_v2, context);
+  return end_context(context, this_context(context), &Functions::cuCtxDestroy_v2, context);
 }
 CUresult cubfc_cuCtxDetach(CUcontext context) noexcept {
   return give_up_reference(context, &Functions::cuCtxDetach, context);
@@ -396,10 +403,12 @@ CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
   return give_up_reference(nullptr, &Functions::cuDevicePrimaryCtxRelease_v2, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) noexcept {
-  return end_context(primary_context_of(device), &Functions::cuDevicePrimaryCtxReset, device);
+  return end_context(nullptr, primary_context_of(device), &Functions::cuDevicePrimaryCtxReset,
+                     device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
-  return end_context(primary_context_of(device), &Functions::cuDevicePrimaryCtxReset_v2, device);
+  return end_context(nullptr, primary_context_of(device), &Functions::cuDevicePrimaryCtxReset_v2,
+                     device);
 }
 
 }  // extern "C"

@@ -64,6 +64,7 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuGetProcAddress, "cuGetProcAddress", 11030, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags)) \
   X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status)) \
   X(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, 0, kObserve, (CUdevice device, CUmemoryPool pool)) \
+  X(cuMemSetMemPool, "cuMemSetMemPool", 13000, 0, kObserve, (CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool)) \
   X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, 0, kObserve, (CUmemoryPool pool, const CUmemAccessDesc* access, size_t count)) \
   X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, kObserve, (CUstream stream)) \
   X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, 1, kObserve, (CUstream stream)) \

@@ -70,6 +70,10 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   std::memcpy(block.region.data(), &of_region, sizeof(of_region));
   const std::lock_guard lock(mutex_);
   const auto [entry, fresh] = exports_.try_emplace(found.info.address);
+  if (!fresh && entry->second.block_id == found.info.id && entry->second.context_id == context_id) {
+    *handle = handle_with(entry->second.ticket);  // another thread was quicker
+    return CUDA_SUCCESS;
+  }
   const Ticket ticket = shared_.publish(block);
   if (!fresh) {
     shared_.withdraw(entry->second.ticket);  // of a block that was there before

@@ -16,7 +16,7 @@
   Z(cuMemPoolGetAccess) Z(cuMemPoolExportPointer) Z(cuMemPoolExportToShareableHandle) \
   Z(cuMemPoolImportFromShareableHandle) Z(cuMemPoolImportPointer) \
   Z(cuDeviceGetDefaultMemPool) Z(cuDeviceGetMemPool) \
-  Z(cuMemGetDefaultMemPool) Z(cuMemGetMemPool) Z(cuMemSetMemPool) \
+  Z(cuMemGetDefaultMemPool) Z(cuMemGetMemPool) \
   Z(cuDeviceGraphMemTrim) Z(cuDeviceGetGraphMemAttribute) Z(cuDeviceSetGraphMemAttribute) \
   Z(cuGraphAddMemAllocNode) Z(cuGraphAddMemFreeNode) Z(cuGraphMemAllocNodeGetParams) Z(cuGraphMemFreeNodeGetParams) \
   Z(cuImportExternalMemory) Z(cuDestroyExternalMemory) Z(cuExternalMemoryGetMappedBuffer) \

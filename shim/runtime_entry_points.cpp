@@ -1,5 +1,7 @@
 #include "shim/runtime_entry_points.h"
 
+#include <new>
+
 #include "shim/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/symbols.h"
@@ -34,9 +36,12 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr) {
     const cubfc::NoCancellation no_cancellation;
-    if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
-      *address = reinterpret_cast<void*>(got);
-      return kSuccess;
+    try {
+      if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
+        *address = reinterpret_cast<void*>(got);
+        return kSuccess;
+      }
+    } catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
     }
   }
   using Function = RuntimeError (*)(void**, std::size_t);
@@ -48,8 +53,11 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noex
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr) {
     const cubfc::NoCancellation no_cancellation;
-    if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {
-      return kSuccess;
+    try {
+      if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {
+        return kSuccess;
+      }
+    } catch (const std::bad_alloc&) {
     }
   }
   using Function = RuntimeError (*)(void*);

@@ -20,9 +20,17 @@ constexpr std::chrono::seconds kPatience{2};
 
 bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* order) {
   const std::lock_guard lock(mutex_);
-  Ordered* const ordered = order == nullptr ? nullptr : &ordered_[{&context, *order}];
-  Block& block = open_.blocks.emplace_back();  // what needs memory comes before any change
-  const auto place = ordered == nullptr ? Ordered::iterator() : ordered->emplace(0, &block);
+  // What needs memory comes before any change.
+  Block& block = open_.blocks.emplace_back();
+  Ordered* ordered = nullptr;
+  Ordered::iterator place{};
+  try {
+    ordered = order == nullptr ? nullptr : &ordered_[{&context, *order}];
+    place = ordered == nullptr ? place : ordered->emplace(0, &block);
+  } catch (const std::bad_alloc&) {
+    open_.blocks.pop_back();
+    throw;
+  }
   const auto retired = context.arena.retire(address);
   if (!retired) {
     if (ordered != nullptr) {
@@ -90,7 +98,7 @@ void WaitingFrees::stream_will_end(CUstream stream) {
   }
 }
 
-void WaitingFrees::close_when_due(const Context& context) {
+void WaitingFrees::close_when_due(const Context& context) noexcept try {
   bool full = false;
   bool too_many = false;
   {
@@ -105,6 +113,7 @@ void WaitingFrees::close_when_due(const Context& context) {
   if (too_many) {
     wait_for_oldest();
   }
+} catch (const std::bad_alloc&) {  // the next free tries again
 }
 
 // While a stream captures, the open epoch stays open.
@@ -134,10 +143,14 @@ void WaitingFrees::record_fence(Epoch& epoch) noexcept try {
     return;
   }
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const std::uint64_t id = context->id.load(std::memory_order_acquire);
-    if (id == 0 || context->ending) {
+    const Contexts::Use use(contexts_, *context);
+    if (!use.allowed()) {
+      if (context->alive()) {
+        return;  // it may end, or may not
+      }
       continue;
     }
+    const std::uint64_t id = context->id.load(std::memory_order_acquire);
     epoch.fence.reserve(epoch.fence.size() + 1);
     const CUcontext handle = context->handle;
     const CUevent event = event_for(*context, id, handle);
@@ -181,15 +194,23 @@ CUevent WaitingFrees::event_for(const Context& context, std::uint64_t id, CUcont
 
 // Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
 CUresult WaitingFrees::ask(const Mark& mark, CUresult (*question)(CUevent)) {
-  const auto gone = [&] { return mark.context->id.load(std::memory_order_acquire) != mark.id; };
-  if (gone()) {
+  const Contexts::Use use(contexts_, *mark.context);
+  if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
     return CUDA_SUCCESS;
   }
-  if (mark.context->ending) {
-    return CUDA_ERROR_NOT_READY;
+  return use.allowed() ? question(mark.event) : CUDA_ERROR_NOT_READY;
+}
+
+// As a free under CUBFC_FREE=sync: another context's error is not the owner's.
+bool WaitingFrees::synchronize_owners(const Epoch& epoch) {
+  const Context* done = nullptr;
+  for (const Block& block : epoch.blocks) {
+    if (block.context != done && contexts_.synchronize(*block.context) != CUDA_SUCCESS) {
+      return false;
+    }
+    done = block.context;
   }
-  const CUresult result = question(mark.event);
-  return result != CUDA_SUCCESS && gone() ? CUDA_SUCCESS : result;
+  return true;
 }
 
 bool WaitingFrees::is_done(const Epoch& epoch, CUresult (*question)(CUevent)) {
@@ -239,10 +260,7 @@ bool WaitingFrees::wait_for_oldest() {
     ++in_hand_;
   }
   const Epoch& epoch = one.front();
-  const bool done = epoch.fenced
-                        ? is_done(epoch, driver_.cuEventSynchronize)
-                        : contexts_.synchronize(*epoch.blocks.front().context) == CUDA_SUCCESS;
-  if (!done) {
+  if (!is_done(epoch, driver_.cuEventSynchronize) && !synchronize_owners(epoch)) {
     put_back(one, closed_.begin());
     return false;
   }

@@ -45,7 +45,7 @@ class WaitingFrees {
 
   // Closes the open epoch if enough has gathered in it; where the driver cannot record a context's
   // work, that waits for the device. Waits, too, if more frees wait than are allowed to.
-  void close_when_due(const Context& context);
+  void close_when_due(const Context& context) noexcept;
 
   // Makes free what is known to be done. Does not wait.
   void collect() noexcept;
@@ -103,8 +103,9 @@ class WaitingFrees {
   void close();
   void record_fence(Epoch& epoch) noexcept;
   CUevent event_for(const Context& context, std::uint64_t id, CUcontext handle);
-  static CUresult ask(const Mark& mark, CUresult (*question)(CUevent));
-  static bool is_done(const Epoch& epoch, CUresult (*question)(CUevent));
+  CUresult ask(const Mark& mark, CUresult (*question)(CUevent));
+  bool synchronize_owners(const Epoch& epoch);
+  bool is_done(const Epoch& epoch, CUresult (*question)(CUevent));
   bool take_oldest(Epochs& one) noexcept;
   void put_back(Epochs& epochs, Epochs::const_iterator where) noexcept;
   void reclaim(Epochs& epochs) noexcept;

@@ -32,7 +32,7 @@
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) \
   X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamIsCapturing) \
   X(cuThreadExchangeStreamCaptureMode) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuGraphDestroy) \
-  X(cuGraphExecDestroy)
+  X(cuGraphExecDestroy) X(cuEventSynchronize)
 // clang-format on
 
 // CUDA 13 gave the base name other parameters; every driver still has this form.

@@ -15,7 +15,7 @@ CUdeviceptr WaitingFrees::take_back(Context& /*context*/, const StreamId& /*orde
 
 void WaitingFrees::stream_will_end(CUstream /*stream*/) {}
 
-void WaitingFrees::close_when_due(const Context& /*context*/) {}
+void WaitingFrees::close_when_due(const Context& /*context*/) noexcept {}
 
 void WaitingFrees::collect() noexcept {}
 

@@ -141,7 +141,7 @@ void report(const Program& program, std::uint64_t seed, const std::string& wrong
 
 int main(int argc, char** argv) {
   const Options options = read_options(argc, argv);
-  const Api api = open_api(options.via);
+  const programs::Driver api = programs::open_driver(options.via);
   Runner runner(api);
   watch();
   const auto start = std::chrono::steady_clock::now();

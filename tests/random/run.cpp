@@ -24,7 +24,7 @@ std::string origin_of(std::uint32_t value, std::uint16_t run) {
 
 class Run {
  public:
-  Run(const Api& api, const Program& program, std::uint32_t* host, std::uint16_t run)
+  Run(const programs::Driver& api, const Program& program, std::uint32_t* host, std::uint16_t run)
       : api_(api),
         program_(program),
         end_(program.end),
@@ -289,7 +289,7 @@ class Run {
     }
   }
 
-  const Api& api_;
+  const programs::Driver& api_;
   const Program& program_;
   const Model& end_;
   const std::uint16_t run_;
@@ -310,7 +310,7 @@ class Run {
 }  // namespace
 
 // The slots' memory belongs to a context that no program ends.
-Runner::Runner(const Api& api) : api_(api) {
+Runner::Runner(const programs::Driver& api) : api_(api) {
   programs::must(api, "cuInit", api.cuInit(0));
   CUcontext keeper = nullptr;
   programs::must(api, "cuCtxCreate", api.create_context(&keeper, 0, 0));

@@ -4,20 +4,20 @@
 #include <cstdint>
 #include <string>
 
-#include "api.h"
+#include "driver.h"
 #include "program.h"
 
 namespace random_programs {
 
 class Runner {
  public:
-  explicit Runner(const Api& api);
+  explicit Runner(const programs::Driver& api);
 
   /// What is wrong, or nothing.
   std::string run(const Program& program);
 
  private:
-  const Api& api_;
+  const programs::Driver& api_;
   std::uint32_t* host_ = nullptr;  // room for the slots, page-locked
   std::uint16_t runs_ = 0;
 };

@@ -180,6 +180,33 @@ TEST_CASE("a block of one device that another device's stream uses waits for tha
   for (int i = 0; i < 100; ++i) {
     CHECK(allocate(4096) != block);
   }
+  standin_release_stream(held.stream);  // the first device's context waits for it before it ends
+}
+
+TEST_CASE("memory freed in a context that ends is not taken from another context's stream",
+          "[deferred]") {
+  const TestContext second(1);
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  void* host = nullptr;
+  must(cuMemAllocHost(&host, 4096));
+  for (int round = 0; round < 20; ++round) {
+    const TestContext first(0);
+    const CUdeviceptr block = allocate(4096);
+    must(cuMemsetD8(block, 7, 4096));
+    standin_work_delay(2'000'000);
+    must(cuCtxPushCurrent(second.handle));
+    must(cuMemsetD8Async(allocate(4096), 1, 4096, stream));
+    must(cuMemcpyDtoHAsync(host, block, 4096, stream));
+    must(cuCtxPopCurrent(nullptr));
+    must(cuMemFree(block));
+    must(cuDevicePrimaryCtxReset_v2(0));
+    CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
+    standin_work_delay(0);
+    CHECK(*static_cast<unsigned char*>(host) == 7);
+  }
+  must(cuCtxSetCurrent(second.handle));
+  must(cuMemFreeHost(host));
 }
 
 TEST_CASE("threads that free while others allocate never share a block", "[deferred]") {

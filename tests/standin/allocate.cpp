@@ -60,7 +60,9 @@ void Release(CUdeviceptr base) {
 void ReleaseAllOf(const Context& context) {
   std::vector<CUdeviceptr> bases;
   for (const auto& [base, allocation] : state().allocations) {
-    const bool owned = allocation.context_id == context.id && allocation.kind != Kind::kReserved;
+    // cuda.h, cuCtxDestroy: what cuMemAllocAsync gave is no context's.
+    const bool owned = allocation.context_id == context.id && allocation.kind != Kind::kReserved &&
+                       allocation.kind != Kind::kPool;
     if (owned) bases.push_back(base);
   }
   for (const CUdeviceptr base : bases) Release(base);
