@@ -264,19 +264,18 @@ std::uint64_t Contexts::ended(const Ending& ending, bool success) {
   return drop(*ending.context, ending.id) ? ending.id : 0;
 }
 
-std::vector<std::uint64_t> Contexts::drop_those_gone(CUcontext handle) {
+std::uint64_t Contexts::drop_one_gone(CUcontext handle) {
   forget_handles();
-  std::vector<std::uint64_t> dropped;
   for (Context* context = first(); context != nullptr; context = context->next) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
     if (id != 0 && (context->primary || context->handle == handle) && is_gone(*context)) {
       captures_.context_ended(context->handle);
       if (drop(*context, id)) {
-        dropped.push_back(id);
+        return id;
       }
     }
   }
-  return dropped;
+  return 0;
 }
 
 // A reference may have been taken again meanwhile, by which the handle means a context of another

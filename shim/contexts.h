@@ -84,9 +84,9 @@ class Contexts {
   // Returns the id of the context that has ended, 0 if none that was known.
   std::uint64_t ended(const Ending& ending, bool success);
 
-  // After a driver call that may have ended contexts by giving up a reference: drops those that are
-  // gone, among all primary contexts and `handle`, if not nullptr. Returns their ids.
-  std::vector<std::uint64_t> drop_those_gone(CUcontext handle);
+  // After a driver call that may have ended contexts by giving up a reference: drops one that is
+  // gone, among all primary contexts and `handle`, if not nullptr. Returns its id, 0 if none is.
+  std::uint64_t drop_one_gone(CUcontext handle);
   // A handle may from now on mean another context than before.
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 

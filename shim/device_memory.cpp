@@ -159,11 +159,11 @@ void DeviceMemory::announce(const Context& context) const {
       "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
       context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
       log::bytes(context.device.total_bytes),
-      less ? fmt::format(" (asked for {}: the device has less)", log::bytes(context.preallocation))
+      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation))
            : "",
       config::name_of(policy_.allocator.value),
       limit == nullptr ? "none"
-                       : fmt::format("{} ({})", log::bytes(stats.bytes_limit), limit->text()),
+                       : format("{} ({})", log::bytes(stats.bytes_limit), limit->text()),
       config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
   if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
     log::warn(
@@ -243,15 +243,18 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
   return allocate_from_arena(*context, address, request.bytes, function);
 }
 
-// The stream's context if it is known here, else the current one; nullptr if there is none.
+// The stream's context, else the current one; nullptr if there is none.
 Context* DeviceMemory::context_of(const StreamOrderedRequest& request) {
   CUcontext of_stream = nullptr;
+  CUcontext current = nullptr;
   if (!stream_id(request.stream, request.per_thread).is_default() &&
-      driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS) {
-    for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-      if (context->alive() && context->handle == of_stream && context->started) {
-        return context;
-      }
+      driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS &&
+      driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && of_stream != current &&
+      driver_.cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS) {
+    Context* const context = contexts_.current_to_allocate();
+    driver_.cuCtxPopCurrent_v2(&current);
+    if (context != nullptr) {
+      return context;
     }
   }
   return contexts_.current_to_allocate();

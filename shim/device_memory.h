@@ -66,7 +66,7 @@ class DeviceMemory {
 
   // The driver takes a context's memory with it, and waits for the context's own work; but work of
   // other contexts may still use what was freed there: waits for that.
-  void context_may_end() {
+  void context_may_end() noexcept {
     while (contexts_.several_alive() && waiting_.any() && waiting_.wait_for_oldest()) {
     }
   }

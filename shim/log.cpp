@@ -171,8 +171,8 @@ std::string bytes(std::uint64_t count) {
     value /= 1024;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{} B", count)
-                   : fmt::format("{:.{}f} {}", value, value < 100 ? 2 : 1, kUnits[unit]);
+  return unit == 0 ? format("{} B", count)
+                   : format("{:.{}f} {}", value, value < 100 ? 2 : 1, kUnits[unit]);
 }
 
 }  // namespace cubfc::log

@@ -2,12 +2,12 @@
 // opened or created before the first message that is written.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "config/policy.h"
+#include "shim/format.h"
 
 namespace cubfc::log {
 
@@ -32,7 +32,7 @@ void at(Level level, fmt::format_string<Args...> format, Args&&... args) noexcep
     return;
   }
   try {
-    write(level, fmt::format(format, std::forward<Args>(args)...));
+    write(level, cubfc::format(format, std::forward<Args>(args)...));
   } catch (...) {
     write(Level::kError, "a message could not be put together");
   }

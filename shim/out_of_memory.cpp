@@ -58,7 +58,7 @@ std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
   std::string text;
   for (auto size_class = classes.rbegin(); size_class != classes.rend(); ++size_class) {
     if (size_class->count > 0) {
-      text += fmt::format("{}{} in {} {}", text.empty() ? "" : " · ", log::bytes(size_class->bytes),
+      text += format("{}{} in {} {}", text.empty() ? "" : " · ", log::bytes(size_class->bytes),
                           size_class->count, size_class->text);
     }
   }
@@ -73,10 +73,10 @@ std::string advice(const config::Policy& policy, const arena::Stats& stats, aren
   }
   const config::Origin* limit = policy.limit_origin();
   if (failure == arena::Failure::kOverLimit && limit != nullptr) {
-    return fmt::format("a higher limit ({}), if the device has the memory to spare", limit->text());
+    return format("a higher limit ({}), if the device has the memory to spare", limit->text());
   }
   if (policy.reserve.value > 0 && device_free >= asked) {
-    return fmt::format("a smaller CUBFC_RESERVE ({} is kept free)",
+    return format("a smaller CUBFC_RESERVE ({} is kept free)",
                        log::bytes(policy.reserve.value));
   }
   if (failure == arena::Failure::kFragmented && stats.regions > 4 && !policy.preallocate.value) {
@@ -109,38 +109,38 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
   const config::Origin* limit = policy.limit_origin();
 
   std::string text =
-      fmt::format("out of memory on GPU {}, pid {} ({}), thread {}\n", context.device.handle,
+      format("out of memory on GPU {}, pid {} ({}), thread {}\n", context.device.handle,
                   getpid(), command_line(), syscall(SYS_gettid));
-  text += fmt::format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes),
+  text += format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes),
                       function, log::bytes(stats.largest_free_block_bytes));
-  text += fmt::format(
+  text += format(
       "  arena     {} in use{} + {} free = {}, limit {}\n",
       log::bytes(stats.bytes_in_use - stats.bytes_retired),
       stats.bytes_retired == 0
           ? ""
-          : fmt::format(" + {} freed and waiting for the device", log::bytes(stats.bytes_retired)),
+          : format(" + {} freed and waiting for the device", log::bytes(stats.bytes_retired)),
       log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
       budget.limited()
-          ? fmt::format("{} ({}), {} of it taken", log::bytes(budget.limit()),
+          ? format("{} ({}), {} of it taken", log::bytes(budget.limit()),
                         limit == nullptr ? "default" : limit->text(), log::bytes(budget.used()))
           : "none");
-  text += fmt::format(
+  text += format(
       "  device    {}: {} this arena, {} elsewhere (contexts, other processes), {} free\n",
       log::bytes(device_total), log::bytes(ours), log::bytes(device_total - device_free - ours),
       log::bytes(device_free));
   if (policy.reserve.value > 0) {
-    text += fmt::format("  reserve   {} of the device stays free ({})\n",
+    text += format("  reserve   {} of the device stays free ({})\n",
                         log::bytes(policy.reserve.value), policy.reserve.origin.text());
   }
-  text += fmt::format("  cause     {}\n", cause(policy, context, bytes, failure));
+  text += format("  cause     {}\n", cause(policy, context, bytes, failure));
   if (stats.regions > 0) {
     const auto blocks = context.arena.snapshot();
-    text += fmt::format("  blocks    {}\n", sizes_of(blocks));
-    text += fmt::format("  map       {}\n", draw_map(blocks, kMapColumns));
+    text += format("  blocks    {}\n", sizes_of(blocks));
+    text += format("  map       {}\n", draw_map(blocks, kMapColumns));
   }
   if (const std::string try_this = advice(policy, stats, failure, device_free, bytes);
       !try_this.empty()) {
-    text += fmt::format("  try       {}\n", try_this);
+    text += format("  try       {}\n", try_this);
   }
   text.pop_back();
   return text;

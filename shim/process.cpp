@@ -157,7 +157,7 @@ void Process::drop(std::uint64_t context_id) {
 }
 
 void Process::reference_given_up(CUcontext handle) {
-  for (const std::uint64_t id : contexts_.drop_those_gone(handle)) {
+  while (const std::uint64_t id = contexts_.drop_one_gone(handle)) {
     drop(id);
   }
 }
@@ -197,7 +197,7 @@ std::string Process::summary() const {
     if (line.stats.num_allocs + line.stats.num_failures == 0) {
       continue;
     }
-    text += fmt::format(
+    text += format(
         "{}GPU {}: peak {} of {}, {} allocations in {} driver calls, {:.1f} µs each with the "
         "program's waits, {} failed",
         text.empty() ? "" : "\ncubfc: ", line.device->handle,
@@ -206,7 +206,7 @@ std::string Process::summary() const {
         grouped(line.stats.num_failures));
   }
   if (direct.allocations + direct.failures > 0) {
-    text += fmt::format(
+    text += format(
         "{}straight to the driver: peak {}, {} allocations, {:.1f} µs each with the program's "
         "waits, {} failed",
         text.empty() ? "" : "\ncubfc: ", log::bytes(direct.peak_bytes), grouped(direct.allocations),
@@ -214,7 +214,7 @@ std::string Process::summary() const {
   }
   // Worth a word when it is true.
   if (memory_.time_waited() >= std::chrono::seconds(1)) {
-    text += fmt::format(
+    text += format(
         "{}frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
         "does not use "
         "cudaFree as a barrier",

@@ -47,7 +47,7 @@ class Descriptor {
 };
 
 std::string folder_in(const char* place) {
-  return fmt::format("{}/cubfc-{}", place, geteuid());
+  return format("{}/cubfc-{}", place, geteuid());
 }
 
 // Another user may have made a folder or a file of our name.
@@ -82,7 +82,7 @@ void remove_files_of_the_dead(const std::string& path, const Descriptor& folder)
 }
 
 std::string name_of_file(pid_t owner, std::uint64_t key) {
-  return fmt::format("{}-{:016x}", owner, key);
+  return format("{}-{:016x}", owner, key);
 }
 
 }  // namespace

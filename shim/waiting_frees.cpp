@@ -21,14 +21,18 @@ constexpr std::chrono::seconds kPatience{2};
 bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* order) {
   const std::lock_guard lock(mutex_);
   // What needs memory comes before any change.
-  Block& block = open_.blocks.emplace_back();
+  if (open_.empty()) {
+    open_.emplace_back();
+  }
+  Epoch& open = open_.front();
+  Block& block = open.blocks.emplace_back();
   Ordered* ordered = nullptr;
   Ordered::iterator place{};
   try {
     ordered = order == nullptr ? nullptr : &ordered_[{&context, *order}];
     place = ordered == nullptr ? place : ordered->emplace(0, &block);
   } catch (const std::bad_alloc&) {
-    open_.blocks.pop_back();
+    open.blocks.pop_back();
     throw;
   }
   const auto retired = context.arena.retire(address);
@@ -36,7 +40,7 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
     if (ordered != nullptr) {
       ordered->erase(place);
     }
-    open_.blocks.pop_back();
+    open.blocks.pop_back();
     return false;
   }
   block = {&context, *retired, false, ordered, place};
@@ -45,7 +49,7 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
     node.key() = retired->bytes;
     block.place = ordered->insert(std::move(node));
   }
-  open_.bytes += retired->bytes;
+  open.bytes += retired->bytes;
   ++waiting_;
   any_.store(true, std::memory_order_release);
   return true;
@@ -98,13 +102,14 @@ void WaitingFrees::stream_will_end(CUstream stream) {
   }
 }
 
-void WaitingFrees::close_when_due(const Context& context) noexcept try {
+void WaitingFrees::close_when_due(const Context& context) noexcept {
   bool full = false;
   bool too_many = false;
   {
     const arena::Room room = context.arena.room();
     const std::lock_guard lock(mutex_);
-    full = arena::is_epoch_full(open_.blocks.size(), open_.bytes, room);
+    full = !open_.empty() &&
+           arena::is_epoch_full(open_.front().blocks.size(), open_.front().bytes, room);
     too_many = waiting_ > kMostWaiting;
   }
   if (full) {
@@ -113,7 +118,6 @@ void WaitingFrees::close_when_due(const Context& context) noexcept try {
   if (too_many) {
     wait_for_oldest();
   }
-} catch (const std::bad_alloc&) {  // the next free tries again
 }
 
 // While a stream captures, the open epoch stays open.
@@ -122,14 +126,10 @@ void WaitingFrees::close() {
   if (!wait.allowed()) {
     return;
   }
-  Epochs closing(1);  // throws before anything is changed
-  {
-    const std::lock_guard lock(mutex_);
-    closing.front().swap(open_);
-    ++in_hand_;
+  if (Epochs closing = take_open(); !closing.empty()) {
+    record_fence(closing.front());
+    put_back(closing, closed_.end());
   }
-  record_fence(closing.front());
-  put_back(closing, closed_.end());
 }
 
 // Marks where each context's work has come to. Precondition: a DeviceWait that is allowed.
@@ -230,7 +230,7 @@ void WaitingFrees::collect() noexcept {
   if (!wait.allowed()) {
     return;
   }
-  for (Epochs one; take_oldest(one);) {
+  for (Epochs one = take_oldest(); !one.empty(); one = take_oldest()) {
     if (!one.front().fenced) {
       give_back_marks(one.front());
       record_fence(one.front());
@@ -243,21 +243,19 @@ void WaitingFrees::collect() noexcept {
   }
 }
 
-bool WaitingFrees::wait_for_oldest() {
+bool WaitingFrees::wait_for_oldest() noexcept {
   const DeviceWait wait(captures_);
   if (!wait.allowed()) {
     return false;
   }
-  Epochs one;
-  if (!take_oldest(one)) {
-    one.emplace_back();
+  Epochs one = take_oldest();
+  if (one.empty()) {
+    one = take_open();
+  }
+  if (one.empty()) {
     std::unique_lock lock(mutex_);
-    if (open_.blocks.empty()) {
-      const auto is_back = [&] { return in_hand_ == 0 || !closed_.empty(); };
-      return in_hand_ > 0 && put_back_.wait_for(lock, kPatience, is_back);
-    }
-    one.front().swap(open_);
-    ++in_hand_;
+    const auto is_back = [&] { return in_hand_ == 0 || !closed_.empty(); };
+    return in_hand_ > 0 && put_back_.wait_for(lock, kPatience, is_back);
   }
   const Epoch& epoch = one.front();
   if (!is_done(epoch, driver_.cuEventSynchronize) && !synchronize_owners(epoch)) {
@@ -272,10 +270,9 @@ CUresult WaitingFrees::wait_for_all(const Context& owner) {
   // Taken before the wait: what is freed while it goes on may be used by later work.
   Epochs all;
   if (any()) {
-    all.emplace_back();
     const std::lock_guard lock(mutex_);
-    all.front().swap(open_);
-    all.splice(all.begin(), closed_);
+    all.splice(all.end(), closed_);
+    all.splice(all.end(), open_);
     in_hand_ += static_cast<int>(all.size());
   }
   const CUresult result = contexts_.synchronize(owner);
@@ -287,14 +284,26 @@ CUresult WaitingFrees::wait_for_all(const Context& owner) {
   return result;
 }
 
-bool WaitingFrees::take_oldest(Epochs& one) noexcept {
+// The open epoch, if something is in it: in hand until it is put back or reclaimed.
+WaitingFrees::Epochs WaitingFrees::take_open() noexcept {
   const std::lock_guard lock(mutex_);
-  if (closed_.empty()) {
-    return false;
+  Epochs open;
+  if (!open_.empty() && !open_.front().blocks.empty()) {
+    open.splice(open.begin(), open_);
+    ++in_hand_;
   }
-  one.splice(one.begin(), closed_, closed_.begin());
-  ++in_hand_;
-  return true;
+  return open;
+}
+
+// The epoch that has been closed for longest, if there is one; in hand likewise.
+WaitingFrees::Epochs WaitingFrees::take_oldest() noexcept {
+  const std::lock_guard lock(mutex_);
+  Epochs oldest;
+  if (!closed_.empty()) {
+    oldest.splice(oldest.begin(), closed_, closed_.begin());
+    ++in_hand_;
+  }
+  return oldest;
 }
 
 void WaitingFrees::put_back(Epochs& epochs, Epochs::const_iterator where) noexcept {

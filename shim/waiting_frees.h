@@ -51,7 +51,7 @@ class WaitingFrees {
   void collect() noexcept;
 
   // Waits for what has waited longest. False when nothing waits, or nothing may be waited for now.
-  bool wait_for_oldest();
+  bool wait_for_oldest() noexcept;
 
   // Waits for all work submitted in any context, and makes free what was freed before. Returns what
   // the wait for `owner` reported. Precondition: a DeviceWait that is allowed.
@@ -90,15 +90,8 @@ class WaitingFrees {
     std::uint64_t bytes = 0;
     std::vector<Mark> fence;
     bool fenced = false;  // the fence is complete
-
-    void swap(Epoch& other) noexcept {
-      blocks.swap(other.blocks);
-      fence.swap(other.fence);
-      std::swap(bytes, other.bytes);
-      std::swap(fenced, other.fenced);
-    }
   };
-  using Epochs = std::list<Epoch>;  // nodes are moved, so that nothing that matters needs memory
+  using Epochs = std::list<Epoch>;  // nodes are moved, so that only add() needs memory
 
   void close();
   void record_fence(Epoch& epoch) noexcept;
@@ -106,7 +99,8 @@ class WaitingFrees {
   CUresult ask(const Mark& mark, CUresult (*question)(CUevent));
   bool synchronize_owners(const Epoch& epoch);
   bool is_done(const Epoch& epoch, CUresult (*question)(CUevent));
-  bool take_oldest(Epochs& one) noexcept;
+  Epochs take_open() noexcept;
+  Epochs take_oldest() noexcept;
   void put_back(Epochs& epochs, Epochs::const_iterator where) noexcept;
   void reclaim(Epochs& epochs) noexcept;
   static void forget_order(Block& block) noexcept;
@@ -119,7 +113,7 @@ class WaitingFrees {
 
   std::mutex mutex_;  // guards all below
   std::condition_variable put_back_;
-  Epoch open_;
+  Epochs open_;              // one, or none before something is freed
   Epochs closed_;            // oldest first
   int in_hand_ = 0;          // epochs that a thread has taken to look at or to wait for
   std::size_t waiting_ = 0;  // blocks

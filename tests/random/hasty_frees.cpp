@@ -19,7 +19,7 @@ void WaitingFrees::close_when_due(const Context& /*context*/) noexcept {}
 
 void WaitingFrees::collect() noexcept {}
 
-bool WaitingFrees::wait_for_oldest() {
+bool WaitingFrees::wait_for_oldest() noexcept {
   return false;
 }
 

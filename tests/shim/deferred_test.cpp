@@ -124,6 +124,31 @@ TEST_CASE("where no event can be recorded, freed memory comes back all the same"
   }
 }
 
+TEST_CASE("where events are lost for good, freed memory comes back all the same", "[deferred]") {
+  const TestContext context;
+  constexpr std::size_t kBytes = 32 << 20;
+  std::vector<CUdeviceptr> blocks;
+  CUdeviceptr block = 0;
+  while (cuMemAlloc(&block, kBytes) == CUDA_SUCCESS) {
+    blocks.push_back(block);
+  }
+  REQUIRE(blocks.size() >= 4);
+  must(cuMemFree(blocks[0]));  // a fence is recorded for it
+  for (const char* function : {"cuEventQuery", "cuEventSynchronize"}) {
+    standin_fail(function, CUDA_ERROR_ILLEGAL_ADDRESS, 0, ~std::uint64_t{0});
+  }
+  for (std::size_t i = 1; i < blocks.size(); ++i) {
+    must(cuMemFree(blocks[i]));
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    CHECK(cuMemAlloc(&block, kBytes) == CUDA_SUCCESS);
+  }
+  for (const char* function : {"cuEventQuery", "cuEventSynchronize"}) {
+    standin_fail(function, 0, 0, 0);
+  }
+  verify_arenas();
+}
+
 TEST_CASE("a context that ends takes what waits in it, and nothing else", "[deferred]") {
   const TestContext context;
   const CUdeviceptr survivor = allocate(4096);
@@ -194,6 +219,7 @@ TEST_CASE("memory freed in a context that ends is not taken from another context
     const TestContext first(0);
     const CUdeviceptr block = allocate(4096);
     must(cuMemsetD8(block, 7, 4096));
+    must(cuCtxSynchronize());  // no work of this context is what the other one's stream waits for
     standin_work_delay(2'000'000);
     must(cuCtxPushCurrent(second.handle));
     must(cuMemsetD8Async(allocate(4096), 1, 4096, stream));

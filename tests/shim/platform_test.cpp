@@ -68,3 +68,19 @@ TEST_CASE("the limit holds also when the driver cannot tell what is free") {
   CHECK(cuMemAlloc(&block, 200 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(cuMemAlloc(&block, 20 << 20) == CUDA_SUCCESS);
 }
+
+TEST_CASE("a stream-ordered allocation counts on the device of its stream") {
+  const TestContext first(0);
+  const TestContext second(1);
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuCtxSetCurrent(first.handle));
+  CUdeviceptr block = 0;
+  CUdeviceptr more = 0;
+  must(cuMemAllocAsync(&block, 40 << 20, stream));
+  CHECK(cuMemAllocAsync(&more, 40 << 20, stream) == CUDA_ERROR_OUT_OF_MEMORY);
+  must(cuMemFree(allocate(60 << 20)));
+  must(cuMemFreeAsync(block, stream));
+  must(cuMemAllocAsync(&block, 60 << 20, stream));
+  must(cuMemFreeAsync(block, stream));
+}

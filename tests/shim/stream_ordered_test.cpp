@@ -132,7 +132,9 @@ TEST_CASE("what a destroyed stream freed goes to no stream of the same handle",
 TEST_CASE("each thread has a default stream of its own",
           "[stream_ordered][arena_in_stream_order]") {
   const TestContext context;
+  const HeldStream held;  // what is freed from here on waits
   const CUdeviceptr block = allocate_async(100'000, CU_STREAM_PER_THREAD);
+  must(cuMemsetD8Async(allocate(512), 1, 512, held.stream));
   must(cuMemFreeAsync(block, CU_STREAM_PER_THREAD));
   for (int i = 0; i < 5; ++i) {
     std::thread([&] {
@@ -173,4 +175,86 @@ TEST_CASE("a pool of the program's own, or one that it shares, is the driver's",
   block = allocate_async(4096, stream);
   CHECK(driver_bytes() == before + 4096);
   must(cuMemFreeAsync(block, stream));
+}
+
+TEST_CASE("the default stream of one context says nothing of another's", "[stream_ordered]") {
+  constexpr std::size_t kBytes = 100'000;
+  const TestContext second(1);
+  const TestContext first(0);
+  const CUdeviceptr block = allocate_async(kBytes, nullptr);
+  must(cuStreamSynchronize(nullptr));
+  must(cuCtxSetCurrent(second.handle));
+  REQUIRE(standin_hold_stream(nullptr) == 1);
+  must(cuMemsetD8Async(block, 0xbb, kBytes, nullptr));
+  must(cuMemFreeAsync(block, nullptr));
+  must(cuCtxSetCurrent(first.handle));
+  const CUdeviceptr again = allocate_async(kBytes, nullptr);
+  must(cuMemsetD8(again, 0xaa, kBytes));
+  must(cuCtxSynchronize());
+  must(cuCtxSetCurrent(second.handle));
+  standin_release_stream(nullptr);
+  must(cuStreamSynchronize(nullptr));
+  must(cuCtxSetCurrent(first.handle));
+  CHECK(read(again, kBytes) == std::vector<unsigned char>(kBytes, 0xaa));
+  verify_arenas();
+}
+
+TEST_CASE("a green context's default stream is not its primary context's", "[stream_ordered]") {
+  constexpr std::size_t kBytes = 100'000;
+  const TestContext primary;
+  CUdevResource resource{};
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  CUcontext of_green = nullptr;
+  must(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+  must(cuDevResourceGenerateDesc(&description, &resource, 1));
+  must(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  must(cuCtxFromGreenCtx(&of_green, green));
+  must(cuCtxSetCurrent(of_green));
+  const CUdeviceptr block = allocate_async(kBytes, nullptr);
+  must(cuStreamSynchronize(nullptr));
+  REQUIRE(standin_hold_stream(nullptr) == 1);
+  must(cuMemsetD8Async(block, 0xbb, kBytes, nullptr));
+  must(cuMemFreeAsync(block, nullptr));
+  must(cuCtxSetCurrent(primary.handle));
+  const CUdeviceptr again = allocate_async(kBytes, nullptr);
+  must(cuMemsetD8(again, 0xaa, kBytes));
+  must(cuCtxSetCurrent(of_green));
+  standin_release_stream(nullptr);
+  must(cuStreamSynchronize(nullptr));
+  must(cuCtxSetCurrent(primary.handle));
+  must(cuCtxSynchronize());
+  CHECK(read(again, kBytes) == std::vector<unsigned char>(kBytes, 0xaa));
+  must(cuGreenCtxDestroy(green));
+}
+
+TEST_CASE("memory of the driver's pools outlives the context that was current",
+          "[stream_ordered][driver_in_stream_order]") {
+  const TestContext context;
+  const std::uint64_t before = driver_bytes();
+  CUcontext other = nullptr;
+  must(cuCtxCreate_v2(&other, 0, 0));
+  CUstream const stream = new_stream();
+  const CUdeviceptr block = allocate_async(1 << 20, stream);
+  must(cuMemsetD8Async(block, 7, 1 << 20, stream));
+  must(cuStreamSynchronize(stream));
+  must(cuCtxDestroy_v2(other));
+  must(cuCtxSetCurrent(context.handle));
+  CHECK(driver_bytes() == before + (1 << 20));
+  CHECK(read(block, 100) == std::vector<unsigned char>(100, 7));
+  must(cuMemFreeAsync(block, nullptr));
+  CHECK(driver_bytes() == before);
+}
+
+TEST_CASE("room is made on the device of the stream", "[stream_ordered][driver_in_stream_order]") {
+  constexpr std::size_t kMost = std::size_t{150} << 20;
+  const TestContext first(0);
+  const TestContext second(1);
+  CUstream const stream = new_stream();
+  must(cuMemFree(allocate(kMost)));
+  must(cuCtxSetCurrent(first.handle));
+  CUdeviceptr block = 0;
+  must(cuMemAllocAsync(&block, kMost, stream));
+  must(cuMemFreeAsync(block, stream));
+  must(cuMemFree(allocate(kMost)));  // the first device's memory was not taken for it
 }

@@ -1,6 +1,10 @@
 // Many threads through the wrappers at once. Run under ThreadSanitizer it proves more than it
 // asserts.
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <barrier>
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -43,5 +47,87 @@ TEST_CASE("eight threads allocate, write, check and free without disturbing each
     thread.join();
   }
   CHECK(wrong == 0);
+  verify_arenas();
+}
+
+TEST_CASE("a block has one handle for other processes, whichever thread asks first") {
+  constexpr int kRounds = 100;
+  constexpr int kThreads = 4;
+  const TestContext context;
+  CUdeviceptr block = 0;
+  std::array<CUipcMemHandle, kThreads> handles{};
+  std::atomic<int> wrong{0};
+  std::barrier together(kThreads);
+  std::vector<std::thread> threads;
+  for (std::size_t number = 0; number < kThreads; ++number) {
+    threads.emplace_back([&, number] {
+      wrong += cuCtxSetCurrent(context.handle) != CUDA_SUCCESS;
+      for (int round = 0; round < kRounds; ++round) {
+        if (number == 0) {
+          wrong += cuMemAlloc(&block, 4096) != CUDA_SUCCESS;
+        }
+        together.arrive_and_wait();
+        wrong += cuIpcGetMemHandle(&handles[number], block) != CUDA_SUCCESS;
+        together.arrive_and_wait();
+        wrong += std::memcmp(&handles[number], handles.data(), sizeof(CUipcMemHandle)) != 0;
+        together.arrive_and_wait();
+        if (number == 0) {
+          wrong += cuMemFree(block) != CUDA_SUCCESS;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("while one context is destroyed, the memory that another one left serves a third") {
+  constexpr std::size_t kMost = std::size_t{150} << 20;
+  const TestContext context;
+  CUcontext idle = nullptr;
+  must(cuCtxCreate_v2(&idle, 0, 0));
+  must(cuMemFree(allocate(kMost)));
+  CUcontext destroyed = nullptr;
+  must(cuCtxCreate_v2(&destroyed, 0, 0));
+  must(cuCtxSetCurrent(context.handle));
+  REQUIRE(standin_latency("cuCtxDestroy_v2", 100'000'000) == 1);
+  std::atomic<bool> begun{false};
+  std::thread other([&] {
+    begun = true;
+    CHECK(cuCtxDestroy_v2(destroyed) == CUDA_SUCCESS);
+  });
+  while (!begun) {
+    std::this_thread::yield();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  CUdeviceptr block = 0;
+  CHECK(cuMemAlloc(&block, kMost) == CUDA_SUCCESS);
+  other.join();
+  standin_latency("cuCtxDestroy_v2", 0);
+  must(cuCtxDestroy_v2(idle));
+}
+
+TEST_CASE("a context is not destroyed while a free on another thread waits for its work") {
+  const TestContext context;
+  const CUdeviceptr block = allocate(1 << 20);
+  CUcontext destroyed = nullptr;
+  must(cuCtxCreate_v2(&destroyed, 0, 0));
+  allocate(4096);
+  const HeldStream held;
+  must(cuMemsetD8Async(block, 1, 1 << 20, held.stream));
+  standin_reset_calls();
+  std::thread freeing([&] {
+    CHECK(cuCtxSetCurrent(context.handle) == CUDA_SUCCESS);
+    CHECK(cuMemFree(block) == CUDA_SUCCESS);
+  });
+  std::thread destroying([&] { CHECK(cuCtxDestroy_v2(destroyed) == CUDA_SUCCESS); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  standin_release_stream(held.stream);
+  freeing.join();
+  destroying.join();
+  must(cuCtxSetCurrent(context.handle));
+  must(cuMemFree(allocate(1 << 20)));
   verify_arenas();
 }
