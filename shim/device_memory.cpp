@@ -159,11 +159,9 @@ void DeviceMemory::announce(const Context& context) const {
       "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
       context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
       log::bytes(context.device.total_bytes),
-      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation))
-           : "",
+      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
       config::name_of(policy_.allocator.value),
-      limit == nullptr ? "none"
-                       : format("{} ({})", log::bytes(stats.bytes_limit), limit->text()),
+      limit == nullptr ? "none" : format("{} ({})", log::bytes(stats.bytes_limit), limit->text()),
       config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
   if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
     log::warn(

@@ -59,7 +59,7 @@ std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
   for (auto size_class = classes.rbegin(); size_class != classes.rend(); ++size_class) {
     if (size_class->count > 0) {
       text += format("{}{} in {} {}", text.empty() ? "" : " · ", log::bytes(size_class->bytes),
-                          size_class->count, size_class->text);
+                     size_class->count, size_class->text);
     }
   }
   return text.empty() ? "none" : text;
@@ -76,8 +76,7 @@ std::string advice(const config::Policy& policy, const arena::Stats& stats, aren
     return format("a higher limit ({}), if the device has the memory to spare", limit->text());
   }
   if (policy.reserve.value > 0 && device_free >= asked) {
-    return format("a smaller CUBFC_RESERVE ({} is kept free)",
-                       log::bytes(policy.reserve.value));
+    return format("a smaller CUBFC_RESERVE ({} is kept free)", log::bytes(policy.reserve.value));
   }
   if (failure == arena::Failure::kFragmented && stats.regions > 4 && !policy.preallocate.value) {
     return "CUBFC_PREALLOCATE=true: one region instead of many fragments less";
@@ -108,29 +107,27 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
   const std::uint64_t ours = std::min<std::uint64_t>(stats.pool_bytes, device_total - device_free);
   const config::Origin* limit = policy.limit_origin();
 
-  std::string text =
-      format("out of memory on GPU {}, pid {} ({}), thread {}\n", context.device.handle,
-                  getpid(), command_line(), syscall(SYS_gettid));
-  text += format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes),
-                      function, log::bytes(stats.largest_free_block_bytes));
-  text += format(
-      "  arena     {} in use{} + {} free = {}, limit {}\n",
-      log::bytes(stats.bytes_in_use - stats.bytes_retired),
-      stats.bytes_retired == 0
-          ? ""
-          : format(" + {} freed and waiting for the device", log::bytes(stats.bytes_retired)),
-      log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
-      budget.limited()
-          ? format("{} ({}), {} of it taken", log::bytes(budget.limit()),
-                        limit == nullptr ? "default" : limit->text(), log::bytes(budget.used()))
-          : "none");
-  text += format(
-      "  device    {}: {} this arena, {} elsewhere (contexts, other processes), {} free\n",
-      log::bytes(device_total), log::bytes(ours), log::bytes(device_total - device_free - ours),
-      log::bytes(device_free));
+  std::string text = format("out of memory on GPU {}, pid {} ({}), thread {}\n",
+                            context.device.handle, getpid(), command_line(), syscall(SYS_gettid));
+  text += format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes), function,
+                 log::bytes(stats.largest_free_block_bytes));
+  text += format("  arena     {} in use{} + {} free = {}, limit {}\n",
+                 log::bytes(stats.bytes_in_use - stats.bytes_retired),
+                 stats.bytes_retired == 0 ? ""
+                                          : format(" + {} freed and waiting for the device",
+                                                   log::bytes(stats.bytes_retired)),
+                 log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
+                 budget.limited() ? format("{} ({}), {} of it taken", log::bytes(budget.limit()),
+                                           limit == nullptr ? "default" : limit->text(),
+                                           log::bytes(budget.used()))
+                                  : "none");
+  text +=
+      format("  device    {}: {} this arena, {} elsewhere (contexts, other processes), {} free\n",
+             log::bytes(device_total), log::bytes(ours),
+             log::bytes(device_total - device_free - ours), log::bytes(device_free));
   if (policy.reserve.value > 0) {
     text += format("  reserve   {} of the device stays free ({})\n",
-                        log::bytes(policy.reserve.value), policy.reserve.origin.text());
+                   log::bytes(policy.reserve.value), policy.reserve.origin.text());
   }
   text += format("  cause     {}\n", cause(policy, context, bytes, failure));
   if (stats.regions > 0) {
