@@ -54,7 +54,9 @@ Started start(const std::vector<std::string>& command, const Environment& enviro
       {"STANDIN_REPORT", started.report},
       {"LC_ALL", "C.UTF-8"},
       // Programs of the system leak what they please; the programs here are checked bare.
-      {"ASAN_OPTIONS", "detect_leaks=0"}};
+      {"ASAN_OPTIONS", "detect_leaks=0"},
+      // Else a program with threads sleeps for a second before it ends.
+      {"TSAN_OPTIONS", "atexit_sleep_ms=0"}};
   for (const char* name : {"PATH", "HOME"}) {
     if (const char* value = std::getenv(name)) {
       whole[name] = value;
