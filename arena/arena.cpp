@@ -40,6 +40,7 @@ Arena::Arena(MemorySource& source, Budget& budget, Options options)
       options_(options),
       largest_possible_(largest_possible()),
       last_id_(first_id_of_arena()),
+      to_preallocate_(options.preallocate_bytes),
       next_step_bytes_(kFirstStepBytes),
       id_before_first_(last_id_) {}
 
@@ -130,10 +131,10 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
     }
   }
   const std::uint64_t least_bytes = Regions::region_bytes_for(block_bytes);
-  Growth growth = obtain(lock, least_bytes);
+  Growth growth = obtain_for(lock, least_bytes);
   if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
     if (release_unused(lock) > 0) {
-      growth = obtain(lock, least_bytes);
+      growth = obtain_for(lock, least_bytes);
     }
   }
   if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
@@ -144,17 +145,58 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
   return growth;
 }
 
-// Asks the source for a region, for less and less down to `least_bytes`.
-Arena::Growth Arena::obtain(Locked& lock, std::uint64_t least_bytes) {
-  std::uint64_t bytes = this_thread_obtains ? least_bytes : first_size_to_try(least_bytes);
+// A region for a block of which the region needs `least_bytes`, and what else is due.
+Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t least_bytes) {
+  if (this_thread_obtains) {
+    return obtain(lock, least_bytes, least_bytes, 2);
+  }
+  if (to_preallocate_ > 0) {
+    return preallocate(lock, least_bytes);
+  }
+  // A step's lead comes on top, so that blocks whose size is a power of two fill it.
+  const std::uint64_t step =
+      std::min(std::max(next_step_bytes_, pool_bytes_ / 8), kLargestStepBytes) + kRegionLeadBytes;
+  const Growth growth =
+      obtain(lock, round_up(std::max(step, least_bytes), kDriverUnitBytes), least_bytes, 2);
+  if (growth.grew) {
+    next_step_bytes_ = std::min(next_step_bytes_ * 2, kLargestStepBytes);
+  }
+  return growth;
+}
+
+// The small region comes first, unless it is the large one that is needed.
+Arena::Growth Arena::preallocate(Locked& lock, std::uint64_t least_bytes) {
+  const std::uint64_t all = std::exchange(to_preallocate_, 0);  // no other thread does it, too
+  const std::uint64_t small = round_down(options_.small_region_bytes, kDriverUnitBytes);
+  const std::uint64_t large = round_down(
+      std::min(all, Regions::region_bytes_for(kLargestRequestBytes)) - small, kGranuleBytes);
+  const bool small_first = small >= least_bytes;
+  const Growth growth =
+      obtain(lock, std::max(small_first ? small : large, least_bytes), least_bytes, 10);
+  if (!growth.grew) {
+    to_preallocate_ = all;
+  } else if (const std::uint64_t rest = small_first ? large : small; rest > 0) {
+    obtain(lock, rest, std::min(rest, kDriverUnitBytes), 10);
+  }
+  return growth;
+}
+
+// Asks the source for a region of `bytes`, while it has too little for a `back_off`th less, down to
+// `least_bytes`.
+Arena::Growth Arena::obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
+                            std::uint64_t back_off) {
+  const auto less = [&] {
+    return std::max(least_bytes, round_down(bytes - bytes / back_off, kDriverUnitBytes));
+  };
+  // What is left may change under another arena of the same device: never more than that.
+  const auto allowed = [&] { return round_down(budget_.left(), kGranuleBytes); };
+  bytes = std::max(least_bytes, std::min(bytes, allowed()));
   for (;;) {
     if (!budget_.take(bytes)) {
       if (bytes == least_bytes) {
         return {false, Failure::kOverLimit, 0};
       }
-      // What is left may have changed under another arena of the same device: never ask for more.
-      bytes = std::max(least_bytes, std::min(next_size_to_try(bytes, least_bytes),
-                                             round_down(budget_.left(), kGranuleBytes)));
+      bytes = std::max(least_bytes, std::min(less(), allowed()));
       continue;
     }
     const std::uint64_t generation = generation_;
@@ -186,27 +228,8 @@ Arena::Growth Arena::obtain(Locked& lock, std::uint64_t least_bytes) {
     if (bytes == least_bytes) {
       return {false, Failure::kExhausted, region.error};
     }
-    bytes = next_size_to_try(bytes, least_bytes);
+    bytes = less();
   }
-}
-
-std::uint64_t Arena::first_size_to_try(std::uint64_t least_bytes) const {
-  // A step's lead comes on top, so that blocks whose size is a power of two fill it.
-  const std::uint64_t step =
-      std::min(std::max(next_step_bytes_, pool_bytes_ / 8), kLargestStepBytes);
-  const std::uint64_t wanted =
-      preallocating() ? round_down(std::min(options_.preallocate_bytes,
-                                            Regions::region_bytes_for(kLargestRequestBytes)),
-                                   kGranuleBytes)
-                      : round_up(step + kRegionLeadBytes, kDriverUnitBytes);
-  const std::uint64_t allowed = round_down(budget_.left(), kGranuleBytes);
-  return std::max(least_bytes,
-                  std::min(std::max(wanted, round_up(least_bytes, kDriverUnitBytes)), allowed));
-}
-
-std::uint64_t Arena::next_size_to_try(std::uint64_t bytes, std::uint64_t least_bytes) const {
-  const std::uint64_t smaller = preallocating() ? bytes / 10 * 9 : bytes / 2;
-  return std::max(least_bytes, round_down(smaller, kDriverUnitBytes));
 }
 
 bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
@@ -214,10 +237,6 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
     return false;
   }
   const Regions::Region* added = regions_.region_around(region.base);
-  if (!preallocating()) {
-    next_step_bytes_ = std::min(next_step_bytes_ * 2, kLargestStepBytes);
-  }
-  preallocated_ = true;
   ++regions_obtained_;
   usable_bytes_ += std::uint64_t{added->granules} * kGranuleBytes;
   pool_bytes_ += bytes;
@@ -341,7 +360,7 @@ void Arena::begin(Options options) noexcept {
   const std::lock_guard lock(lock_);
   options_ = options;
   largest_possible_ = largest_possible();
-  preallocated_ = false;
+  to_preallocate_ = options.preallocate_bytes;
   next_step_bytes_ = kFirstStepBytes;
 }
 

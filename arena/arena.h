@@ -31,9 +31,12 @@ enum class Failure : std::uint8_t {
 };
 
 struct Options {
-  // Obtained as one region at the first allocation; 0 grows on demand. When the source has less, a
-  // tenth less is asked for until it gives, as XLA does.
+  // Obtained at the first allocation; 0 grows on demand. When the source has less, a tenth less is
+  // asked for until it gives, as XLA does.
   std::uint64_t preallocate_bytes = 0;
+  // So much of that in a region of its own. Best fit puts the first small blocks there, so that
+  // they do not keep the other region from being given back.
+  std::uint64_t small_region_bytes = 0;
   // A larger request fails at once: nothing is asked for, nothing given back.
   std::uint64_t largest_bytes = kLargestRequestBytes;
 };
@@ -122,10 +125,10 @@ class Arena {
   };
 
   Growth grow(Locked& lock, std::uint64_t block_bytes);
-  Growth obtain(Locked& lock, std::uint64_t least_bytes);
-  bool preallocating() const { return !preallocated_ && options_.preallocate_bytes > 0; }
-  std::uint64_t first_size_to_try(std::uint64_t least_bytes) const;
-  std::uint64_t next_size_to_try(std::uint64_t bytes, std::uint64_t least_bytes) const;
+  Growth obtain_for(Locked& lock, std::uint64_t least_bytes);
+  Growth preallocate(Locked& lock, std::uint64_t least_bytes);
+  Growth obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
+                std::uint64_t back_off);
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
   std::uint64_t release_unused(Locked& lock);
   Address take(std::uint64_t bytes, Search search) noexcept;
@@ -153,9 +156,9 @@ class Arena {
   Regions regions_;
 
   std::condition_variable_any growth_ended_;
-  int growing_ = 0;  // threads that are asking the source right now
-  bool preallocated_ = false;
-  bool source_is_dry_ = false;  // it had too little when it was last asked
+  int growing_ = 0;               // threads that are asking the source right now
+  std::uint64_t to_preallocate_;  // bytes, at the next growth
+  bool source_is_dry_ = false;    // it had too little when it was last asked
   std::uint64_t next_step_bytes_;
   std::uint64_t generation_ = 1;
   const std::uint64_t id_before_first_;

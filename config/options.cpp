@@ -153,6 +153,10 @@ constexpr std::array kIpcWords = std::to_array<Word<Ipc>>({
     {"cubfc", Ipc::kCubfc},
     {"driver", Ipc::kDriver},
 });
+constexpr std::array kLimitCountsWords = std::to_array<Word<LimitCounts>>({
+    {"all", LimitCounts::kAll},
+    {"arena", LimitCounts::kArena},
+});
 constexpr std::array kLogLevelWords = std::to_array<Word<LogLevel>>({
     {"trace", LogLevel::kTrace},
     {"debug", LogLevel::kDebug},
@@ -356,6 +360,11 @@ constexpr std::array kOptions = std::to_array<Option>({
         "what serves `cuMemAllocAsync`. `driver`: its pools, counted and limited. `arena`: the "
         "arena, in stream order, as long as the program leaves the default pool as it is (not yet "
         "confirmed on a GPU)"),
+    row<&Policy::limit_counts>(
+        {"CUBFC_LIMIT_COUNTS", word<kLimitCountsWords>, "all or arena", ""}, kNoneHonoured, "all",
+        "all|arena",
+        "what a hard limit counts. `all`: also pools, `cuMemCreate`, managed memory and arrays. "
+        "`arena`: only what `cuMemAlloc` and its like give"),
     row<&Policy::ipc>(
         {"CUBFC_IPC", word<kIpcWords>, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
         "cubfc|driver",

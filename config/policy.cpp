@@ -44,6 +44,10 @@ std::string_view name_of(Ipc ipc) noexcept {
   return ipc == Ipc::kCubfc ? "cubfc" : "driver";
 }
 
+std::string_view name_of(LimitCounts counts) noexcept {
+  return counts == LimitCounts::kAll ? "all" : "arena";
+}
+
 std::string_view name_of(FractionOf of) noexcept {
   return of == FractionOf::kFree ? "free" : "total";
 }

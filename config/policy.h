@@ -41,6 +41,12 @@ enum class Ipc {
   kDriver,  ///< by the driver's: larger requests get allocations of the driver's
 };
 
+/// What a hard limit counts.
+enum class LimitCounts {
+  kAll,    ///< the arena and what the driver gives past it, by whatever function
+  kArena,  ///< what cuMemAlloc and its like give
+};
+
 /// What the preallocation is a fraction of. A limit is always a fraction of the total.
 enum class FractionOf { kFree, kTotal };
 
@@ -52,6 +58,7 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 [[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;
 [[nodiscard]] std::string_view name_of(StreamOrdered by) noexcept;
 [[nodiscard]] std::string_view name_of(Ipc ipc) noexcept;
+[[nodiscard]] std::string_view name_of(LimitCounts counts) noexcept;
 [[nodiscard]] std::string_view name_of(FractionOf of) noexcept;
 [[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
 
@@ -99,6 +106,7 @@ struct Policy {
   Setting<FreeMode> free_mode;
   Setting<StreamOrdered> stream_ordered;
   Setting<Ipc> ipc;
+  Setting<LimitCounts> limit_counts;
   Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
   /// Paths as the user wrote them, %p and %h not replaced; nothing means stderr, or no trace.
   Setting<std::optional<std::string>> log_file;

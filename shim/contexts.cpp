@@ -18,6 +18,9 @@ thread_local Remembered remembered{};
 
 constexpr std::chrono::seconds kPatience{2};
 
+// This part of what is preallocated is a region for a few small blocks.
+constexpr std::uint64_t kSmallRegionShare = 256;
+
 }  // namespace
 
 Context* Contexts::current() {
@@ -122,6 +125,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   context->primary = primary;
   context->ending = false;
   context->started = false;
+  context->announced = false;
   context->id.store(id, std::memory_order_release);
   if (fresh) {
     context->next = first();
@@ -142,7 +146,8 @@ bool Contexts::start(Context& context) {
   const std::lock_guard lock(mutex_);
   if (!context.started) {
     context.preallocation = policy_.preallocation(free_bytes, total_bytes);
-    context.arena.begin({context.preallocation, context.device.total_bytes});
+    context.arena.begin({context.preallocation, context.preallocation / kSmallRegionShare,
+                         context.device.total_bytes});
     context.started = true;
   }
   return true;

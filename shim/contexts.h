@@ -26,6 +26,9 @@ class Contexts {
   // call.
   Context* current_to_allocate();
 
+  // A GPU. Throws std::bad_alloc.
+  Device* device(CUdevice handle);
+
   // Every context ever known, ended ones included (see Context::alive). Lock-free.
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }
   // The context in whose arena's regions an address lies; nullptr if in none.
@@ -109,7 +112,6 @@ class Contexts {
   std::uint64_t id_of(CUcontext context) const;
   CUcontext primary_of(CUdevice device) const;
   bool is_known_green(std::uint64_t id);
-  Device* device(CUdevice handle);
   CUresult synchronize_one(CUcontext context, CUcontext current);
 
   const DriverFunctions& driver_;

@@ -25,7 +25,8 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
     : handle(device_handle),
       name(name_of(driver, device_handle)),
       total_bytes(total_of(driver, device_handle)),
-      budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)) {}
+      budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
+      limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {}
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);

@@ -2,7 +2,9 @@
 // of them there are, contexts.h knows.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -12,6 +14,16 @@
 #include "shim/driver.h"
 
 namespace cubfc {
+
+// Device memory that a program holds beside its arenas, by what gave it.
+enum class Holding : std::uint8_t {
+  kPlain,     // cuMemAlloc, past the arena
+  kPool,      // cuMemAllocAsync and its like
+  kManaged,   // cuMemAllocManaged
+  kPhysical,  // cuMemCreate
+  kArray,     // cuArrayCreate and its like
+};
+inline constexpr std::size_t kHoldings = 5;
 
 // A GPU. Made when first needed, never destroyed.
 struct Device {
@@ -24,6 +36,20 @@ struct Device {
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
+
+  // Bytes that Claims hold.
+  std::atomic<std::uint64_t>& held(Holding holding) {
+    return held_[static_cast<std::size_t>(holding)];
+  }
+  std::uint64_t held(Holding holding) const {
+    return held_[static_cast<std::size_t>(holding)].load(std::memory_order_relaxed);
+  }
+  // Whether the limit counts such memory.
+  bool is_limited(Holding holding) const { return limits_all_ || holding == Holding::kPlain; }
+
+ private:
+  const bool limits_all_;
+  std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
 };
 
 // Regions by cuMemAlloc, in the context that is current when one is obtained.
@@ -55,6 +81,7 @@ struct Context {
   std::atomic<bool> primary{false};
   std::atomic<bool> ending{false};   // the driver has been asked to end it
   std::atomic<bool> started{false};  // its arena has its options: memory was asked for
+  std::atomic<bool> announced{false};
   ContextMemory memory;
   arena::Arena arena;
   std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first

@@ -118,8 +118,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
     if (got.failure == arena::Failure::kSourceError) {
       return static_cast<CUresult>(got.source_error);
     }
-    const RelaxedCapture relaxed(driver_);
-    reporter_.report(driver_, policy_, context, function, bytes, got.failure);
+    report({context.device, Holding::kPlain, bytes, function}, got.failure, &context);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = got.address;
@@ -145,13 +144,26 @@ bool DeviceMemory::release_unused(const Device* device) {
   return bytes > 0;
 }
 
-// One line when the arena's first region is there; at level warn when it is less than was asked
-// for.
-void DeviceMemory::announce(const Context& context) const {
-  const arena::Stats stats = context.arena.stats();
-  if (stats.regions_obtained != 1 || !log::enabled(log::Level::kWarn)) {
+// Whether the request could be served if nobody held anything.
+bool DeviceMemory::DriverRequest::is_possible() const {
+  return (!device.is_limited(holding) || bytes <= device.budget.limit()) &&
+         (holding == Holding::kManaged || bytes <= device.total_bytes);
+}
+
+void DeviceMemory::report(const DriverRequest& request, arena::Failure failure,
+                          const Context* context) {
+  const RelaxedCapture relaxed(driver_);
+  reporter_.report(driver_, policy_, contexts_, request.device, context, request.function,
+                   request.bytes, failure);
+}
+
+// One line when the arena has memory for the first time; at level warn when it is less than was
+// asked for.
+void DeviceMemory::announce(Context& context) const {
+  if (context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
     return;
   }
+  const arena::Stats stats = context.arena.stats();
   const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
   const config::Origin* limit = policy_.limit_origin();
   log::at(
@@ -170,42 +182,45 @@ void DeviceMemory::announce(const Context& context) const {
   }
 }
 
-// By `obtain`, which calls the driver's function of this name.
+// By `obtain`, which calls the driver's function.
 template <typename Obtain>
-CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
-                                            std::size_t bytes, const char* function, bool of_pool,
-                                            Obtain obtain) {
-  if (!context.device.budget.take(bytes)) {
-    ledger_.failed();
-    reporter_.report(driver_, policy_, context, function, bytes, arena::Failure::kOverLimit);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverRequest& request,
+                                            CUdeviceptr* address, Obtain obtain) {
   CUdeviceptr got = 0;
-  CUresult result = obtain(&got);
-  // A pool may be another device's.
-  while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(of_pool ? nullptr : &context.device)) {
-    result = obtain(&got);
-  }
-  if (result != CUDA_SUCCESS) {
-    context.device.budget.give(bytes);
+  std::optional<Claim> claim;
+  if (const CUresult result = claim_and_call(request, claim, [&] { return obtain(&got); });
+      result != CUDA_SUCCESS) {
     ledger_.failed();
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      reporter_.report(driver_, policy_, context, function, bytes, arena::Failure::kExhausted);
-    }
     return result;
   }
-  const CUresult accounted = account(context, got, bytes, of_pool);
-  if (accounted == CUDA_SUCCESS) {
-    *address = got;
-    log::trace("{} {} bytes -> {:#x} (driver)", function, bytes, got);
+  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
+  const bool of_pool = request.holding == Holding::kPool;
+  try {
+    ledger_.add(got, {std::move(*claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed)});
+  } catch (const std::bad_alloc&) {
+    driver_.cuMemFree_v2(got);
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return accounted;
+  *address = got;
+  log::trace("{} {} bytes -> {:#x} (driver)", request.function, request.bytes, got);
+  return CUDA_SUCCESS;
 }
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
-  return allocate_from_driver(context, address, bytes, function, false,
+  return allocate_from_driver(context, {context.device, Holding::kPlain, bytes, function}, address,
                               [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); });
+}
+
+CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags) {
+  Context* const context =
+      address == nullptr || bytes == 0 ? nullptr : contexts_.current_to_allocate();
+  const auto call = [&](CUdeviceptr* got) { return driver_.cuMemAllocManaged(got, bytes, flags); };
+  if (context == nullptr) {
+    return call(address);
+  }
+  return allocate_from_driver(
+      *context, {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"}, address, call);
 }
 
 CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const {
@@ -228,7 +243,8 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
   }
   const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
   if (!is_served_in_stream_order(request, *context)) {
-    return allocate_from_driver(*context, address, request.bytes, function, true,
+    return allocate_from_driver(*context,
+                                {context->device, Holding::kPool, request.bytes, function}, address,
                                 [&](CUdeviceptr* got) { return at_driver(request, got); });
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
@@ -279,20 +295,6 @@ bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request
   return serves_stream_order() && !request.from_pool && from_arena(request.bytes) &&
          !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
          contexts_.current() == &context;
-}
-
-// Enters what the driver gave and the budget has granted; gives both back when the host has no
-// memory.
-CUresult DeviceMemory::account(Context& context, CUdeviceptr address, std::size_t bytes,
-                               bool of_pool) try {
-  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
-  const std::uint64_t goes_with = of_pool ? 0 : context.id.load(std::memory_order_relaxed);
-  ledger_.add(address, {bytes, &context, goes_with});
-  return CUDA_SUCCESS;
-} catch (const std::bad_alloc&) {
-  driver_.cuMemFree_v2(address);
-  context.device.budget.give(bytes);
-  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
@@ -369,14 +371,12 @@ CUresult DeviceMemory::free(CUdeviceptr address) {
 // address.
 template <typename Free>
 CUresult DeviceMemory::free_at_driver(CUdeviceptr address, Free free) {
-  const auto entry = ledger_.remove(address);
+  auto entry = ledger_.remove(address);
   const CUresult result = free();
-  if (entry && result == CUDA_SUCCESS) {
-    entry->context->device.budget.give(entry->bytes);
-    log::trace("cuMemFree {:#x} (driver)", address);
-  } else if (entry) {
-    ledger_.put_back(address, *entry);
+  if (entry && result != CUDA_SUCCESS) {
+    ledger_.put_back(address, std::move(*entry));
   }
+  log::trace("cuMemFree {:#x} (driver): {}", address, static_cast<int>(result));
   return result;
 }
 

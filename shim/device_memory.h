@@ -50,6 +50,41 @@ class DeviceMemory {
   // CUBFC_STREAM_ORDERED=arena; anything else is the driver's.
   CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread);
 
+  CUresult allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags);
+
+  // A request that only the driver can serve.
+  struct DriverRequest {
+    Device& device;  // whose memory it takes
+    Holding holding;
+    std::uint64_t bytes;
+    const char* function;  // as the program called it
+
+    bool is_possible() const;
+  };
+  // Claims the bytes, then calls the driver; both again as long as arenas hold memory that nobody
+  // uses. What fails is reported. `claim` is set exactly when the driver's answer is a success.
+  template <typename Call>
+  CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call) {
+    // A pool may be another device's.
+    Device* const device = request.holding == Holding::kPool ? nullptr : &request.device;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    arena::Failure failure = arena::Failure::kOverLimit;
+    do {
+      claim = Claim::take(request.device, request.holding, request.bytes);
+      if (claim) {
+        result = call();
+        failure = arena::Failure::kExhausted;
+      }
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && request.is_possible() && make_room(device));
+    if (result != CUDA_SUCCESS) {
+      claim.reset();
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      report(request, failure);
+    }
+    return result;
+  }
+
   CUresult info(std::size_t* free_bytes, std::size_t* total_bytes);
   CUresult total(std::size_t* bytes, CUdevice device);
 
@@ -80,7 +115,7 @@ class DeviceMemory {
   std::chrono::nanoseconds time_spent() const {
     return std::chrono::nanoseconds(spent_ns_.load(std::memory_order_relaxed));
   }
-  const Ledger& ledger() const { return ledger_; }
+  const Ledger<CUdeviceptr>& ledger() const { return ledger_; }
 
   // The part of it that frees have waited for the device.
   std::chrono::nanoseconds time_waited() const {
@@ -102,13 +137,14 @@ class DeviceMemory {
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
                                 const char* function);
   template <typename Obtain>
-  CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
-                                const char* function, bool of_pool, Obtain obtain);
+  CUresult allocate_from_driver(Context& context, const DriverRequest& request,
+                                CUdeviceptr* address, Obtain obtain);
+  void report(const DriverRequest& request, arena::Failure failure,
+              const Context* context = nullptr);
   CUresult at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const;
   Context* context_of(const StreamOrderedRequest& request);
   std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
   bool is_served_in_stream_order(const StreamOrderedRequest& request, const Context& context);
-  CUresult account(Context& context, CUdeviceptr address, std::size_t bytes, bool of_pool);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   bool make_room(const Device* device);
   bool release_unused(const Device* device);
@@ -127,14 +163,14 @@ class DeviceMemory {
   bool collect_waiting(const Context& context);
   arena::Allocation take(Context& context, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
-  void announce(const Context& context) const;
+  void announce(Context& context) const;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Contexts& contexts_;
   Captures& captures_;
   Ipc& ipc_;
-  Ledger ledger_;
+  Ledger<CUdeviceptr> ledger_;
   OutOfMemoryReporter reporter_;
   std::atomic<std::uint64_t> spent_ns_{0};
   std::atomic<std::uint64_t> waited_ns_{0};

@@ -263,8 +263,62 @@ CUresult cubfc_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, 
 
 CUresult cubfc_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
                                            void* address) noexcept {
-  return answer([&](Process& p) { return p.pointers().retain_handle(handle, address); },
-                &Functions::cuMemRetainAllocationHandle, handle, address);
+  return answer(
+      [&](Process& p) {
+        const CUresult result = p.pointers().retain_handle(handle, address);
+        if (result == CUDA_SUCCESS) {
+          p.physical().retained(*handle, reinterpret_cast<CUdeviceptr>(address));
+        }
+        return result;
+      },
+      &Functions::cuMemRetainAllocationHandle, handle, address);
+}
+
+CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) noexcept {
+  return answer([&](Process& p) { return p.memory().allocate_managed(address, bytes, flags); },
+                &Functions::cuMemAllocManaged, address, bytes, flags);
+}
+
+CUresult cubfc_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
+                           const CUmemAllocationProp* properties,
+                           unsigned long long flags) noexcept {
+  return answer([&](Process& p) { return p.physical().create(handle, bytes, properties, flags); },
+                &Functions::cuMemCreate, handle, bytes, properties, flags);
+}
+CUresult cubfc_cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
+  return answer([&](Process& p) { return p.physical().release(handle); }, &Functions::cuMemRelease,
+                handle);
+}
+CUresult cubfc_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
+                        CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
+  return answer([&](Process& p) { return p.physical().map(address, bytes, offset, handle, flags); },
+                &Functions::cuMemMap, address, bytes, offset, handle, flags);
+}
+CUresult cubfc_cuMemUnmap(CUdeviceptr address, size_t bytes) noexcept {
+  return answer([&](Process& p) { return p.physical().unmap(address, bytes); },
+                &Functions::cuMemUnmap, address, bytes);
+}
+
+CUresult cubfc_cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) noexcept {
+  return answer([&](Process& p) { return p.arrays().create(array, shape); },
+                &Functions::cuArrayCreate_v2, array, shape);
+}
+CUresult cubfc_cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) noexcept {
+  return answer([&](Process& p) { return p.arrays().create_3d(array, shape); },
+                &Functions::cuArray3DCreate_v2, array, shape);
+}
+CUresult cubfc_cuArrayDestroy(CUarray array) noexcept {
+  return answer([&](Process& p) { return p.arrays().destroy(array); }, &Functions::cuArrayDestroy,
+                array);
+}
+CUresult cubfc_cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape,
+                                      unsigned levels) noexcept {
+  return answer([&](Process& p) { return p.arrays().create_mipmapped(array, shape, levels); },
+                &Functions::cuMipmappedArrayCreate, array, shape, levels);
+}
+CUresult cubfc_cuMipmappedArrayDestroy(CUmipmappedArray array) noexcept {
+  return answer([&](Process& p) { return p.arrays().destroy_mipmapped(array); },
+                &Functions::cuMipmappedArrayDestroy, array);
 }
 
 CUresult cubfc_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) noexcept {

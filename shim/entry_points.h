@@ -49,6 +49,16 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuMemAllocFromPoolAsync_ptsz, "cuMemAllocFromPoolAsync", 11020, 1, kObserve, (CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream)) \
   X(cuMemFreeAsync, "cuMemFreeAsync", 11020, 0, kServe, (CUdeviceptr address, CUstream stream)) \
   X(cuMemFreeAsync_ptsz, "cuMemFreeAsync", 11020, 1, kServe, (CUdeviceptr address, CUstream stream)) \
+  X(cuMemAllocManaged, "cuMemAllocManaged", 6000, 0, kObserve, (CUdeviceptr* address, size_t bytes, unsigned flags)) \
+  X(cuMemCreate, "cuMemCreate", 10020, 0, kObserve, (CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp* properties, unsigned long long flags)) \
+  X(cuMemRelease, "cuMemRelease", 10020, 0, kObserve, (CUmemGenericAllocationHandle handle)) \
+  X(cuMemMap, "cuMemMap", 10020, 0, kObserve, (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)) \
+  X(cuMemUnmap, "cuMemUnmap", 10020, 0, kObserve, (CUdeviceptr address, size_t bytes)) \
+  X(cuArrayCreate_v2, "cuArrayCreate", 3020, 0, kObserve, (CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape)) \
+  X(cuArray3DCreate_v2, "cuArray3DCreate", 3020, 0, kObserve, (CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape)) \
+  X(cuArrayDestroy, "cuArrayDestroy", 2000, 0, kObserve, (CUarray array)) \
+  X(cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, 0, kObserve, (CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape, unsigned levels)) \
+  X(cuMipmappedArrayDestroy, "cuMipmappedArrayDestroy", 5000, 0, kObserve, (CUmipmappedArray array)) \
   X(cuMemGetInfo_v2, "cuMemGetInfo", 3020, 0, kAdjust, (size_t* free_bytes, size_t* total_bytes)) \
   X(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020, 0, kAdjust, (size_t* bytes, CUdevice device)) \
   X(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, 0, kAdjust, (CUdeviceptr* base, size_t* bytes, CUdeviceptr address)) \

@@ -84,31 +84,88 @@ std::string advice(const config::Policy& policy, const arena::Stats& stats, aren
   return {};
 }
 
-std::string cause(const config::Policy& policy, const Context& context, std::uint64_t bytes,
+// The device's arena that holds most; nullptr when there is none.
+const Context* largest_on(const Contexts& contexts, const Device& device) {
+  const Context* largest = nullptr;
+  std::uint64_t most = 0;
+  for (const Context* each = contexts.first(); each != nullptr; each = each->next) {
+    const std::uint64_t bytes = each->alive() ? each->arena.stats().pool_bytes : 0;
+    if (&each->device == &device && each->alive() && (largest == nullptr || bytes > most)) {
+      largest = each;
+      most = bytes;
+    }
+  }
+  return largest;
+}
+
+// The device's memory in all arenas of this process.
+std::uint64_t in_arenas(const Contexts& contexts, const Device& device) {
+  std::uint64_t bytes = 0;
+  for (const Context* each = contexts.first(); each != nullptr; each = each->next) {
+    bytes += &each->device == &device ? each->arena.stats().pool_bytes : 0;
+  }
+  return bytes;
+}
+
+// What it holds of the device itself beside them. Managed memory may lie on the host.
+std::uint64_t held(const Device& device) {
+  return device.held(Holding::kPlain) + device.held(Holding::kPool) +
+         device.held(Holding::kPhysical) + device.held(Holding::kArray);
+}
+
+// "1.00 GiB by cuMemCreate, 2.00 MiB in arrays"; empty when the program holds nothing outside.
+std::string held_outside(const Device& device) {
+  constexpr std::array<std::pair<Holding, const char*>, kHoldings> kNames{
+      {{Holding::kPlain, "by cuMemAlloc past the arena"},
+       {Holding::kPool, "from pools"},
+       {Holding::kManaged, "managed"},
+       {Holding::kPhysical, "by cuMemCreate"},
+       {Holding::kArray, "in arrays"}}};
+  std::string text;
+  for (const auto& [holding, name] : kNames) {
+    if (const std::uint64_t bytes = device.held(holding); bytes > 0) {
+      text += format("{}{} {}", text.empty() ? "" : ", ", log::bytes(bytes), name);
+    }
+  }
+  return text;
+}
+
+std::string cause(const config::Policy& policy, const arena::Stats& stats, std::uint64_t bytes,
                   arena::Failure failure) {
   if (policy.limit_unreadable) {
     return "the limit cannot be read, so nothing is allocated";
   }
   // Else it would have been waited for.
-  if (context.arena.stats().bytes_retired >= bytes) {
+  if (stats.bytes_retired >= bytes) {
     return "waiting: memory that was freed while a stream captures is used again when it has ended";
   }
   return arena::describe(failure);
 }
 
+struct DeviceNow {
+  bool known;  // the device is the current context's, and the driver has told
+  std::size_t free_bytes;
+  std::size_t total_bytes;
+};
+
+DeviceNow ask(const DriverFunctions& driver, const Device& device) {
+  DeviceNow now{false, 0, device.total_bytes};
+  CUdevice current = -1;
+  now.known = driver.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device.handle &&
+              driver.cuMemGetInfo_v2(&now.free_bytes, &now.total_bytes) == CUDA_SUCCESS;
+  return now;
+}
+
 std::string describe(const DriverFunctions& driver, const config::Policy& policy,
-                     const Context& context, const char* function, std::uint64_t bytes,
-                     arena::Failure failure) {
-  const arena::Stats stats = context.arena.stats();
-  const arena::Budget& budget = context.device.budget;
-  std::size_t device_free = 0;
-  std::size_t device_total = context.device.total_bytes;
-  driver.cuMemGetInfo_v2(&device_free, &device_total);
-  const std::uint64_t ours = std::min<std::uint64_t>(stats.pool_bytes, device_total - device_free);
+                     const Contexts& contexts, const Device& device, const Context* context,
+                     const char* function, std::uint64_t bytes, arena::Failure failure) {
+  const arena::Stats stats = context == nullptr ? arena::Stats{} : context->arena.stats();
+  const arena::Budget& budget = device.budget;
+  const DeviceNow now = ask(driver, device);
   const config::Origin* limit = policy.limit_origin();
 
-  std::string text = format("out of memory on GPU {}, pid {} ({}), thread {}\n",
-                            context.device.handle, getpid(), command_line(), syscall(SYS_gettid));
+  std::string text = format("out of memory on GPU {}, pid {} ({}), thread {}\n", device.handle,
+                            getpid(), command_line(), syscall(SYS_gettid));
   text += format("  asked     {} by {}      largest free block {}\n", log::bytes(bytes), function,
                  log::bytes(stats.largest_free_block_bytes));
   text += format("  arena     {} in use{} + {} free = {}, limit {}\n",
@@ -121,21 +178,31 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
                                            limit == nullptr ? "default" : limit->text(),
                                            log::bytes(budget.used()))
                                   : "none");
-  text +=
-      format("  device    {}: {} this arena, {} elsewhere (contexts, other processes), {} free\n",
-             log::bytes(device_total), log::bytes(ours),
-             log::bytes(device_total - device_free - ours), log::bytes(device_free));
+  const std::string outside = held_outside(device);
+  if (!outside.empty()) {
+    text += format("  outside   {}\n", outside);
+  }
+  if (now.known) {
+    const std::uint64_t taken = now.total_bytes - now.free_bytes;
+    const std::uint64_t ours =
+        std::min<std::uint64_t>(in_arenas(contexts, device) + held(device), taken);
+    text += format(
+        "  device    {}: {} this process, {} elsewhere (contexts, modules, other processes), {} "
+        "free\n",
+        log::bytes(now.total_bytes), log::bytes(ours), log::bytes(taken - ours),
+        log::bytes(now.free_bytes));
+  }
   if (policy.reserve.value > 0) {
     text += format("  reserve   {} of the device stays free ({})\n",
                    log::bytes(policy.reserve.value), policy.reserve.origin.text());
   }
-  text += format("  cause     {}\n", cause(policy, context, bytes, failure));
+  text += format("  cause     {}\n", cause(policy, stats, bytes, failure));
   if (stats.regions > 0) {
-    const auto blocks = context.arena.snapshot();
+    const auto blocks = context->arena.snapshot();
     text += format("  blocks    {}\n", sizes_of(blocks));
     text += format("  map       {}\n", draw_map(blocks, kMapColumns));
   }
-  if (const std::string try_this = advice(policy, stats, failure, device_free, bytes);
+  if (const std::string try_this = advice(policy, stats, failure, now.free_bytes, bytes);
       !try_this.empty()) {
     text += format("  try       {}\n", try_this);
   }
@@ -174,10 +241,14 @@ std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_
 }
 
 void OutOfMemoryReporter::report(const DriverFunctions& driver, const config::Policy& policy,
-                                 const Context& context, const char* function, std::uint64_t bytes,
+                                 const Contexts& contexts, const Device& device,
+                                 const Context* context, const char* function, std::uint64_t bytes,
                                  arena::Failure failure) noexcept try {
   if (!log::enabled(log::Level::kWarn)) {
     return;
+  }
+  if (context == nullptr) {
+    context = largest_on(contexts, device);
   }
   using std::chrono::steady_clock;
   constexpr std::int64_t kSecond = 1'000'000'000;
@@ -185,16 +256,19 @@ void OutOfMemoryReporter::report(const DriverFunctions& driver, const config::Po
   std::int64_t last = last_full_ns_.load(std::memory_order_relaxed);
   if ((last == 0 || now - last >= 5 * kSecond) &&
       last_full_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
-    log::write(log::Level::kWarn, describe(driver, policy, context, function, bytes, failure));
+    log::write(log::Level::kWarn,
+               describe(driver, policy, contexts, device, context, function, bytes, failure));
     return;
   }
   unreported_.fetch_add(1, std::memory_order_relaxed);
   last = last_line_ns_.load(std::memory_order_relaxed);
   if (now - last >= kSecond &&
       last_line_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
-    log::warn("out of memory again on GPU {}: {} by {} ({}); {} times since the report",
-              context.device.handle, log::bytes(bytes), function,
-              cause(policy, context, bytes, failure), unreported_.load(std::memory_order_relaxed));
+    log::warn(
+        "out of memory again on GPU {}: {} by {} ({}); {} times since the report", device.handle,
+        log::bytes(bytes), function,
+        cause(policy, context == nullptr ? arena::Stats{} : context->arena.stats(), bytes, failure),
+        unreported_.load(std::memory_order_relaxed));
   }
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");

@@ -17,9 +17,10 @@ namespace cubfc {
 // over.
 class OutOfMemoryReporter {
  public:
-  // `function` as the program called it. Asks the driver for the device's free memory.
-  void report(const DriverFunctions& driver, const config::Policy& policy, const Context& context,
-              const char* function, std::uint64_t bytes, arena::Failure failure) noexcept;
+  // `context`: whose arena was asked; nullptr when none was. `function` as the program called it.
+  void report(const DriverFunctions& driver, const config::Policy& policy, const Contexts& contexts,
+              const Device& device, const Context* context, const char* function,
+              std::uint64_t bytes, arena::Failure failure) noexcept;
 
  private:
   std::atomic<std::int64_t> last_full_ns_{0};

@@ -5,11 +5,8 @@
 
 // clang-format off
 
-// Device memory outside the arena. It goes to the driver untouched and is not counted against a limit.
+// Device memory outside the arena that goes to the driver untouched and is not counted against a limit.
 #define CUBFC_OUTSIDE_THE_ARENA(Z) \
-  Z(cuMemAllocManaged) Z(cuMemCreate) Z(cuMemRelease) \
-  Z(cuArrayCreate_v2) Z(cuArray3DCreate_v2) Z(cuArrayDestroy) \
-  Z(cuMipmappedArrayCreate) Z(cuMipmappedArrayDestroy) \
   Z(cuMulticastCreate) Z(cuMulticastAddDevice) Z(cuMulticastBindMem) Z(cuMulticastBindMem_v2) \
   Z(cuMulticastBindAddr) Z(cuMulticastBindAddr_v2) Z(cuMulticastUnbind) Z(cuMulticastGetGranularity) \
   Z(cuMemPoolCreate) Z(cuMemPoolDestroy) Z(cuMemPoolTrimTo) Z(cuMemPoolSetAttribute) Z(cuMemPoolGetAttribute) \
@@ -34,7 +31,7 @@
 
 // Work on memory, addresses and mappings that somebody else allocated; or on none.
 #define CUBFC_WORKS_ON_MEMORY(Z) \
-  Z(cuMemAddressReserve) Z(cuMemAddressFree) Z(cuMemMap) Z(cuMemUnmap) Z(cuMemSetAccess) Z(cuMemGetAccess) \
+  Z(cuMemAddressReserve) Z(cuMemAddressFree) Z(cuMemSetAccess) Z(cuMemGetAccess) \
   Z(cuMemMapArrayAsync) Z(cuMemMapArrayAsync_ptsz) Z(cuMemExportToShareableHandle) Z(cuMemImportFromShareableHandle) \
   Z(cuMemGetAllocationGranularity) Z(cuMemGetAllocationPropertiesFromHandle) \
   Z(cuMemAdvise) Z(cuMemAdvise_v2) Z(cuMemPrefetchAsync) Z(cuMemPrefetchAsync_ptsz) \

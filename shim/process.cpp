@@ -154,6 +154,7 @@ void Process::context_ended(const Contexts::Ending& ending, bool success) {
 void Process::drop(std::uint64_t context_id) {
   ipc_.context_ended(context_id);
   memory_.context_ended(context_id);
+  arrays_.context_ended(context_id);
 }
 
 void Process::reference_given_up(CUcontext handle) {
@@ -187,7 +188,7 @@ std::string Process::summary() const {
     line->driver_calls += context->memory.driver_calls();
     operations += stats.num_allocs;
   }
-  const Ledger::Totals direct = memory_.ledger().totals();
+  const Ledger<CUdeviceptr>::Totals direct = memory_.ledger().totals();
   operations += direct.allocations;
   const double each_us = operations == 0 ? 0
                                          : static_cast<double>(memory_.time_spent().count()) /

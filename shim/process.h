@@ -12,6 +12,7 @@
 #include "shim/device_memory.h"
 #include "shim/driver.h"
 #include "shim/ipc.h"
+#include "shim/outside_memory.h"
 #include "shim/pointer_queries.h"
 
 namespace cubfc {
@@ -33,6 +34,8 @@ class Process {
 
   DeviceMemory& memory() { return memory_; }
   Ipc& ipc() { return ipc_; }
+  PhysicalMemory& physical() { return physical_; }
+  Arrays& arrays() { return arrays_; }
   PointerQueries& pointers() { return pointers_; }
   Contexts& contexts() { return contexts_; }
   Captures& captures() { return captures_; }
@@ -62,6 +65,8 @@ class Process {
   Contexts contexts_{driver_, policy_, captures_};
   Ipc ipc_{driver_, policy_, contexts_};
   DeviceMemory memory_{driver_, policy_, contexts_, captures_, ipc_};
+  PhysicalMemory physical_{driver_, contexts_, memory_};
+  Arrays arrays_{driver_, contexts_, memory_};
   PointerQueries pointers_{driver_, policy_, contexts_, ipc_};
 };
 

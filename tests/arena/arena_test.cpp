@@ -291,7 +291,7 @@ TEST_CASE("a region that was obtained later has the higher number, whichever are
 
 TEST_CASE("a request that can never be met costs nothing but its answer") {
   Fixture f;
-  f.arena.begin({64 * kMiB, 4 * kGiB});
+  f.arena.begin({.preallocate_bytes = 64 * kMiB, .largest_bytes = 4 * kGiB});
   REQUIRE(f.give(f.take(kMiB)));
   f.memory.asked.clear();
   CHECK(f.arena.allocate(5 * kGiB).failure == Failure::kTooLarge);

@@ -86,15 +86,42 @@ class OneRegion : public arena::MemorySource {
   std::uint64_t left_;
 };
 
+// A device of a set size as its driver gives it out: in units of 2 MiB, which need not lie side by
+// side, so that only the sum counts. The budget is the limit.
+class WholeDevice : public arena::MemorySource {
+ public:
+  explicit WholeDevice(std::uint64_t bytes)
+      : left_(arena::round_up(bytes, kBaseAlignment) + kBaseAlignment) {}
+
+  Region obtain(std::uint64_t bytes) noexcept override {
+    const std::uint64_t taken = arena::round_up(bytes, kBaseAlignment);
+    if (taken > left_) {
+      return {0, 2, true};
+    }
+    left_ -= taken;
+    const arena::Address base = next_;
+    next_ += taken + kBaseAlignment;
+    return {base, 0, false};
+  }
+  void release(arena::Address /*base*/, std::uint64_t bytes) noexcept override {
+    left_ += arena::round_up(bytes, kBaseAlignment);
+  }
+
+ private:
+  std::uint64_t left_;
+  arena::Address next_ = kFirstBase;
+};
+
 // The thread-safe interface: three calls a pair, each with the lock.
-class ByAddress {
+template <typename Source>
+class ThroughArena {
  public:
   using Handle = arena::Address;
 
-  explicit ByAddress(std::uint64_t capacity)
+  explicit ThroughArena(std::uint64_t capacity, arena::Options options)
       : source_(arena::round_down(capacity, arena::kGranuleBytes)),
         budget_(arena::round_down(capacity, arena::kGranuleBytes)),
-        arena_(source_, budget_, {arena::round_down(capacity, arena::kGranuleBytes)}) {}
+        arena_(source_, budget_, options) {}
 
   Handle allocate(std::uint64_t bytes) { return arena_.allocate(bytes).address; }
   void free(Handle handle) { arena_.free(handle); }
@@ -104,9 +131,28 @@ class ByAddress {
   arena::Arena& arena() { return arena_; }
 
  private:
-  OneRegion source_;
+  Source source_;
   arena::Budget budget_;
   arena::Arena arena_;
+};
+
+// In one region.
+class ByAddress : public ThroughArena<OneRegion> {
+ public:
+  explicit ByAddress(std::uint64_t capacity)
+      : ThroughArena(capacity, {arena::round_down(capacity, arena::kGranuleBytes)}) {}
+};
+
+// In the regions that CUBFC_PREALLOCATE=true takes of a device, or those of growth on demand.
+class Preallocated : public ThroughArena<WholeDevice> {
+ public:
+  explicit Preallocated(std::uint64_t capacity)
+      : ThroughArena(capacity,
+                     {arena::round_down(capacity, arena::kGranuleBytes), capacity / 256}) {}
+};
+class Grown : public ThroughArena<WholeDevice> {
+ public:
+  explicit Grown(std::uint64_t capacity) : ThroughArena(capacity, {}) {}
 };
 
 // A free as a program's cuMemFree makes it: which arena owns the address is asked first.

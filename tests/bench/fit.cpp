@@ -29,6 +29,10 @@ auto with_class(Fitter fitter, Call call) {
       return call(As<FirstFit>{});
     case Fitter::kDeferred:
       return call(As<Deferred>{});
+    case Fitter::kPreallocated:
+      return call(As<Preallocated>{});
+    case Fitter::kGrown:
+      return call(As<Grown>{});
     case Fitter::kArena:
       break;
   }
@@ -72,6 +76,10 @@ const char* describe(Fitter fitter) {
       return "arena";
     case Fitter::kDeferred:
       return "arena_deferred";
+    case Fitter::kPreallocated:
+      return "arena_preallocated";
+    case Fitter::kGrown:
+      return "arena_grown";
     case Fitter::kXla:
       return "xla_best_fit";
     case Fitter::kFirstFit:

@@ -11,15 +11,15 @@
 
 namespace cubfc::bench {
 
-enum class Fitter : std::uint8_t { kArena, kDeferred, kXla, kFirstFit };
-inline constexpr std::array kFitters = {Fitter::kArena, Fitter::kDeferred, Fitter::kXla,
-                                        Fitter::kFirstFit};
+enum class Fitter : std::uint8_t { kArena, kDeferred, kPreallocated, kGrown, kXla, kFirstFit };
+inline constexpr std::array kFitters = {Fitter::kArena, Fitter::kDeferred, Fitter::kPreallocated,
+                                        Fitter::kGrown, Fitter::kXla,      Fitter::kFirstFit};
 const char* describe(Fitter fitter);
 
 // All over the peak of live bytes, as requested. 0: not measured, or not to be had.
 struct Fit {
   double extent = 0;           // addresses used when there is room in plenty
-  double least_capacity = 0;   // the smallest single region in which no allocation fails
+  double least_capacity = 0;   // the smallest region, or device, in which no allocation fails
   std::uint64_t overlaps = 0;  // blocks handed out that were not free
 };
 

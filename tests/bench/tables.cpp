@@ -126,11 +126,16 @@ void print_latencies(const Results& results) {
 }
 
 void print_fits(const Results& results) {
+  std::vector<std::string> head{"input"};
+  for (const Fitter fitter : kFitters) {
+    head.push_back(describe(fitter));
+    head.emplace_back("extent");
+  }
+  head.emplace_back("host B/live block");
   Table table(
-      "Memory over the peak of live bytes as requested. least: the smallest single region that "
+      "Memory over the peak of live bytes as requested: the smallest region, or device, that "
       "serves all; extent: addresses used when there is plenty",
-      {"input", "arena least", "extent", "deferred least", "extent", "XLA's rule least", "extent",
-       "first fit least", "extent", "host B/live block"});
+      std::move(head));
   for (const InputResult& input : results.inputs) {
     std::vector<std::string> row{input.workload->name};
     for (std::size_t i = 0; i < kFitters.size(); ++i) {

@@ -54,6 +54,7 @@ const std::vector<Example>& examples() {
       {"CUBFC_FREE", "SYNC", "sync"},
       {"CUBFC_STREAM_ORDERED", "arena", "arena"},
       {"CUBFC_IPC", "Driver", "driver"},
+      {"CUBFC_LIMIT_COUNTS", "Arena", "arena"},
       {"CUBFC_LOG_LEVEL", "warning", "warn"},
       {"CUBFC_LOG_FILE", "/tmp/cubfc.%p.log", "/tmp/cubfc.%p.log"},
       {"CUBFC_SHOW_STATS", "yes", "true"},

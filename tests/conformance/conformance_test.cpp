@@ -33,8 +33,6 @@ const KnownDifference kKnownDifferences[] = {
      "more is allowed: the arena serves it without the driver, and the capture lives (using.md)"},
     {"a_free_returns_when_the_submitted_work_is_done", "deferred",
      "what CUBFC_FREE=deferred is for (README.md)"},
-    {"nearly_all_can_be_allocated_in_one_block_beside_a_small_one", "preallocated",
-     "the preallocated region and what the device has beside it are never one piece"},
     {"memory_goes_round_while_a_stream_captures", "arena",
      "what is freed while a stream captures waits for its end, also when memory runs out"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",

@@ -60,6 +60,12 @@ void* operator new(std::size_t bytes) {
 void* operator new[](std::size_t bytes) {
   return take(bytes, __builtin_return_address(0));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 void operator delete(void* block) noexcept {
   std::free(block);
 }

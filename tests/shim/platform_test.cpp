@@ -84,3 +84,30 @@ TEST_CASE("a stream-ordered allocation counts on the device of its stream") {
   must(cuMemAllocAsync(&block, 60 << 20, stream));
   must(cuMemFreeAsync(block, stream));
 }
+
+TEST_CASE("the limit counts memory of every kind") {
+  const TestContext context;
+  constexpr std::size_t kMiB = 1 << 20;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr block = 0;
+  must(cuMemCreate(&handle, 30 * kMiB, &properties, 0));
+  CUarray array = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR shape{1024, 20 * 1024, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+  must(cuArrayCreate(&array, &shape));
+  CHECK(cuMemAlloc(&block, 20 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocAsync(&block, 20 * kMiB, nullptr) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAllocManaged(&block, 20 * kMiB, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_OUT_OF_MEMORY);
+  CUmemGenericAllocationHandle other = 0;
+  CHECK(cuMemCreate(&other, 20 * kMiB, &properties, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+  CUarray another = nullptr;
+  CHECK(cuArrayCreate(&another, &shape) == CUDA_ERROR_OUT_OF_MEMORY);
+  std::size_t free_bytes = 0;
+  must(cuMemGetInfo(&free_bytes, nullptr));
+  CHECK(free_bytes == 14 * kMiB);
+  must(cuMemRelease(handle));
+  must(cuArrayDestroy(array));
+  must(cuMemFree(allocate(60 * kMiB)));
+}

@@ -66,6 +66,7 @@ void ReleaseAllOf(const Context& context) {
     if (owned) bases.push_back(base);
   }
   for (const CUdeviceptr base : bases) Release(base);
+  ReleaseArraysOf(context);
 }
 
 bool IsDeviceAddress(CUdeviceptr address) {

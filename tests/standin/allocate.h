@@ -13,6 +13,7 @@ Allocation* Allocate(Context& context, Kind kind, std::size_t bytes);
 void Release(CUdeviceptr base);
 
 void ReleaseAllOf(const Context& context);
+void ReleaseArraysOf(const Context& context);  // of which that is a part
 
 // Whether the address lies where some device has memory, allocated or not.
 bool IsDeviceAddress(CUdeviceptr address);

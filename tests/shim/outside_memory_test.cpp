@@ -1,0 +1,190 @@
+// Memory that the driver gives by other functions than cuMemAlloc: counted, limited where there is
+// a limit, and served from what the arena has and does not use.
+#include "shim/test_context.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+constexpr std::size_t kDevice = 256 * kMiB;  // as the tests are run
+
+CUmemAllocationProp on_device(int device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return properties;
+}
+
+CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, int device = 0) {
+  const CUmemAllocationProp properties = on_device(device);
+  return cuMemCreate(handle, bytes, &properties, 0);
+}
+
+CUDA_ARRAY3D_DESCRIPTOR shape(std::size_t width, std::size_t height, std::size_t depth) {
+  CUDA_ARRAY3D_DESCRIPTOR shape{};
+  shape.Width = width;
+  shape.Height = height;
+  shape.Depth = depth;
+  shape.Format = CU_AD_FORMAT_FLOAT;
+  shape.NumChannels = 4;
+  return shape;
+}
+
+cubfc::Device& device(int ordinal) {
+  return *cubfc::Process::active()->contexts().device(ordinal);
+}
+
+std::uint64_t held(cubfc::Holding holding, int ordinal = 0) {
+  return std::as_const(device(ordinal)).held(holding);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "nearly all of the device can be had by each function, before and after the arena is there",
+    "[outside]") {
+  constexpr std::size_t kNearlyAll = kDevice / 100 * 98;
+  for (const bool with_arena : {false, true}) {
+    INFO("with an arena: " << with_arena);
+    const TestContext context;
+    if (with_arena) {
+      must(cuMemFree(allocate(1000)));
+    }
+    CUdeviceptr address = 0;
+    must(cuMemAlloc(&address, kNearlyAll));
+    must(cuMemFree(address));
+    must(cuMemAllocAsync(&address, kNearlyAll, nullptr));
+    must(cuMemFreeAsync(address, nullptr));
+    must(cuCtxSynchronize());
+    must(cuMemFree(allocate(1000)));
+    must(cuMemAllocManaged(&address, kNearlyAll, CU_MEM_ATTACH_GLOBAL));
+    must(cuMemFree(address));
+    CUmemGenericAllocationHandle handle = 0;
+    must(create(&handle, kNearlyAll / (2 * kMiB) * 2 * kMiB));
+    must(cuMemRelease(handle));
+    must(cuMemFree(allocate(1000)));
+    CUarray array = nullptr;
+    const CUDA_ARRAY3D_DESCRIPTOR large = shape(1024, 1024, kNearlyAll / kMiB / 16);
+    must(cuArray3DCreate(&array, &large));
+    must(cuArrayDestroy(array));
+    verify_arenas();
+  }
+}
+
+TEST_CASE("physical memory counts as long as somebody has its handle or it is mapped",
+          "[outside]") {
+  const TestContext context;
+  const std::uint64_t before = held(cubfc::Holding::kPhysical);
+  const auto now = [&] { return held(cubfc::Holding::kPhysical) - before; };
+  CUmemGenericAllocationHandle handle = 0;
+  must(create(&handle, 4 * kMiB));
+  CHECK(now() == 4 * kMiB);
+  CUdeviceptr range = 0;
+  must(cuMemAddressReserve(&range, 16 * kMiB, 0, 0, 0));
+  must(cuMemMap(range, 4 * kMiB, 0, handle, 0));
+  must(cuMemMap(range + 8 * kMiB, 2 * kMiB, 2 * kMiB, handle, 0));
+  must(cuMemRelease(handle));
+  CHECK(now() == 4 * kMiB);
+  CHECK(cuMemRelease(handle) != CUDA_SUCCESS);  // and changes nothing
+  CHECK(now() == 4 * kMiB);
+  must(cuMemUnmap(range, 4 * kMiB));
+  CHECK(now() == 4 * kMiB);
+  CHECK(cuMemUnmap(range, 4 * kMiB) != CUDA_SUCCESS);
+  CUmemGenericAllocationHandle again = 0;
+  must(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + 9 * kMiB)));
+  must(cuMemUnmap(range + 8 * kMiB, 2 * kMiB));
+  CHECK(now() == 4 * kMiB);
+  must(cuMemRelease(again));
+  CHECK(now() == 0);
+  must(cuMemAddressFree(range, 16 * kMiB));
+}
+
+TEST_CASE("an unmapping that fails leaves everything mapped and counted", "[outside]") {
+  const TestContext context;
+  const std::uint64_t before = held(cubfc::Holding::kPhysical);
+  CUmemGenericAllocationHandle handle = 0;
+  must(create(&handle, 2 * kMiB));
+  CUdeviceptr range = 0;
+  must(cuMemAddressReserve(&range, 4 * kMiB, 0, 0, 0));
+  must(cuMemMap(range, 2 * kMiB, 0, handle, 0));
+  must(cuMemMap(range + 2 * kMiB, 2 * kMiB, 0, handle, 0));
+  must(cuMemRelease(handle));
+  REQUIRE(standin_fail("cuMemUnmap", CUDA_ERROR_UNKNOWN, 0, 1) == 1);
+  CHECK(cuMemUnmap(range, 4 * kMiB) == CUDA_ERROR_UNKNOWN);
+  CHECK(held(cubfc::Holding::kPhysical) == before + 2 * kMiB);
+  must(cuMemUnmap(range, 4 * kMiB));
+  CHECK(held(cubfc::Holding::kPhysical) == before);
+  must(cuMemAddressFree(range, 4 * kMiB));
+}
+
+TEST_CASE("an array counts until it is destroyed, or its context is", "[outside]") {
+  const TestContext context;
+  CUcontext other = nullptr;
+  must(cuCtxCreate_v2(&other, 0, 0));
+  const std::uint64_t before = held(cubfc::Holding::kArray);
+  const auto now = [&] { return held(cubfc::Holding::kArray) - before; };
+  CUarray flat = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR plain{1000, 100, CU_AD_FORMAT_UNSIGNED_INT8, 2};
+  must(cuArrayCreate(&flat, &plain));
+  CHECK(now() == 200'000);
+  CUmipmappedArray mipmapped = nullptr;
+  const CUDA_ARRAY3D_DESCRIPTOR cube = shape(4, 4, 4);
+  must(cuMipmappedArrayCreate(&mipmapped, &cube, 3));
+  CHECK(now() == 200'000 + 16 * (64 + 8 + 1));
+  must(cuMipmappedArrayDestroy(mipmapped));
+  CHECK(cuMipmappedArrayDestroy(mipmapped) == CUDA_ERROR_INVALID_HANDLE);
+  must(cuArrayDestroy(flat));
+  CHECK(now() == 0);
+  must(cuArrayCreate(&flat, &plain));
+  must(cuCtxDestroy_v2(other));
+  CHECK(now() == 0);
+  must(cuCtxSetCurrent(context.handle));
+  CHECK(cuArrayCreate(nullptr, &plain) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuArrayCreate(&flat, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuArrayDestroy(nullptr) == CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_CASE("what an array takes is told by its shape", "[outside]") {
+  CUDA_ARRAY3D_DESCRIPTOR layered = shape(8, 2, 6);
+  layered.Flags = CUDA_ARRAY3D_LAYERED;
+  CHECK(cubfc::array_bytes(layered, 1) == 16 * 96);
+  CHECK(cubfc::array_bytes(layered, 9) == 16 * (96 + 24 + 12 + 6));  // no more than there are
+  layered.Flags = CUDA_ARRAY3D_SPARSE;
+  CHECK(cubfc::array_bytes(layered, 1) == 0);
+  const std::size_t most = ~std::size_t{0};
+  CHECK(cubfc::array_bytes(shape(most, most, most), 1) > std::uint64_t{1} << 50);
+  CHECK(cubfc::array_bytes(shape(0, 0, 0), 1) == 0);
+}
+
+TEST_CASE("memory counts on the device that it is of", "[outside]") {
+  const TestContext first(0);
+  const TestContext second(1);
+  const std::uint64_t before = held(cubfc::Holding::kPhysical, 0);
+  CUmemGenericAllocationHandle handle = 0;
+  must(create(&handle, 2 * kMiB, 0));  // the second device is current
+  CHECK(held(cubfc::Holding::kPhysical, 0) == before + 2 * kMiB);
+  must(cuMemRelease(handle));
+  CHECK(held(cubfc::Holding::kPhysical, 0) == before);
+  CHECK(create(&handle, 2 * kMiB, 99) == CUDA_ERROR_INVALID_DEVICE);
+  CHECK(create(&handle, 2 * kMiB, -1) == CUDA_ERROR_INVALID_DEVICE);
+  CHECK(create(&handle, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(create(nullptr, 2 * kMiB) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemCreate(&handle, 2 * kMiB, nullptr, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(create(&handle, std::size_t{1} << 50) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_CASE("managed memory counts until it is freed, by whichever function", "[outside]") {
+  const TestContext context;
+  const std::uint64_t before = held(cubfc::Holding::kManaged);
+  CUdeviceptr address = 0;
+  must(cuMemAllocManaged(&address, kMiB, CU_MEM_ATTACH_GLOBAL));
+  CHECK(held(cubfc::Holding::kManaged) == before + kMiB);
+  must(cuMemFree(address));
+  CHECK(held(cubfc::Holding::kManaged) == before);
+  CHECK(cuMemAllocManaged(&address, kMiB, 77) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemAllocManaged(nullptr, kMiB, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(held(cubfc::Holding::kManaged) == before);
+}
