@@ -24,14 +24,17 @@ std::string origin_of(std::uint32_t value, std::uint16_t run) {
 
 class Run {
  public:
-  Run(const programs::Driver& api, const Program& program, std::uint32_t* host, std::uint16_t run)
+  Run(const programs::Driver& api, const Program& program, CUcontext keeper, std::uint32_t* host,
+      std::uint16_t run)
       : api_(api),
         program_(program),
         end_(program.end),
         run_(run),
+        keeper_(keeper),
         contexts_(end_.contexts.size()),
         streams_(end_.streams.size()),
         blocks_(end_.blocks.size()),
+        pooled_(end_.blocks.size()),
         slots_(end_.slots.size()),
         events_(end_.events.size()),
         graphs_(end_.graphs.size()) {
@@ -128,6 +131,7 @@ class Run {
                                          bytes_of(step) / kRowBytes, 4));
       }
       case Kind::kFree:
+        at(pooled_, step.block) = 0;
         return must(step, "cuMemFree", api_.cuMemFree(at(blocks_, step.block)));
       case Kind::kCreateStream:
         return create_stream(step);
@@ -182,9 +186,12 @@ class Run {
       case Kind::kDestroyStream:
         return must(step, "cuStreamDestroy", api_.cuStreamDestroy(stream));
       case Kind::kAllocateAsync:
-        return must(step, "cuMemAllocAsync",
-                    api_.cuMemAllocAsync(&at(blocks_, step.block), bytes_of(step), stream));
+        must(step, "cuMemAllocAsync",
+             api_.cuMemAllocAsync(&at(blocks_, step.block), bytes_of(step), stream));
+        at(pooled_, step.block) = at(blocks_, step.block);
+        return;
       case Kind::kFreeAsync:
+        at(pooled_, step.block) = 0;
         return must(step, "cuMemFreeAsync", api_.cuMemFreeAsync(at(blocks_, step.block), stream));
       case Kind::kFill:
         return must(step, "cuMemsetD32Async",
@@ -287,16 +294,26 @@ class Run {
         end_context(last, i, false);
       }
     }
+    // cuda.h, cuCtxDestroy: what pools gave is there still. But the arena may have taken a pool's
+    // place, and its memory has gone with the context: then the free is refused.
+    must(last, "cuCtxSetCurrent", api_.cuCtxSetCurrent(keeper_));
+    for (const CUdeviceptr block : pooled_) {
+      if (block != 0) {
+        api_.cuMemFree(block);
+      }
+    }
   }
 
   const programs::Driver& api_;
   const Program& program_;
   const Model& end_;
   const std::uint16_t run_;
+  CUcontext const keeper_;
   // Each is written by one step, which those that read it come after.
   std::vector<CUcontext> contexts_;
   std::vector<CUstream> streams_;
   std::vector<CUdeviceptr> blocks_;
+  std::vector<CUdeviceptr> pooled_;  // of them, from a pool and not freed yet; else 0
   std::vector<std::uint32_t*> slots_;
   std::vector<CUevent> events_;
   std::vector<CUgraphExec> graphs_;
@@ -312,15 +329,14 @@ class Run {
 // The slots' memory belongs to a context that no program ends.
 Runner::Runner(const programs::Driver& api) : api_(api) {
   programs::must(api, "cuInit", api.cuInit(0));
-  CUcontext keeper = nullptr;
-  programs::must(api, "cuCtxCreate", api.create_context(&keeper, 0, 0));
+  programs::must(api, "cuCtxCreate", api.create_context(&keeper_, 0, 0));
   void* host = nullptr;
   programs::must(api, "cuMemAllocHost", api.cuMemAllocHost(&host, std::size_t{kSlotWords} * 4));
   host_ = static_cast<std::uint32_t*>(host);
 }
 
 std::string Runner::run(const Program& program) {
-  return Run(api_, program, host_, ++runs_).what_is_wrong();
+  return Run(api_, program, keeper_, host_, ++runs_).what_is_wrong();
 }
 
 }  // namespace random_programs

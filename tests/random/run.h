@@ -18,6 +18,7 @@ class Runner {
 
  private:
   const programs::Driver& api_;
+  CUcontext keeper_ = nullptr;     // no program ends it
   std::uint32_t* host_ = nullptr;  // room for the slots, page-locked
   std::uint16_t runs_ = 0;
 };
