@@ -28,11 +28,9 @@ std::uint64_t first_id_of_arena() {
   return (arenas.fetch_add(1, std::memory_order_relaxed) + 1) << 40;
 }
 
-// Inside the source, where a hook of somebody else's may allocate: such an allocation waits for
-// nobody and takes no more than it needs.
-thread_local bool this_thread_obtains = false;
-
 }  // namespace
+
+thread_local bool Arena::this_thread_obtains_ = false;
 
 Arena::Arena(MemorySource& source, Budget& budget, Options options)
     : source_(source),
@@ -46,7 +44,8 @@ Arena::Arena(MemorySource& source, Budget& budget, Options options)
 
 std::uint64_t Arena::largest_possible() const {
   const std::uint64_t most = std::min(options_.largest_bytes, budget_.limit());
-  return std::min(kLargestRequestBytes, most - std::min(most, Regions::region_bytes_for(0)));
+  const std::uint64_t lost = source_.page_bytes() > 0 ? 0 : Regions::region_bytes_for(0);
+  return std::min(kLargestRequestBytes, most - std::min(most, lost));
 }
 
 // Returns the block's address.
@@ -93,6 +92,8 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
   try {
     bool look_first = true;  // when the source had nothing left, it is not asked in vain each time
     while (is_possible(bytes)) {
+      // What growth has made room for may be anywhere in its class.
+      const Search search = look_first && !source_is_dry_ ? Search::kBounded : Search::kEverywhere;
       if (!look_first) {
         growth = grow(lock, block_bytes_for(bytes));
         result.grew = result.grew || growth.grew;
@@ -100,8 +101,7 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
       }
       look_first = false;
       // Others may have taken what was made room for, or have freed enough.
-      const BlockIndex index =
-          regions_.allocate(bytes, source_is_dry_ ? Search::kEverywhere : Search::kBounded);
+      const BlockIndex index = regions_.allocate(bytes, search);
       if (index != kNoBlock) {
         result.address = count_allocation(index, bytes);
         return result;
@@ -122,7 +122,7 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
 // Makes room for a block of `block_bytes`, or says why there is none. Lets go of the lock
 // meanwhile, so the room may be gone again when it returns: the caller looks again.
 Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
-  if (growing_ > 0 && !this_thread_obtains) {
+  if (growing_ > 0 && !this_thread_obtains_) {
     const std::uint64_t obtained = regions_obtained_;
     const bool ended = growth_ended_.wait_for(
         lock, kGrowthPatience, [&] { return growing_ == 0 || regions_obtained_ != obtained; });
@@ -130,11 +130,15 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
       return {};
     }
   }
-  const std::uint64_t least_bytes = Regions::region_bytes_for(block_bytes);
-  Growth growth = obtain_for(lock, least_bytes);
-  if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
+  const bool pages = source_.page_bytes() > 0;
+  const auto grow_once = [&] {
+    return pages ? map_for(lock, block_bytes)
+                 : obtain_for(lock, Regions::region_bytes_for(block_bytes));
+  };
+  Growth growth = grow_once();
+  if (!pages && (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted)) {
     if (release_unused(lock) > 0) {
-      growth = obtain_for(lock, least_bytes);
+      growth = grow_once();
     }
   }
   if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
@@ -147,7 +151,7 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
 
 // A region for a block of which the region needs `least_bytes`, and what else is due.
 Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t least_bytes) {
-  if (this_thread_obtains) {
+  if (this_thread_obtains_) {
     return obtain(lock, least_bytes, least_bytes, 2);
   }
   if (to_preallocate_ > 0) {
@@ -200,13 +204,7 @@ Arena::Growth Arena::obtain(Locked& lock, std::uint64_t bytes, std::uint64_t lea
       continue;
     }
     const std::uint64_t generation = generation_;
-    ++growing_;
-    lock.unlock();
-    const bool nested = std::exchange(this_thread_obtains, true);
-    const MemorySource::Region region = source_.obtain(bytes);
-    this_thread_obtains = nested;
-    lock.lock();
-    --growing_;
+    const MemorySource::Region region = without_lock(lock, [&] { return source_.obtain(bytes); });
     const bool ended = generation != generation_;
     if (region.base != 0 && !ended && adopt(region, bytes)) {
       growth_ended_.notify_all();
@@ -256,6 +254,9 @@ std::uint64_t Arena::release_unused() noexcept {
 }
 
 std::uint64_t Arena::release_unused(Locked& lock) {
+  if (source_.page_bytes() > 0) {
+    return unmap_unused(lock);
+  }
   std::vector<std::pair<Address, std::uint64_t>> released;
   const std::vector<std::uint16_t> unused = regions_.unused();
   released.reserve(unused.size());
@@ -400,8 +401,10 @@ std::vector<BlockSnapshot> Arena::snapshot() const {
   for (const Regions::Region& region : regions_.all()) {
     for (BlockIndex index = region.exists() ? regions_.block(region.edge).next : region.edge;
          index != region.edge; index = regions_.block(index).next) {
-      blocks.push_back(
-          {regions_.address_of(index), regions_.bytes_of(index), regions_.block(index).state});
+      const BlockState state = regions_.block(index).state;
+      if (state != BlockState::kVacant && state != BlockState::kMoving) {
+        blocks.push_back({regions_.address_of(index), regions_.bytes_of(index), state});
+      }
     }
   }
   return blocks;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arena/budget.h"
@@ -131,6 +132,30 @@ class Arena {
                 std::uint64_t back_off);
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
   std::uint64_t release_unused(Locked& lock);
+  // Calls the source, which other threads wait for if they must grow, too.
+  template <typename Call>
+  auto without_lock(Locked& lock, Call call) {
+    ++growing_;
+    lock.unlock();
+    const bool nested = std::exchange(this_thread_obtains_, true);
+    const auto result = call();
+    this_thread_obtains_ = nested;
+    lock.lock();
+    --growing_;
+    return result;
+  }
+  // Over a source with pages: growth_by_pages.cpp.
+  struct Move;
+  using Moves = std::vector<Move>;
+  Growth map_for(Locked& lock, std::uint64_t block_bytes);
+  Growth reserve_addresses(Locked& lock, std::uint64_t block_bytes);
+  std::uint64_t bytes_ahead(std::uint64_t page) const;
+  std::uint64_t take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place,
+                                    Moves& moves);
+  void put_back(const Moves& moves);
+  std::uint64_t unmap(Locked& lock, Moves& moves);
+  Growth map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);
+  std::uint64_t unmap_unused(Locked& lock);
   Address take(std::uint64_t bytes, Search search) noexcept;
   Allocation allocate_with_growth(std::uint64_t bytes) noexcept;
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
@@ -139,6 +164,10 @@ class Arena {
   Address count_allocation(BlockIndex index, std::uint64_t bytes);
   void count_free(const Block& block);
   BlockInfo info_of(BlockIndex index) const;
+
+  // Inside the source, where a hook of somebody else's may allocate: such an allocation waits for
+  // nobody and takes no more than it needs.
+  static thread_local bool this_thread_obtains_;
 
   MemorySource& source_;
   Budget& budget_;

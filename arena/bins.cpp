@@ -64,7 +64,7 @@ std::uint64_t Bins::verify(std::string& problems) const {
     for (BlockIndex index = heads_[size_class]; index != kNoBlock;
          index = blocks_[index].hole.next) {
       const Block& block = blocks_[index];
-      if (block.state != BlockState::kFree || class_of(block.granules) != size_class ||
+      if (block.state != state_ || class_of(block.granules) != size_class ||
           block.hole.size_class != size_class || block.hole.previous != previous) {
         problems += "block " + std::to_string(index) + " is filed in the wrong place\n";
         return holes;

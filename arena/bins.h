@@ -1,5 +1,5 @@
-// The free blocks of an arena by size. Knows records and sizes; nothing of addresses beyond a
-// block's own place, nothing of neighbours.
+// The free blocks of an arena by size, or the vacant ones. Knows records and sizes; nothing of
+// addresses beyond a block's own place, nothing of neighbours.
 //
 // Below 64 granules (32 KiB) each size has a class of its own; above, each power of two has 32
 // classes, so that the sizes of a class differ by 3% at most. A class is a list. A bitmap of those
@@ -25,7 +25,8 @@ enum class Search : std::uint8_t {
 
 class Bins {
  public:
-  explicit Bins(BlockSlab& blocks) : blocks_(blocks) {}
+  explicit Bins(BlockSlab& blocks, BlockState state = BlockState::kFree)
+      : blocks_(blocks), state_(state) {}
 
   // What a request needs: so many granules, from a multiple of `alignment` on (a power of two).
   struct Request {
@@ -41,7 +42,7 @@ class Bins {
     return shift * kSteps + (granules >> shift);
   }
 
-  // Files a block whose state is kFree.
+  // Files a block of the state that these bins are for.
   void insert(BlockIndex index, Block& block) {
     const std::uint32_t size_class = class_of(block.granules);
     BlockIndex& head = heads_[size_class];
@@ -97,6 +98,18 @@ class Bins {
     return best_of_class(own, request, search);
   }
 
+  // Calls `visit` with each hole of at least so many granules, in no order, and perhaps with
+  // smaller ones. It must not file anything.
+  template <typename Visit>
+  void for_each_from(std::uint32_t granules, Visit visit) const {
+    for (std::uint32_t size_class = class_of(granules); size_class < kClasses; ++size_class) {
+      for (BlockIndex index = heads_[size_class]; index != kNoBlock;
+           index = blocks_[index].hole.next) {
+        visit(index);
+      }
+    }
+  }
+
   // Bytes of the largest request that find() would satisfy, or up to 1/16 less.
   std::uint64_t largest_fit_bytes() const;
 
@@ -136,6 +149,7 @@ class Bins {
   BlockIndex best_of_class(std::uint32_t size_class, const Request& request, Search search) const;
 
   BlockSlab& blocks_;
+  const BlockState state_;
   std::uint64_t summary_ = 0;  // a bit for each word of the bitmap that is not 0
   std::array<std::uint64_t, kWords> bitmap_{};
   std::array<BlockIndex, kClasses> heads_{};

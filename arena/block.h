@@ -17,6 +17,8 @@ enum class BlockState : std::uint8_t {
   kFree,     // a hole, in exactly one bin
   kLive,     // handed out
   kRetired,  // freed by the program; not handed out again before it is reclaimed
+  kVacant,   // addresses without memory, in exactly one bin of their own
+  kMoving,   // on its way between free and vacant: memory is being mapped or unmapped there
   kEdge,     // no block: a region's two ends, neighbour of its first block and of its last
 };
 

@@ -24,6 +24,19 @@ class MemorySource {
 
   // Takes back a whole region that obtain() gave. Called like obtain().
   virtual void release(Address base, std::uint64_t bytes) noexcept = 0;
+
+  // A source whose addresses and memory are apart has pages: the arena then reserves addresses and
+  // maps memory there itself, and obtain() and release() are not called. All called like obtain().
+  // Bytes of a page, a power of two and a multiple of kPageBytes; 0: there are none.
+  virtual std::uint64_t page_bytes() const noexcept { return 0; }
+  // Addresses without memory, aligned to a page. The source keeps them until it ends.
+  virtual Region reserve(std::uint64_t /*bytes*/) noexcept { return {}; }
+  // Puts memory at reserved addresses, whole pages; all of it or, with an error, none.
+  virtual Region map(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return {}; }
+  // Takes it away, from the same or other whole pages. The memory is kept for the next map() until
+  // drop_spare(). False: it has failed, and the memory is there still.
+  virtual bool unmap(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return false; }
+  virtual void drop_spare() noexcept {}
 };
 
 }  // namespace cubfc::arena

@@ -81,18 +81,36 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   if (end < first + kGranuleBytes || (end - first) / kGranuleBytes > kMostGranules) {
     return false;
   }
+  Region region;
+  region.obtained_base = base;
+  region.obtained_bytes = bytes;
+  region.base = first;
+  region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
+  return add(std::move(region), BlockState::kFree);
+}
+
+bool Regions::add_vacant(Address base, std::uint64_t bytes) {
+  if (bytes / kGranuleBytes > kMostGranules) {
+    return false;
+  }
+  Region region;
+  region.obtained_base = base;
+  region.obtained_bytes = bytes;
+  region.base = base;
+  region.granules = static_cast<std::uint32_t>(bytes / kGranuleBytes);
+  return add(std::move(region), BlockState::kVacant);
+}
+
+// As one block of that state.
+bool Regions::add(Region region, BlockState state) {
+  const Address first = region.base;
   auto number = static_cast<std::size_t>(
       std::find_if(regions_.begin(), regions_.end(), [](const Region& r) { return !r.exists(); }) -
       regions_.begin());
   if (number > std::numeric_limits<std::uint16_t>::max()) {
     return false;
   }
-  Region region;
-  region.obtained_base = base;
-  region.obtained_bytes = bytes;
-  region.base = first;
   region.number = regions_ever.fetch_add(1, std::memory_order_relaxed) + 1;
-  region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
   const std::size_t stretches = region.stretches();
   region.landmarks_ = std::make_unique<BlockIndex[]>(stretches);
   region.marked_ = std::make_unique<std::uint64_t[]>((stretches + 63) / 64);
@@ -113,7 +131,7 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   block.start = 0;
   block.granules = region.granules;
   block.region = static_cast<std::uint16_t>(number);
-  block.state = BlockState::kFree;
+  block.state = state;
   link_between(region.edge, index, region.edge);
   if (number == regions_.size()) {
     regions_.push_back(std::move(region));
@@ -126,7 +144,7 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   by_address_.insert(place, static_cast<std::uint16_t>(number));
   publish_map();
   add_landmark(index, block);
-  bins_.insert(index, block);
+  (state == BlockState::kFree ? bins_ : vacancies_).insert(index, block);
   return true;
 }
 
@@ -156,6 +174,7 @@ void Regions::remove(std::uint16_t region) noexcept {
 void Regions::clear() noexcept {
   blocks_.clear();
   bins_.clear();
+  vacancies_.clear();
   table_.clear();
   freed_sizes_.clear();
   regions_.clear();
@@ -174,12 +193,13 @@ void Regions::publish_map() noexcept {
 
 // Cuts a block out of a filed hole and returns its record, whose state is for the caller to set.
 // What remains of the hole keeps the hole's record and, mostly, its place in the bins.
-inline BlockIndex Regions::cut(BlockIndex hole_index, std::uint32_t start, std::uint32_t granules) {
+inline BlockIndex Regions::cut(Bins& bins, BlockIndex hole_index, std::uint32_t start,
+                               std::uint32_t granules) {
   Block& hole = blocks_[hole_index];
   const std::uint32_t before = start - hole.start;
   const std::uint32_t behind = hole.granules - before - granules;
   if (before == 0 && behind == 0) {
-    bins_.remove(hole);
+    bins.remove(hole);
     return hole_index;
   }
   const BlockIndex index = blocks_.acquire();
@@ -193,23 +213,23 @@ inline BlockIndex Regions::cut(BlockIndex hole_index, std::uint32_t start, std::
     hole.start = start + granules;
     hole.granules = behind;
     add_landmark(hole_index, hole);
-    bins_.update(hole_index, hole);
+    bins.update(hole_index, hole);
     return index;
   }
   link_between(hole_index, index, hole.next);
   hole.granules = before;
   add_landmark(index, block);
-  bins_.update(hole_index, hole);
+  bins.update(hole_index, hole);
   if (behind > 0) {
     const BlockIndex rest_index = blocks_.acquire();
     Block& rest = blocks_[rest_index];
     rest.start = start + granules;
     rest.granules = behind;
     rest.region = block.region;
-    rest.state = BlockState::kFree;
+    rest.state = hole.state;
     link_between(index, rest_index, block.next);
     add_landmark(rest_index, rest);
-    bins_.insert(rest_index, rest);
+    bins.insert(rest_index, rest);
   }
   return index;
 }
@@ -231,7 +251,7 @@ BlockIndex Regions::allocate(std::uint64_t bytes, Search search) {
   const std::uint64_t start = freed_sizes_.has(granules)
                                   ? align_down(place.end() - granules, alignment)
                                   : align_up(place.start, alignment);
-  const BlockIndex index = cut(hole, static_cast<std::uint32_t>(start), granules);
+  const BlockIndex index = cut(bins_, hole, static_cast<std::uint32_t>(start), granules);
   Block& block = blocks_[index];
   block.state = BlockState::kLive;
   block.use.padding = static_cast<std::uint32_t>(block_bytes - bytes);
@@ -247,27 +267,31 @@ void Regions::revive(BlockIndex index, std::uint64_t bytes) {
   table_.insert(address_of(block), index);
 }
 
-// A free neighbour takes the block in and keeps its own record.
 void Regions::reclaim(BlockIndex index) {
+  freed_sizes_.add(blocks_[index].granules);
+  coalesce(bins_, index, BlockState::kFree);
+}
+
+// A neighbour of that state takes the block in and keeps its own record.
+inline void Regions::coalesce(Bins& bins, BlockIndex index, BlockState state) {
   Block& block = blocks_[index];
-  freed_sizes_.add(block.granules);
   const BlockIndex next_index = block.next;
   Block& previous = blocks_[block.previous];
   Block& next = blocks_[next_index];
-  if (previous.state == BlockState::kFree) {
+  if (previous.state == state) {
     unlink(block);
     drop_landmark(index, block);
     previous.granules += block.granules;
-    if (next.state == BlockState::kFree) {
-      bins_.remove(next);
+    if (next.state == state) {
+      bins.remove(next);
       unlink(next);
       drop_landmark(next_index, next);
       previous.granules += next.granules;
       blocks_.release(next_index);
     }
-    bins_.update(block.previous, previous);
+    bins.update(block.previous, previous);
     blocks_.release(index);
-  } else if (next.state == BlockState::kFree) {
+  } else if (next.state == state) {
     unlink(block);
     if (stretch_of(next) != stretch_of(block)) {
       drop_landmark(next_index, next);
@@ -275,12 +299,51 @@ void Regions::reclaim(BlockIndex index) {
     pass_landmark(index, next_index, block);
     next.start = block.start;
     next.granules += block.granules;
-    bins_.update(next_index, next);
+    bins.update(next_index, next);
     blocks_.release(index);
   } else {
-    block.state = BlockState::kFree;
-    bins_.insert(index, block);
+    block.state = state;
+    bins.insert(index, block);
   }
+}
+
+Regions::Place Regions::place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const {
+  const std::uint64_t granules = block_bytes / kGranuleBytes;
+  const std::uint64_t alignment = granules < kLargeGranules ? 1 : kGranulesPerPage;
+  Place best;
+  vacancies_.for_each_from(page_granules, [&](BlockIndex index) {
+    const Block& vacancy = blocks_[index];
+    const Block& before = blocks_[vacancy.previous];
+    const Block& behind = blocks_[vacancy.next];
+    const std::uint64_t start =
+        align_up(before.state == BlockState::kFree ? before.start : vacancy.start, alignment);
+    const std::uint64_t end = start + granules;
+    std::uint64_t needed =
+        round_up(std::max<std::uint64_t>(end, vacancy.start + 1) - vacancy.start, page_granules);
+    if (needed > vacancy.granules) {
+      if (behind.state != BlockState::kFree || end > behind.end()) {
+        return;
+      }
+      needed = vacancy.granules;
+    }
+    const bool better = best.vacancy == kNoBlock || needed < best.granules ||
+                        (needed == best.granules && address_of(vacancy) < address_of(best.vacancy));
+    if (better) {
+      best = {index, static_cast<std::uint32_t>(needed), end};
+    }
+  });
+  return best;
+}
+
+BlockIndex Regions::take_out(BlockIndex index, std::uint32_t start, std::uint32_t granules) {
+  Bins& bins = blocks_[index].state == BlockState::kFree ? bins_ : vacancies_;
+  const BlockIndex taken = cut(bins, index, start, granules);
+  blocks_[taken].state = BlockState::kMoving;
+  return taken;
+}
+
+void Regions::settle(BlockIndex index, BlockState state) {
+  coalesce(state == BlockState::kFree ? bins_ : vacancies_, index, state);
 }
 
 const Regions::Region* Regions::region_around(Address address) const {
@@ -347,8 +410,12 @@ std::string Regions::verify() const {
   std::string problems;
   std::uint64_t free_blocks = 0;
   std::uint64_t live_blocks = 0;
+  std::uint64_t vacancies = 0;
   for (const std::uint16_t number : by_address_) {
-    verify_region(number, free_blocks, live_blocks, problems);
+    verify_region(number, free_blocks, live_blocks, vacancies, problems);
+  }
+  if (vacancies_.verify(problems) != vacancies) {
+    problems += "the vacancies' bins do not hold exactly the vacant blocks\n";
   }
   if (bins_.verify(problems) != free_blocks) {
     problems += "the bins do not hold exactly the free blocks\n";
@@ -360,7 +427,8 @@ std::string Regions::verify() const {
 }
 
 void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
-                            std::uint64_t& live_blocks, std::string& problems) const {
+                            std::uint64_t& live_blocks, std::uint64_t& vacancies,
+                            std::string& problems) const {
   const Region& region = regions_[number];
   const auto complain = [&](BlockIndex index, const char* what) {
     problems += "region " + std::to_string(number) + ", block " + std::to_string(index) + ": " +
@@ -382,6 +450,11 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
       ++free_blocks;
       if (blocks_[previous].state == BlockState::kFree) {
         complain(index, "two free blocks side by side");
+      }
+    } else if (block.state == BlockState::kVacant) {
+      ++vacancies;
+      if (blocks_[previous].state == BlockState::kVacant) {
+        complain(index, "two vacant blocks side by side");
       }
     } else if (block.granules >= kLargeGranules &&
                (block.start % kGranulesPerPage != 0 || block.granules % kGranulesPerPage != 0)) {

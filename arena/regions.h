@@ -5,8 +5,10 @@
 //   - the blocks of a region cover it without gap or overlap, linked in address order, in a ring
 //   that
 //     its edge closes;
-//   - no two free blocks are neighbours: a freed block coalesces at once;
-//   - each free block is in exactly one bin, each live block in the address table, nothing else is;
+//   - no two free blocks are neighbours: a freed block coalesces at once; nor are two vacant ones;
+//   - each free block is in exactly one bin, each vacant one in one of the vacancies' bins, each
+//   live
+//     block in the address table, nothing else is;
 //   - a block of 2 MiB or more starts and ends on a multiple of 64 KiB;
 //   - the landmark of a stretch of 4 MiB is a block that starts in it, if there is one.
 #pragma once
@@ -58,6 +60,10 @@ class Regions {
   // regions. Throws std::bad_alloc and is unchanged then.
   bool add(Address base, std::uint64_t bytes);
 
+  // Adds addresses without memory, one vacant block: for an arena that maps memory itself. They
+  // start on a page of the source's. As add() otherwise.
+  bool add_vacant(Address base, std::uint64_t bytes);
+
   // Forgets every region and block; keeps the host memory for what comes next.
   void clear() noexcept;
 
@@ -84,6 +90,29 @@ class Regions {
   void revive(BlockIndex index, std::uint64_t bytes);
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
+
+  // Where memory is to be mapped so that a block fits: so many granules, whole pages, from the
+  // start of `vacancy` on. What is free in front of it is made use of, and what is free behind it
+  // as far as `end`.
+  struct Place {
+    BlockIndex vacancy = kNoBlock;
+    std::uint32_t granules = 0;
+    std::uint64_t end = 0;  // of the block, from the start of the region
+  };
+  // The place that takes least memory; of several the first. No vacancy when no place is large
+  // enough. Looks at every vacancy.
+  Place place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const;
+  // A part of a free or vacant block, taken out of it for memory to be mapped or unmapped there.
+  // Precondition: reserve_for_moves() of all that are taken before the next reserve.
+  BlockIndex take_out(BlockIndex index, std::uint32_t start, std::uint32_t granules);
+  void reserve_for_moves(std::uint32_t count) { blocks_.reserve(2 * count); }
+  // It is free now, or vacant, and coalesces. Never fails.
+  void settle(BlockIndex index, BlockState state);
+  // Calls `visit` with each free block of at least so many granules and perhaps with smaller ones.
+  template <typename Visit>
+  void for_each_free_from(std::uint32_t granules, Visit visit) const {
+    bins_.for_each_from(granules, visit);
+  }
 
   // The live block that starts at / contains `address`, or kNoBlock.
   BlockIndex find(Address address) const { return table_.find(address, LiesAt{*this, address}); }
@@ -140,7 +169,9 @@ class Regions {
   Address address_of(const Block& block) const {
     return regions_[block.region].base + std::uint64_t{block.start} * kGranuleBytes;
   }
-  BlockIndex cut(BlockIndex index, std::uint32_t start, std::uint32_t granules);
+  bool add(Region region, BlockState state);
+  BlockIndex cut(Bins& bins, BlockIndex index, std::uint32_t start, std::uint32_t granules);
+  void coalesce(Bins& bins, BlockIndex index, BlockState state);
   void link_between(BlockIndex previous, BlockIndex index, BlockIndex next);
   void unlink(const Block& block);
   BlockIndex& landmark_near(const Block& block) const;
@@ -149,10 +180,11 @@ class Regions {
   void drop_landmark(BlockIndex index, const Block& block);
   void publish_map() noexcept;
   void verify_region(std::uint16_t number, std::uint64_t& free_blocks, std::uint64_t& live_blocks,
-                     std::string& problems) const;
+                     std::uint64_t& vacancies, std::string& problems) const;
 
   BlockSlab blocks_;
   Bins bins_{blocks_};
+  Bins vacancies_{blocks_, BlockState::kVacant};
   AddressTable table_;
   FreedSizes freed_sizes_;
   std::vector<Region> regions_;               // by number; a removed one's place is reused

@@ -112,6 +112,37 @@ class WholeDevice : public arena::MemorySource {
   arena::Address next_ = kFirstBase;
 };
 
+// The same by pages, for an arena that maps them.
+class DevicePages : public arena::MemorySource {
+ public:
+  explicit DevicePages(std::uint64_t bytes)
+      : left_(arena::round_up(bytes, kBaseAlignment) + kBaseAlignment) {}
+
+  Region obtain(std::uint64_t /*bytes*/) noexcept override { return {}; }
+  void release(arena::Address /*base*/, std::uint64_t /*bytes*/) noexcept override {}
+  std::uint64_t page_bytes() const noexcept override { return kBaseAlignment; }
+  Region reserve(std::uint64_t bytes) noexcept override {
+    const arena::Address base = next_;
+    next_ += bytes;
+    return {base, 0, false};
+  }
+  Region map(arena::Address base, std::uint64_t bytes) noexcept override {
+    if (bytes > left_) {
+      return {0, 2, true};
+    }
+    left_ -= bytes;
+    return {base, 0, false};
+  }
+  bool unmap(arena::Address /*base*/, std::uint64_t bytes) noexcept override {
+    left_ += bytes;
+    return true;
+  }
+
+ private:
+  std::uint64_t left_;
+  arena::Address next_ = kFirstBase;
+};
+
 // The thread-safe interface: three calls a pair, each with the lock.
 template <typename Source>
 class ThroughArena {
@@ -153,6 +184,13 @@ class Preallocated : public ThroughArena<WholeDevice> {
 class Grown : public ThroughArena<WholeDevice> {
  public:
   explicit Grown(std::uint64_t capacity) : ThroughArena(capacity, {}) {}
+};
+
+// Over pages that are mapped on demand, as under CUBFC_ALLOCATOR=vmm.
+class Mapped : public ThroughArena<DevicePages> {
+ public:
+  explicit Mapped(std::uint64_t capacity)
+      : ThroughArena(capacity, {.largest_bytes = std::uint64_t{128} << 30}) {}
 };
 
 // A free as a program's cuMemFree makes it: which arena owns the address is asked first.

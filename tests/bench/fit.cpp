@@ -33,6 +33,8 @@ auto with_class(Fitter fitter, Call call) {
       return call(As<Preallocated>{});
     case Fitter::kGrown:
       return call(As<Grown>{});
+    case Fitter::kMapped:
+      return call(As<Mapped>{});
     case Fitter::kArena:
       break;
   }
@@ -80,6 +82,8 @@ const char* describe(Fitter fitter) {
       return "arena_preallocated";
     case Fitter::kGrown:
       return "arena_grown";
+    case Fitter::kMapped:
+      return "arena_mapped";
     case Fitter::kXla:
       return "xla_best_fit";
     case Fitter::kFirstFit:

@@ -11,9 +11,18 @@
 
 namespace cubfc::bench {
 
-enum class Fitter : std::uint8_t { kArena, kDeferred, kPreallocated, kGrown, kXla, kFirstFit };
-inline constexpr std::array kFitters = {Fitter::kArena, Fitter::kDeferred, Fitter::kPreallocated,
-                                        Fitter::kGrown, Fitter::kXla,      Fitter::kFirstFit};
+enum class Fitter : std::uint8_t {
+  kArena,
+  kDeferred,
+  kPreallocated,
+  kGrown,
+  kMapped,
+  kXla,
+  kFirstFit
+};
+inline constexpr std::array kFitters = {Fitter::kArena,   Fitter::kDeferred, Fitter::kPreallocated,
+                                        Fitter::kGrown,   Fitter::kMapped,   Fitter::kXla,
+                                        Fitter::kFirstFit};
 const char* describe(Fitter fitter);
 
 // All over the peak of live bytes, as requested. 0: not measured, or not to be had.
