@@ -232,9 +232,8 @@ bool only_false(const Value& value) {
 bool only_zero(const Value& value) {
   return std::get<std::int64_t>(value) == 0;
 }
-bool bfc_or_platform(const Value& value) {
-  const auto allocator = std::get<Allocator>(value);
-  return allocator == Allocator::kBfc || allocator == Allocator::kPlatform;
+bool is_no_pool(const Value& value) {
+  return std::get<Allocator>(value) != Allocator::kCudaAsync;
 }
 
 constexpr std::string_view kBooleanForms = "true or false (also 1/0, yes/no, on/off)";
@@ -315,9 +314,11 @@ constexpr std::array kOptions = std::to_array<Option>({
         {"CUBFC_ALLOCATOR", word<kAllocatorWords>, "bfc, vmm, cuda_async or platform", ""},
         kAllocatorHonoured, "bfc", "NAME",
         "`bfc`: best fit with coalescing over regions from the driver. `vmm`: the same over one "
-        "address range that grows and shrinks. `cuda_async`: the driver's stream-ordered pool. "
+        "address range in which memory moves to where it is needed, so that fragmentation makes no "
+        "request fail (not yet confirmed on a GPU). `cuda_async`: the driver's stream-ordered "
+        "pool. "
         "`platform`: every call goes to the driver, still logged, counted and limited",
-        bfc_or_platform, "`vmm` and `cuda_async`"),
+        is_no_pool, "`cuda_async`"),
     row<&Policy::preallocate>({"CUBFC_PREALLOCATE", boolean, kBooleanForms, ""},
                               kPreallocateHonoured, "true", "BOOL",
                               "take the whole arena at the first allocation, or grow as needed"),
@@ -372,13 +373,16 @@ constexpr std::array kOptions = std::to_array<Option>({
         "cubfc can open. `driver`: by the driver's, for a peer without cubfc: requests of 1 MiB "
         "and more get allocations of their own, smaller blocks cannot be shared, and nothing is "
         "preallocated unless asked for"),
-    row<&Policy::log_level>({"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
-                             "trace, debug, info, warn, error, critical or off", ""},
-                            kNoneHonoured, "warn", "LEVEL", "how much is logged"),
+    row<&Policy::log_level>(
+        {"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
+         "trace, debug, info, warn, error, critical or off", ""},
+        kNoneHonoured, "warn", "LEVEL",
+        "how much is logged: from `warn` on what is wrong and reports of failed allocations, from "
+        "`info` on a line for each arena, from `debug` on regions, from `trace` on every call"),
     row<&Policy::log_file>({"CUBFC_LOG_FILE", path, kPathForms, ""}, kNoneHonoured, "stderr",
                            "PATH", "where the log goes; `%p` is the process id, `%h` the host"),
     row<&Policy::show_stats>({"CUBFC_SHOW_STATS", boolean, kBooleanForms, ""}, kNoneHonoured,
-                             "false", "BOOL", "a summary on stderr at exit"),
+                             "false", "BOOL", "a summary at exit, where the log goes"),
     row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset", "PATH",
                         "record every allocation and free to this file", never, "recording"),
     row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured, "false",

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "shim/log.h"
+#include "shim/mapped_memory.h"
 
 namespace cubfc {
 namespace {
@@ -80,6 +81,18 @@ bool Contexts::several_alive() const noexcept {
   return alive > 1;
 }
 
+void Contexts::set_peer(CUcontext owner, bool enabled) {
+  CUdevice device = 0;
+  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    return;
+  }
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    if (context->alive() && context->handle == owner) {
+      context->memory->set_peer(device, enabled);
+    }
+  }
+}
+
 bool Contexts::any_started() const noexcept {
   for (const Context* context = first(); context != nullptr; context = context->next) {
     if (context->started) {
@@ -119,7 +132,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   }
   const bool fresh = context == nullptr;
   if (fresh) {
-    context = new Context(*its_device, driver_, policy_);
+    context = new Context(*its_device, source_for(*its_device));
   }
   context->handle = handle;
   context->primary = primary;
@@ -132,6 +145,13 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
     first_.store(context, std::memory_order_release);
   }
   return context;
+}
+
+std::unique_ptr<RegionSource> Contexts::source_for(const Device& device) const {
+  if (device.page_bytes > 0) {
+    return std::make_unique<MappedMemory>(driver_, policy_, device.handle, device.page_bytes);
+  }
+  return std::make_unique<ContextMemory>(driver_, policy_);
 }
 
 // Gives the arena its options, by what is free now. Precondition: the context, or a green one of
@@ -233,9 +253,12 @@ Contexts::MayEnd::MayEnd(Contexts& contexts, CUcontext handle)
 }
 
 Contexts::MayEnd::~MayEnd() {
-  const std::lock_guard lock(contexts_.end_mutex_);
   for (Context* context = begin_; context != end_; context = context->next) {
-    --context->ends;
+    Context::Remains due;  // given back without the lock
+    const std::lock_guard lock(contexts_.end_mutex_);
+    if (--context->ends == 0) {
+      due.swap(context->remains);
+    }
   }
   contexts_.end_changed_.notify_all();
 }
@@ -300,14 +323,24 @@ bool Contexts::is_gone(const Context& context) const {
 
 // Its memory is gone: the driver has taken it back already. False when another thread was quicker.
 bool Contexts::drop(Context& context, std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
-  if (context.id != id) {
-    return false;
+  std::shared_ptr<void> remains;
+  {
+    const std::lock_guard lock(mutex_);
+    if (context.id != id) {
+      return false;
+    }
+    log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
+    context.arena.abandon();
+    remains = context.memory->leave_behind();
+    context.ending = false;
+    context.id.store(0, std::memory_order_release);
   }
-  log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
-  context.arena.abandon();
-  context.ending = false;
-  context.id.store(0, std::memory_order_release);
+  // A driver call that ends it may still be waiting for its work on another thread.
+  const std::lock_guard lock(end_mutex_);
+  if (remains != nullptr && context.ends > 0) {
+    const auto place = std::find(context.remains.begin(), context.remains.end(), nullptr);
+    (place == context.remains.end() ? context.remains[0] : *place).swap(remains);
+  }
   return true;
 }
 

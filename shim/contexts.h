@@ -38,6 +38,9 @@ class Contexts {
   // Memory was allocated in this process.
   bool any_started() const noexcept;
 
+  // The current context may use the memory of `owner` from now on, or no longer.
+  void set_peer(CUcontext owner, bool enabled);
+
   // The driver has made a context, or handed out the primary one.
   void created(CUcontext handle, CUdevice device);
   // `context` was made from a green context.
@@ -106,6 +109,7 @@ class Contexts {
  private:
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
+  std::unique_ptr<RegionSource> source_for(const Device& device) const;
   bool start(Context& context);
   bool drop(Context& context, std::uint64_t id);
   bool is_gone(const Context& context) const;

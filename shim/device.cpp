@@ -3,6 +3,7 @@
 #include <array>
 
 #include "shim/log.h"
+#include "shim/mapped_memory.h"
 
 namespace cubfc {
 namespace {
@@ -26,7 +27,14 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
       name(name_of(driver, device_handle)),
       total_bytes(total_of(driver, device_handle)),
       budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
-      limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {}
+      page_bytes(policy.allocator.value == config::Allocator::kVmm
+                     ? MappedMemory::page_bytes_for(driver, device_handle, total_bytes)
+                     : 0),
+      limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {
+  if (policy.allocator.value == config::Allocator::kVmm && page_bytes == 0) {
+    log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there", handle, name);
+  }
+}
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);
@@ -44,14 +52,14 @@ arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept 
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
   }
-  calls_.fetch_add(1, std::memory_order_relaxed);
+  called();
   return {base, 0, false};
 }
 
 void ContextMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);
   const CUresult result = driver_.cuMemFree_v2(base);
-  calls_.fetch_add(1, std::memory_order_relaxed);
+  called();
   log::debug("region of {} given back: driver says {}", log::bytes(bytes),
              static_cast<int>(result));
 }

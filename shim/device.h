@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "arena/arena.h"
 #include "config/policy.h"
@@ -36,6 +38,8 @@ struct Device {
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
+  // Of memory that is mapped, under CUBFC_ALLOCATOR=vmm; 0: it is not, or the device cannot.
+  const std::uint64_t page_bytes;
 
   // Bytes that Claims hold.
   std::atomic<std::uint64_t>& held(Holding holding) {
@@ -52,8 +56,26 @@ struct Device {
   std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
 };
 
+// What a context's arena takes its memory from.
+class RegionSource : public arena::MemorySource {
+ public:
+  // The context has ended, and its object may serve another: what did not go with it is given back
+  // when the last reference to the result goes. nullptr when there is nothing. No driver call.
+  virtual std::shared_ptr<void> leave_behind() noexcept { return nullptr; }
+  // The program has let contexts of the other device use this context's memory, or no longer.
+  virtual void set_peer(CUdevice /*device*/, bool /*enabled*/) noexcept {}
+
+  std::uint64_t driver_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
+
+ protected:
+  void called() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> calls_{0};
+};
+
 // Regions by cuMemAlloc, in the context that is current when one is obtained.
-class ContextMemory : public arena::MemorySource {
+class ContextMemory : public RegionSource {
  public:
   ContextMemory(const DriverFunctions& driver, const config::Policy& policy)
       : driver_(driver), policy_(policy) {}
@@ -61,19 +83,16 @@ class ContextMemory : public arena::MemorySource {
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
-  std::uint64_t driver_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
-
  private:
   const DriverFunctions& driver_;
   const config::Policy& policy_;
-  std::atomic<std::uint64_t> calls_{0};
 };
 
 // A context. Its object outlives it, and may serve a later context of the same device: a thread
 // that still holds a pointer finds an arena in which its address is not.
 struct Context {
-  Context(Device& its_device, const DriverFunctions& driver, const config::Policy& policy)
-      : device(its_device), memory(driver, policy), arena(memory, its_device.budget, {}) {}
+  Context(Device& its_device, std::unique_ptr<RegionSource> source)
+      : device(its_device), memory(std::move(source)), arena(*memory, its_device.budget, {}) {}
 
   Device& device;
   std::atomic<CUcontext> handle{nullptr};
@@ -82,12 +101,14 @@ struct Context {
   std::atomic<bool> ending{false};   // the driver has been asked to end it
   std::atomic<bool> started{false};  // its arena has its options: memory was asked for
   std::atomic<bool> announced{false};
-  ContextMemory memory;
+  const std::unique_ptr<RegionSource> memory;
   arena::Arena arena;
   std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first
   int users = 0;                                // threads whose calls into it are under way, and
   int ends = 0;                                 // calls that may end it: both guarded by Contexts
-  Context* next = nullptr;                      // in the list of all; set once
+  using Remains = std::array<std::shared_ptr<void>, 4>;
+  Remains remains;          // for those calls to give back; likewise
+  Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
 };

@@ -159,27 +159,39 @@ void DeviceMemory::report(const DriverRequest& request, arena::Failure failure,
 
 // One line when the arena has memory for the first time; at level warn when it is less than was
 // asked for.
-void DeviceMemory::announce(Context& context) const {
+void DeviceMemory::announce(Context& context) const noexcept try {
   if (context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
+    return;
+  }
+  const config::Origin* limit = policy_.limit_origin();
+  const std::string limits =
+      limit == nullptr
+          ? "none"
+          : format("{} ({})", log::bytes(context.device.budget.limit()), limit->text());
+  if (policy_.allocator.value == config::Allocator::kPlatform) {
+    log::info(
+        "active on GPU {} ({}): platform, every allocation goes to the driver; limit {}; "
+        "version " CUBFC_VERSION,
+        context.device.handle, context.device.name, limits);
     return;
   }
   const arena::Stats stats = context.arena.stats();
   const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
-  const config::Origin* limit = policy_.limit_origin();
   log::at(
       less ? log::Level::kWarn : log::Level::kInfo,
       "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
       context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
       log::bytes(context.device.total_bytes),
       less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
-      config::name_of(policy_.allocator.value),
-      limit == nullptr ? "none" : format("{} ({})", log::bytes(stats.bytes_limit), limit->text()),
-      config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
+      config::name_of(context.device.page_bytes > 0 ? config::Allocator::kVmm
+                                                    : config::Allocator::kBfc),
+      limits, config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
   if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
     log::warn(
         "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
         "few frees wait for the device instead of none");
   }
+} catch (const std::bad_alloc&) {  // a line less
 }
 
 // By `obtain`, which calls the driver's function.
@@ -208,6 +220,9 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverReques
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
+  if (policy_.allocator.value == config::Allocator::kPlatform && !context.announced) {
+    announce(context);
+  }
   return allocate_from_driver(context, {context.device, Holding::kPlain, bytes, function}, address,
                               [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); });
 }

@@ -163,7 +163,7 @@ class DeviceMemory {
   bool collect_waiting(const Context& context);
   arena::Allocation take(Context& context, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
-  void announce(Context& context) const;
+  void announce(Context& context) const noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;

@@ -433,6 +433,14 @@ CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noe
   return observe(context_created(context, device), &Functions::cuDevicePrimaryCtxRetain, context,
                  device);
 }
+CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
+  return observe([=](Process& p) { p.contexts().set_peer(peer, true); },
+                 &Functions::cuCtxEnablePeerAccess, peer, flags);
+}
+CUresult cubfc_cuCtxDisablePeerAccess(CUcontext peer) noexcept {
+  return observe([=](Process& p) { p.contexts().set_peer(peer, false); },
+                 &Functions::cuCtxDisablePeerAccess, peer);
+}
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
   return end_context(context, this_context(context), &Functions::cuCtxDestroy, context);
 }

@@ -91,6 +91,8 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuCtxCreate_v3, "cuCtxCreate", 11040, 0, kObserve, (CUcontext* context, CUexecAffinityParam* affinity, int count, unsigned flags, CUdevice device)) \
   X(cuCtxCreate_v4, "cuCtxCreate", 12050, 0, kObserve, (CUcontext* context, ::cubfc::CreateParameters parameters, unsigned flags, CUdevice device)) \
   X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, kObserve, (CUcontext* context, CUdevice device)) \
+  X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, kObserve, (CUcontext peer, unsigned flags)) \
+  X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, 0, kObserve, (CUcontext peer)) \
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDetach, "cuCtxDetach", 2000, 0, kObserve, (CUcontext context)) \
@@ -117,6 +119,10 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuEventCreate, (CUevent* event, unsigned flags)) \
   Y(cuEventQuery, (CUevent event)) \
   Y(cuEventSynchronize, (CUevent event)) \
+  Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
+  Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
+  Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \
+  Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \
   Y(cuStreamGetCtx, (CUstream stream, CUcontext* context)) \
   Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \

@@ -58,6 +58,12 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
       return CUDA_SUCCESS;
     }
   }
+  if (found.context->device.page_bytes > 0) {
+    log::warn(
+        "cuIpcGetMemHandle: mapped memory cannot be shared with other processes; under "
+        "CUBFC_ALLOCATOR=bfc it can");
+    return CUDA_ERROR_INVALID_VALUE;  // as the driver says of memory that cuMemMap has mapped
+  }
   CUdeviceptr region = 0;
   CUipcMemHandle of_region{};
   if (const CUresult result = driver_.cuMemGetAddressRange_v2(&region, nullptr, address)) {

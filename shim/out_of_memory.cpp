@@ -174,10 +174,11 @@ std::string describe(const DriverFunctions& driver, const config::Policy& policy
                                           : format(" + {} freed and waiting for the device",
                                                    log::bytes(stats.bytes_retired)),
                  log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
-                 budget.limited() ? format("{} ({}), {} of it taken", log::bytes(budget.limit()),
-                                           limit == nullptr ? "default" : limit->text(),
-                                           log::bytes(budget.used()))
-                                  : "none");
+                 policy.limit_unreadable ? "that cannot be used"
+                 : budget.limited() ? format("{} ({}), {} of it taken", log::bytes(budget.limit()),
+                                             limit == nullptr ? "default" : limit->text(),
+                                             log::bytes(budget.used()))
+                                    : "none");
   const std::string outside = held_outside(device);
   if (!outside.empty()) {
     text += format("  outside   {}\n", outside);
@@ -265,7 +266,7 @@ void OutOfMemoryReporter::report(const DriverFunctions& driver, const config::Po
   if (now - last >= kSecond &&
       last_line_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
     log::warn(
-        "out of memory again on GPU {}: {} by {} ({}); {} times since the report", device.handle,
+        "out of memory again on GPU {}: {} by {} ({}); {} more since the report", device.handle,
         log::bytes(bytes), function,
         cause(policy, context == nullptr ? arena::Stats{} : context->arena.stats(), bytes, failure),
         unreported_.load(std::memory_order_relaxed));

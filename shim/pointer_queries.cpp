@@ -22,7 +22,12 @@ bool store(void* value, T answer) {
 PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
   const FoundBlock found = find_block(contexts_, address);
   if (found.live) {
-    return {address, true, found.info.address, found.info.bytes, found.info.id | kOurIds};
+    return {address,
+            true,
+            found.info.address,
+            found.info.bytes,
+            found.info.id | kOurIds,
+            found.context->device.page_bytes > 0 ? found.context : nullptr};
   }
   if (found.context != nullptr) {
     return {kNowhere, false, 0, 0, 0};
@@ -44,8 +49,13 @@ void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, vo
       break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       // cuda.h: 1 or 0, of a width that it does not say. The driver has stored a 1.
-      if (policy_.ipc.value == config::Ipc::kDriver) {
+      if (policy_.ipc.value == config::Ipc::kDriver || block.mapped_for != nullptr) {
         store<unsigned char>(value, 0);
+      }
+      break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      if (block.mapped_for != nullptr) {  // to the driver, mapped memory is no context's
+        store<CUcontext>(value, block.mapped_for->handle);
       }
       break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

@@ -32,6 +32,7 @@ class PointerQueries {
     CUdeviceptr start;
     std::size_t bytes;
     unsigned long long id;
+    const Context* mapped_for = nullptr;  // whose memory it is if it is mapped
   };
   Seen look_at(CUdeviceptr address) const;
   void answer(const Seen& block, CUpointer_attribute attribute, void* value) const;

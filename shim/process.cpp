@@ -57,6 +57,10 @@ std::string grouped(std::uint64_t number) {
   return text;
 }
 
+std::string counted(std::uint64_t number, const char* what) {
+  return grouped(number) + " " + what + (number == 1 ? "" : "s");
+}
+
 __attribute__((destructor)) void at_exit() noexcept {
   Process* process = instance.load(std::memory_order_acquire);
   if (process == nullptr || stand_aside.load(std::memory_order_acquire) ||
@@ -185,7 +189,7 @@ std::string Process::summary() const {
     line->stats.num_failures += stats.num_failures;
     line->stats.peak_bytes_in_use += stats.peak_bytes_in_use;
     line->stats.peak_pool_bytes += stats.peak_pool_bytes;
-    line->driver_calls += context->memory.driver_calls();
+    line->driver_calls += context->memory->driver_calls();
     operations += stats.num_allocs;
   }
   const Ledger<CUdeviceptr>::Totals direct = memory_.ledger().totals();
@@ -199,19 +203,19 @@ std::string Process::summary() const {
       continue;
     }
     text += format(
-        "{}GPU {}: peak {} of {}, {} allocations in {} driver calls, {:.1f} µs each with the "
+        "{}GPU {}: peak {} of {}, {} in {}, {:.1f} µs each with the "
         "program's waits, {} failed",
         text.empty() ? "" : "\ncubfc: ", line.device->handle,
         log::bytes(line.stats.peak_bytes_in_use), log::bytes(line.stats.peak_pool_bytes),
-        grouped(line.stats.num_allocs), grouped(line.driver_calls), each_us,
-        grouped(line.stats.num_failures));
+        counted(line.stats.num_allocs, "allocation"), counted(line.driver_calls, "driver call"),
+        each_us, grouped(line.stats.num_failures));
   }
   if (direct.allocations + direct.failures > 0) {
     text += format(
-        "{}straight to the driver: peak {}, {} allocations, {:.1f} µs each with the program's "
+        "{}straight to the driver: peak {}, {}, {:.1f} µs each with the program's "
         "waits, {} failed",
-        text.empty() ? "" : "\ncubfc: ", log::bytes(direct.peak_bytes), grouped(direct.allocations),
-        each_us, grouped(direct.failures));
+        text.empty() ? "" : "\ncubfc: ", log::bytes(direct.peak_bytes),
+        counted(direct.allocations, "allocation"), each_us, grouped(direct.failures));
   }
   // Worth a word when it is true.
   if (memory_.time_waited() >= std::chrono::seconds(1)) {

@@ -110,8 +110,7 @@ TEST_CASE("what this version lacks is said in one warning, with what is in force
     const char* in_force;
   };
   for (const Case& each :
-       {Case{"CUBFC_ALLOCATOR=vmm", "in force: bfc (default)"},
-        Case{"CUBFC_ALLOCATOR=cuda_async", "in force: bfc (default)"},
+       {Case{"CUBFC_ALLOCATOR=cuda_async", "in force: bfc (default)"},
         Case{"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "in force: bfc (default)"},
         Case{"TF_GPU_ALLOCATOR=cuda_malloc_async", "in force: bfc (default)"},
         Case{"CUBFC_UNIFIED_MEMORY=true", "in force: false (default)"},

@@ -35,6 +35,9 @@ const KnownDifference kKnownDifferences[] = {
      "what CUBFC_FREE=deferred is for (README.md)"},
     {"memory_goes_round_while_a_stream_captures", "arena",
      "what is freed while a stream captures waits for its end, also when memory runs out"},
+    {"a_handle_for_other_processes_is_the_blocks", "mapped", "mapped memory has none"},
+    {"attributes_that_are_numbers_are_the_drivers", "mapped",
+     "the one that says whether there is such a handle"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",
      "the driver has it for a region, not a block"},
 };
@@ -65,6 +68,11 @@ std::vector<Mode> arena_modes() {
       modes.push_back({name + ", grown", grown});
     }
     modes.push_back({name + ", grown, limited", grown + kLimit});
+    const Environment mapped{{"CUBFC_ALLOCATOR", "vmm"}};
+    modes.push_back({name + ", mapped, grown, limited", mapped + grown + kLimit});
+    if (!kSanitized) {
+      modes.push_back({name + ", mapped, preallocated", mapped + preallocated});
+    }
   }
   return modes;
 }

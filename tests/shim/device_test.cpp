@@ -315,7 +315,7 @@ TEST_CASE("a pitched allocation succeeds when the arena has grown to the whole d
   must(cuMemFree(block));
 }
 
-TEST_CASE("a block says that it can be shared, as it can") {
+TEST_CASE("a block says that it can be shared, as it can", "[ipc]") {
   const TestContext context;
   int capable = 0;
   must(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,

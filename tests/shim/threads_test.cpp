@@ -50,7 +50,7 @@ TEST_CASE("eight threads allocate, write, check and free without disturbing each
   verify_arenas();
 }
 
-TEST_CASE("a block has one handle for other processes, whichever thread asks first") {
+TEST_CASE("a block has one handle for other processes, whichever thread asks first", "[ipc]") {
   constexpr int kRounds = 100;
   constexpr int kThreads = 4;
   const TestContext context;

@@ -1,0 +1,286 @@
+#include "shim/mapped_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "shim/log.h"
+
+namespace cubfc {
+namespace {
+
+// A page is a 4,096th of the device, so that a large device is not mapped in too many calls and a
+// small one has not too few pages.
+constexpr std::uint64_t kPagesOfDevice = 4096;
+constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
+
+CUmemAllocationProp properties_of(const DriverFunctions& driver, CUdevice device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  int rdma = 0;
+  if (driver.cuDeviceGetAttribute(&rdma,
+                                  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                                  device) == CUDA_SUCCESS &&
+      rdma != 0) {
+    properties.allocFlags.gpuDirectRDMACapable = 1;
+  }
+  return properties;
+}
+
+}  // namespace
+
+std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevice device,
+                                           std::uint64_t device_bytes) {
+  int supported = 0;
+  std::size_t granularity = 0;
+  const bool has_functions = driver.cuMemAddressReserve != nullptr &&
+                             driver.cuMemAddressFree != nullptr && driver.cuMemCreate != nullptr &&
+                             driver.cuMemMap != nullptr && driver.cuMemUnmap != nullptr &&
+                             driver.cuMemRelease != nullptr && driver.cuMemSetAccess != nullptr &&
+                             driver.cuMemGetAllocationGranularity != nullptr;
+  if (!has_functions ||
+      driver.cuDeviceGetAttribute(&supported,
+                                  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+                                  device) != CUDA_SUCCESS ||
+      supported == 0) {
+    return 0;
+  }
+  const CUmemAllocationProp properties = properties_of(driver, device);
+  if (driver.cuMemGetAllocationGranularity(&granularity, &properties,
+                                           CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+      granularity == 0) {
+    return 0;
+  }
+  const std::uint64_t wanted =
+      std::min(std::bit_ceil(device_bytes / kPagesOfDevice), kLargestPageBytes);
+  return std::max<std::uint64_t>(std::bit_ceil(granularity), wanted);
+}
+
+arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexcept {
+  return {0, CUDA_ERROR_NOT_SUPPORTED, false};
+}
+
+void MappedMemory::release(arena::Address /*base*/, std::uint64_t /*bytes*/) noexcept {}
+
+MappedMemory::Holdings::~Holdings() {
+  const RelaxedCapture relaxed(driver);
+  release_all(driver, pages, page_bytes);
+  for (const Handle handle : spare) {
+    driver.cuMemRelease(handle);
+  }
+  for (const auto& [base, bytes] : ranges) {
+    driver.cuMemAddressFree(base, bytes);
+  }
+}
+
+std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
+  const std::lock_guard lock(mutex_);
+  return holdings_;
+}
+
+// The driver does not take physical memory with a context.
+std::shared_ptr<void> MappedMemory::leave_behind() noexcept {
+  const std::lock_guard lock(mutex_);
+  peers_.clear();
+  return std::exchange(holdings_, nullptr);
+}
+
+arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept try {
+  const RelaxedCapture relaxed(driver_);
+  {
+    const std::lock_guard lock(mutex_);
+    holdings_ = holdings_ == nullptr ? std::make_shared<Holdings>(*this) : holdings_;
+  }
+  CUdeviceptr base = 0;
+  const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);
+  called();
+  log::debug("addresses for {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
+  if (result != CUDA_SUCCESS) {
+    return {0, static_cast<int>(result), false};
+  }
+  const std::lock_guard lock(mutex_);
+  if (holdings_ == nullptr) {  // the context has ended meanwhile; of addresses there are many
+    return {0, CUDA_ERROR_CONTEXT_IS_DESTROYED, false};
+  }
+  holdings_->ranges.emplace(base, bytes);
+  return {base, 0, false};
+} catch (const std::bad_alloc&) {
+  return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
+}
+
+// A spare one, if there is one.
+CUresult MappedMemory::create(Handle& handle) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ != nullptr && !holdings_->spare.empty()) {
+      handle = holdings_->spare.back();
+      holdings_->spare.pop_back();
+      return CUDA_SUCCESS;
+    }
+  }
+  const CUmemAllocationProp properties = properties_of(driver_, device_);
+  called();
+  return driver_.cuMemCreate(&handle, page_bytes_, &properties, 0);
+}
+
+// Adds one page to those mapped so far.
+CUresult MappedMemory::map_page(arena::Address address, Pages& mapped) {
+  const auto entry = mapped.emplace(address, 0).first;
+  CUresult result = create(entry->second);
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuMemMap(address, page_bytes_, 0, entry->second, 0);
+    called();
+    if (result != CUDA_SUCCESS) {
+      driver_.cuMemRelease(entry->second);
+    }
+  }
+  if (result != CUDA_SUCCESS) {
+    mapped.erase(entry);
+  }
+  return result;
+}
+
+CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes) {
+  std::vector<CUmemAccessDesc> access;
+  const auto grant = [&](CUdevice device) {
+    CUmemAccessDesc& each = access.emplace_back();
+    each.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    each.location.id = device;
+    each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  };
+  grant(device_);
+  {
+    const std::lock_guard lock(mutex_);
+    std::for_each(peers_.begin(), peers_.end(), grant);
+  }
+  called();
+  return driver_.cuMemSetAccess(base, bytes, access.data(), access.size());
+}
+
+arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t bytes) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();  // its addresses stay meanwhile
+  Pages mapped;
+  CUresult result = of_context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  try {
+    if (policy_.reserve.value > 0) {
+      std::size_t free_bytes = 0;
+      std::size_t total_bytes = 0;
+      if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+          bytes > policy_.beyond_reserve(free_bytes) + spare_bytes()) {
+        return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+      }
+    }
+    for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
+         page += page_bytes_) {
+      result = map_page(page, mapped);
+    }
+    if (result == CUDA_SUCCESS) {
+      result = set_access(base, bytes);
+    }
+  } catch (const std::bad_alloc&) {
+    release_all(driver_, mapped, page_bytes_);
+    return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (result == CUDA_SUCCESS && holdings_ == of_context) {
+      holdings_->pages.merge(mapped);
+      return {base, 0, false};
+    }
+  }
+  log::debug("{} of memory could not be mapped: driver says {}", log::bytes(bytes),
+             static_cast<int>(result));
+  release_all(driver_, mapped, page_bytes_);
+  return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
+}
+
+std::uint64_t MappedMemory::spare_bytes() {
+  const std::lock_guard lock(mutex_);
+  return holdings_ == nullptr ? 0 : holdings_->spare.size() * page_bytes_;
+}
+
+void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages,
+                               std::uint64_t page_bytes) {
+  for (const auto& [address, handle] : pages) {
+    driver.cuMemUnmap(address, page_bytes);
+    driver.cuMemRelease(handle);
+  }
+}
+
+bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept try {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();
+  if (of_context == nullptr) {
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    of_context->spare.reserve(of_context->spare.size() + bytes / page_bytes_);
+  }
+  const CUresult result = driver_.cuMemUnmap(base, bytes);
+  called();
+  log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), static_cast<int>(result));
+  if (result != CUDA_SUCCESS) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  Pages& pages = of_context->pages;
+  for (auto page = pages.lower_bound(base); page != pages.end() && page->first < base + bytes;) {
+    of_context->spare.push_back(page->second);
+    page = pages.erase(page);
+  }
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+void MappedMemory::drop_spare() noexcept {
+  std::vector<Handle> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ != nullptr) {
+      dropped.swap(holdings_->spare);
+    }
+  }
+  for (const Handle handle : dropped) {
+    driver_.cuMemRelease(handle);
+    called();
+  }
+}
+
+void MappedMemory::set_peer(CUdevice device, bool enabled) noexcept try {
+  std::vector<arena::Address> pages;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(peers_, device);
+    if (enabled && device != device_) {
+      peers_.push_back(device);
+    }
+    if (holdings_ != nullptr) {
+      for (const auto& [address, handle] : holdings_->pages) {
+        pages.push_back(address);
+      }
+    }
+  }
+  const RelaxedCapture relaxed(driver_);
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  for (const arena::Address page : pages) {
+    if (const CUresult result = driver_.cuMemSetAccess(page, page_bytes_, &access, 1);
+        result != CUDA_SUCCESS) {
+      log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", device,
+                device_, static_cast<int>(result));
+      return;
+    }
+  }
+} catch (const std::bad_alloc&) {
+  log::warn("GPU {} has no access to some of the arena of GPU {}: the host has no memory", device,
+            device_);
+}
+
+}  // namespace cubfc
