@@ -226,9 +226,6 @@ bool always(const Value& /*value*/) {
 bool never(const Value& /*value*/) {
   return false;
 }
-bool only_false(const Value& value) {
-  return !std::get<bool>(value);
-}
 bool only_zero(const Value& value) {
   return std::get<std::int64_t>(value) == 0;
 }
@@ -349,7 +346,8 @@ constexpr std::array kOptions = std::to_array<Option>({
         only_zero, "values other than `0`"),
     row<&Policy::unified_memory>(
         {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false", "BOOL",
-        "regions of managed memory; allows a share above 1", only_false, "`true`"),
+        "regions of managed memory, which the driver moves between device and host; allows a share "
+        "above 1"),
     row<&Policy::free_mode>({"CUBFC_FREE", word<kFreeWords>, "sync or deferred", ""}, kNoneHonoured,
                             "sync", "sync|deferred",
                             "`sync`: a free waits for the device, as the driver's does. "

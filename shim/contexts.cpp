@@ -151,7 +151,7 @@ std::unique_ptr<RegionSource> Contexts::source_for(const Device& device) const {
   if (device.page_bytes > 0) {
     return std::make_unique<MappedMemory>(driver_, policy_, device.handle, device.page_bytes);
   }
-  return std::make_unique<ContextMemory>(driver_, policy_);
+  return std::make_unique<ContextMemory>(driver_, policy_, device.managed);
 }
 
 // Gives the arena its options, by what is free now. Precondition: the context, or a green one of
@@ -166,8 +166,9 @@ bool Contexts::start(Context& context) {
   const std::lock_guard lock(mutex_);
   if (!context.started) {
     context.preallocation = policy_.preallocation(free_bytes, total_bytes);
-    context.arena.begin({context.preallocation, context.preallocation / kSmallRegionShare,
-                         context.device.total_bytes});
+    context.arena.begin(
+        {context.preallocation, context.preallocation / kSmallRegionShare,
+         context.device.managed ? arena::kLargestRequestBytes : context.device.total_bytes});
     context.started = true;
   }
   return true;

@@ -20,6 +20,14 @@ std::string name_of(const DriverFunctions& driver, CUdevice device) {
   return text.data();
 }
 
+bool has_managed_memory(const DriverFunctions& driver, CUdevice device) {
+  int managed = 0;
+  return driver.cuMemAllocManaged != nullptr &&
+         driver.cuDeviceGetAttribute(&managed, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device) ==
+             CUDA_SUCCESS &&
+         managed != 0;
+}
+
 }  // namespace
 
 Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle)
@@ -27,18 +35,23 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
       name(name_of(driver, device_handle)),
       total_bytes(total_of(driver, device_handle)),
       budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
-      page_bytes(policy.allocator.value == config::Allocator::kVmm
+      managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
+      page_bytes(policy.allocator.value == config::Allocator::kVmm && !managed
                      ? MappedMemory::page_bytes_for(driver, device_handle, total_bytes)
                      : 0),
       limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {
-  if (policy.allocator.value == config::Allocator::kVmm && page_bytes == 0) {
+  if (policy.unified_memory.value && !managed) {
+    log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
+              handle, name);
+  }
+  if (policy.allocator.value == config::Allocator::kVmm && page_bytes == 0 && !managed) {
     log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there", handle, name);
   }
 }
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);
-  if (policy_.reserve.value > 0) {
+  if (policy_.reserve.value > 0 && !managed_) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
@@ -47,7 +60,8 @@ arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept 
     }
   }
   CUdeviceptr base = 0;
-  const CUresult result = driver_.cuMemAlloc_v2(&base, bytes);
+  const CUresult result = managed_ ? driver_.cuMemAllocManaged(&base, bytes, CU_MEM_ATTACH_GLOBAL)
+                                   : driver_.cuMemAlloc_v2(&base, bytes);
   log::debug("region of {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};

@@ -38,6 +38,8 @@ struct Device {
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
+  // Arenas have managed memory, which may be more than the device has: CUBFC_UNIFIED_MEMORY.
+  const bool managed;
   // Of memory that is mapped, under CUBFC_ALLOCATOR=vmm; 0: it is not, or the device cannot.
   const std::uint64_t page_bytes;
 
@@ -65,6 +67,9 @@ class RegionSource : public arena::MemorySource {
   // The program has let contexts of the other device use this context's memory, or no longer.
   virtual void set_peer(CUdevice /*device*/, bool /*enabled*/) noexcept {}
 
+  // Whether the driver has IPC handles for it.
+  virtual bool is_shareable() const noexcept = 0;
+
   std::uint64_t driver_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
 
  protected:
@@ -74,11 +79,13 @@ class RegionSource : public arena::MemorySource {
   std::atomic<std::uint64_t> calls_{0};
 };
 
-// Regions by cuMemAlloc, in the context that is current when one is obtained.
+// Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained.
 class ContextMemory : public RegionSource {
  public:
-  ContextMemory(const DriverFunctions& driver, const config::Policy& policy)
-      : driver_(driver), policy_(policy) {}
+  ContextMemory(const DriverFunctions& driver, const config::Policy& policy, bool managed)
+      : driver_(driver), policy_(policy), managed_(managed) {}
+
+  bool is_shareable() const noexcept override { return !managed_; }
 
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
@@ -86,6 +93,7 @@ class ContextMemory : public RegionSource {
  private:
   const DriverFunctions& driver_;
   const config::Policy& policy_;
+  const bool managed_;
 };
 
 // A context. Its object outlives it, and may serve a later context of the same device: a thread

@@ -58,11 +58,11 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
       return CUDA_SUCCESS;
     }
   }
-  if (found.context->device.page_bytes > 0) {
+  if (!found.context->memory->is_shareable()) {
     log::warn(
-        "cuIpcGetMemHandle: mapped memory cannot be shared with other processes; under "
-        "CUBFC_ALLOCATOR=bfc it can");
-    return CUDA_ERROR_INVALID_VALUE;  // as the driver says of memory that cuMemMap has mapped
+        "cuIpcGetMemHandle: mapped memory and managed memory cannot be shared with other "
+        "processes; without CUBFC_ALLOCATOR=vmm and CUBFC_UNIFIED_MEMORY it can");
+    return CUDA_ERROR_INVALID_VALUE;  // as the driver says of both
   }
   CUdeviceptr region = 0;
   CUipcMemHandle of_region{};

@@ -22,6 +22,7 @@ class MappedMemory : public RegionSource {
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
                                       std::uint64_t device_bytes);
 
+  bool is_shareable() const noexcept override { return false; }
   std::uint64_t page_bytes() const noexcept override { return page_bytes_; }
   Region reserve(std::uint64_t bytes) noexcept override;
   Region map(arena::Address base, std::uint64_t bytes) noexcept override;

@@ -113,8 +113,6 @@ TEST_CASE("what this version lacks is said in one warning, with what is in force
        {Case{"CUBFC_ALLOCATOR=cuda_async", "in force: bfc (default)"},
         Case{"XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "in force: bfc (default)"},
         Case{"TF_GPU_ALLOCATOR=cuda_malloc_async", "in force: bfc (default)"},
-        Case{"CUBFC_UNIFIED_MEMORY=true", "in force: false (default)"},
-        Case{"TF_FORCE_UNIFIED_MEMORY=1", "in force: false (default)"},
         Case{"CUBFC_ASYNC_PREALLOCATE=-1", "in force: 0 (default)"},
         Case{"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC=1048576", "in force: 0 (default)"},
         Case{"CUBFC_TRACE=/tmp/trace", "in force: unset (default)"}}) {
@@ -126,7 +124,6 @@ TEST_CASE("what this version lacks is said in one warning, with what is in force
     CHECK(says(policy.warnings[0], each.in_force));
     CHECK(policy.allocator.value == Allocator::kBfc);
     CHECK(policy.free_mode.value == FreeMode::kSync);
-    CHECK_FALSE(policy.unified_memory.value);
     CHECK(policy.async_preallocate.value == 0);
     CHECK_FALSE(policy.trace.value.has_value());
   }
