@@ -149,6 +149,7 @@ class Arena {
   using Moves = std::vector<Move>;
   Growth map_for(Locked& lock, std::uint64_t block_bytes);
   Growth reserve_addresses(Locked& lock, std::uint64_t block_bytes);
+  std::uint64_t idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const;
   std::uint64_t bytes_ahead(std::uint64_t page) const;
   std::uint64_t take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place,
                                     Moves& moves);

@@ -14,6 +14,10 @@ namespace {
 constexpr std::uint64_t kMostAheadBytes = 256ULL << 20;
 constexpr std::uint64_t kPartAhead = 16;
 
+// What is kept beyond what was ever in use, before memory of free blocks is preferred to new
+// memory.
+constexpr std::uint64_t kPartIdle = 10;
+
 // Addresses are plenty. With several times what they are for, there is room to move memory to.
 constexpr std::uint64_t kTimesReserved = 4;
 
@@ -41,15 +45,17 @@ Arena::Growth Arena::map_for(Locked& lock, std::uint64_t block_bytes) {
       return reserve_addresses(lock, block_bytes);
     }
     const std::uint64_t least = std::uint64_t{place.granules} * kGranuleBytes;
+    const std::uint64_t idle = idle_bytes(least, block_bytes);
     const std::uint64_t more =
-        is_dry ? 0 : std::min({ahead, bytes_ahead(page), regions_.bytes_of(place.vacancy)});
+        is_dry || idle > 0 ? 0
+                           : std::min({ahead, bytes_ahead(page), regions_.bytes_of(place.vacancy)});
     const std::uint64_t bytes = std::max(least, more);
     const std::uint64_t left = round_down(budget_.left(), page);
-    const std::uint64_t short_of = is_dry          ? least
+    const std::uint64_t to_reuse = is_dry          ? least
                                    : bytes > least ? 0
-                                                   : least - std::min(least, left);
+                                                   : std::max(least - std::min(least, left), idle);
     Moves from;
-    const std::uint64_t reused = take_out_free_pages(short_of, place, from);
+    const std::uint64_t reused = take_out_free_pages(to_reuse, place, from);
     if (!budget_.take(bytes - reused)) {
       put_back(from);
       if (bytes == least) {
@@ -85,6 +91,19 @@ Arena::Growth Arena::reserve_addresses(Locked& lock, std::uint64_t block_bytes) 
     return {false, Failure::kTooLarge, 0};
   }
   return {};
+}
+
+// Of what is needed, what is better taken from free blocks, although there may be more: the arena
+// would have more than a tenth and a page beyond the most that was ever in use.
+std::uint64_t Arena::idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const {
+  const std::uint64_t page = source_.page_bytes();
+  const std::uint64_t most = std::max(peak_granules_in_use_ * kGranuleBytes,
+                                      granules_in_use_ * kGranuleBytes + block_bytes);
+  const std::uint64_t enough = most + most / kPartIdle + page;
+  const std::uint64_t would_be = pool_bytes_ + least_bytes;
+  return to_preallocate_ > 0 || would_be <= enough
+             ? 0
+             : std::min(least_bytes, round_up(would_be - enough, page));
 }
 
 std::uint64_t Arena::bytes_ahead(std::uint64_t page) const {

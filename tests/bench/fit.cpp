@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "arena_contenders.h"
 #include "first_fit.h"
@@ -103,7 +104,14 @@ Fit measure_fit(Fitter fitter, const Workload& workload, bool look_for_least) {
     const double extent = played.failures > 0 ? 0
                                               : static_cast<double>(played.extent_bytes) /
                                                     static_cast<double>(workload.peak_live_bytes);
-    return Fit{extent, 0, played.overlaps};
+    Fit measured{extent, 0, played.overlaps};
+    if constexpr (std::is_same_v<A, Grown> || std::is_same_v<A, Mapped>) {
+      const arena::Stats stats = allocator.arena().stats();
+      measured.taken = static_cast<double>(stats.peak_pool_bytes) /
+                       static_cast<double>(workload.peak_live_bytes);
+      measured.growths = stats.regions_obtained;
+    }
+    return measured;
   });
   if (look_for_least) {
     fit.least_capacity = least_capacity(fitter, workload);

@@ -30,6 +30,10 @@ struct Fit {
   double extent = 0;           // addresses used when there is room in plenty
   double least_capacity = 0;   // the smallest region, or device, in which no allocation fails
   std::uint64_t overlaps = 0;  // blocks handed out that were not free
+  // With room in plenty, of an arena that grows: the most memory that it has taken, and how often
+  // it has grown.
+  double taken = 0;
+  std::uint64_t growths = 0;
 };
 
 // `look_for_least` costs about fifteen passes.

@@ -50,6 +50,10 @@ Json json_of(const InputResult& input) {
     fits[describe(kFitters[i])] = {
         {"least_capacity_over_peak", figure(input.fits[i].least_capacity)},
         {"extent_over_peak", figure(input.fits[i].extent)}};
+    if (input.fits[i].growths > 0) {
+      fits[describe(kFitters[i])]["taken_over_peak"] = figure(input.fits[i].taken);
+      fits[describe(kFitters[i])]["growths"] = input.fits[i].growths;
+    }
   }
   const Latencies& latencies = input.latencies;
   return {{"name", workload.name},

@@ -149,6 +149,25 @@ void print_fits(const Results& results) {
   table.print();
 }
 
+void print_growth(const Results& results) {
+  Table table(
+      "Growth on demand with room in plenty: the most memory taken over the peak, and how often",
+      {"input", "allocations", "regions: taken", "growths", "pages: taken", "growths"});
+  for (const InputResult& input : results.inputs) {
+    const auto fit_of = [&](Fitter fitter) {
+      const auto place = static_cast<std::size_t>(
+          std::find(kFitters.begin(), kFitters.end(), fitter) - kFitters.begin());
+      return place < input.fits.size() ? input.fits[place] : Fit{};
+    };
+    const Fit grown = fit_of(Fitter::kGrown);
+    const Fit mapped = fit_of(Fitter::kMapped);
+    table.add({input.workload->name, std::to_string(input.workload->allocations),
+               number(grown.taken, 4), std::to_string(grown.growths), number(mapped.taken, 4),
+               std::to_string(mapped.growths)});
+  }
+  table.print();
+}
+
 void print_jittered(const Results& results) {
   std::vector<std::string> head{"allocator", "mean", "worst", "of"};
   for (const Workload* workload : results.jittered_of) {
@@ -194,6 +213,7 @@ void print_tables(const Results& results) {
   print_pairs(results);
   print_latencies(results);
   print_fits(results);
+  print_growth(results);
   print_jittered(results);
   print_threads(results);
   print_regions(results);
