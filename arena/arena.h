@@ -142,6 +142,7 @@ class Arena {
     this_thread_obtains_ = nested;
     lock.lock();
     --growing_;
+    growth_ended_.notify_all();
     return result;
   }
   // Over a source with pages: growth_by_pages.cpp.

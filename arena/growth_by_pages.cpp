@@ -83,7 +83,6 @@ Arena::Growth Arena::reserve_addresses(Locked& lock, std::uint64_t block_bytes) 
   const std::uint64_t bytes = round_up(std::max(kTimesReserved * all, block_bytes + page), page);
   const std::uint64_t generation = generation_;
   const MemorySource::Region region = without_lock(lock, [&] { return source_.reserve(bytes); });
-  growth_ended_.notify_all();
   if (region.base == 0) {
     return {false, Failure::kSourceError, region.error};
   }
@@ -215,7 +214,6 @@ Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_
     source_.drop_spare();
     return true;
   };
-  growth_ended_.notify_all();
   if (generation != generation_) {
     budget_.give(granted);
     without_lock(lock, [&] {
@@ -254,7 +252,6 @@ std::uint64_t Arena::unmap_unused(Locked& lock) {
       return true;
     });
     budget_.give(bytes);
-    growth_ended_.notify_all();
   }
   return bytes;
 }

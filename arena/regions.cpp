@@ -451,6 +451,8 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
       if (blocks_[previous].state == BlockState::kFree) {
         complain(index, "two free blocks side by side");
       }
+    } else if (block.state == BlockState::kMoving) {
+      complain(index, "left between free and vacant");
     } else if (block.state == BlockState::kVacant) {
       ++vacancies;
       if (blocks_[previous].state == BlockState::kVacant) {

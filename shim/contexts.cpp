@@ -83,12 +83,14 @@ bool Contexts::several_alive() const noexcept {
 
 void Contexts::set_peer(CUcontext owner, bool enabled) {
   CUdevice device = 0;
-  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+  CUcontext current = nullptr;
+  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+      driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS) {
     return;
   }
   for (Context* context = first(); context != nullptr; context = context->next) {
     if (context->alive() && context->handle == owner) {
-      context->memory->set_peer(device, enabled);
+      context->memory->set_peer(device, id_of(current), enabled);
     }
   }
 }
@@ -231,21 +233,21 @@ Contexts::Use::~Use() {
   }
 }
 
-Contexts::MayEnd::MayEnd(Contexts& contexts, CUcontext handle)
-    : contexts_(contexts), begin_(contexts.first()) {
-  if (handle != nullptr) {
-    while (begin_ != nullptr && !(begin_->alive() && begin_->handle == handle)) {
+Contexts::MayEnd::MayEnd(Contexts& contexts, const EndOf& which)
+    : contexts_(contexts), device_(which.device), begin_(contexts.first()) {
+  if (which.handle != nullptr) {
+    while (begin_ != nullptr && !(begin_->alive() && begin_->handle == which.handle)) {
       begin_ = begin_->next;
     }
     end_ = begin_ == nullptr ? nullptr : begin_->next;
   }
   std::unique_lock lock(contexts_.end_mutex_);
   for (Context* context = begin_; context != end_; context = context->next) {
-    ++context->ends;
+    context->ends += concerns(*context) ? 1 : 0;
   }
   contexts_.end_changed_.wait_for(lock, kPatience, [&] {
     for (const Context* context = begin_; context != end_; context = context->next) {
-      if (context->users > 0) {
+      if (concerns(*context) && context->users > 0) {
         return false;
       }
     }
@@ -253,8 +255,16 @@ Contexts::MayEnd::MayEnd(Contexts& contexts, CUcontext handle)
   });
 }
 
+// Of a context object it is always the same.
+bool Contexts::MayEnd::concerns(const Context& context) const {
+  return !device_ || context.device.handle == *device_;
+}
+
 Contexts::MayEnd::~MayEnd() {
   for (Context* context = begin_; context != end_; context = context->next) {
+    if (!concerns(*context)) {
+      continue;
+    }
     Context::Remains due;  // given back without the lock
     const std::lock_guard lock(contexts_.end_mutex_);
     if (--context->ends == 0) {
@@ -362,10 +372,12 @@ CUresult Contexts::synchronize(const Context& owner) {
   CUcontext current = nullptr;
   driver_.cuCtxGetCurrent(&current);
   CUresult of_owner = CUDA_SUCCESS;
+  bool all = true;
   bool current_done = current == nullptr;
   for (Context* context = first(); context != nullptr; context = context->next) {
     const Use use(*this, *context);
     if (!use.allowed()) {
+      all = all && !context->alive();
       continue;
     }
     const CUcontext handle = context->handle;
@@ -378,7 +390,7 @@ CUresult Contexts::synchronize(const Context& owner) {
   if (!current_done) {
     driver_.cuCtxSynchronize();
   }
-  return of_owner;
+  return of_owner == CUDA_SUCCESS && !all ? CUDA_ERROR_NOT_READY : of_owner;
 }
 
 CUresult Contexts::synchronize_one(CUcontext context, CUcontext current) {

@@ -63,18 +63,26 @@ class Contexts {
     Context& context_;
     bool allowed_;
   };
-  // Around a driver call that may end `handle`, or some context when that is nullptr. Waits for
-  // those who use them, but not for long.
+  // What a driver call may end: the context of this handle if it is not nullptr, else contexts of
+  // this device, else any.
+  struct EndOf {
+    CUcontext handle = nullptr;
+    std::optional<CUdevice> device = std::nullopt;
+  };
+  // Around such a call. Waits for those who use what may end, but not for long.
   class MayEnd {
    public:
-    MayEnd(Contexts& contexts, CUcontext handle);
+    MayEnd(Contexts& contexts, const EndOf& which);
     ~MayEnd();
     MayEnd(const MayEnd&) = delete;
     MayEnd& operator=(const MayEnd&) = delete;
 
    private:
+    bool concerns(const Context& context) const;
+
     Contexts& contexts_;
-    Context* begin_;  // of the list: those up to `end_` are concerned
+    const std::optional<CUdevice> device_;
+    Context* begin_;  // of the list: those up to `end_` are concerned, if they are of the device
     Context* end_ = nullptr;
   };
 
@@ -97,7 +105,8 @@ class Contexts {
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 
   // Waits for all work that was submitted in any context known here, and in the current one.
-  // Returns what `owner` reported. Precondition: a DeviceWait that is allowed.
+  // Returns what `owner` reported; CUDA_ERROR_NOT_READY when a context that may be ending could not
+  // be waited for. Precondition: a DeviceWait that is allowed.
   CUresult synchronize(const Context& owner);
 
   void after_fork_in_child() {

@@ -1,5 +1,6 @@
 #include "shim/device.h"
 
+#include <algorithm>
 #include <array>
 
 #include "shim/log.h"
@@ -37,7 +38,8 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
       budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
       page_bytes(policy.allocator.value == config::Allocator::kVmm && !managed
-                     ? MappedMemory::page_bytes_for(driver, device_handle, total_bytes)
+                     ? MappedMemory::page_bytes_for(driver, device_handle,
+                                                    std::min(total_bytes, budget.limit()))
                      : 0),
       limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {
   if (policy.unified_memory.value && !managed) {

@@ -64,8 +64,9 @@ class RegionSource : public arena::MemorySource {
   // The context has ended, and its object may serve another: what did not go with it is given back
   // when the last reference to the result goes. nullptr when there is nothing. No driver call.
   virtual std::shared_ptr<void> leave_behind() noexcept { return nullptr; }
-  // The program has let contexts of the other device use this context's memory, or no longer.
-  virtual void set_peer(CUdevice /*device*/, bool /*enabled*/) noexcept {}
+  // A context of the device may use this context's memory, or no longer.
+  virtual void set_peer(CUdevice /*device*/, std::uint64_t /*context_id*/,
+                        bool /*enabled*/) noexcept {}
 
   // Whether the driver has IPC handles for it.
   virtual bool is_shareable() const noexcept = 0;

@@ -418,7 +418,7 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
       ipc_.will_free(address);
       return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
-    if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+    if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result != CUDA_ERROR_NOT_READY) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
@@ -476,8 +476,11 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
     return result != CUDA_SUCCESS ? result : driver_.cuMemGetInfo_v2(free_bytes, total_bytes);
   }
   const arena::Budget& budget = context->device.budget;
-  const std::uint64_t to_grow =
+  std::uint64_t to_grow =
       std::min<std::uint64_t>(policy_.beyond_reserve(device_free), budget.left());
+  if (const std::uint64_t page = context->device.page_bytes; page > 0) {
+    to_grow = arena::round_down(to_grow, page);  // else nobody could have all that is free
+  }
   const std::uint64_t total = policy_.limit_is_reported()
                                   ? std::min<std::uint64_t>(device_total, budget.limit())
                                   : device_total;

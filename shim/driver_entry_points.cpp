@@ -91,13 +91,13 @@ CUresult route_result(CUresult result, const char* symbol, void** function) {
 // Calls the driver's function to end a context. Which one it is must be asked while its handle is
 // good.
 template <typename WillEnd, typename... Args, typename... Given>
-CUresult end_context(CUcontext handle, WillEnd will_end,
+CUresult end_context(const Contexts::EndOf& which, WillEnd will_end,
                      CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   Process* process = Process::active();
   std::optional<Contexts::MayEnd> may_end;
   if (process != nullptr) {
     process->memory().context_may_end();
-    may_end.emplace(process->contexts(), handle);
+    may_end.emplace(process->contexts(), which);
   }
   const Contexts::Ending ending =
       process == nullptr ? Contexts::Ending{} : will_end(process->contexts());
@@ -115,18 +115,18 @@ auto primary_context_of(CUdevice device) {
   return [=](Contexts& contexts) { return contexts.primary_will_end(device); };
 }
 
-// Calls the driver's function to give up a reference to `context`, or to a primary context when
-// that is nullptr. It may be the last.
+// Calls the driver's function to give up a reference, which may be the last.
 template <typename... Args, typename... Given>
-CUresult give_up_reference(CUcontext context, CUresult (*DriverFunctions::*function)(Args...),
-                           Given... args) {
+CUresult give_up_reference(const Contexts::EndOf& which,
+                           CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   std::optional<Contexts::MayEnd> may_end;
   if (Process* process = Process::active(); process != nullptr) {
     process->memory().context_may_end();
-    may_end.emplace(process->contexts(), context);
+    may_end.emplace(process->contexts(), which);
     process->contexts().forget_handles();
   }
-  return observe([=](Process& process) { process.reference_given_up(context); }, function, args...);
+  return observe([&](Process& process) { process.reference_given_up(which.handle); }, function,
+                 args...);
 }
 
 // As soon as the driver has destroyed a stream, another may have its handle.
@@ -442,35 +442,35 @@ CUresult cubfc_cuCtxDisablePeerAccess(CUcontext peer) noexcept {
                  &Functions::cuCtxDisablePeerAccess, peer);
 }
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
-  return end_context(context, this_context(context), &Functions::cuCtxDestroy, context);
+  return end_context({context}, this_context(context), &Functions::cuCtxDestroy, context);
 }
 CUresult cubfc_cuCtxDestroy_v2(CUcontext context) noexcept {
-  return end_context(context, this_context(context), &Functions::cuCtxDestroy_v2, context);
+  return end_context({context}, this_context(context), &Functions::cuCtxDestroy_v2, context);
 }
 CUresult cubfc_cuCtxDetach(CUcontext context) noexcept {
-  return give_up_reference(context, &Functions::cuCtxDetach, context);
+  return give_up_reference({context}, &Functions::cuCtxDetach, context);
 }
 // cuda.h, cuGreenCtxCreate: a green context retains the primary context until it is destroyed.
 CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
-  return give_up_reference(nullptr, &Functions::cuGreenCtxDestroy, context);
+  return give_up_reference({}, &Functions::cuGreenCtxDestroy, context);
 }
 CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {
   return observe([&](Process& p) { p.contexts().is_green(*context); },
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
-  return give_up_reference(nullptr, &Functions::cuDevicePrimaryCtxRelease, device);
+  return give_up_reference({nullptr, device}, &Functions::cuDevicePrimaryCtxRelease, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
-  return give_up_reference(nullptr, &Functions::cuDevicePrimaryCtxRelease_v2, device);
+  return give_up_reference({nullptr, device}, &Functions::cuDevicePrimaryCtxRelease_v2, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) noexcept {
-  return end_context(nullptr, primary_context_of(device), &Functions::cuDevicePrimaryCtxReset,
-                     device);
+  return end_context({nullptr, device}, primary_context_of(device),
+                     &Functions::cuDevicePrimaryCtxReset, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
-  return end_context(nullptr, primary_context_of(device), &Functions::cuDevicePrimaryCtxReset_v2,
-                     device);
+  return end_context({nullptr, device}, primary_context_of(device),
+                     &Functions::cuDevicePrimaryCtxReset_v2, device);
 }
 
 }  // extern "C"

@@ -9,9 +9,9 @@
 namespace cubfc {
 namespace {
 
-// A page is a 4,096th of the device, so that a large device is not mapped in too many calls and a
-// small one has not too few pages.
-constexpr std::uint64_t kPagesOfDevice = 4096;
+// A page is a 4,096th of the device or of the limit, so that much memory is not mapped in too many
+// calls and little has not too few pages.
+constexpr std::uint64_t kPages = 4096;
 constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 
 CUmemAllocationProp properties_of(const DriverFunctions& driver, CUdevice device) {
@@ -32,7 +32,7 @@ CUmemAllocationProp properties_of(const DriverFunctions& driver, CUdevice device
 }  // namespace
 
 std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevice device,
-                                           std::uint64_t device_bytes) {
+                                           std::uint64_t bytes) {
   int supported = 0;
   std::size_t granularity = 0;
   const bool has_functions = driver.cuMemAddressReserve != nullptr &&
@@ -53,8 +53,7 @@ std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevi
       granularity == 0) {
     return 0;
   }
-  const std::uint64_t wanted =
-      std::min(std::bit_ceil(device_bytes / kPagesOfDevice), kLargestPageBytes);
+  const std::uint64_t wanted = std::min(std::bit_ceil(bytes / kPages), kLargestPageBytes);
   return std::max<std::uint64_t>(std::bit_ceil(granularity), wanted);
 }
 
@@ -67,7 +66,7 @@ void MappedMemory::release(arena::Address /*base*/, std::uint64_t /*bytes*/) noe
 MappedMemory::Holdings::~Holdings() {
   const RelaxedCapture relaxed(driver);
   release_all(driver, pages, page_bytes);
-  for (const Handle handle : spare) {
+  for (const auto& [address, handle] : spare) {
     driver.cuMemRelease(handle);
   }
   for (const auto& [base, bytes] : ranges) {
@@ -115,8 +114,8 @@ CUresult MappedMemory::create(Handle& handle) {
   {
     const std::lock_guard lock(mutex_);
     if (holdings_ != nullptr && !holdings_->spare.empty()) {
-      handle = holdings_->spare.back();
-      holdings_->spare.pop_back();
+      handle = holdings_->spare.begin()->second;
+      holdings_->spare.erase(holdings_->spare.begin());
       return CUDA_SUCCESS;
     }
   }
@@ -142,7 +141,8 @@ CUresult MappedMemory::map_page(arena::Address address, Pages& mapped) {
   return result;
 }
 
-CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes) {
+CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes,
+                                  const std::vector<Peer>& peers) {
   std::vector<CUmemAccessDesc> access;
   const auto grant = [&](CUdevice device) {
     CUmemAccessDesc& each = access.emplace_back();
@@ -151,12 +151,36 @@ CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes) {
     each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   };
   grant(device_);
-  {
-    const std::lock_guard lock(mutex_);
-    std::for_each(peers_.begin(), peers_.end(), grant);
+  for (const Peer& peer : peers) {
+    grant(peer.device);
   }
   called();
   return driver_.cuMemSetAccess(base, bytes, access.data(), access.size());
+}
+
+// The pages are the arena's, unless the context has ended; once all peers of this moment have
+// access.
+CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
+                             const Holdings* of_context) {
+  std::vector<Peer> peers;
+  {
+    const std::lock_guard lock(mutex_);
+    peers = peers_;
+  }
+  for (;;) {
+    if (const CUresult result = set_access(base, bytes, peers); result != CUDA_SUCCESS) {
+      return result;
+    }
+    const std::lock_guard lock(mutex_);
+    if (holdings_.get() != of_context) {
+      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (peers == peers_) {
+      holdings_->pages.merge(mapped);
+      return CUDA_SUCCESS;
+    }
+    peers = peers_;  // changed meanwhile
+  }
 }
 
 arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t bytes) noexcept {
@@ -178,18 +202,14 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
       result = map_page(page, mapped);
     }
     if (result == CUDA_SUCCESS) {
-      result = set_access(base, bytes);
+      result = enter(base, bytes, mapped, of_context.get());
     }
   } catch (const std::bad_alloc&) {
     release_all(driver_, mapped, page_bytes_);
     return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (result == CUDA_SUCCESS && holdings_ == of_context) {
-      holdings_->pages.merge(mapped);
-      return {base, 0, false};
-    }
+  if (result == CUDA_SUCCESS) {
+    return {base, 0, false};
   }
   log::debug("{} of memory could not be mapped: driver says {}", log::bytes(bytes),
              static_cast<int>(result));
@@ -210,15 +230,11 @@ void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages
   }
 }
 
-bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept try {
+bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();
   if (of_context == nullptr) {
     return false;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    of_context->spare.reserve(of_context->spare.size() + bytes / page_bytes_);
   }
   const CUresult result = driver_.cuMemUnmap(base, bytes);
   called();
@@ -229,40 +245,43 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept try 
   const std::lock_guard lock(mutex_);
   Pages& pages = of_context->pages;
   for (auto page = pages.lower_bound(base); page != pages.end() && page->first < base + bytes;) {
-    of_context->spare.push_back(page->second);
-    page = pages.erase(page);
+    of_context->spare.insert(pages.extract(page++));  // needs no memory
   }
   return true;
-} catch (const std::bad_alloc&) {
-  return false;
 }
 
 void MappedMemory::drop_spare() noexcept {
-  std::vector<Handle> dropped;
+  const RelaxedCapture relaxed(driver_);
+  std::multimap<arena::Address, Handle> dropped;
   {
     const std::lock_guard lock(mutex_);
     if (holdings_ != nullptr) {
       dropped.swap(holdings_->spare);
     }
   }
-  for (const Handle handle : dropped) {
+  for (const auto& [address, handle] : dropped) {
     driver_.cuMemRelease(handle);
     called();
   }
 }
 
-void MappedMemory::set_peer(CUdevice device, bool enabled) noexcept try {
+void MappedMemory::set_peer(CUdevice device, std::uint64_t context_id, bool enabled) noexcept try {
   std::vector<arena::Address> pages;
+  const Peer peer{device, context_id};
   {
     const std::lock_guard lock(mutex_);
-    std::erase(peers_, device);
-    if (enabled && device != device_) {
-      peers_.push_back(device);
+    std::erase(peers_, peer);
+    if (enabled) {
+      peers_.push_back(peer);
     }
-    if (holdings_ != nullptr) {
-      for (const auto& [address, handle] : holdings_->pages) {
-        pages.push_back(address);
-      }
+    const bool stays =
+        !enabled && std::any_of(peers_.begin(), peers_.end(),
+                                [&](const Peer& other) { return other.device == device; });
+    if (device == device_ || stays || holdings_ == nullptr) {
+      return;
+    }
+    for (const auto& [address, handle] : holdings_->pages) {
+      pages.push_back(address);
     }
   }
   const RelaxedCapture relaxed(driver_);
@@ -271,11 +290,11 @@ void MappedMemory::set_peer(CUdevice device, bool enabled) noexcept try {
   access.location.id = device;
   access.flags = enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   for (const arena::Address page : pages) {
-    if (const CUresult result = driver_.cuMemSetAccess(page, page_bytes_, &access, 1);
-        result != CUDA_SUCCESS) {
+    const CUresult result = driver_.cuMemSetAccess(page, page_bytes_, &access, 1);
+    const std::lock_guard lock(mutex_);
+    if (result != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
       log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", device,
                 device_, static_cast<int>(result));
-      return;
     }
   }
 } catch (const std::bad_alloc&) {

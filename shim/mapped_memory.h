@@ -18,9 +18,10 @@ class MappedMemory : public RegionSource {
                std::uint64_t page_bytes)
       : driver_(driver), policy_(policy), device_(device), page_bytes_(page_bytes) {}
 
-  // What a page should have on this device; 0 where physical memory cannot be mapped.
+  // What a page should have for so much memory of this device; 0 where physical memory cannot be
+  // mapped.
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
-                                      std::uint64_t device_bytes);
+                                      std::uint64_t bytes);
 
   bool is_shareable() const noexcept override { return false; }
   std::uint64_t page_bytes() const noexcept override { return page_bytes_; }
@@ -33,11 +34,18 @@ class MappedMemory : public RegionSource {
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
   std::shared_ptr<void> leave_behind() noexcept override;
-  void set_peer(CUdevice device, bool enabled) noexcept override;
+  void set_peer(CUdevice device, std::uint64_t context_id, bool enabled) noexcept override;
 
  private:
   using Handle = CUmemGenericAllocationHandle;
   using Pages = std::map<arena::Address, Handle>;
+
+  // A context of another device that may use the memory.
+  struct Peer {
+    CUdevice device;
+    std::uint64_t context_id;
+    bool operator==(const Peer&) const = default;
+  };
 
   // All that is to be given back; its end does that.
   struct Holdings {
@@ -51,14 +59,16 @@ class MappedMemory : public RegionSource {
     const std::uint64_t page_bytes;
     std::map<arena::Address, std::uint64_t> ranges;  // reserved addresses: start and bytes
     Pages pages;                                     // what is mapped
-    std::vector<Handle> spare;                       // physical memory that is mapped nowhere
+    std::multimap<arena::Address, Handle> spare;     // not mapped now: by where it was
   };
 
   std::shared_ptr<Holdings> holdings();
   std::uint64_t spare_bytes();
   CUresult create(Handle& handle);
   CUresult map_page(arena::Address address, Pages& mapped);
-  CUresult set_access(arena::Address base, std::uint64_t bytes);
+  CUresult set_access(arena::Address base, std::uint64_t bytes, const std::vector<Peer>& peers);
+  CUresult enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
+                 const Holdings* of_context);
   static void release_all(const DriverFunctions& driver, const Pages& pages,
                           std::uint64_t page_bytes);
 
@@ -69,7 +79,7 @@ class MappedMemory : public RegionSource {
 
   std::mutex mutex_;                    // guards all below
   std::shared_ptr<Holdings> holdings_;  // nullptr before the first range
-  std::vector<CUdevice> peers_;         // that may use the memory, too
+  std::vector<Peer> peers_;             // that may use the memory, too
 };
 
 }  // namespace cubfc

@@ -8,19 +8,48 @@
 namespace cubfc {
 namespace {
 
-// Of one element of one channel; of the formats that pack several channels, or blocks of elements,
-// what is not less than they take.
-std::uint64_t bytes_of(CUarray_format format) {
+// Bits of one element, all channels. Of formats that are not here, what is not less.
+std::uint64_t bits_of(CUarray_format format, std::uint64_t channels) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
+    case CU_AD_FORMAT_UNORM_INT8X1:
+    case CU_AD_FORMAT_UNORM_INT8X2:
+    case CU_AD_FORMAT_UNORM_INT8X4:
+    case CU_AD_FORMAT_SNORM_INT8X1:
+    case CU_AD_FORMAT_SNORM_INT8X2:
+    case CU_AD_FORMAT_SNORM_INT8X4:
+      return 8 * channels;
     case CU_AD_FORMAT_UNSIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT16:
     case CU_AD_FORMAT_HALF:
-      return 2;
-    default:
+    case CU_AD_FORMAT_UNORM_INT16X1:
+    case CU_AD_FORMAT_UNORM_INT16X2:
+    case CU_AD_FORMAT_UNORM_INT16X4:
+    case CU_AD_FORMAT_SNORM_INT16X1:
+    case CU_AD_FORMAT_SNORM_INT16X2:
+    case CU_AD_FORMAT_SNORM_INT16X4:
+      return 16 * channels;
+    case CU_AD_FORMAT_NV12:  // a byte of brightness, and a half of colour
+      return 12;
+    case CU_AD_FORMAT_BC1_UNORM:  // 8 bytes for 16 elements
+    case CU_AD_FORMAT_BC1_UNORM_SRGB:
+    case CU_AD_FORMAT_BC4_UNORM:
+    case CU_AD_FORMAT_BC4_SNORM:
       return 4;
+    case CU_AD_FORMAT_BC2_UNORM:  // 16 bytes for 16 elements
+    case CU_AD_FORMAT_BC2_UNORM_SRGB:
+    case CU_AD_FORMAT_BC3_UNORM:
+    case CU_AD_FORMAT_BC3_UNORM_SRGB:
+    case CU_AD_FORMAT_BC5_UNORM:
+    case CU_AD_FORMAT_BC5_SNORM:
+    case CU_AD_FORMAT_BC6H_UF16:
+    case CU_AD_FORMAT_BC6H_SF16:
+    case CU_AD_FORMAT_BC7_UNORM:
+    case CU_AD_FORMAT_BC7_UNORM_SRGB:
+      return 8;
+    default:
+      return 32 * channels;
   }
 }
 
@@ -50,7 +79,7 @@ std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels)
     height = std::max<std::uint64_t>(height / 2, 1);
     depth = (shape.Flags & kLayers) != 0 ? depth : std::max<std::uint64_t>(depth / 2, 1);
   }
-  return elements * bytes_of(shape.Format) * std::max(shape.NumChannels, 1U);
+  return (elements * bits_of(shape.Format, std::max(shape.NumChannels, 1U)) + 7) / 8;
 }
 
 CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,

@@ -152,7 +152,9 @@ void Process::forked_in_child() noexcept {
 }
 
 void Process::context_ended(const Contexts::Ending& ending, bool success) {
-  drop(contexts_.ended(ending, success));
+  if (const std::uint64_t id = contexts_.ended(ending, success); id != 0) {
+    drop(id);
+  }
 }
 
 void Process::drop(std::uint64_t context_id) {

@@ -13,11 +13,11 @@ import tempfile
 # (what is wrong then, file, what stands there, what stands there instead)
 FAULTS = [
     ("a freed block does not coalesce with the hole before it", "regions.cpp",
-     "if (previous.state == BlockState::kFree) {", "if (false) {"),
+     "if (previous.state == state) {", "if (false) {"),
     ("a freed block does not coalesce with the hole behind it", "regions.cpp",
-     "} else if (next.state == BlockState::kFree) {", "} else if (false) {"),
+     "} else if (next.state == state) {", "} else if (false) {"),
     ("a block that joins two holes leaves the second one filed", "regions.cpp",
-     "      bins_.remove(next);\n", ""),
+     "      bins.remove(next);\n", ""),
     ("a hole that moves down keeps its old start", "regions.cpp",
      "    next.start = block.start;\n", ""),
     ("a block stays linked after its record is given back", "regions.cpp",
@@ -28,7 +28,8 @@ FAULTS = [
     ("what remains behind a block cut from the middle is lost", "regions.cpp",
      "if (behind > 0) {", "if (false) {"),
     ("large blocks are not aligned", "regions.cpp",
-     "granules < kLargeGranules ? 1 : kGranulesPerPage", "1"),
+     "std::uint32_t alignment = granules < kLargeGranules ? 1 : kGranulesPerPage",
+     "std::uint32_t alignment = 1"),
     ("a retired block counts as free", "regions.h",
      "blocks_[index].state = BlockState::kRetired;", "blocks_[index].state = BlockState::kFree;"),
     ("a landmark that goes leaves no heir", "regions.cpp",
@@ -63,6 +64,17 @@ FAULTS = [
     ("a region's number is looked for among the regions that were", "regions.cpp",
      "  by_address_.insert(place, static_cast<std::uint16_t>(number));\n  publish_map();",
      "  publish_map();\n  by_address_.insert(place, static_cast<std::uint16_t>(number));"),
+    ("a page that a live block begins in is unmapped", "growth_by_pages.cpp",
+     "const std::uint64_t end = round_down(block.end(), page);",
+     "const std::uint64_t end = round_up(block.end(), page);"),
+    ("what could not be mapped belongs to nobody", "growth_by_pages.cpp",
+     "    regions_.settle(block, BlockState::kVacant);\n", ""),
+    ("what could not be mapped stays on the budget", "growth_by_pages.cpp",
+     "  if (mapped.base == 0) {\n    budget_.give(granted);", "  if (mapped.base == 0) {"),
+    ("memory that could not be unmapped is lost", "growth_by_pages.cpp",
+     "move.unmapped ? BlockState::kVacant : BlockState::kFree", "BlockState::kVacant"),
+    ("a place is taken that ends before the block does", "regions.cpp",
+     "if (behind.state != BlockState::kFree || end > behind.end()) {", "if (false) {"),
 ]
 
 

@@ -111,3 +111,16 @@ TEST_CASE("the limit counts memory of every kind") {
   must(cuArrayDestroy(array));
   must(cuMemFree(allocate(60 * kMiB)));
 }
+
+TEST_CASE("a context that does not end takes nothing off the limit's account") {
+  const TestContext context;
+  CUdeviceptr block = 0;
+  CUdeviceptr more = 0;
+  must(cuMemAllocAsync(&block, 40 << 20, nullptr));
+  CHECK(cuCtxDestroy_v2(nullptr) != CUDA_SUCCESS);
+  must(cuDevicePrimaryCtxReset_v2(1));  // it was never used
+  CHECK(cuMemAllocAsync(&more, 40 << 20, nullptr) == CUDA_ERROR_OUT_OF_MEMORY);
+  must(cuMemFreeAsync(block, nullptr));
+  must(cuMemAllocAsync(&more, 60 << 20, nullptr));
+  must(cuMemFreeAsync(more, nullptr));
+}

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "allocate.h"
 #include "behaviour.h"
 #include "entry_point.h"
@@ -26,6 +28,7 @@ struct Physical {
 struct Mapping {
   std::size_t bytes;
   CUmemGenericAllocationHandle handle;
+  std::vector<int> accessible_by = {};  // devices
 };
 
 // Guarded by state().mutex.
@@ -163,6 +166,19 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+// The host, which does the devices' work, has the access that the memory's own device has.
+void SetAccessOf(CUdeviceptr start, Mapping& mapping, const CUmemAccessDesc& access) {
+  const bool none = access.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  std::erase(mapping.accessible_by, access.location.id);
+  if (!none) mapping.accessible_by.push_back(access.location.id);
+  if (access.location.id != physical().at(mapping.handle).properties.location.id) return;
+  const bool writable = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  mprotect(reinterpret_cast<void*>(start), mapping.bytes,
+           none       ? PROT_NONE
+           : writable ? PROT_READ | PROT_WRITE
+                      : PROT_READ);
+}
+
 CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
                    std::size_t count) {
   const Lock lock(state().mutex);
@@ -174,11 +190,11 @@ CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc
     if (mapping == mappings().end()) return Behaviour("cuMemSetAccess.unaligned");
     at = mapping->first + mapping->second.bytes;
   }
-  const int protection = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                             ? PROT_READ | PROT_WRITE
-                         : access->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ
-                                                                          : PROT_NONE;
-  mprotect(reinterpret_cast<void*>(address), bytes, protection);
+  for (CUdeviceptr at = address; at < address + bytes;) {
+    auto& [start, mapping] = *MappingAt(at);
+    for (std::size_t i = 0; i < count; ++i) SetAccessOf(start, mapping, access[i]);
+    at = start + mapping.bytes;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -241,6 +257,18 @@ ENTRY(cuMemSetAccess,
       (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count),
       (address, bytes, access, count)) {
   return SetAccess(address, bytes, access, count);
+}
+
+ENTRY(cuMemGetAccess,
+      (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
+      (flags, location, address)) {
+  const Lock lock(state().mutex);
+  const auto found = MappingAt(address);
+  if (!flags || !location || found == mappings().end()) return CUDA_ERROR_INVALID_VALUE;
+  const std::vector<int>& devices = found->second.accessible_by;
+  const bool has = std::find(devices.begin(), devices.end(), location->id) != devices.end();
+  *flags = has ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
 }
 
 ENTRY(cuMemGetAllocationGranularity,

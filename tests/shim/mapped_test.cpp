@@ -1,0 +1,63 @@
+// CUBFC_ALLOCATOR=vmm under a limit of 16 MiB, on two devices that can reach each other.
+#include "shim/test_context.h"
+
+using namespace cubfc::test;
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+bool has_access(int device, CUdeviceptr address) {
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = device;
+  unsigned long long flags = 0;
+  must(cuMemGetAccess(&flags, &location, address));
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+}  // namespace
+
+TEST_CASE("a limit that is much less than the device can be used to its end") {
+  const TestContext context;
+  std::size_t free_bytes = 0;
+  must(cuMemGetInfo(&free_bytes, nullptr));
+  CHECK(free_bytes == 16 * kMiB);
+  must(cuMemFree(allocate(free_bytes)));
+  const CUdeviceptr small = allocate(1000);
+  must(cuMemGetInfo(&free_bytes, nullptr));
+  must(cuMemFree(allocate(free_bytes - 2 * kMiB)));
+  must(cuMemFree(small));
+  verify_arenas();
+}
+
+TEST_CASE(
+    "a peer has access to what there was and to what comes, as long as one of its contexts has") {
+  const TestContext owner(0);
+  const CUdeviceptr before = allocate(3 * kMiB);
+  const TestContext peer(1);
+  CUcontext other = nullptr;
+  must(cuCtxCreate_v2(&other, 0, 1));
+  CHECK_FALSE(has_access(1, before));
+  must(cuCtxEnablePeerAccess(owner.handle, 0));
+  CHECK(has_access(1, before));
+  must(cuCtxSetCurrent(peer.handle));
+  must(cuCtxEnablePeerAccess(owner.handle, 0));
+  must(cuCtxSetCurrent(owner.handle));
+  const CUdeviceptr after = allocate(3 * kMiB);
+  CHECK(has_access(1, after));
+  must(cuCtxSetCurrent(peer.handle));
+  must(cuCtxDisablePeerAccess(owner.handle));
+  CHECK(has_access(1, before));
+  CHECK(has_access(1, after));
+  must(cuCtxSetCurrent(other));
+  must(cuCtxDisablePeerAccess(owner.handle));
+  CHECK_FALSE(has_access(1, before));
+  CHECK_FALSE(has_access(1, after));
+  must(cuCtxSetCurrent(owner.handle));
+  CHECK_FALSE(has_access(1, allocate(5 * kMiB)));
+  CHECK(has_access(0, before));
+  must(cuMemsetD8(before, 1, 3 * kMiB));
+  must(cuCtxDestroy_v2(other));
+  must(cuCtxSetCurrent(owner.handle));
+}
