@@ -80,10 +80,14 @@ std::vector<Mode> arena_modes() {
 std::vector<Mode> other_modes() {
   const Environment platform{{"CUBFC_ALLOCATOR", "platform"}};
   const Environment shared{{"CUBFC_IPC", "driver"}};
-  return {{"platform", platform},
-          {"platform, limited", platform + kLimit},
-          {"dedicated, sync", shared},
-          {"dedicated, deferred", shared + Environment{{"CUBFC_FREE", "deferred"}}}};
+  std::vector<Mode> modes{
+      {"platform, limited", platform + kLimit},
+      {"dedicated, deferred", shared + Environment{{"CUBFC_FREE", "deferred"}}}};
+  if (!kSanitized) {
+    modes.push_back({"platform", platform});
+    modes.push_back({"dedicated, sync", shared});
+  }
+  return modes;
 }
 
 // What each promise saw, its verdict in front, by name.
