@@ -207,11 +207,9 @@ Arena::Growth Arena::obtain(Locked& lock, std::uint64_t bytes, std::uint64_t lea
     const MemorySource::Region region = without_lock(lock, [&] { return source_.obtain(bytes); });
     const bool ended = generation != generation_;
     if (region.base != 0 && !ended && adopt(region, bytes)) {
-      growth_ended_.notify_all();
       return {true, Failure::kNone, 0};
     }
     budget_.give(bytes);
-    growth_ended_.notify_all();
     if (region.base != 0) {
       if (!ended) {  // else it went with its context, and its address may be somebody else's
         lock.unlock();

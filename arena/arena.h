@@ -154,6 +154,7 @@ class Arena {
   std::uint64_t bytes_ahead(std::uint64_t page) const;
   std::uint64_t take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place,
                                     Moves& moves);
+  static std::uint64_t bytes_of(const Moves& moves);
   void put_back(const Moves& moves);
   std::uint64_t unmap(Locked& lock, Moves& moves);
   Growth map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);

@@ -151,6 +151,14 @@ std::uint64_t Arena::take_out_free_pages(std::uint64_t most_bytes, const Regions
   return most_bytes - missing * kGranuleBytes;
 }
 
+std::uint64_t Arena::bytes_of(const Moves& moves) {
+  std::uint64_t bytes = 0;
+  for (const Move& move : moves) {
+    bytes += move.bytes;
+  }
+  return bytes;
+}
+
 void Arena::put_back(const Moves& moves) {
   for (const Move& move : moves) {
     regions_.settle(move.block, BlockState::kFree);
@@ -163,11 +171,7 @@ std::uint64_t Arena::unmap(Locked& lock, Moves& moves) {
   if (moves.empty()) {
     return 0;
   }
-  const auto count = [&](const Move& move) { return move.unmapped ? 0 : move.bytes; };
-  std::uint64_t all = 0;
-  for (const Move& move : moves) {
-    all += move.bytes;
-  }
+  const std::uint64_t all = bytes_of(moves);
   pool_bytes_ -= all;
   usable_bytes_ -= all;
   const std::uint64_t generation = generation_;
@@ -183,7 +187,7 @@ std::uint64_t Arena::unmap(Locked& lock, Moves& moves) {
   std::uint64_t still_there = 0;
   for (const Move& move : moves) {
     regions_.settle(move.block, move.unmapped ? BlockState::kVacant : BlockState::kFree);
-    still_there += count(move);
+    still_there += move.unmapped ? 0 : move.bytes;
   }
   pool_bytes_ += still_there;
   usable_bytes_ += still_there;
@@ -197,10 +201,7 @@ Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_
                                              static_cast<std::uint32_t>(bytes / kGranuleBytes));
   const Address base = regions_.address_of(block);
   const std::uint64_t generation = generation_;
-  std::uint64_t taken_out = 0;
-  for (const Move& move : from) {
-    taken_out += move.bytes;
-  }
+  const std::uint64_t taken_out = bytes_of(from);
   const std::uint64_t unmapped = unmap(lock, from);
   std::uint64_t granted = bytes - taken_out + unmapped;
   MemorySource::Region mapped;

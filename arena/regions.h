@@ -3,12 +3,10 @@
 //
 // Invariants (verify() checks each of them):
 //   - the blocks of a region cover it without gap or overlap, linked in address order, in a ring
-//   that
-//     its edge closes;
+//     that its edge closes;
 //   - no two free blocks are neighbours: a freed block coalesces at once; nor are two vacant ones;
 //   - each free block is in exactly one bin, each vacant one in one of the vacancies' bins, each
-//   live
-//     block in the address table, nothing else is;
+//     live block in the address table, nothing else is;
 //   - a block of 2 MiB or more starts and ends on a multiple of 64 KiB;
 //   - the landmark of a stretch of 4 MiB is a block that starts in it, if there is one.
 #pragma once
