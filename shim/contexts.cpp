@@ -242,6 +242,7 @@ Contexts::MayEnd::MayEnd(Contexts& contexts, const EndOf& which)
     end_ = begin_ == nullptr ? nullptr : begin_->next;
   }
   std::unique_lock lock(contexts_.end_mutex_);
+  remains_ = contexts_.last_remains_;
   for (Context* context = begin_; context != end_; context = context->next) {
     context->ends += concerns(*context) ? 1 : 0;
   }
@@ -261,15 +262,9 @@ bool Contexts::MayEnd::concerns(const Context& context) const {
 }
 
 Contexts::MayEnd::~MayEnd() {
+  const std::lock_guard lock(contexts_.end_mutex_);
   for (Context* context = begin_; context != end_; context = context->next) {
-    if (!concerns(*context)) {
-      continue;
-    }
-    Context::Remains due;  // given back without the lock
-    const std::lock_guard lock(contexts_.end_mutex_);
-    if (--context->ends == 0) {
-      due.swap(context->remains);
-    }
+    context->ends -= concerns(*context) ? 1 : 0;
   }
   contexts_.end_changed_.notify_all();
 }
@@ -300,7 +295,7 @@ std::uint64_t Contexts::ended(const Ending& ending, bool success) {
     ending.context->ending = false;
     return 0;
   }
-  return drop(*ending.context, ending.id) ? ending.id : 0;
+  return drop(*ending.context, ending.id, false) ? ending.id : 0;
 }
 
 std::uint64_t Contexts::drop_one_gone(CUcontext handle) {
@@ -309,7 +304,8 @@ std::uint64_t Contexts::drop_one_gone(CUcontext handle) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
     if (id != 0 && (context->primary || context->handle == handle) && is_gone(*context)) {
       captures_.context_ended(context->handle);
-      if (drop(*context, id)) {
+      // The driver call that ends it may still be waiting for its work, on another thread.
+      if (drop(*context, id, true)) {
         return id;
       }
     }
@@ -332,9 +328,10 @@ bool Contexts::is_gone(const Context& context) const {
   return result == CUDA_SUCCESS ? id != context.id : result != CUDA_ERROR_DEINITIALIZED;
 }
 
-// Its memory is gone: the driver has taken it back already. False when another thread was quicker.
-bool Contexts::drop(Context& context, std::uint64_t id) {
-  std::shared_ptr<void> remains;
+// The driver takes its memory back, or has done so already; what does not go with it is given back
+// now, or when all calls are over that may end a context. False when another thread was quicker.
+bool Contexts::drop(Context& context, std::uint64_t id, bool may_be_in_use) {
+  std::shared_ptr<Remains> remains;
   {
     const std::lock_guard lock(mutex_);
     if (context.id != id) {
@@ -346,13 +343,13 @@ bool Contexts::drop(Context& context, std::uint64_t id) {
     context.ending = false;
     context.id.store(0, std::memory_order_release);
   }
-  // A driver call that ends it may still be waiting for its work on another thread.
-  const std::lock_guard lock(end_mutex_);
-  if (remains != nullptr && context.ends > 0) {
-    const auto place = std::find(context.remains.begin(), context.remains.end(), nullptr);
-    (place == context.remains.end() ? context.remains[0] : *place).swap(remains);
+  if (remains != nullptr && may_be_in_use) {
+    const std::lock_guard lock(end_mutex_);
+    last_remains_->memory = std::move(remains->memory);
+    last_remains_->next = remains;
+    last_remains_.swap(remains);
   }
-  return true;
+  return true;  // gives back what nobody needs, without a lock
 }
 
 // The primary context's handle if it is active; asking never makes it active.

@@ -84,6 +84,7 @@ class Contexts {
     const std::optional<CUdevice> device_;
     Context* begin_;  // of the list: those up to `end_` are concerned, if they are of the device
     Context* end_ = nullptr;
+    std::shared_ptr<Remains> remains_;  // of what ends meanwhile: the driver may still use it
   };
 
   // Around a driver call that ends a context if it succeeds. In between no address is looked up in
@@ -120,7 +121,7 @@ class Contexts {
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
   std::unique_ptr<RegionSource> source_for(const Device& device) const;
   bool start(Context& context);
-  bool drop(Context& context, std::uint64_t id);
+  bool drop(Context& context, std::uint64_t id, bool may_be_in_use);
   bool is_gone(const Context& context) const;
   std::uint64_t id_of(CUcontext context) const;
   CUcontext primary_of(CUdevice device) const;
@@ -137,7 +138,8 @@ class Contexts {
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::uint64_t> green_ids_;
 
-  std::mutex end_mutex_;  // guards each Context's `users` and `ends`
+  std::mutex end_mutex_;  // guards each Context's `users` and `ends`, and
+  std::shared_ptr<Remains> last_remains_ = std::make_shared<Remains>();
   std::condition_variable end_changed_;
 };
 

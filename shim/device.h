@@ -58,12 +58,20 @@ struct Device {
   std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
 };
 
+// What contexts leave behind that does not go with them. One links to the next, and each that may
+// still need some of it holds the link that was the last when it began: what came later is given
+// back when the last of those goes.
+struct Remains {
+  std::shared_ptr<void> memory;
+  std::shared_ptr<Remains> next;
+};
+
 // What a context's arena takes its memory from.
 class RegionSource : public arena::MemorySource {
  public:
-  // The context has ended, and its object may serve another: what did not go with it is given back
-  // when the last reference to the result goes. nullptr when there is nothing. No driver call.
-  virtual std::shared_ptr<void> leave_behind() noexcept { return nullptr; }
+  // The context has ended, and its object may serve another: what did not go with it. nullptr when
+  // there is nothing. No driver call, and needs no host memory.
+  virtual std::shared_ptr<Remains> leave_behind() noexcept { return nullptr; }
   // A context of the device may use this context's memory, or no longer.
   virtual void set_peer(CUdevice /*device*/, std::uint64_t /*context_id*/,
                         bool /*enabled*/) noexcept {}
@@ -115,9 +123,7 @@ struct Context {
   std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first
   int users = 0;                                // threads whose calls into it are under way, and
   int ends = 0;                                 // calls that may end it: both guarded by Contexts
-  using Remains = std::array<std::shared_ptr<void>, 4>;
-  Remains remains;          // for those calls to give back; likewise
-  Context* next = nullptr;  // in the list of all; set once
+  Context* next = nullptr;                      // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
 };

@@ -80,17 +80,24 @@ std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
 }
 
 // The driver does not take physical memory with a context.
-std::shared_ptr<void> MappedMemory::leave_behind() noexcept {
+std::shared_ptr<Remains> MappedMemory::leave_behind() noexcept {
   const std::lock_guard lock(mutex_);
   peers_.clear();
-  return std::exchange(holdings_, nullptr);
+  if (holdings_ == nullptr) {
+    return nullptr;
+  }
+  remains_->memory = std::exchange(holdings_, nullptr);
+  return std::exchange(remains_, nullptr);
 }
 
 arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept try {
   const RelaxedCapture relaxed(driver_);
   {
     const std::lock_guard lock(mutex_);
-    holdings_ = holdings_ == nullptr ? std::make_shared<Holdings>(*this) : holdings_;
+    if (holdings_ == nullptr) {
+      remains_ = std::make_shared<Remains>();
+      holdings_ = std::make_shared<Holdings>(*this);
+    }
   }
   CUdeviceptr base = 0;
   const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);

@@ -33,7 +33,7 @@ class MappedMemory : public RegionSource {
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
-  std::shared_ptr<void> leave_behind() noexcept override;
+  std::shared_ptr<Remains> leave_behind() noexcept override;
   void set_peer(CUdevice device, std::uint64_t context_id, bool enabled) noexcept override;
 
  private:
@@ -79,6 +79,7 @@ class MappedMemory : public RegionSource {
 
   std::mutex mutex_;                    // guards all below
   std::shared_ptr<Holdings> holdings_;  // nullptr before the first range
+  std::shared_ptr<Remains> remains_;    // for leave_behind()
   std::vector<Peer> peers_;             // that may use the memory, too
 };
 

@@ -9,7 +9,7 @@
 namespace random_programs {
 namespace {
 
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{60};
 
 // A failure that needs a race does not show each time. Short programs take little time.
 int runs_of(const Program& program) {

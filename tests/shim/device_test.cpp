@@ -259,6 +259,52 @@ TEST_CASE("a primary context that is released and retained by many threads serve
   verify_arenas();
 }
 
+TEST_CASE(
+    "the memory of a primary context stays until its work is over, however many come after it") {
+  must(cuInit(0));
+  const auto is_active = [] {
+    unsigned flags = 0;
+    int active = 0;
+    must(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    return active != 0;
+  };
+  const auto retain = [] {
+    CUcontext context = nullptr;
+    must(cuDevicePrimaryCtxRetain(&context, 0));
+    must(cuCtxSetCurrent(context));
+  };
+  retain();
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUdeviceptr block = allocate(4096);
+  std::atomic<bool> go_on{false};
+  const auto wait = [](void* flag) {
+    while (!*static_cast<std::atomic<bool>*>(flag)) {
+      std::this_thread::yield();
+    }
+  };
+  must(cuLaunchHostFunc(stream, wait, &go_on));
+  must(cuMemsetD8Async(block, 1, 4096, stream));
+  std::thread releasing([] { CHECK(cuDevicePrimaryCtxRelease_v2(0) == CUDA_SUCCESS); });
+  while (is_active()) {
+    std::this_thread::yield();
+  }
+  CUcontext other = nullptr;
+  for (int i = 0; i < 10; ++i) {
+    retain();
+    CUdeviceptr ignored = 0;
+    cuMemAlloc(&ignored, 4096);  // fails when what the others took has not come back yet
+    must(cuDevicePrimaryCtxRelease_v2(0));
+    if (other == nullptr) {
+      must(cuCtxCreate_v2(&other, 0, 0));
+    }
+  }
+  go_on = true;
+  releasing.join();
+  must(cuCtxDestroy_v2(other));
+  CHECK(standin_live_bytes(0) == 0);
+}
+
 TEST_CASE("contexts that end in one thread do not disturb the frees of another") {
   must(cuInit(0));
   CUdevice device = 0;
