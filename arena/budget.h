@@ -25,7 +25,10 @@ class Budget {
     return true;
   }
 
-  // Gives back what take() claimed.
+  // Claims `bytes` whether they fit or not: they are taken already.
+  void force(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  // Gives back what take() or force() claimed.
   void give(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   std::uint64_t limit() const noexcept { return limit_; }

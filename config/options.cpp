@@ -226,12 +226,6 @@ bool always(const Value& /*value*/) {
 bool never(const Value& /*value*/) {
   return false;
 }
-bool only_zero(const Value& value) {
-  return std::get<std::int64_t>(value) == 0;
-}
-bool is_no_pool(const Value& value) {
-  return std::get<Allocator>(value) != Allocator::kCudaAsync;
-}
 
 constexpr std::string_view kBooleanForms = "true or false (also 1/0, yes/no, on/off)";
 constexpr std::string_view kSizeForms =
@@ -313,9 +307,8 @@ constexpr std::array kOptions = std::to_array<Option>({
         "`bfc`: best fit with coalescing over regions from the driver. `vmm`: the same over one "
         "address range in which memory moves to where it is needed, so that fragmentation makes no "
         "request fail (not yet confirmed on a GPU). `cuda_async`: the driver's stream-ordered "
-        "pool. "
-        "`platform`: every call goes to the driver, still logged, counted and limited",
-        is_no_pool, "`cuda_async`"),
+        "pool, one of its own whose limit is enforced. "
+        "`platform`: every call goes to the driver, still logged, counted and limited"),
     row<&Policy::preallocate>({"CUBFC_PREALLOCATE", boolean, kBooleanForms, ""},
                               kPreallocateHonoured, "true", "BOOL",
                               "take the whole arena at the first allocation, or grow as needed"),
@@ -342,8 +335,7 @@ constexpr std::array kOptions = std::to_array<Option>({
          "a size such as 8GiB, or -1 for as much as bfc preallocates", ""},
         kAsyncHonoured, "0", "SIZE",
         "with `cuda_async`: how much to warm the pool with; `-1`: as much as `bfc` would "
-        "preallocate",
-        only_zero, "values other than `0`"),
+        "preallocate"),
     row<&Policy::unified_memory>(
         {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false", "BOOL",
         "regions of managed memory, which the driver moves between device and host; allows a share "

@@ -11,12 +11,13 @@ namespace cubfc {
 // Bytes of a device's limit, held until the object goes. Thread-safe like the limit itself.
 class Claim {
  public:
-  // Nothing when the limit has not that much left.
-  static std::optional<Claim> take(Device& device, Holding holding, std::uint64_t bytes) noexcept {
-    if (device.is_limited(holding) && !device.budget.take(bytes)) {
+  // Nothing when the limit has not that much left. `pool` is what will serve it, if one does: what
+  // it has idle is counted already.
+  static std::optional<Claim> take(Device& device, Holding holding, std::uint64_t bytes,
+                                   CUmemoryPool pool = nullptr) noexcept {
+    if (!device.take(holding, bytes, pool)) {
       return std::nullopt;
     }
-    device.held(holding).fetch_add(bytes, std::memory_order_relaxed);
     return Claim(device, holding, bytes);
   }
 
@@ -32,10 +33,7 @@ class Claim {
   }
   ~Claim() {
     if (device_ != nullptr) {
-      device_->held(holding_).fetch_sub(bytes_, std::memory_order_relaxed);
-      if (device_->is_limited(holding_)) {
-        device_->budget.give(bytes_);
-      }
+      device_->give(holding_, bytes_);
     }
   }
   Claim(const Claim&) = delete;

@@ -5,6 +5,7 @@
 
 #include "shim/log.h"
 #include "shim/mapped_memory.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 namespace {
@@ -73,6 +74,20 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return owner;
 }
 
+Context* Contexts::owner_in_pool(CUdeviceptr address) const noexcept {
+  if (policy_.allocator.value != config::Allocator::kCudaAsync) {
+    return nullptr;
+  }
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    const OwnPool* const pool = context->device.own_pool.get();
+    const auto block = pool != nullptr ? pool->find(address) : std::nullopt;
+    if (block) {
+      return block->context;
+    }
+  }
+  return nullptr;
+}
+
 bool Contexts::several_alive() const noexcept {
   int alive = 0;
   for (const Context* context = first(); context != nullptr; context = context->next) {
@@ -91,6 +106,9 @@ void Contexts::set_peer(CUcontext owner, bool enabled) {
   for (Context* context = first(); context != nullptr; context = context->next) {
     if (context->alive() && context->handle == owner) {
       context->memory->set_peer(device, id_of(current), enabled);
+      if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr && enabled) {
+        pool->set_peer(device);
+      }
     }
   }
 }
@@ -129,8 +147,13 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
     return known;  // another thread was quicker
   }
   Context* context = first();
-  while (context != nullptr && (context->alive() || &context->device != its_device)) {
-    context = context->next;
+  {
+    // One that a call may still be ending stays out of use: that call would hold up this context.
+    const std::lock_guard end_lock(end_mutex_);
+    while (context != nullptr &&
+           (context->alive() || context->ends > 0 || &context->device != its_device)) {
+      context = context->next;
+    }
   }
   const bool fresh = context == nullptr;
   if (fresh) {
@@ -149,11 +172,11 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   return context;
 }
 
-std::unique_ptr<RegionSource> Contexts::source_for(const Device& device) const {
+std::unique_ptr<RegionSource> Contexts::source_for(Device& device) const {
   if (device.page_bytes > 0) {
-    return std::make_unique<MappedMemory>(driver_, policy_, device.handle, device.page_bytes);
+    return std::make_unique<MappedMemory>(driver_, policy_, device);
   }
-  return std::make_unique<ContextMemory>(driver_, policy_, device.managed);
+  return std::make_unique<ContextMemory>(driver_, policy_, device);
 }
 
 // Gives the arena its options, by what is free now. Precondition: the context, or a green one of
@@ -200,6 +223,46 @@ Device* Contexts::device(CUdevice handle) {
   return devices_.back().get();
 }
 
+// The lock is for the list: a Device, once made, stays.
+template <typename Do>
+void Contexts::for_each_device(Do what) const noexcept {
+  for (std::size_t i = 0;; ++i) {
+    Device* device = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (i >= devices_.size()) {
+        return;
+      }
+      device = devices_[i].get();
+    }
+    what(*device);
+  }
+}
+
+Device* Contexts::device_of(CUmemoryPool pool) noexcept {
+  Device* its_device = nullptr;
+  for_each_device([&](Device& device) {
+    its_device = its_device == nullptr && device.pools.has(pool) ? &device : its_device;
+  });
+  return its_device;
+}
+
+void Contexts::pool_destroyed(CUmemoryPool pool) noexcept {
+  for_each_device([&](Device& device) { device.pools.remove(pool); });
+}
+
+bool Contexts::trim_pools(const Device* only) noexcept {
+  bool any = false;
+  for_each_device([&](Device& device) {
+    const bool concerned = only == nullptr || only == &device;
+    if (concerned && (device.own_pool != nullptr || device.counts_pools())) {
+      any = device.pools.trim() || any;
+      device.count_pools();
+    }
+  });
+  return any;
+}
+
 void Contexts::created(CUcontext handle, CUdevice device) {
   if (const std::uint64_t id = id_of(handle); id != 0) {
     find_or_make(handle, id, device);
@@ -218,9 +281,13 @@ bool Contexts::is_known_green(std::uint64_t id) {
   return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
 }
 
-Contexts::Use::Use(Contexts& contexts, Context& context) : contexts_(contexts), context_(context) {
+Contexts::Use::Use(Contexts& contexts, Context& context, Waits waits)
+    : contexts_(contexts), context_(context) {
   std::unique_lock lock(contexts_.end_mutex_);
-  contexts_.end_changed_.wait_for(lock, kPatience, [&] { return context.ends == 0; });
+  if (waits == Waits::kYes) {
+    contexts_.end_changed_.wait_for(lock, kPatience,
+                                    [&] { return context.ends == 0 || !context.alive(); });
+  }
   allowed_ = context.ends == 0 && context.alive();
   context_.users += allowed_ ? 1 : 0;
 }
@@ -332,6 +399,7 @@ bool Contexts::is_gone(const Context& context) const {
 // now, or when all calls are over that may end a context. False when another thread was quicker.
 bool Contexts::drop(Context& context, std::uint64_t id, bool may_be_in_use) {
   std::shared_ptr<Remains> remains;
+  std::shared_ptr<Remains> in_pool;
   {
     const std::lock_guard lock(mutex_);
     if (context.id != id) {
@@ -340,14 +408,19 @@ bool Contexts::drop(Context& context, std::uint64_t id, bool may_be_in_use) {
     log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
     context.arena.abandon();
     remains = context.memory->leave_behind();
+    if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
+      in_pool = pool->leave_behind(id);
+    }
     context.ending = false;
     context.id.store(0, std::memory_order_release);
   }
-  if (remains != nullptr && may_be_in_use) {
-    const std::lock_guard lock(end_mutex_);
-    last_remains_->memory = std::move(remains->memory);
-    last_remains_->next = remains;
-    last_remains_.swap(remains);
+  const std::lock_guard lock(end_mutex_);
+  for (std::shared_ptr<Remains>* left : {&remains, &in_pool}) {
+    if (*left != nullptr && may_be_in_use) {
+      last_remains_->memory = std::move((*left)->memory);
+      last_remains_->next = *left;
+      last_remains_.swap(*left);
+    }
   }
   return true;  // gives back what nobody needs, without a lock
 }

@@ -28,11 +28,20 @@ class Contexts {
 
   // A GPU. Throws std::bad_alloc.
   Device* device(CUdevice handle);
+  // The one that the pool's memory is on; nullptr if the pool is not known.
+  Device* device_of(CUmemoryPool pool) noexcept;
+  void pool_destroyed(CUmemoryPool pool) noexcept;
+  // Pools of the device, or of all, give back what nothing is allocated in: ours, and with a limit
+  // the program's. True if there was anything.
+  bool trim_pools(const Device* device) noexcept;
 
   // Every context ever known, ended ones included (see Context::alive). Lock-free.
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }
   // The context in whose arena's regions an address lies; nullptr if in none.
   Context* owner_of(CUdeviceptr address) const noexcept;
+  // Of a block of a device's own pool, whether live or not: the context that it was made for.
+  // nullptr if the address is in none.
+  Context* owner_in_pool(CUdeviceptr address) const noexcept;
   // More than one context is alive.
   bool several_alive() const noexcept;
   // Memory was allocated in this process.
@@ -47,12 +56,13 @@ class Contexts {
   void is_green(CUcontext context);
 
   // While it lives and is allowed(), the context does not end: cuda.h (cuCtxDestroy) makes that the
-  // duty of whoever calls into it, and what is given back of its memory is still its own. Waits
-  // while a call that may end it is under way, but not for long: a hook may have called on that
-  // call's thread.
+  // duty of whoever calls into it, and what is given back of its memory is still its own. While a
+  // call that may end it is under way, waits if it is to, but not for long: a hook may have called
+  // on that call's thread.
   class Use {
    public:
-    Use(Contexts& contexts, Context& context);
+    enum class Waits : bool { kNo, kYes };
+    Use(Contexts& contexts, Context& context, Waits waits = Waits::kYes);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -119,7 +129,9 @@ class Contexts {
  private:
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
-  std::unique_ptr<RegionSource> source_for(const Device& device) const;
+  template <typename Do>
+  void for_each_device(Do what) const noexcept;
+  std::unique_ptr<RegionSource> source_for(Device& device) const;
   bool start(Context& context);
   bool drop(Context& context, std::uint64_t id, bool may_be_in_use);
   bool is_gone(const Context& context) const;
@@ -134,7 +146,7 @@ class Contexts {
   std::atomic<Context*> first_{nullptr};
   std::atomic<std::uint64_t> generation_{1};  // of what handles mean
 
-  std::mutex mutex_;  // guards the rest, and changes of the list
+  mutable std::mutex mutex_;  // guards the rest, and changes of the list
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::uint64_t> green_ids_;
 

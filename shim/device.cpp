@@ -5,6 +5,7 @@
 
 #include "shim/log.h"
 #include "shim/mapped_memory.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 namespace {
@@ -41,6 +42,11 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
                      ? MappedMemory::page_bytes_for(driver, device_handle,
                                                     std::min(total_bytes, budget.limit()))
                      : 0),
+      pools(driver, device_handle),
+      own_pool(policy.allocator.value == config::Allocator::kCudaAsync && !managed &&
+                       OwnPool::is_possible(driver, device_handle)
+                   ? std::make_unique<OwnPool>(driver, policy, *this)
+                   : nullptr),
       limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {
   if (policy.unified_memory.value && !managed) {
     log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
@@ -49,11 +55,72 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
   if (policy.allocator.value == config::Allocator::kVmm && page_bytes == 0 && !managed) {
     log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there", handle, name);
   }
+  if (policy.allocator.value == config::Allocator::kCudaAsync && own_pool == nullptr && !managed) {
+    log::warn("GPU {} ({}) has no memory pools, so CUBFC_ALLOCATOR=cuda_async is bfc there", handle,
+              name);
+  }
+}
+
+Device::~Device() = default;
+
+bool Device::take(Holding holding, std::uint64_t bytes, CUmemoryPool pool) noexcept {
+  if (!is_limited(holding)) {
+    held_for(holding).fetch_add(bytes, std::memory_order_relaxed);
+    return true;
+  }
+  count_pools();
+  const bool counted = pool != nullptr && counts_pools();
+  // What is freed in stream order serves the next request of the stream before the work is done.
+  const std::uint64_t idle = counted ? take_idle(std::min(bytes, pools.reserved_by(pool))) : 0;
+  held_for(holding).fetch_add(bytes, std::memory_order_relaxed);
+  if (budget.take(bytes - idle)) {
+    return true;
+  }
+  idle_in_pools_.fetch_add(idle, std::memory_order_relaxed);
+  held_for(holding).fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+void Device::give(Holding holding, std::uint64_t bytes) noexcept {
+  held_for(holding).fetch_sub(bytes, std::memory_order_relaxed);
+  if (is_limited(holding)) {
+    budget.give(bytes);
+  }
+}
+
+// Of what is counted as idle, what a claim of so many bytes stands for now.
+std::uint64_t Device::take_idle(std::uint64_t bytes) noexcept {
+  std::uint64_t idle = idle_in_pools_.load(std::memory_order_relaxed);
+  while (!idle_in_pools_.compare_exchange_weak(idle, idle - std::min(idle, bytes),
+                                               std::memory_order_relaxed)) {
+  }
+  return std::min(idle, bytes);
+}
+
+// What is freed in stream order is claimed no more and may be in use for a while longer.
+bool Device::count_pools() noexcept {
+  if (!counts_pools()) {
+    return true;
+  }
+  const std::uint64_t reserved = pools.reserved();
+  const std::uint64_t claimed = held(Holding::kPool) + held(Holding::kOwnPool);
+  const std::uint64_t idle = reserved > claimed ? reserved - claimed : 0;
+  const std::uint64_t before = idle_in_pools_.exchange(idle, std::memory_order_relaxed);
+  budget.force(idle);
+  budget.give(before);
+  return budget.used() <= budget.limit();
+}
+
+arena::Room Context::room() const {
+  return device.own_pool != nullptr ? device.own_pool->room() : arena.room();
 }
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
+  if (!device_.count_pools()) {
+    return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+  }
   const RelaxedCapture relaxed(driver_);
-  if (policy_.reserve.value > 0 && !managed_) {
+  if (policy_.reserve.value > 0 && !device_.managed) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
@@ -62,8 +129,9 @@ arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept 
     }
   }
   CUdeviceptr base = 0;
-  const CUresult result = managed_ ? driver_.cuMemAllocManaged(&base, bytes, CU_MEM_ATTACH_GLOBAL)
-                                   : driver_.cuMemAlloc_v2(&base, bytes);
+  const CUresult result = device_.managed
+                              ? driver_.cuMemAllocManaged(&base, bytes, CU_MEM_ATTACH_GLOBAL)
+                              : driver_.cuMemAlloc_v2(&base, bytes);
   log::debug("region of {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};

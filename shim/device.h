@@ -14,22 +14,27 @@
 #include "config/policy.h"
 #include "shim/captures.h"
 #include "shim/driver.h"
+#include "shim/pools.h"
 
 namespace cubfc {
 
 // Device memory that a program holds beside its arenas, by what gave it.
 enum class Holding : std::uint8_t {
   kPlain,     // cuMemAlloc, past the arena
+  kOwnPool,   // cuMemAlloc under CUBFC_ALLOCATOR=cuda_async
   kPool,      // cuMemAllocAsync and its like
   kManaged,   // cuMemAllocManaged
   kPhysical,  // cuMemCreate
   kArray,     // cuArrayCreate and its like
 };
-inline constexpr std::size_t kHoldings = 5;
+inline constexpr std::size_t kHoldings = 6;
+
+class OwnPool;
 
 // A GPU. Made when first needed, never destroyed.
 struct Device {
   Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle);
+  ~Device();
 
   CUdevice handle;
   std::string name;
@@ -42,20 +47,38 @@ struct Device {
   const bool managed;
   // Of memory that is mapped, under CUBFC_ALLOCATOR=vmm; 0: it is not, or the device cannot.
   const std::uint64_t page_bytes;
+  Pools pools;
+  // What serves cuMemAlloc under CUBFC_ALLOCATOR=cuda_async; nullptr: it is not set, or the device
+  // has no pools.
+  const std::unique_ptr<OwnPool> own_pool;
 
+  // For Claims: bytes of the limit, all or nothing.
+  bool take(Holding holding, std::uint64_t bytes, CUmemoryPool pool) noexcept;
+  void give(Holding holding, std::uint64_t bytes) noexcept;
   // Bytes that Claims hold.
-  std::atomic<std::uint64_t>& held(Holding holding) {
-    return held_[static_cast<std::size_t>(holding)];
-  }
   std::uint64_t held(Holding holding) const {
     return held_[static_cast<std::size_t>(holding)].load(std::memory_order_relaxed);
   }
   // Whether the limit counts such memory.
-  bool is_limited(Holding holding) const { return limits_all_ || holding == Holding::kPlain; }
+  bool is_limited(Holding holding) const {
+    return limits_all_ || holding == Holding::kPlain || holding == Holding::kOwnPool;
+  }
+  // What pools and graphs hold and no claim accounts for is taken of the limit, if there is one:
+  // asks the driver how much that is now. False when more is taken then than the limit allows.
+  bool count_pools() noexcept;
+  bool counts_pools() const { return budget.limited() && limits_all_; }
+  // Bytes that count_pools() has counted.
+  std::uint64_t idle_in_pools() const { return idle_in_pools_.load(std::memory_order_relaxed); }
 
  private:
+  std::atomic<std::uint64_t>& held_for(Holding holding) {
+    return held_[static_cast<std::size_t>(holding)];
+  }
+  std::uint64_t take_idle(std::uint64_t bytes) noexcept;
+
   const bool limits_all_;
   std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
+  std::atomic<std::uint64_t> idle_in_pools_{0};
 };
 
 // What contexts leave behind that does not go with them. One links to the next, and each that may
@@ -91,10 +114,10 @@ class RegionSource : public arena::MemorySource {
 // Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained.
 class ContextMemory : public RegionSource {
  public:
-  ContextMemory(const DriverFunctions& driver, const config::Policy& policy, bool managed)
-      : driver_(driver), policy_(policy), managed_(managed) {}
+  ContextMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+      : driver_(driver), policy_(policy), device_(device) {}
 
-  bool is_shareable() const noexcept override { return !managed_; }
+  bool is_shareable() const noexcept override { return !device_.managed; }
 
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
@@ -102,7 +125,7 @@ class ContextMemory : public RegionSource {
  private:
   const DriverFunctions& driver_;
   const config::Policy& policy_;
-  const bool managed_;
+  Device& device_;
 };
 
 // A context. Its object outlives it, and may serve a later context of the same device: a thread
@@ -126,6 +149,10 @@ struct Context {
   Context* next = nullptr;                      // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
+  // What its device's own pool has, where that serves it.
+  arena::Room room() const;
+  // Whether the driver has IPC handles for its blocks.
+  bool is_shareable() const { return device.own_pool == nullptr && memory->is_shareable(); }
 };
 
 }  // namespace cubfc

@@ -5,6 +5,7 @@
 
 #include "arena/epoch.h"
 #include "shim/log.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 
@@ -39,6 +40,14 @@ FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
       found.live = true;
       found.info = *info;
     }
+    return found;
+  }
+  found.context = contexts.owner_in_pool(address);
+  if (found.context != nullptr) {
+    if (const auto block = found.context->device.own_pool->find(address)) {
+      found.live = block->live;
+      found.info = {block->address, block->bytes, block->bytes, block->id};
+    }
   }
   return found;
 }
@@ -51,8 +60,20 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   if (context == nullptr) {
     return without_context(address, bytes);
   }
-  return from_arena(bytes) ? allocate_from_arena(*context, address, bytes, "cuMemAlloc")
-                           : allocate_from_driver(*context, address, bytes, "cuMemAlloc");
+  return allocate_from(server_of(context->device, bytes), *context, address, bytes, "cuMemAlloc");
+}
+
+CUresult DeviceMemory::allocate_from(Server server, Context& context, CUdeviceptr* address,
+                                     std::size_t bytes, const char* function) {
+  switch (server) {
+    case Server::kArena:
+      return allocate_from_arena(context, address, bytes, function);
+    case Server::kOwnPool:
+      return allocate_from_pool(context, address, bytes, function);
+    case Server::kDriver:
+      return allocate_from_driver(context, address, bytes, function);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // The driver's answer to a request that no context's arena can serve. But a limit is not got round
@@ -79,7 +100,7 @@ bool DeviceMemory::collect_waiting(const Context& context) {
     return false;
   }
   waiting_.collect();
-  while (arena::too_much_waits(context.arena.room()) && waiting_.wait_for_oldest()) {
+  while (arena::too_much_waits(context.room()) && waiting_.wait_for_oldest()) {
   }
   return true;
 }
@@ -126,15 +147,41 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   return CUDA_SUCCESS;
 }
 
+CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
+                                          const char* function) {
+  announce(context);
+  collect_waiting(context);
+  OwnPool& pool = *context.device.own_pool;
+  CUdeviceptr got = 0;
+  std::optional<Claim> claim;
+  if (const CUresult result =
+          claim_and_call({context.device, Holding::kOwnPool, bytes, function, pool.handle()}, claim,
+                         [&] { return pool.allocate(context, &got, bytes); });
+      result != CUDA_SUCCESS) {
+    pool.failed();
+    return result;
+  }
+  try {
+    pool.add(context, got, std::move(*claim));
+  } catch (const std::bad_alloc&) {
+    driver_.cuMemFree_v2(got);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = got;
+  log::trace("{} {} bytes -> {:#x} (pool)", function, bytes, got);
+  return CUDA_SUCCESS;
+}
+
 // Makes free what waits for the device, else gives back what the arenas of this device, or of all,
 // hold without a block in it. True if that may help.
 bool DeviceMemory::make_room(const Device* device) {
   return waiting_.wait_for_oldest() || release_unused(device);
 }
 
-// What arenas of the device, or of all, hold without a block in it. True if there was anything.
+// What arenas and pools of the device, or of all, hold without a block in it. True if there was
+// anything.
 bool DeviceMemory::release_unused(const Device* device) {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = contexts_.trim_pools(device) ? 1 : 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     if (context->alive() && (device == nullptr || &context->device == device)) {
       const Contexts::Use use(contexts_, *context);
@@ -160,7 +207,7 @@ void DeviceMemory::report(const DriverRequest& request, arena::Failure failure,
 // One line when the arena has memory for the first time; at level warn when it is less than was
 // asked for.
 void DeviceMemory::announce(Context& context) const noexcept try {
-  if (context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
+  if (context.announced || context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
     return;
   }
   const config::Origin* limit = policy_.limit_origin();
@@ -173,6 +220,14 @@ void DeviceMemory::announce(Context& context) const noexcept try {
         "active on GPU {} ({}): platform, every allocation goes to the driver; limit {}; "
         "version " CUBFC_VERSION,
         context.device.handle, context.device.name, limits);
+    return;
+  }
+  if (context.device.own_pool != nullptr) {
+    log::info(
+        "active on GPU {} ({}): cuda_async, a pool of the driver's; limit {}, free {} ({}); "
+        "version " CUBFC_VERSION,
+        context.device.handle, context.device.name, limits,
+        config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
     return;
   }
   const arena::Stats stats = context.arena.stats();
@@ -220,7 +275,7 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverReques
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
-  if (policy_.allocator.value == config::Allocator::kPlatform && !context.announced) {
+  if (policy_.allocator.value == config::Allocator::kPlatform) {
     announce(context);
   }
   return allocate_from_driver(context, {context.device, Holding::kPlain, bytes, function}, address,
@@ -258,9 +313,8 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
   }
   const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
   if (!is_served_in_stream_order(request, *context)) {
-    return allocate_from_driver(*context,
-                                {context->device, Holding::kPool, request.bytes, function}, address,
-                                [&](CUdeviceptr* got) { return at_driver(request, got); });
+    return allocate_from_driver(*context, driver_request(request, context->device, function),
+                                address, [&](CUdeviceptr* got) { return at_driver(request, got); });
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
     if (const CUdeviceptr again = waiting_.take_back(*context, *order, request.bytes); again != 0) {
@@ -270,6 +324,19 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
     }
   }
   return allocate_from_arena(*context, address, request.bytes, function);
+}
+
+// The memory is the pool's device's.
+DeviceMemory::DriverRequest DeviceMemory::driver_request(const StreamOrderedRequest& request,
+                                                         Device& of_stream, const char* function) {
+  Device* const of_pool = request.from_pool ? contexts_.device_of(request.pool) : nullptr;
+  CUmemoryPool pool = request.pool;
+  const bool asks = !request.from_pool && of_stream.counts_pools();
+  if (asks && (driver_.cuDeviceGetMemPool == nullptr ||
+               driver_.cuDeviceGetMemPool(&pool, of_stream.handle) != CUDA_SUCCESS)) {
+    pool = nullptr;
+  }
+  return {of_pool == nullptr ? of_stream : *of_pool, Holding::kPool, request.bytes, function, pool};
 }
 
 // The stream's context, else the current one; nullptr if there is none.
@@ -307,7 +374,8 @@ std::optional<StreamId> DeviceMemory::order_in(const Context& context, CUstream 
 // context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
 bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request,
                                              const Context& context) {
-  return serves_stream_order() && !request.from_pool && from_arena(request.bytes) &&
+  return serves_stream_order() && !request.from_pool &&
+         server_of(context.device, request.bytes) == Server::kArena &&
          !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
          contexts_.current() == &context;
 }
@@ -330,9 +398,8 @@ CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, 
   const bool overflows = height > std::numeric_limits<std::size_t>::max() / row_bytes;
   const std::size_t bytes =
       overflows ? std::numeric_limits<std::size_t>::max() : row_bytes * height;
-  const CUresult result = from_arena(bytes)
-                              ? allocate_from_arena(*context, address, bytes, "cuMemAllocPitch")
-                              : allocate_from_driver(*context, address, bytes, "cuMemAllocPitch");
+  const CUresult result =
+      allocate_from(server_of(context->device, bytes), *context, address, bytes, "cuMemAllocPitch");
   if (result == CUDA_SUCCESS) {
     *pitch = row_bytes;
   }
@@ -370,11 +437,12 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
 
 CUresult DeviceMemory::free(CUdeviceptr address) {
   const Stopwatch stopwatch(*this);
-  Context* const context = contexts_.owner_of(address);
+  Context* const context = owner_of(address);
   if (context == nullptr) {
     return free_at_driver(address, [&] { return driver_.cuMemFree_v2(address); });
   }
-  if (const CUresult refused = refused_without_context(address); refused != CUDA_SUCCESS) {
+  if (const CUresult refused = refused_without_context(*context, address);
+      refused != CUDA_SUCCESS) {
     return refused;
   }
   const CUresult result = free_block(*context, address);
@@ -395,14 +463,23 @@ CUresult DeviceMemory::free_at_driver(CUdeviceptr address, Free free) {
   return result;
 }
 
+// The context in whose arena, or in a block of whose own in its device's pool, the address lies.
+Context* DeviceMemory::owner_of(CUdeviceptr address) const {
+  if (Context* const context = contexts_.owner_of(address); context != nullptr) {
+    return context;
+  }
+  return contexts_.owner_in_pool(address);
+}
+
 // Without a current context the driver refuses a free, or does not: its word is had by asking it to
-// free a pointer into a region, which it can only refuse.
-CUresult DeviceMemory::refused_without_context(CUdeviceptr address) const {
+// free a pointer into a region, which it can only refuse, or to nowhere.
+CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr address) const {
   CUcontext current = nullptr;
   if (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
     return CUDA_SUCCESS;
   }
-  const CUresult result = driver_.cuMemFree_v2(address);
+  const CUresult result =
+      driver_.cuMemFree_v2(owner.device.own_pool != nullptr ? kNowhere : address);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
@@ -416,6 +493,9 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
         wait.allowed() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
       ipc_.will_free(address);
+      if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
+        return pool->free(address);
+      }
       return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result != CUDA_ERROR_NOT_READY) {
@@ -454,11 +534,11 @@ CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per
   if (captures_.is_capturing(stream, per_thread)) {
     return at_driver();
   }
-  Context* const context = contexts_.owner_of(address);
+  Context* const context = owner_of(address);
   if (context == nullptr) {
     return free_at_driver(address, at_driver);
   }
-  if (!serves_stream_order()) {
+  if (!serves_stream_order() || context->device.own_pool != nullptr) {
     return free(address);
   }
   const auto order = order_in(*context, stream, per_thread);
@@ -475,20 +555,27 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
   if (context == nullptr) {
     return result != CUDA_SUCCESS ? result : driver_.cuMemGetInfo_v2(free_bytes, total_bytes);
   }
-  const arena::Budget& budget = context->device.budget;
+  Device& device = context->device;
+  device.count_pools();
+  const arena::Budget& budget = device.budget;
   std::uint64_t to_grow =
       std::min<std::uint64_t>(policy_.beyond_reserve(device_free), budget.left());
-  if (const std::uint64_t page = context->device.page_bytes; page > 0) {
+  if (const std::uint64_t page = device.page_bytes; page > 0) {
     to_grow = arena::round_down(to_grow, page);  // else nobody could have all that is free
   }
   const std::uint64_t total = policy_.limit_is_reported()
                                   ? std::min<std::uint64_t>(device_total, budget.limit())
                                   : device_total;
   if (free_bytes != nullptr) {
-    const arena::Stats stats = context->arena.stats();
-    // What waits for the device is given to whoever asks for it.
-    *free_bytes =
-        std::min<std::uint64_t>(stats.free_bytes() + stats.bytes_retired + to_grow, total);
+    // What waits for the device is given to whoever asks for it; so is what pools keep.
+    std::uint64_t ours = 0;
+    if (OwnPool* const pool = device.own_pool.get(); pool != nullptr) {
+      ours = pool->idle_bytes() + pool->stats().bytes_retired;
+    } else {
+      const arena::Stats stats = context->arena.stats();
+      ours = stats.free_bytes() + stats.bytes_retired;
+    }
+    *free_bytes = std::min<std::uint64_t>(ours + to_grow, total);
   }
   if (total_bytes != nullptr) {
     *total_bytes = total;
@@ -505,9 +592,8 @@ CUresult DeviceMemory::total(std::size_t* bytes, CUdevice device) {
 }
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
-  Context* const context =
-      bytes == 0 || !from_arena(bytes) ? nullptr : contexts_.current_to_allocate();
-  if (context == nullptr) {
+  Context* const context = bytes == 0 ? nullptr : contexts_.current_to_allocate();
+  if (context == nullptr || server_of(context->device, bytes) != Server::kArena) {
     return 0;
   }
   const Stopwatch stopwatch(*this);

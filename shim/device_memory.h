@@ -57,7 +57,8 @@ class DeviceMemory {
     Device& device;  // whose memory it takes
     Holding holding;
     std::uint64_t bytes;
-    const char* function;  // as the program called it
+    const char* function;         // as the program called it
+    CUmemoryPool pool = nullptr;  // that serves it, if one does and is known
 
     bool is_possible() const;
   };
@@ -65,19 +66,21 @@ class DeviceMemory {
   // uses. What fails is reported. `claim` is set exactly when the driver's answer is a success.
   template <typename Call>
   CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call) {
-    // A pool may be another device's.
-    Device* const device = request.holding == Holding::kPool ? nullptr : &request.device;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
     do {
-      claim = Claim::take(request.device, request.holding, request.bytes);
+      claim = Claim::take(request.device, request.holding, request.bytes, request.pool);
       if (claim) {
         result = call();
         failure = arena::Failure::kExhausted;
       }
-    } while (result == CUDA_ERROR_OUT_OF_MEMORY && request.is_possible() && make_room(device));
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && request.is_possible() &&
+             make_room(&request.device));
     if (result != CUDA_SUCCESS) {
       claim.reset();
+    }
+    if (!request.device.count_pools()) {  // a pool has grown by more
+      release_unused(&request.device);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       report(request, failure);
@@ -127,11 +130,19 @@ class DeviceMemory {
  private:
   class Stopwatch;
 
-  bool from_arena(std::size_t bytes) const {
+  // What is to serve a request as cuMemAlloc gets it.
+  enum class Server : std::uint8_t { kArena, kOwnPool, kDriver };
+  Server server_of(const Device& device, std::size_t bytes) const {
     const bool dedicated =
         policy_.ipc.value == config::Ipc::kDriver && bytes >= kSmallestDriverShared;
-    return policy_.allocator.value != config::Allocator::kPlatform && !dedicated;
+    return policy_.allocator.value == config::Allocator::kPlatform || dedicated ? Server::kDriver
+           : device.own_pool != nullptr                                         ? Server::kOwnPool
+                                                                                : Server::kArena;
   }
+  CUresult allocate_from(Server server, Context& context, CUdeviceptr* address, std::size_t bytes,
+                         const char* function);
+  CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
+                              const char* function);
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
@@ -141,6 +152,8 @@ class DeviceMemory {
                                 CUdeviceptr* address, Obtain obtain);
   void report(const DriverRequest& request, arena::Failure failure,
               const Context* context = nullptr);
+  DriverRequest driver_request(const StreamOrderedRequest& request, Device& of_stream,
+                               const char* function);
   CUresult at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const;
   Context* context_of(const StreamOrderedRequest& request);
   std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
@@ -152,7 +165,8 @@ class DeviceMemory {
   CUresult free_later(Context& context, CUdeviceptr address, const StreamId* order);
   template <typename Free>
   CUresult free_at_driver(CUdeviceptr address, Free free);
-  CUresult refused_without_context(CUdeviceptr address) const;
+  CUresult refused_without_context(const Context& owner, CUdeviceptr address) const;
+  Context* owner_of(CUdeviceptr address) const;
   CUresult wait_in_free(const Context& owner);
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
   bool serves_stream_order() const {
@@ -182,8 +196,10 @@ class DeviceMemory {
 
 // The block that contains an address.
 struct FoundBlock {
-  Context* context = nullptr;  // in whose arena's regions the address lies; nullptr if in none
-  bool live = false;           // and there is a live block, `info`
+  // In whose arena's regions the address lies, or in a block of whose own in its device's pool;
+  // nullptr if in none.
+  Context* context = nullptr;
+  bool live = false;  // and there is a live block, `info`
   arena::BlockInfo info;
 };
 FoundBlock find_block(const Contexts& contexts, CUdeviceptr address);

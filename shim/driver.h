@@ -86,7 +86,7 @@ class Driver {
     std::atomic<void*> wrapper{nullptr};
   };
   // Every entry point, once by symbol and once by cuGetProcAddress.
-  static constexpr std::size_t kMostRoutes = 128;
+  static constexpr std::size_t kMostRoutes = 160;
 
   DriverFunctions functions_;
   int version_ = 0;

@@ -369,6 +369,22 @@ CUresult cubfc_cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type
   return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuMemSetMemPool,
                  location, type, pool);
 }
+CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) noexcept {
+  return observe(
+      [=](Process& p) {
+        if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+          p.contexts().device(properties->location.id)->pools.add(*pool);
+        }
+      },
+      &Functions::cuMemPoolCreate, pool, properties);
+}
+CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) noexcept {
+  // First: as soon as the driver has destroyed it, another may have its handle.
+  if (Process* process = Process::active(); process != nullptr) {
+    process->contexts().pool_destroyed(pool);
+  }
+  return call(&Functions::cuMemPoolDestroy, pool);
+}
 CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
                                   size_t count) noexcept {
   return observe([](Process& p) { p.memory().pools_changed(); }, &Functions::cuMemPoolSetAccess,

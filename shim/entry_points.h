@@ -75,6 +75,8 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, kAdjust, (const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status)) \
   X(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, 0, kObserve, (CUdevice device, CUmemoryPool pool)) \
   X(cuMemSetMemPool, "cuMemSetMemPool", 13000, 0, kObserve, (CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool)) \
+  X(cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, kObserve, (CUmemoryPool* pool, const CUmemPoolProps* properties)) \
+  X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, 0, kObserve, (CUmemoryPool pool)) \
   X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, 0, kObserve, (CUmemoryPool pool, const CUmemAccessDesc* access, size_t count)) \
   X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, kObserve, (CUstream stream)) \
   X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, 1, kObserve, (CUstream stream)) \
@@ -113,7 +115,11 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuCtxRecordEvent, (CUcontext context, CUevent event)) \
   Y(cuCtxSynchronize, ()) \
   Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
+  Y(cuDeviceGetDefaultMemPool, (CUmemoryPool* pool, CUdevice device)) \
+  Y(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value)) \
+  Y(cuDeviceGetMemPool, (CUmemoryPool* pool, CUdevice device)) \
   Y(cuDeviceGetName, (char* name, int length, CUdevice device)) \
+  Y(cuDeviceGraphMemTrim, (CUdevice device)) \
   Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
   Y(cuDriverGetVersion, (int* version)) \
   Y(cuEventCreate, (CUevent* event, unsigned flags)) \
@@ -122,9 +128,15 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
   Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
   Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \
+  Y(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
+  Y(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
+  Y(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep)) \
   Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \
+  Y(cuStreamCreate, (CUstream* stream, unsigned flags)) \
   Y(cuStreamGetCtx, (CUstream stream, CUcontext* context)) \
   Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \
+  Y(cuStreamQuery, (CUstream stream)) \
+  Y(cuStreamSynchronize, (CUstream stream)) \
   Y(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode* mode))
 // clang-format on

@@ -58,10 +58,11 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
       return CUDA_SUCCESS;
     }
   }
-  if (!found.context->memory->is_shareable()) {
+  if (!found.context->is_shareable()) {
     log::warn(
-        "cuIpcGetMemHandle: mapped memory and managed memory cannot be shared with other "
-        "processes; without CUBFC_ALLOCATOR=vmm and CUBFC_UNIFIED_MEMORY it can");
+        "cuIpcGetMemHandle: mapped memory, managed memory and a pool's memory cannot be shared "
+        "with "
+        "other processes; with CUBFC_ALLOCATOR=bfc and without CUBFC_UNIFIED_MEMORY it can");
     return CUDA_ERROR_INVALID_VALUE;  // as the driver says of both
   }
   CUdeviceptr region = 0;

@@ -126,7 +126,7 @@ CUresult MappedMemory::create(Handle& handle) {
       return CUDA_SUCCESS;
     }
   }
-  const CUmemAllocationProp properties = properties_of(driver_, device_);
+  const CUmemAllocationProp properties = properties_of(driver_, device_.handle);
   called();
   return driver_.cuMemCreate(&handle, page_bytes_, &properties, 0);
 }
@@ -157,7 +157,7 @@ CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes,
     each.location.id = device;
     each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   };
-  grant(device_);
+  grant(device_.handle);
   for (const Peer& peer : peers) {
     grant(peer.device);
   }
@@ -191,6 +191,9 @@ CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& ma
 }
 
 arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t bytes) noexcept {
+  if (!device_.count_pools()) {
+    return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+  }
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();  // its addresses stay meanwhile
   Pages mapped;
@@ -284,7 +287,7 @@ void MappedMemory::set_peer(CUdevice device, std::uint64_t context_id, bool enab
     const bool stays =
         !enabled && std::any_of(peers_.begin(), peers_.end(),
                                 [&](const Peer& other) { return other.device == device; });
-    if (device == device_ || stays || holdings_ == nullptr) {
+    if (device == device_.handle || stays || holdings_ == nullptr) {
       return;
     }
     for (const auto& [address, handle] : holdings_->pages) {
@@ -301,12 +304,12 @@ void MappedMemory::set_peer(CUdevice device, std::uint64_t context_id, bool enab
     const std::lock_guard lock(mutex_);
     if (result != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
       log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", device,
-                device_, static_cast<int>(result));
+                device_.handle, static_cast<int>(result));
     }
   }
 } catch (const std::bad_alloc&) {
   log::warn("GPU {} has no access to some of the arena of GPU {}: the host has no memory", device,
-            device_);
+            device_.handle);
 }
 
 }  // namespace cubfc

@@ -14,9 +14,9 @@ namespace cubfc {
 // Pages are of one device. Thread-safe; its lock is never held across a driver call.
 class MappedMemory : public RegionSource {
  public:
-  MappedMemory(const DriverFunctions& driver, const config::Policy& policy, CUdevice device,
-               std::uint64_t page_bytes)
-      : driver_(driver), policy_(policy), device_(device), page_bytes_(page_bytes) {}
+  // Of a device with pages.
+  MappedMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+      : driver_(driver), policy_(policy), device_(device), page_bytes_(device.page_bytes) {}
 
   // What a page should have for so much memory of this device; 0 where physical memory cannot be
   // mapped.
@@ -74,7 +74,7 @@ class MappedMemory : public RegionSource {
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
-  const CUdevice device_;
+  Device& device_;
   const std::uint64_t page_bytes_;
 
   std::mutex mutex_;                    // guards all below

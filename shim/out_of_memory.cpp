@@ -109,14 +109,16 @@ std::uint64_t in_arenas(const Contexts& contexts, const Device& device) {
 
 // What it holds of the device itself beside them. Managed memory may lie on the host.
 std::uint64_t held(const Device& device) {
-  return device.held(Holding::kPlain) + device.held(Holding::kPool) +
-         device.held(Holding::kPhysical) + device.held(Holding::kArray);
+  return device.held(Holding::kPlain) + device.held(Holding::kOwnPool) +
+         device.held(Holding::kPool) + device.idle_in_pools() + device.held(Holding::kPhysical) +
+         device.held(Holding::kArray);
 }
 
 // "1.00 GiB by cuMemCreate, 2.00 MiB in arrays"; empty when the program holds nothing outside.
 std::string held_outside(const Device& device) {
   constexpr std::array<std::pair<Holding, const char*>, kHoldings> kNames{
       {{Holding::kPlain, "by cuMemAlloc past the arena"},
+       {Holding::kOwnPool, "by cuMemAlloc from cubfc's pool"},
        {Holding::kPool, "from pools"},
        {Holding::kManaged, "managed"},
        {Holding::kPhysical, "by cuMemCreate"},
@@ -126,6 +128,9 @@ std::string held_outside(const Device& device) {
     if (const std::uint64_t bytes = device.held(holding); bytes > 0) {
       text += format("{}{} {}", text.empty() ? "" : ", ", log::bytes(bytes), name);
     }
+  }
+  if (const std::uint64_t idle = device.idle_in_pools(); idle > 0) {
+    text += format("{}{} kept by pools and graphs", text.empty() ? "" : ", ", log::bytes(idle));
   }
   return text;
 }

@@ -27,7 +27,7 @@ PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
             found.info.address,
             found.info.bytes,
             found.info.id | kOurIds,
-            found.context->device.page_bytes > 0 ? found.context : nullptr};
+            found.context->is_shareable() ? nullptr : found.context};
   }
   if (found.context != nullptr) {
     return {kNowhere, false, 0, 0, 0};
@@ -49,14 +49,17 @@ void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, vo
       break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       // cuda.h: 1 or 0, of a width that it does not say. The driver has stored a 1.
-      if (policy_.ipc.value == config::Ipc::kDriver || block.mapped_for != nullptr) {
+      if (policy_.ipc.value == config::Ipc::kDriver || block.unshared_of != nullptr) {
         store<unsigned char>(value, 0);
       }
       break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      if (block.mapped_for != nullptr) {  // to the driver, mapped memory is no context's
-        store<CUcontext>(value, block.mapped_for->handle);
+      if (block.unshared_of != nullptr) {  // to the driver, it is no context's
+        store<CUcontext>(value, block.unshared_of->handle);
       }
+      break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      store<CUmemoryPool>(value, nullptr);  // also of memory from our own pool
       break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:

@@ -32,7 +32,8 @@ class PointerQueries {
     CUdeviceptr start;
     std::size_t bytes;
     unsigned long long id;
-    const Context* mapped_for = nullptr;  // whose memory it is if it is mapped
+    // Whose memory it is, if the driver would not share it with other processes.
+    const Context* unshared_of = nullptr;
   };
   Seen look_at(CUdeviceptr address) const;
   void answer(const Seen& block, CUpointer_attribute attribute, void* value) const;

@@ -10,6 +10,7 @@
 
 #include "shim/environment.h"
 #include "shim/log.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 namespace {
@@ -194,6 +195,9 @@ std::string Process::summary() const {
     line->driver_calls += context->memory->driver_calls();
     operations += stats.num_allocs;
   }
+  for (const Line& line : lines) {
+    operations += line.device->own_pool == nullptr ? 0 : line.device->own_pool->stats().num_allocs;
+  }
   const Ledger<CUdeviceptr>::Totals direct = memory_.ledger().totals();
   operations += direct.allocations;
   const double each_us = operations == 0 ? 0
@@ -201,6 +205,13 @@ std::string Process::summary() const {
                                                1000.0 / static_cast<double>(operations);
   std::string text;
   for (const Line& line : lines) {
+    if (line.device->own_pool != nullptr) {
+      const OwnPool::Stats stats = line.device->own_pool->stats();
+      text += format(
+          "{}GPU {}: peak {} from the pool, {}, {:.1f} µs each with the program's waits, {} failed",
+          text.empty() ? "" : "\ncubfc: ", line.device->handle, log::bytes(stats.peak_bytes_in_use),
+          counted(stats.num_allocs, "allocation"), each_us, grouped(stats.num_failures));
+    }
     if (line.stats.num_allocs + line.stats.num_failures == 0) {
       continue;
     }

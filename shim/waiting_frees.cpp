@@ -6,6 +6,7 @@
 
 #include "arena/epoch.h"
 #include "shim/log.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 namespace {
@@ -35,24 +36,47 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
     open.blocks.pop_back();
     throw;
   }
-  const auto retired = context.arena.retire(address);
-  if (!retired) {
+  block.context = &context;
+  if (!retire(block, address)) {
     if (ordered != nullptr) {
       ordered->erase(place);
     }
     open.blocks.pop_back();
     return false;
   }
-  block = {&context, *retired, false, ordered, place};
   if (ordered != nullptr) {
     auto node = ordered->extract(place);
-    node.key() = retired->bytes;
+    node.key() = block.block.bytes;
+    block.ordered = ordered;
     block.place = ordered->insert(std::move(node));
   }
-  open.bytes += retired->bytes;
+  open.bytes += block.block.bytes;
   ++waiting_;
   any_.store(true, std::memory_order_release);
   return true;
+}
+
+bool WaitingFrees::retire(Block& block, CUdeviceptr address) {
+  if (OwnPool* const pool = block.context->device.own_pool.get(); pool != nullptr) {
+    const auto retired = pool->retire(address);
+    if (retired) {
+      block.in_pool = address;
+      block.pool_id = retired->id;
+      block.block.bytes = retired->bytes;
+    }
+    return retired.has_value();
+  }
+  const auto retired = block.context->arena.retire(address);
+  block.block = retired.value_or(arena::RetiredBlock{});
+  return retired.has_value();
+}
+
+void WaitingFrees::reclaim(const Block& block) noexcept {
+  if (block.in_pool != 0) {
+    block.context->device.own_pool->reclaim(block.in_pool, block.pool_id);
+  } else if (!block.taken) {
+    block.context->arena.reclaim(block.block);
+  }
 }
 
 CUdeviceptr WaitingFrees::take_back(Context& context, const StreamId& order, std::uint64_t bytes) {
@@ -106,7 +130,7 @@ void WaitingFrees::close_when_due(const Context& context) noexcept {
   bool full = false;
   bool too_many = false;
   {
-    const arena::Room room = context.arena.room();
+    const arena::Room room = context.room();
     const std::lock_guard lock(mutex_);
     full = !open_.empty() &&
            arena::is_epoch_full(open_.front().blocks.size(), open_.front().bytes, room);
@@ -132,7 +156,8 @@ void WaitingFrees::close() {
   }
 }
 
-// Marks where each context's work has come to. Precondition: a DeviceWait that is allowed.
+// Marks where each context's work has come to; not now when one may be ending. Precondition: a
+// DeviceWait that is allowed.
 void WaitingFrees::record_fence(Epoch& epoch) noexcept try {
   if (epoch.blocks.empty()) {
     epoch.fenced = true;
@@ -143,7 +168,7 @@ void WaitingFrees::record_fence(Epoch& epoch) noexcept try {
     return;
   }
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const Contexts::Use use(contexts_, *context);
+    const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
     if (!use.allowed()) {
       if (context->alive()) {
         return;  // it may end, or may not
@@ -194,7 +219,9 @@ CUevent WaitingFrees::event_for(const Context& context, std::uint64_t id, CUcont
 
 // Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
 CUresult WaitingFrees::ask(const Mark& mark, CUresult (*question)(CUevent)) {
-  const Contexts::Use use(contexts_, *mark.context);
+  const bool waits = question == driver_.cuEventSynchronize;
+  const Contexts::Use use(contexts_, *mark.context,
+                          waits ? Contexts::Use::Waits::kYes : Contexts::Use::Waits::kNo);
   if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
     return CUDA_SUCCESS;
   }
@@ -324,9 +351,7 @@ void WaitingFrees::reclaim(Epochs& epochs) noexcept {
   }
   for (Epoch& epoch : epochs) {
     for (const Block& block : epoch.blocks) {
-      if (!block.taken) {
-        block.context->arena.reclaim(block.block);
-      }
+      reclaim(block);
     }
     blocks += epoch.blocks.size();
     give_back_marks(epoch);

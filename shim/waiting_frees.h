@@ -76,6 +76,8 @@ class WaitingFrees {
   struct Block {
     Context* context;
     arena::RetiredBlock block;
+    CUdeviceptr in_pool = 0;     // its address in the device's own pool; 0: it is the arena's
+    std::uint64_t pool_id = 0;   // and its id there
     bool taken = false;          // back, by the stream that freed it
     Ordered* ordered = nullptr;  // where its stream finds it, at `place`
     Ordered::iterator place = {};
@@ -93,6 +95,8 @@ class WaitingFrees {
   };
   using Epochs = std::list<Epoch>;  // nodes are moved, so that only add() needs memory
 
+  static bool retire(Block& block, CUdeviceptr address);
+  static void reclaim(const Block& block) noexcept;
   void close();
   void record_fence(Epoch& epoch) noexcept;
   CUevent event_for(const Context& context, std::uint64_t id, CUcontext handle);

@@ -29,14 +29,15 @@ struct KnownDifference {
 };
 
 const KnownDifference kKnownDifferences[] = {
-    {"a_capture_forbids_allocation_where_its_mode_says_so", "arena|dedicated",
+    {"a_capture_forbids_allocation_where_its_mode_says_so", "arena|dedicated|pool",
      "more is allowed: the arena serves it without the driver, and the capture lives (using.md)"},
     {"a_free_returns_when_the_submitted_work_is_done", "deferred",
      "what CUBFC_FREE=deferred is for (README.md)"},
-    {"memory_goes_round_while_a_stream_captures", "arena",
+    {"memory_goes_round_while_a_stream_captures", "arena|pool",
      "what is freed while a stream captures waits for its end, also when memory runs out"},
-    {"a_handle_for_other_processes_is_the_blocks", "mapped", "mapped memory has none"},
-    {"attributes_that_are_numbers_are_the_drivers", "mapped",
+    {"a_handle_for_other_processes_is_the_blocks", "mapped|pool",
+     "mapped memory and a pool's have none"},
+    {"attributes_that_are_numbers_are_the_drivers", "mapped|pool",
      "the one that says whether there is such a handle"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",
      "the driver has it for a region, not a block"},
@@ -80,12 +81,17 @@ std::vector<Mode> arena_modes() {
 std::vector<Mode> other_modes() {
   const Environment platform{{"CUBFC_ALLOCATOR", "platform"}};
   const Environment shared{{"CUBFC_IPC", "driver"}};
-  std::vector<Mode> modes{
-      {"platform, limited", platform + kLimit},
-      {"dedicated, deferred", shared + Environment{{"CUBFC_FREE", "deferred"}}}};
+  const Environment pool{{"CUBFC_ALLOCATOR", "cuda_async"}};
+  const Environment deferred{{"CUBFC_FREE", "deferred"}};
+  std::vector<Mode> modes{{"platform, limited", platform + kLimit},
+                          {"dedicated, deferred", shared + deferred},
+                          {"pool, deferred, limited", pool + deferred + kLimit}};
   if (!kSanitized) {
     modes.push_back({"platform", platform});
     modes.push_back({"dedicated, sync", shared});
+    modes.push_back({"pool, sync", pool});
+    modes.push_back({"pool, sync, limited", pool + kLimit});
+    modes.push_back({"pool, deferred", pool + deferred});
   }
   return modes;
 }
@@ -205,6 +211,8 @@ TEST_CASE("every promise is kept on the GPU of this machine", "[.gpu]") {
       machine,
       {{"arena, sync, preallocated", {}},
        {"arena, deferred, grown", {{"CUBFC_FREE", "deferred"}, {"CUBFC_PREALLOCATE", "false"}}},
+       {"arena, sync, mapped, preallocated", {{"CUBFC_ALLOCATOR", "vmm"}}},
+       {"pool, deferred", {{"CUBFC_ALLOCATOR", "cuda_async"}, {"CUBFC_FREE", "deferred"}}},
        {"platform", {{"CUBFC_ALLOCATOR", "platform"}}}},
       "--via=dlsym");
 }

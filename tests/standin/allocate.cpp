@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "pools.h"
+
 namespace standin {
 namespace {
 
@@ -45,6 +47,7 @@ void Release(CUdeviceptr base) {
     case Kind::kGraph:
       state().devices[static_cast<std::size_t>(allocation.device)]->memory.Give(base,
                                                                                 allocation.bytes);
+      if (allocation.kind == Kind::kPool) KeepFreed(allocation);
       break;
     case Kind::kManaged:
     case Kind::kHost:

@@ -1,7 +1,11 @@
-// cuMemAllocAsync, cuMemFreeAsync and the pools. A pool keeps nothing: what is freed is free for
-// all once its stream gets there.
+// cuMemAllocAsync, cuMemFreeAsync and the pools. What is freed is free for all once its stream gets
+// there, but for what the pool keeps: bytes that count and have no place, up to the pool's release
+// threshold. The driver gives back the rest at the next synchronisation, and here it does so at
+// once.
 #include <algorithm>
 #include <string>
+
+#include "pools.h"
 
 #include "allocate.h"
 #include "behaviour.h"
@@ -15,7 +19,9 @@ namespace {
 struct Pool {
   int device;
   bool is_default;
+  std::size_t most = SIZE_MAX;  // bytes
   cuuint64_t release_threshold = 0;
+  std::size_t kept = 0;  // bytes
   cuuint64_t high = 0;
   std::map<CUmemPool_attribute, int> switches = {};
 };
@@ -44,10 +50,38 @@ cuuint64_t UsedOf(CUmemoryPool handle) {
   return used;
 }
 
+DeviceMemory& MemoryOf(const Pool& pool) {
+  return state().devices[static_cast<std::size_t>(pool.device)]->memory;
+}
+
+void Discard(Pool& pool, std::size_t bytes) {
+  MemoryOf(pool).Discount(bytes);
+  pool.kept -= bytes;
+}
+
+void Keep(Pool& pool, std::size_t bytes) {
+  if (MemoryOf(pool).Count(bytes)) pool.kept += bytes;
+}
+
+// From what the pool keeps, as far as that goes.
+Allocation* Take(Pool& pool, CUmemoryPool handle, Context& context, std::size_t bytes) {
+  if (bytes > pool.most || UsedOf(handle) > pool.most - bytes) return nullptr;
+  const std::size_t reused = std::min(pool.kept, bytes);
+  Discard(pool, reused);
+  Allocation* const added = Allocate(context, Kind::kPool, bytes);
+  if (added) {
+    added->pool = handle;
+  } else {
+    Keep(pool, reused);
+  }
+  return added;
+}
+
 // Takes memory, waiting for frees that are under way rather than failing.
-Allocation* TakeFromPool(Lock& lock, Context& context, std::size_t bytes) {
+Allocation* TakeFromPool(Lock& lock, Pool& pool, CUmemoryPool handle, Context& context,
+                         std::size_t bytes) {
   for (;;) {
-    if (Allocation* added = Allocate(context, Kind::kPool, bytes)) return added;
+    if (Allocation* added = Take(pool, handle, context, bytes)) return added;
     Fences frees;
     for (const auto& [base, allocation] : state().allocations) {
       const bool pending = allocation.freed && allocation.device == context.device;
@@ -82,9 +116,8 @@ CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, C
   const auto found = pools().find(pool);
   if (found == pools().end()) return CUDA_ERROR_INVALID_VALUE;
   const std::shared_ptr<Pool> from = found->second;
-  Allocation* const added = TakeFromPool(lock, *stream->context, bytes);
+  const Allocation* const added = TakeFromPool(lock, *from, pool, *stream->context, bytes);
   if (!added) return Behaviour("cuMemAllocAsync.above_device");
-  added->pool = pool;
   from->high = std::max(from->high, UsedOf(pool));
   *out = added->base;
   return CUDA_SUCCESS;
@@ -150,6 +183,8 @@ CUresult GetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* 
       number = pool->release_threshold;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      number = UsedOf(handle) + pool->kept;
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       number = UsedOf(handle);
       return CUDA_SUCCESS;
@@ -188,7 +223,31 @@ CUresult DevicePool(CUmemoryPool* out, CUdevice ordinal, bool default_pool) {
   return CUDA_SUCCESS;
 }
 
+// The memory of a graph is its own as long as the graph is there.
+CUresult GraphMemory(CUdevice ordinal, cuuint64_t* out) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = 0;
+  for (const auto& [base, allocation] : state().allocations) {
+    if (allocation.kind == Kind::kGraph && allocation.device == ordinal) *out += allocation.bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+void KeepFreed(const Allocation& allocation) {
+  const auto found = pools().find(allocation.pool);
+  if (found == pools().end()) return;  // it was destroyed
+  Pool& pool = *found->second;
+  const std::size_t reserved = UsedOf(allocation.pool) + pool.kept;
+  if (reserved < pool.release_threshold) {
+    Keep(pool, std::min<std::size_t>(allocation.bytes, pool.release_threshold - reserved));
+  }
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -232,9 +291,12 @@ ENTRY(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps* properties), (
   Device* device = nullptr;
   if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = FindDevice(properties->location.id, device)) return error;
-  *out =
-      AddTo(pools(),
-            std::make_shared<Pool>(Pool{.device = properties->location.id, .is_default = false}));
+  std::size_t most = SIZE_MAX;
+#if CUDA_VERSION >= 12020
+  if (properties->maxSize > 0) most = properties->maxSize;
+#endif
+  *out = AddTo(pools(), std::make_shared<Pool>(Pool{
+                            .device = properties->location.id, .is_default = false, .most = most}));
   return CUDA_SUCCESS;
 }
 
@@ -245,15 +307,30 @@ ENTRY(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
   if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   Device& device = *state().devices[static_cast<std::size_t>(pool->device)];
   if (device.pool == handle) device.pool = device.default_pool;
+  Discard(*pool, pool->kept);
   pools().erase(handle);
   return CUDA_SUCCESS;
 }
 
 ENTRY(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep)) {
-  (void)keep;
   const Lock lock(state().mutex);
   std::shared_ptr<Pool> pool;
-  return FindPool(handle, pool);
+  if (const CUresult error = FindPool(handle, pool)) return error;
+  const std::size_t used = UsedOf(handle);
+  const std::size_t stays = keep > used ? std::min(keep - used, pool->kept) : 0;
+  Discard(*pool, pool->kept - stays);
+  return CUDA_SUCCESS;
+}
+
+ENTRY(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value),
+      (device, attribute, value)) {
+  (void)attribute;  // a graph's memory is never more than now, nor reserved and not used
+  return GraphMemory(device, static_cast<cuuint64_t*>(value));
+}
+
+ENTRY(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
+  cuuint64_t ignored = 0;
+  return GraphMemory(device, &ignored);
 }
 
 ENTRY(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
