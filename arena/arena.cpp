@@ -137,7 +137,7 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
   };
   Growth growth = grow_once();
   if (!pages && (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted)) {
-    if (release_unused(lock) > 0) {
+    if (release_unused(lock, 0) > 0) {
       growth = grow_once();
     }
   }
@@ -242,18 +242,18 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
   return false;
 }
 
-std::uint64_t Arena::release_unused() noexcept {
+std::uint64_t Arena::release_unused(std::uint64_t keep_bytes) noexcept {
   try {
     Locked lock(lock_);
-    return release_unused(lock);
+    return release_unused(lock, keep_bytes);
   } catch (const std::bad_alloc&) {
     return 0;  // nothing was changed: the list of unused regions comes first
   }
 }
 
-std::uint64_t Arena::release_unused(Locked& lock) {
+std::uint64_t Arena::release_unused(Locked& lock, std::uint64_t keep_bytes) {
   if (source_.page_bytes() > 0) {
-    return unmap_unused(lock);
+    return unmap_unused(lock, pool_bytes_ - std::min(pool_bytes_, keep_bytes));
   }
   std::vector<std::pair<Address, std::uint64_t>> released;
   const std::vector<std::uint16_t> unused = regions_.unused();
@@ -261,6 +261,9 @@ std::uint64_t Arena::release_unused(Locked& lock) {
   std::uint64_t bytes = 0;
   for (const std::uint16_t number : unused) {
     const Regions::Region& region = regions_.all()[number];
+    if (pool_bytes_ - region.obtained_bytes < keep_bytes) {
+      continue;
+    }
     released.emplace_back(region.obtained_base, region.obtained_bytes);
     bytes += region.obtained_bytes;
     pool_bytes_ -= region.obtained_bytes;

@@ -99,8 +99,9 @@ class Arena {
   // Takes no lock.
   std::uint64_t region_at(Address address) const noexcept { return regions_.number_at(address); }
 
-  // Gives back to the source each region without a live or retired block. Returns their bytes.
-  std::uint64_t release_unused() noexcept;
+  // Gives back to the source what holds no live or retired block, whole regions or whole pages, but
+  // nothing that would leave it with less than `keep_bytes`. Returns the bytes given back.
+  std::uint64_t release_unused(std::uint64_t keep_bytes = 0) noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;
@@ -131,7 +132,7 @@ class Arena {
   Growth obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
                 std::uint64_t back_off);
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
-  std::uint64_t release_unused(Locked& lock);
+  std::uint64_t release_unused(Locked& lock, std::uint64_t keep_bytes);
   // Calls the source, which other threads wait for if they must grow, too.
   template <typename Call>
   auto without_lock(Locked& lock, Call call) {
@@ -158,7 +159,7 @@ class Arena {
   void put_back(const Moves& moves);
   std::uint64_t unmap(Locked& lock, Moves& moves);
   Growth map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);
-  std::uint64_t unmap_unused(Locked& lock);
+  std::uint64_t unmap_unused(Locked& lock, std::uint64_t most_bytes);
   Address take(std::uint64_t bytes, Search search) noexcept;
   Allocation allocate_with_growth(std::uint64_t bytes) noexcept;
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }

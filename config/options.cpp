@@ -42,6 +42,14 @@ std::optional<Value> size(std::string_view text, const Policy& /*so_far*/) {
   return value_of(read_size(text));
 }
 
+std::optional<Value> time_above_zero(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<std::chrono::milliseconds> time = read_time(text);
+  if (time == std::chrono::milliseconds{0}) {
+    time.reset();
+  }
+  return value_of(time);
+}
+
 std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_far*/) {
   std::optional<std::uint64_t> bytes = read_size(text);
   if (bytes == std::uint64_t{0}) {
@@ -178,6 +186,9 @@ std::string text_of(std::uint64_t bytes) {
 std::string text_of(std::int64_t bytes) {
   return bytes < 0 ? "-1" : size_text(static_cast<std::uint64_t>(bytes));
 }
+std::string text_of(std::chrono::milliseconds time) {
+  return time_text(time);
+}
 std::string text_of(const Fraction& value) {
   return fraction_text(value);
 }
@@ -235,6 +246,8 @@ constexpr std::string_view kLimitForms =
     "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
     "TB "
     "of 1000)";
+constexpr std::string_view kTimeForms =
+    "a time above 0 such as 30, 30s, 500ms, 5min or 1h (seconds without a unit)";
 constexpr std::string_view kFractionForms =
     "a share above 0 and up to 1, such as 0.5 or 50% (above 1 only with unified memory)";
 constexpr std::string_view kXlaFractionForms =
@@ -336,6 +349,10 @@ constexpr std::array kOptions = std::to_array<Option>({
         kAsyncHonoured, "0", "SIZE",
         "with `cuda_async`: how much to warm the pool with; `-1`: as much as `bfc` would "
         "preallocate"),
+    row<&Policy::trim_after>(
+        {"CUBFC_TRIM_AFTER", time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset", "TIME",
+        "when the program has neither allocated nor freed for so long, memory that it does not use "
+        "goes back to the device, but for what was preallocated; a thread of cubfc's sees to it"),
     row<&Policy::unified_memory>(
         {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false", "BOOL",
         "regions of managed memory, which the driver moves between device and host; allows a share "

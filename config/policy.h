@@ -3,6 +3,7 @@
 // and found (options.h).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -102,6 +103,8 @@ struct Policy {
   Setting<std::uint64_t> reserve;
   /// -1: as much as bfc would preallocate.
   Setting<std::int64_t> async_preallocate;
+  /// Idle for so long, the process gives memory back; never unless set.
+  Setting<std::optional<std::chrono::milliseconds>> trim_after;
   Setting<bool> unified_memory;
   Setting<FreeMode> free_mode;
   Setting<StreamOrdered> stream_ordered;

@@ -79,6 +79,14 @@ std::optional<std::uint64_t> unit_bytes(std::string_view name) noexcept {
   return unit->bytes;
 }
 
+struct TimeUnit {
+  std::string_view name;
+  std::int64_t ms;
+};
+// The largest first.
+constexpr std::array kTimeUnits = std::to_array<TimeUnit>(
+    {{"h", 3'600'000}, {"min", 60'000}, {"m", 60'000}, {"s", 1000}, {"", 1000}, {"ms", 1}});
+
 }  // namespace
 
 std::string_view trimmed(std::string_view text) noexcept {
@@ -151,6 +159,21 @@ std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
   return static_cast<std::uint64_t>(*count * static_cast<double>(*unit));
 }
 
+std::optional<std::chrono::milliseconds> read_time(std::string_view text) noexcept {
+  const std::string_view all = trimmed(text);
+  const std::size_t number_length = std::min(all.find_first_not_of("0123456789."), all.size());
+  const std::string_view name = trimmed(all.substr(number_length));
+  const std::optional<double> count = read_decimal(all.substr(0, number_length));
+  const auto* const unit = std::ranges::find_if(
+      kTimeUnits, [&](const TimeUnit& each) { return same_word(each.name, name); });
+  constexpr double kYearMs = 365.0 * 24 * 3600 * 1000;
+  if (!count || unit == kTimeUnits.end() || *count * static_cast<double>(unit->ms) > kYearMs) {
+    return std::nullopt;
+  }
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(*count * static_cast<double>(unit->ms)));
+}
+
 std::optional<double> read_share(std::string_view text) noexcept {
   std::string_view number = trimmed(text);
   const bool percent = number.ends_with('%');
@@ -202,6 +225,15 @@ std::string size_text(std::uint64_t bytes) {
     ++unit;
   }
   return std::to_string(bytes).append(kNames.at(unit));
+}
+
+std::string time_text(std::chrono::milliseconds time) {
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (time.count() % unit.ms == 0 && !unit.name.empty()) {
+      return std::to_string(time.count() / unit.ms) + std::string(unit.name);
+    }
+  }
+  return {};
 }
 
 std::string share_text(double share) {

@@ -4,6 +4,7 @@
 // nothing for text that is not entirely of its form. Pure, so any thread may call.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -41,6 +42,10 @@ struct Fraction {
 /// Nothing for what does not fit 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> read_size(std::string_view text) noexcept;
 
+/// A time: a number, which may have a point, and a unit in any case: ms, s, m or min, h; without
+/// one, seconds. Rounded down to a millisecond; nothing for what is longer than a year.
+[[nodiscard]] std::optional<std::chrono::milliseconds> read_time(std::string_view text) noexcept;
+
 /// A share: "0.5", ".5" or "50%". Digits and one point, no sign, no exponent; 0 and values above 1
 /// are read too, whether they are allowed is for the option to say.
 [[nodiscard]] std::optional<double> read_share(std::string_view text) noexcept;
@@ -54,6 +59,9 @@ struct Fraction {
 
 /// The size in the largest unit that divides it, in a form that read_size reads back: "8GiB".
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+/// The time in the largest unit that divides it, in a form that read_time reads back: "30s".
+[[nodiscard]] std::string time_text(std::chrono::milliseconds time);
 
 /// "0.5", the fewest digits that read back as the same number.
 [[nodiscard]] std::string share_text(double share);

@@ -223,22 +223,6 @@ Device* Contexts::device(CUdevice handle) {
   return devices_.back().get();
 }
 
-// The lock is for the list: a Device, once made, stays.
-template <typename Do>
-void Contexts::for_each_device(Do what) const noexcept {
-  for (std::size_t i = 0;; ++i) {
-    Device* device = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      if (i >= devices_.size()) {
-        return;
-      }
-      device = devices_[i].get();
-    }
-    what(*device);
-  }
-}
-
 Device* Contexts::device_of(CUmemoryPool pool) noexcept {
   Device* its_device = nullptr;
   for_each_device([&](Device& device) {

@@ -28,6 +28,21 @@ class Contexts {
 
   // A GPU. Throws std::bad_alloc.
   Device* device(CUdevice handle);
+  // Every device known so far. The lock is for the list: a Device, once made, stays.
+  template <typename Do>
+  void for_each_device(Do what) const {
+    for (std::size_t i = 0;; ++i) {
+      Device* device = nullptr;
+      {
+        const std::lock_guard lock(mutex_);
+        if (i >= devices_.size()) {
+          return;
+        }
+        device = devices_[i].get();
+      }
+      what(*device);
+    }
+  }
   // The one that the pool's memory is on; nullptr if the pool is not known.
   Device* device_of(CUmemoryPool pool) noexcept;
   void pool_destroyed(CUmemoryPool pool) noexcept;
@@ -129,8 +144,6 @@ class Contexts {
  private:
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
-  template <typename Do>
-  void for_each_device(Do what) const noexcept;
   std::unique_ptr<RegionSource> source_for(Device& device) const;
   bool start(Context& context);
   bool drop(Context& context, std::uint64_t id, bool may_be_in_use);

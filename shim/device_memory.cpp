@@ -60,6 +60,7 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   if (context == nullptr) {
     return without_context(address, bytes);
   }
+  trim_requests_.look();
   return allocate_from(server_of(context->device, bytes), *context, address, bytes, "cuMemAlloc");
 }
 
@@ -189,6 +190,41 @@ bool DeviceMemory::release_unused(const Device* device) {
     }
   }
   return bytes > 0;
+}
+
+// The current context may be another, or none.
+std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
+  waiting_.close_and_collect();
+  std::uint64_t bytes = 0;
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
+    if (!use.allowed() || driver_.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS) {
+      continue;
+    }
+    bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
+    CUcontext popped = nullptr;
+    driver_.cuCtxPopCurrent_v2(&popped);
+  }
+  contexts_.for_each_device([&](Device& device) {
+    if (OwnPool* const pool = device.own_pool.get(); pool != nullptr) {
+      bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
+    }
+  });
+  return bytes;
+}
+
+std::uint64_t DeviceMemory::operations() const noexcept {
+  std::uint64_t operations = ledger_.totals().allocations + ledger_.totals().frees;
+  for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    const arena::Stats stats = context->arena.stats();
+    operations += stats.num_allocs + stats.num_frees + stats.num_failures;
+  }
+  contexts_.for_each_device([&](const Device& device) {
+    if (device.own_pool != nullptr) {
+      operations += device.own_pool->stats().operations;
+    }
+  });
+  return operations;
 }
 
 // Whether the request could be served if nobody held anything.
@@ -597,6 +633,7 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     return 0;
   }
   const Stopwatch stopwatch(*this);
+  trim_requests_.look();
   collect_waiting(*context);
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
   if (address != 0) {

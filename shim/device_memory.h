@@ -15,6 +15,7 @@
 #include "shim/ipc.h"
 #include "shim/ledger.h"
 #include "shim/out_of_memory.h"
+#include "shim/trim_requests.h"
 #include "shim/waiting_frees.h"
 
 namespace cubfc {
@@ -30,7 +31,9 @@ class DeviceMemory {
         contexts_(contexts),
         captures_(captures),
         ipc_(ipc),
-        waiting_(driver, contexts, captures) {}
+        waiting_(driver, contexts, captures),
+        trim_requests_(policy, {[this](bool preallocated) { return trim(preallocated); },
+                                [this] { return operations(); }}) {}
 
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
@@ -87,6 +90,11 @@ class DeviceMemory {
     }
     return result;
   }
+
+  // Gives unused memory back to the devices; what was preallocated only on demand. Returns its
+  // bytes.
+  std::uint64_t trim(bool preallocated) noexcept;
+  TrimRequests& trim_requests() { return trim_requests_; }
 
   CUresult info(std::size_t* free_bytes, std::size_t* total_bytes);
   CUresult total(std::size_t* bytes, CUdevice device);
@@ -174,6 +182,8 @@ class DeviceMemory {
   }
   // Frees gather in epochs all along, not only while a stream captures.
   bool gathers() const { return deferred() || serves_stream_order(); }
+  // Another number after each allocation and each free.
+  std::uint64_t operations() const noexcept;
   bool collect_waiting(const Context& context);
   arena::Allocation take(Context& context, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
@@ -192,6 +202,7 @@ class DeviceMemory {
 
   // All frees under CUBFC_FREE=deferred, and those made while a stream captured.
   WaitingFrees waiting_;
+  TrimRequests trim_requests_;
 };
 
 // The block that contains an address.

@@ -26,8 +26,8 @@ bool OwnPool::is_possible(const DriverFunctions& driver, CUdevice device) {
   int supported = 0;
   return driver.cuMemPoolCreate != nullptr && driver.cuMemPoolDestroy != nullptr &&
          driver.cuMemPoolSetAttribute != nullptr && driver.cuMemPoolGetAttribute != nullptr &&
-         driver.cuMemPoolSetAccess != nullptr && driver.cuMemAllocFromPoolAsync != nullptr &&
-         driver.cuMemFreeAsync != nullptr &&
+         driver.cuMemPoolSetAccess != nullptr && driver.cuMemPoolTrimTo != nullptr &&
+         driver.cuMemAllocFromPoolAsync != nullptr && driver.cuMemFreeAsync != nullptr &&
          driver.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
                                      device) == CUDA_SUCCESS &&
          supported != 0;
@@ -151,6 +151,10 @@ void OwnPool::warm(CUmemoryPool pool, CUstream stream) noexcept {
     result = driver_.cuMemFreeAsync(all, stream);
     driver_.cuStreamSynchronize(stream);
   }
+  {
+    const std::lock_guard lock(mutex_);
+    warm_bytes_ = result == CUDA_SUCCESS ? bytes : 0;
+  }
   const bool done = result == CUDA_SUCCESS && bytes == wanted;
   log::at(done ? log::Level::kInfo : log::Level::kWarn, "GPU {}: the pool is warmed with {}{}",
           device_.handle, log::bytes(result == CUDA_SUCCESS ? bytes : 0),
@@ -203,6 +207,7 @@ void OwnPool::add(Context& context, CUdeviceptr address, Claim&& claim) {
       address, Entry{std::move(claim), last_id_ + 1, &context, context_id, Entry::State::kLive});
   ++last_id_;
   ++stats_.num_allocs;
+  ++stats_.operations;
   stats_.bytes_in_use += bytes;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
 }
@@ -242,6 +247,7 @@ std::optional<OwnPool::Block> OwnPool::retire(CUdeviceptr address) noexcept {
     return std::nullopt;
   }
   found->second.state = Entry::State::kRetired;
+  ++stats_.operations;
   stats_.bytes_retired += found->second.claim.bytes();
   return block_of(*found);
 }
@@ -272,6 +278,7 @@ CUresult OwnPool::free(CUdeviceptr address) noexcept {
       return CUDA_ERROR_INVALID_VALUE;
     }
     entry = entries_.extract(found);
+    ++stats_.operations;
   }
   const CUresult result = give_back(entry);
   if (result != CUDA_SUCCESS) {
@@ -423,6 +430,27 @@ arena::Room OwnPool::room() const noexcept {
       device_.total_bytes - std::min(device_.total_bytes, stats_.peak_bytes_in_use);
   return {stats_.peak_bytes_in_use, stats_.peak_bytes_in_use - stats_.bytes_in_use,
           stats_.bytes_retired, exhausted_ ? 0 : std::min(device_.budget.left(), beyond)};
+}
+
+std::uint64_t OwnPool::trim(std::uint64_t keep_bytes) noexcept {
+  give_back_orphans();
+  const CUmemoryPool pool = handle();
+  if (pool == nullptr) {
+    return 0;
+  }
+  const std::uint64_t before = device_.pools.reserved_by(pool);
+  {
+    const RelaxedCapture relaxed(driver_);
+    driver_.cuMemPoolTrimTo(pool, keep_bytes);
+  }
+  const std::uint64_t after = device_.pools.reserved_by(pool);
+  device_.count_pools();
+  return before - std::min(before, after);
+}
+
+std::uint64_t OwnPool::warm_bytes() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return warm_bytes_;
 }
 
 CUmemoryPool OwnPool::handle() const noexcept {

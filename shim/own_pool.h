@@ -51,6 +51,11 @@ class OwnPool {
   // Another device may use the memory.
   void set_peer(CUdevice peer) noexcept;
 
+  // Gives back what nothing is allocated in, but for so much of what it holds. Returns the bytes.
+  std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
+  // What it was warmed with.
+  std::uint64_t warm_bytes() const noexcept;
+
   arena::Room room() const noexcept;
   // nullptr before the first allocation.
   CUmemoryPool handle() const noexcept;
@@ -63,6 +68,7 @@ class OwnPool {
     std::uint64_t bytes_in_use = 0;  // retired ones included
     std::uint64_t peak_bytes_in_use = 0;
     std::uint64_t bytes_retired = 0;
+    std::uint64_t operations = 0;  // another number after each allocation and each free
   };
   Stats stats() const noexcept;
 
@@ -118,7 +124,8 @@ class OwnPool {
   std::size_t orphans_ = 0;
   std::uint64_t last_id_;
   Stats stats_;
-  bool exhausted_ = false;  // the driver had no more
+  bool exhausted_ = false;        // the driver had no more
+  std::uint64_t warm_bytes_ = 0;  // what the pool was warmed with
 };
 
 }  // namespace cubfc

@@ -69,6 +69,7 @@ __attribute__((destructor)) void at_exit() noexcept {
     return;
   }
   process->ipc().leave();
+  process->memory().trim_requests().leave();
   if (!process->policy().show_stats.value) {
     return;
   }

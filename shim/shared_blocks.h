@@ -1,10 +1,5 @@
-// The blocks that a process shares, where other processes of the same user find them: a file for
-// each process that shares. Knows files and processes; nothing of the driver.
-//
-// /dev/shm/cubfc-UID/PID-KEY holds a table of SharedBlock. Folder and file are the user's alone.
-// The owner keeps the file locked as long as it lives, so a file that nobody has locked is one of a
-// dead process and is removed by the next owner. KEY is a random number: a process id that comes
-// back finds no file in its way, and nobody takes one file for another.
+// The blocks that a process shares, where other processes of the same user find them: a table of
+// SharedBlock in a shared file for each process that shares. Knows nothing of the driver.
 #pragma once
 
 #include <sys/types.h>
@@ -58,12 +53,11 @@ class SharedBlocks {
   static constexpr std::size_t kSlots = 16'384;
 
   bool start();
-  bool make_file(const std::string& path, int folder);
   friend std::optional<SharedBlock> find_shared(const Ticket& ticket);
 
   std::string path_;
   std::uint64_t key_ = 0;
-  Slot* slots_ = nullptr;  // the file, mapped: a program may close descriptors that it did not open
+  Slot* slots_ = nullptr;  // the file
   std::uint64_t last_number_ = 0;
   std::uint32_t used_ = 0;  // slots ever used
   std::vector<std::uint32_t> free_;

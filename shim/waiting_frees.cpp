@@ -270,6 +270,11 @@ void WaitingFrees::collect() noexcept {
   }
 }
 
+void WaitingFrees::close_and_collect() noexcept {
+  close();
+  collect();
+}
+
 bool WaitingFrees::wait_for_oldest() noexcept {
   const DeviceWait wait(captures_);
   if (!wait.allowed()) {

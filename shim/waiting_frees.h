@@ -49,6 +49,8 @@ class WaitingFrees {
 
   // Makes free what is known to be done. Does not wait.
   void collect() noexcept;
+  // The same, with what is in the open epoch.
+  void close_and_collect() noexcept;
 
   // Waits for what has waited longest. False when nothing waits, or nothing may be waited for now.
   bool wait_for_oldest() noexcept;

@@ -55,6 +55,25 @@ TEST_CASE("a size is read with and without a unit", "[config]") {
   CHECK(config::read_size(".5G") == kGi / 2);
 }
 
+TEST_CASE("a time is read with and without a unit, and written back", "[config]") {
+  using std::chrono::milliseconds;
+  CHECK(config::read_time("30") == milliseconds(30'000));
+  CHECK(config::read_time(" 30 s ") == milliseconds(30'000));
+  CHECK(config::read_time("500MS") == milliseconds(500));
+  CHECK(config::read_time("1.5m") == milliseconds(90'000));
+  CHECK(config::read_time("5min") == milliseconds(300'000));
+  CHECK(config::read_time("8760h") == milliseconds(31'536'000'000));
+  CHECK(config::read_time("0") == milliseconds(0));
+  for (const char* text : {"", "s", "-1", "1 s s", "1d", "1e3", "8761h", "0x10", "1.2.3", "inf",
+                           "99999999999999999999999999999999"}) {
+    INFO(text);
+    CHECK_FALSE(config::read_time(text).has_value());
+  }
+  for (const char* text : {"30s", "500ms", "90s", "5min", "2h", "0h"}) {
+    CHECK(config::time_text(*config::read_time(text)) == text);
+  }
+}
+
 TEST_CASE("a unit with B and without i is decimal, as in GNU's tools", "[config]") {
   CHECK(config::read_size("1KB") == 1000U);
   CHECK(config::read_size("8GB") == 8000000000U);

@@ -17,13 +17,15 @@ std::vector<std::string> sharing(std::vector<std::string> arguments = {}) {
   return arguments;
 }
 
-// The files in which processes of this user publish what they share.
-std::vector<std::filesystem::path> published() {
+// The files of this kind by which processes of this user find each other.
+std::vector<std::filesystem::path> published(std::string_view kind = "blocks-") {
   std::vector<std::filesystem::path> files;
   const std::filesystem::path folder = "/dev/shm/cubfc-" + std::to_string(geteuid());
   if (std::filesystem::exists(folder)) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      files.push_back(entry.path());
+      if (entry.path().filename().string().starts_with(kind)) {
+        files.push_back(entry.path());
+      }
     }
   }
   return files;
@@ -81,7 +83,7 @@ TEST_CASE("nothing stays behind, and what a killed process left is removed by th
   const Outcome killed = run_preloaded(sharing({"--kill-owner"}));
   CHECK(killed.status == 128 + 9);
   bool private_to_the_user = true;
-  for (const auto& path : published()) {
+  for (const auto& path : published("")) {
     private_to_the_user =
         private_to_the_user && permissions(path) == 0600 && permissions(path.parent_path()) == 0700;
   }

@@ -19,6 +19,8 @@ void WaitingFrees::close_when_due(const Context& /*context*/) noexcept {}
 
 void WaitingFrees::collect() noexcept {}
 
+void WaitingFrees::close_and_collect() noexcept {}
+
 bool WaitingFrees::wait_for_oldest() noexcept {
   return false;
 }
