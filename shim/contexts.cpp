@@ -20,10 +20,21 @@ thread_local Remembered remembered{};
 
 constexpr std::chrono::seconds kPatience{2};
 
+std::size_t place_of(CUdevice device) {
+  return static_cast<std::size_t>(device) % std::tuple_size_v<Contexts::LastRemains>;
+}
+
 // This part of what is preallocated is a region for a few small blocks.
 constexpr std::uint64_t kSmallRegionShare = 256;
 
 }  // namespace
+
+Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures)
+    : driver_(driver), policy_(policy), captures_(captures) {
+  for (std::shared_ptr<Remains>& each : last_remains_) {
+    each = std::make_shared<Remains>();
+  }
+}
 
 Context* Contexts::current() {
   CUcontext handle = nullptr;
@@ -74,18 +85,16 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return owner;
 }
 
-Context* Contexts::owner_in_pool(CUdeviceptr address) const noexcept {
-  if (policy_.allocator.value != config::Allocator::kCudaAsync) {
-    return nullptr;
+std::optional<OwnPool::Block> Contexts::find_in_pool(CUdeviceptr address) const noexcept {
+  std::optional<OwnPool::Block> block;
+  if (policy_.allocator.value == config::Allocator::kCudaAsync) {
+    for_each_device([&](const Device& device) {
+      if (!block && device.own_pool != nullptr) {
+        block = device.own_pool->find(address);
+      }
+    });
   }
-  for (Context* context = first(); context != nullptr; context = context->next) {
-    const OwnPool* const pool = context->device.own_pool.get();
-    const auto block = pool != nullptr ? pool->find(address) : std::nullopt;
-    if (block) {
-      return block->context;
-    }
-  }
-  return nullptr;
+  return block;
 }
 
 bool Contexts::several_alive() const noexcept {
@@ -231,17 +240,13 @@ Device* Contexts::device_of(CUmemoryPool pool) noexcept {
   return its_device;
 }
 
-void Contexts::pool_destroyed(CUmemoryPool pool) noexcept {
-  for_each_device([&](Device& device) { device.pools.remove(pool); });
-}
-
 bool Contexts::trim_pools(const Device* only) noexcept {
   bool any = false;
   for_each_device([&](Device& device) {
     const bool concerned = only == nullptr || only == &device;
-    if (concerned && (device.own_pool != nullptr || device.counts_pools())) {
+    if (concerned && (device.own_pool != nullptr || device.pools.counts())) {
       any = device.pools.trim() || any;
-      device.count_pools();
+      device.pools.refresh();
     }
   });
   return any;
@@ -293,7 +298,15 @@ Contexts::MayEnd::MayEnd(Contexts& contexts, const EndOf& which)
     end_ = begin_ == nullptr ? nullptr : begin_->next;
   }
   std::unique_lock lock(contexts_.end_mutex_);
-  remains_ = contexts_.last_remains_;
+  const Device* const only =
+      which.handle != nullptr && begin_ != nullptr ? &begin_->device : nullptr;
+  for (std::size_t place = 0; place < remains_.size(); ++place) {
+    const bool of_device = device_ && place_of(*device_) == place;
+    const bool of_handle = only != nullptr && place_of(only->handle) == place;
+    if (of_device || of_handle || (!device_ && which.handle == nullptr)) {
+      remains_[place] = contexts_.last_remains_[place];
+    }
+  }
   for (Context* context = begin_; context != end_; context = context->next) {
     context->ends += concerns(*context) ? 1 : 0;
   }
@@ -383,28 +396,24 @@ bool Contexts::is_gone(const Context& context) const {
 // now, or when all calls are over that may end a context. False when another thread was quicker.
 bool Contexts::drop(Context& context, std::uint64_t id, bool may_be_in_use) {
   std::shared_ptr<Remains> remains;
-  std::shared_ptr<Remains> in_pool;
   {
     const std::lock_guard lock(mutex_);
     if (context.id != id) {
       return false;
     }
     log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
+    OwnPool* const pool = context.device.own_pool.get();
+    remains = pool != nullptr ? pool->leave_behind(id) : context.memory->leave_behind();
     context.arena.abandon();
-    remains = context.memory->leave_behind();
-    if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
-      in_pool = pool->leave_behind(id);
-    }
     context.ending = false;
     context.id.store(0, std::memory_order_release);
   }
-  const std::lock_guard lock(end_mutex_);
-  for (std::shared_ptr<Remains>* left : {&remains, &in_pool}) {
-    if (*left != nullptr && may_be_in_use) {
-      last_remains_->memory = std::move((*left)->memory);
-      last_remains_->next = *left;
-      last_remains_.swap(*left);
-    }
+  if (remains != nullptr && may_be_in_use) {
+    const std::lock_guard lock(end_mutex_);
+    std::shared_ptr<Remains>& last = last_remains_[place_of(context.device.handle)];
+    last->memory = std::move(remains->memory);
+    last->next = remains;
+    last.swap(remains);
   }
   return true;  // gives back what nobody needs, without a lock
 }

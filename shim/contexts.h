@@ -2,6 +2,7 @@
 // request means.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -10,14 +11,14 @@
 #include <vector>
 
 #include "shim/device.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 
 // Thread-safe. Its lock is never held across a driver call.
 class Contexts {
  public:
-  Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures)
-      : driver_(driver), policy_(policy), captures_(captures) {}
+  Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures);
 
   // The context that is current on this thread; nullptr when none is, or the driver fails when it
   // is asked. A green context counts as the primary context whose memory it uses.
@@ -45,7 +46,6 @@ class Contexts {
   }
   // The one that the pool's memory is on; nullptr if the pool is not known.
   Device* device_of(CUmemoryPool pool) noexcept;
-  void pool_destroyed(CUmemoryPool pool) noexcept;
   // Pools of the device, or of all, give back what nothing is allocated in: ours, and with a limit
   // the program's. True if there was anything.
   bool trim_pools(const Device* device) noexcept;
@@ -54,9 +54,8 @@ class Contexts {
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }
   // The context in whose arena's regions an address lies; nullptr if in none.
   Context* owner_of(CUdeviceptr address) const noexcept;
-  // Of a block of a device's own pool, whether live or not: the context that it was made for.
-  // nullptr if the address is in none.
-  Context* owner_in_pool(CUdeviceptr address) const noexcept;
+  // The block of a device's own pool that contains the address, whether live or not.
+  std::optional<OwnPool::Block> find_in_pool(CUdeviceptr address) const noexcept;
   // More than one context is alive.
   bool several_alive() const noexcept;
   // Memory was allocated in this process.
@@ -94,6 +93,8 @@ class Contexts {
     CUcontext handle = nullptr;
     std::optional<CUdevice> device = std::nullopt;
   };
+  // By device, several of which may share a place.
+  using LastRemains = std::array<std::shared_ptr<Remains>, 8>;
   // Around such a call. Waits for those who use what may end, but not for long.
   class MayEnd {
    public:
@@ -109,7 +110,7 @@ class Contexts {
     const std::optional<CUdevice> device_;
     Context* begin_;  // of the list: those up to `end_` are concerned, if they are of the device
     Context* end_ = nullptr;
-    std::shared_ptr<Remains> remains_;  // of what ends meanwhile: the driver may still use it
+    LastRemains remains_;  // of what ends meanwhile: the driver may still use it
   };
 
   // Around a driver call that ends a context if it succeeds. In between no address is looked up in
@@ -164,7 +165,7 @@ class Contexts {
   std::vector<std::uint64_t> green_ids_;
 
   std::mutex end_mutex_;  // guards each Context's `users` and `ends`, and
-  std::shared_ptr<Remains> last_remains_ = std::make_shared<Remains>();
+  LastRemains last_remains_;
   std::condition_variable end_changed_;
 };
 

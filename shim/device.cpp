@@ -42,7 +42,10 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
                      ? MappedMemory::page_bytes_for(driver, device_handle,
                                                     std::min(total_bytes, budget.limit()))
                      : 0),
-      pools(driver, device_handle),
+      pools(driver, device_handle, budget,
+            !budget.limited()                                        ? Pools::Counts::kNothing
+            : policy.limit_counts.value == config::LimitCounts::kAll ? Pools::Counts::kAll
+                                                                     : Pools::Counts::kOurs),
       own_pool(policy.allocator.value == config::Allocator::kCudaAsync && !managed &&
                        OwnPool::is_possible(driver, device_handle)
                    ? std::make_unique<OwnPool>(driver, policy, *this)
@@ -63,52 +66,28 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
 
 Device::~Device() = default;
 
-bool Device::take(Holding holding, std::uint64_t bytes, CUmemoryPool pool) noexcept {
-  if (!is_limited(holding)) {
-    held_for(holding).fetch_add(bytes, std::memory_order_relaxed);
-    return true;
+bool Device::take(Holding holding, std::uint64_t bytes, CUmemoryPool pool,
+                  std::uint64_t& pool_id) noexcept {
+  bool taken = true;
+  if (is_limited(holding)) {
+    if (is_of_pool(holding)) {
+      taken = pools.claim(pool, bytes, pool_id);
+    } else {
+      pools.refresh();
+      taken = budget.take(bytes);
+    }
   }
-  count_pools();
-  const bool counted = pool != nullptr && counts_pools();
-  // What is freed in stream order serves the next request of the stream before the work is done.
-  const std::uint64_t idle = counted ? take_idle(std::min(bytes, pools.reserved_by(pool))) : 0;
-  held_for(holding).fetch_add(bytes, std::memory_order_relaxed);
-  if (budget.take(bytes - idle)) {
-    return true;
-  }
-  idle_in_pools_.fetch_add(idle, std::memory_order_relaxed);
-  held_for(holding).fetch_sub(bytes, std::memory_order_relaxed);
-  return false;
+  held_for(holding).fetch_add(taken ? bytes : 0, std::memory_order_relaxed);
+  return taken;
 }
 
-void Device::give(Holding holding, std::uint64_t bytes) noexcept {
+void Device::give(Holding holding, std::uint64_t bytes, std::uint64_t pool_id) noexcept {
   held_for(holding).fetch_sub(bytes, std::memory_order_relaxed);
-  if (is_limited(holding)) {
+  if (is_of_pool(holding)) {
+    pools.unclaim(pool_id, bytes);
+  } else if (is_limited(holding)) {
     budget.give(bytes);
   }
-}
-
-// Of what is counted as idle, what a claim of so many bytes stands for now.
-std::uint64_t Device::take_idle(std::uint64_t bytes) noexcept {
-  std::uint64_t idle = idle_in_pools_.load(std::memory_order_relaxed);
-  while (!idle_in_pools_.compare_exchange_weak(idle, idle - std::min(idle, bytes),
-                                               std::memory_order_relaxed)) {
-  }
-  return std::min(idle, bytes);
-}
-
-// What is freed in stream order is claimed no more and may be in use for a while longer.
-bool Device::count_pools() noexcept {
-  if (!counts_pools()) {
-    return true;
-  }
-  const std::uint64_t reserved = pools.reserved();
-  const std::uint64_t claimed = held(Holding::kPool) + held(Holding::kOwnPool);
-  const std::uint64_t idle = reserved > claimed ? reserved - claimed : 0;
-  const std::uint64_t before = idle_in_pools_.exchange(idle, std::memory_order_relaxed);
-  budget.force(idle);
-  budget.give(before);
-  return budget.used() <= budget.limit();
 }
 
 arena::Room Context::room() const {
@@ -116,7 +95,7 @@ arena::Room Context::room() const {
 }
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {
-  if (!device_.count_pools()) {
+  if (!device_.pools.refresh()) {
     return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
   }
   const RelaxedCapture relaxed(driver_);

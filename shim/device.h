@@ -53,8 +53,9 @@ struct Device {
   const std::unique_ptr<OwnPool> own_pool;
 
   // For Claims: bytes of the limit, all or nothing.
-  bool take(Holding holding, std::uint64_t bytes, CUmemoryPool pool) noexcept;
-  void give(Holding holding, std::uint64_t bytes) noexcept;
+  bool take(Holding holding, std::uint64_t bytes, CUmemoryPool pool,
+            std::uint64_t& pool_id) noexcept;
+  void give(Holding holding, std::uint64_t bytes, std::uint64_t pool_id) noexcept;
   // Bytes that Claims hold.
   std::uint64_t held(Holding holding) const {
     return held_[static_cast<std::size_t>(holding)].load(std::memory_order_relaxed);
@@ -63,22 +64,17 @@ struct Device {
   bool is_limited(Holding holding) const {
     return limits_all_ || holding == Holding::kPlain || holding == Holding::kOwnPool;
   }
-  // What pools and graphs hold and no claim accounts for is taken of the limit, if there is one:
-  // asks the driver how much that is now. False when more is taken then than the limit allows.
-  bool count_pools() noexcept;
-  bool counts_pools() const { return budget.limited() && limits_all_; }
-  // Bytes that count_pools() has counted.
-  std::uint64_t idle_in_pools() const { return idle_in_pools_.load(std::memory_order_relaxed); }
+  static bool is_of_pool(Holding holding) {
+    return holding == Holding::kPool || holding == Holding::kOwnPool;
+  }
 
  private:
   std::atomic<std::uint64_t>& held_for(Holding holding) {
     return held_[static_cast<std::size_t>(holding)];
   }
-  std::uint64_t take_idle(std::uint64_t bytes) noexcept;
 
   const bool limits_all_;
   std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
-  std::atomic<std::uint64_t> idle_in_pools_{0};
 };
 
 // What contexts leave behind that does not go with them. One links to the next, and each that may

@@ -42,12 +42,8 @@ FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
     }
     return found;
   }
-  found.context = contexts.owner_in_pool(address);
-  if (found.context != nullptr) {
-    if (const auto block = found.context->device.own_pool->find(address)) {
-      found.live = block->live;
-      found.info = {block->address, block->bytes, block->bytes, block->id};
-    }
+  if (const auto block = contexts.find_in_pool(address)) {
+    found = {block->context, block->live, {block->address, block->bytes, block->bytes, block->id}};
   }
   return found;
 }
@@ -153,11 +149,15 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   announce(context);
   collect_waiting(context);
   OwnPool& pool = *context.device.own_pool;
+  if (const CUresult result = pool.prepare(context); result != CUDA_SUCCESS) {
+    pool.failed();
+    return result;
+  }
   CUdeviceptr got = 0;
   std::optional<Claim> claim;
-  if (const CUresult result =
-          claim_and_call({context.device, Holding::kOwnPool, bytes, function, pool.handle()}, claim,
-                         [&] { return pool.allocate(context, &got, bytes); });
+  if (const CUresult result = claim_and_call(
+          {context.device, Holding::kOwnPool, bytes, function, pool.handle()}, claim,
+          [&] { return pool.allocate(context, &got, bytes); }, [&] { pool.undo(got); });
       result != CUDA_SUCCESS) {
     pool.failed();
     return result;
@@ -165,7 +165,7 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   try {
     pool.add(context, got, std::move(*claim));
   } catch (const std::bad_alloc&) {
-    driver_.cuMemFree_v2(got);
+    pool.undo(got);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = got;
@@ -175,8 +175,45 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
 
 // Makes free what waits for the device, else gives back what the arenas of this device, or of all,
 // hold without a block in it. True if that may help.
-bool DeviceMemory::make_room(const Device* device) {
-  return waiting_.wait_for_oldest() || release_unused(device);
+bool DeviceMemory::make_room(Device* device) {
+  return waiting_.wait_for_oldest() || release_unused(device) ||
+         (device != nullptr && drain_pools(*device));
+}
+
+// What is freed in stream order comes back to the limit when the stream has got there.
+bool DeviceMemory::drain_pools(Device& device) {
+  const DeviceWait wait(captures_);
+  const std::uint64_t before = device.pools.unclaimed();
+  if (!wait.allowed() || before == 0) {
+    return false;
+  }
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    if (context->alive() && &context->device == &device) {
+      contexts_.synchronize(*context);
+      device.pools.refresh();
+      return release_unused(&device) || device.pools.unclaimed() < before;
+    }
+  }
+  return false;
+}
+
+// Whether the limit holds for what pools have reserved by now.
+bool DeviceMemory::fits_limit(Device& device) {
+  return device.pools.refresh() || (release_unused(&device) && device.pools.refresh());
+}
+
+void DeviceMemory::context_will_end(Context& context) noexcept {
+  OwnPool* const pool = context.device.own_pool.get();
+  const DeviceWait wait(captures_);
+  if (pool == nullptr || !wait.allowed() ||
+      driver_.cuCtxPushCurrent_v2(context.handle) != CUDA_SUCCESS) {
+    return;
+  }
+  if (driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
+    pool->free_all_of(context);
+  }
+  CUcontext popped = nullptr;
+  driver_.cuCtxPopCurrent_v2(&popped);
 }
 
 // What arenas and pools of the device, or of all, hold without a block in it. True if there was
@@ -194,22 +231,20 @@ bool DeviceMemory::release_unused(const Device* device) {
 
 // The current context may be another, or none.
 std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
-  waiting_.close_and_collect();
   std::uint64_t bytes = 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
     if (!use.allowed() || driver_.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS) {
       continue;
     }
+    waiting_.close_and_collect();
     bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
+    if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr) {
+      bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
+    }
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }
-  contexts_.for_each_device([&](Device& device) {
-    if (OwnPool* const pool = device.own_pool.get(); pool != nullptr) {
-      bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
-    }
-  });
   return bytes;
 }
 
@@ -285,13 +320,14 @@ void DeviceMemory::announce(Context& context) const noexcept try {
 } catch (const std::bad_alloc&) {  // a line less
 }
 
-// By `obtain`, which calls the driver's function.
-template <typename Obtain>
+// By `obtain`, which calls the driver's function; `undo` gives back what that got.
+template <typename Obtain, typename Undo>
 CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverRequest& request,
-                                            CUdeviceptr* address, Obtain obtain) {
+                                            CUdeviceptr* address, Obtain obtain, Undo undo) {
   CUdeviceptr got = 0;
   std::optional<Claim> claim;
-  if (const CUresult result = claim_and_call(request, claim, [&] { return obtain(&got); });
+  if (const CUresult result = claim_and_call(
+          request, claim, [&] { return obtain(&got); }, [&] { undo(got); });
       result != CUDA_SUCCESS) {
     ledger_.failed();
     return result;
@@ -301,7 +337,7 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverReques
   try {
     ledger_.add(got, {std::move(*claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed)});
   } catch (const std::bad_alloc&) {
-    driver_.cuMemFree_v2(got);
+    undo(got);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = got;
@@ -314,8 +350,10 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* addre
   if (policy_.allocator.value == config::Allocator::kPlatform) {
     announce(context);
   }
-  return allocate_from_driver(context, {context.device, Holding::kPlain, bytes, function}, address,
-                              [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); });
+  return allocate_from_driver(
+      context, {context.device, Holding::kPlain, bytes, function}, address,
+      [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); },
+      [&](CUdeviceptr got) { free_relaxed(got); });
 }
 
 CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags) {
@@ -325,8 +363,15 @@ CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes,
   if (context == nullptr) {
     return call(address);
   }
-  return allocate_from_driver(
-      *context, {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"}, address, call);
+  return allocate_from_driver(*context,
+                              {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"},
+                              address, call, [&](CUdeviceptr got) { free_relaxed(got); });
+}
+
+// What the program has not been given.
+void DeviceMemory::free_relaxed(CUdeviceptr address) const {
+  const RelaxedCapture relaxed(driver_);
+  driver_.cuMemFree_v2(address);
 }
 
 CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const {
@@ -349,8 +394,10 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
   }
   const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
   if (!is_served_in_stream_order(request, *context)) {
-    return allocate_from_driver(*context, driver_request(request, context->device, function),
-                                address, [&](CUdeviceptr* got) { return at_driver(request, got); });
+    return allocate_from_driver(
+        *context, driver_request(request, context->device, function), address,
+        [&](CUdeviceptr* got) { return at_driver(request, got); },
+        [&](CUdeviceptr got) { free_at_driver_async(got, request.stream, request.per_thread); });
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
     if (const CUdeviceptr again = waiting_.take_back(*context, *order, request.bytes); again != 0) {
@@ -367,7 +414,7 @@ DeviceMemory::DriverRequest DeviceMemory::driver_request(const StreamOrderedRequ
                                                          Device& of_stream, const char* function) {
   Device* const of_pool = request.from_pool ? contexts_.device_of(request.pool) : nullptr;
   CUmemoryPool pool = request.pool;
-  const bool asks = !request.from_pool && of_stream.counts_pools();
+  const bool asks = !request.from_pool && of_stream.pools.counts();
   if (asks && (driver_.cuDeviceGetMemPool == nullptr ||
                driver_.cuDeviceGetMemPool(&pool, of_stream.handle) != CUDA_SUCCESS)) {
     pool = nullptr;
@@ -465,7 +512,7 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
     if (result != CUDA_SUCCESS) {
       return 0;
     }
-    driver_.cuMemFree_v2(sample);
+    free_relaxed(sample);
     known.store(alignment, std::memory_order_relaxed);
   }
   return alignment;
@@ -504,7 +551,8 @@ Context* DeviceMemory::owner_of(CUdeviceptr address) const {
   if (Context* const context = contexts_.owner_of(address); context != nullptr) {
     return context;
   }
-  return contexts_.owner_in_pool(address);
+  const auto block = contexts_.find_in_pool(address);
+  return block ? block->context : nullptr;
 }
 
 // Without a current context the driver refuses a free, or does not: its word is had by asking it to
@@ -561,11 +609,14 @@ CUresult DeviceMemory::wait_in_free(const Context& owner) {
   return result;
 }
 
+CUresult DeviceMemory::free_at_driver_async(CUdeviceptr address, CUstream stream,
+                                            bool per_thread) const {
+  return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
+                    : driver_.cuMemFreeAsync(address, stream);
+}
+
 CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
-  const auto at_driver = [&] {
-    return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
-                      : driver_.cuMemFreeAsync(address, stream);
-  };
+  const auto at_driver = [&] { return free_at_driver_async(address, stream, per_thread); };
   // Then only a graph's own memory can be freed (cuda.h), which is never the arena's.
   if (captures_.is_capturing(stream, per_thread)) {
     return at_driver();
@@ -592,7 +643,7 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
     return result != CUDA_SUCCESS ? result : driver_.cuMemGetInfo_v2(free_bytes, total_bytes);
   }
   Device& device = context->device;
-  device.count_pools();
+  device.pools.refresh();
   const arena::Budget& budget = device.budget;
   std::uint64_t to_grow =
       std::min<std::uint64_t>(policy_.beyond_reserve(device_free), budget.left());

@@ -67,23 +67,32 @@ class DeviceMemory {
   };
   // Claims the bytes, then calls the driver; both again as long as arenas hold memory that nobody
   // uses. What fails is reported. `claim` is set exactly when the driver's answer is a success.
-  template <typename Call>
-  CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call) {
+  // `undo` gives back what `call` has got: a pool may have grown by more than was claimed.
+  template <typename Call, typename Undo>
+  CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call,
+                          Undo undo) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
-    do {
+    for (int tries = 0; tries < kMostTries; ++tries) {
       claim = Claim::take(request.device, request.holding, request.bytes, request.pool);
       if (claim) {
         result = call();
         failure = arena::Failure::kExhausted;
       }
-    } while (result == CUDA_ERROR_OUT_OF_MEMORY && request.is_possible() &&
-             make_room(&request.device));
-    if (result != CUDA_SUCCESS) {
+      if (result == CUDA_SUCCESS && Device::is_of_pool(request.holding) &&
+          !fits_limit(request.device)) {
+        undo();
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        failure = arena::Failure::kOverLimit;
+      }
+      if (result == CUDA_SUCCESS) {
+        return result;
+      }
       claim.reset();
-    }
-    if (!request.device.count_pools()) {  // a pool has grown by more
-      release_unused(&request.device);
+      if (result != CUDA_ERROR_OUT_OF_MEMORY || !request.is_possible() ||
+          !make_room(&request.device)) {
+        break;
+      }
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       report(request, failure);
@@ -113,9 +122,14 @@ class DeviceMemory {
   // The driver takes a context's memory with it, and waits for the context's own work; but work of
   // other contexts may still use what was freed there: waits for that.
   void context_may_end() noexcept {
-    while (contexts_.several_alive() && waiting_.any() && waiting_.wait_for_oldest()) {
+    // Memory of a pool does not go with its context.
+    const bool waits =
+        contexts_.several_alive() || policy_.allocator.value == config::Allocator::kCudaAsync;
+    while (waits && waiting_.any() && waiting_.wait_for_oldest()) {
     }
   }
+  // The context will end, unless its driver is broken.
+  void context_will_end(Context& context) noexcept;
   void context_ended(std::uint64_t id) {
     ledger_.context_ended(id);
     waiting_.context_ended(id);
@@ -155,9 +169,9 @@ class DeviceMemory {
                                const char* function);
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
                                 const char* function);
-  template <typename Obtain>
+  template <typename Obtain, typename Undo>
   CUresult allocate_from_driver(Context& context, const DriverRequest& request,
-                                CUdeviceptr* address, Obtain obtain);
+                                CUdeviceptr* address, Obtain obtain, Undo undo);
   void report(const DriverRequest& request, arena::Failure failure,
               const Context* context = nullptr);
   DriverRequest driver_request(const StreamOrderedRequest& request, Device& of_stream,
@@ -167,8 +181,15 @@ class DeviceMemory {
   std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
   bool is_served_in_stream_order(const StreamOrderedRequest& request, const Context& context);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
-  bool make_room(const Device* device);
+  bool make_room(Device* device);
+  bool fits_limit(Device& device);
+  void free_relaxed(CUdeviceptr address) const;
+  CUresult free_at_driver_async(CUdeviceptr address, CUstream stream, bool per_thread) const;
+  bool drain_pools(Device& device);
   bool release_unused(const Device* device);
+  // Each try but the first has been given memory back; more would be for a reason that is not lack
+  // of memory.
+  static constexpr int kMostTries = 1000;
   CUresult free_block(Context& context, CUdeviceptr address);
   CUresult free_later(Context& context, CUdeviceptr address, const StreamId* order);
   template <typename Free>

@@ -101,6 +101,10 @@ CUresult end_context(const Contexts::EndOf& which, WillEnd will_end,
   }
   const Contexts::Ending ending =
       process == nullptr ? Contexts::Ending{} : will_end(process->contexts());
+  // A primary context is reset, but cannot be destroyed.
+  if (ending.context != nullptr && (which.handle == nullptr || !ending.context->primary)) {
+    process->memory().context_will_end(*ending.context);
+  }
   const CUresult result = call(function, args...);
   if (process != nullptr) {
     process->context_ended(ending, result == CUDA_SUCCESS);
@@ -373,17 +377,22 @@ CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* propert
   return observe(
       [=](Process& p) {
         if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-          p.contexts().device(properties->location.id)->pools.add(*pool);
+          p.contexts().device(properties->location.id)->pools.add(*pool, Pools::Owner::kProgram);
         }
       },
       &Functions::cuMemPoolCreate, pool, properties);
 }
 CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) noexcept {
-  // First: as soon as the driver has destroyed it, another may have its handle.
-  if (Process* process = Process::active(); process != nullptr) {
-    process->contexts().pool_destroyed(pool);
+  Process* process = Process::active();
+  if (process != nullptr) {
+    process->contexts().for_each_device(
+        [&](Device& device) { device.pools.will_be_destroyed(pool); });
   }
-  return call(&Functions::cuMemPoolDestroy, pool);
+  const CUresult result = call(&Functions::cuMemPoolDestroy, pool);
+  if (process != nullptr && result != CUDA_SUCCESS) {
+    process->contexts().for_each_device([&](Device& device) { device.pools.not_destroyed(pool); });
+  }
+  return result;
 }
 CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
                                   size_t count) noexcept {

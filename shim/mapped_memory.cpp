@@ -72,6 +72,7 @@ MappedMemory::Holdings::~Holdings() {
   for (const auto& [base, bytes] : ranges) {
     driver.cuMemAddressFree(base, bytes);
   }
+  budget.give(left_behind_bytes);
 }
 
 std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
@@ -86,6 +87,9 @@ std::shared_ptr<Remains> MappedMemory::leave_behind() noexcept {
   if (holdings_ == nullptr) {
     return nullptr;
   }
+  // The arena forgets what it has of the limit.
+  holdings_->left_behind_bytes = (holdings_->pages.size() + holdings_->spare.size()) * page_bytes_;
+  holdings_->budget.force(holdings_->left_behind_bytes);
   remains_->memory = std::exchange(holdings_, nullptr);
   return std::exchange(remains_, nullptr);
 }
@@ -191,7 +195,7 @@ CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& ma
 }
 
 arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t bytes) noexcept {
-  if (!device_.count_pools()) {
+  if (!device_.pools.refresh()) {
     return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
   }
   const RelaxedCapture relaxed(driver_);

@@ -50,13 +50,15 @@ class MappedMemory : public RegionSource {
   // All that is to be given back; its end does that.
   struct Holdings {
     explicit Holdings(const MappedMemory& memory)
-        : driver(memory.driver_), page_bytes(memory.page_bytes_) {}
+        : driver(memory.driver_), budget(memory.device_.budget), page_bytes(memory.page_bytes_) {}
     ~Holdings();
     Holdings(const Holdings&) = delete;
     Holdings& operator=(const Holdings&) = delete;
 
     const DriverFunctions& driver;
+    arena::Budget& budget;
     const std::uint64_t page_bytes;
+    std::uint64_t left_behind_bytes = 0;             // of the budget, since the context has ended
     std::map<arena::Address, std::uint64_t> ranges;  // reserved addresses: start and bytes
     Pages pages;                                     // what is mapped
     std::multimap<arena::Address, Handle> spare;     // not mapped now: by where it was

@@ -110,7 +110,7 @@ std::uint64_t in_arenas(const Contexts& contexts, const Device& device) {
 // What it holds of the device itself beside them. Managed memory may lie on the host.
 std::uint64_t held(const Device& device) {
   return device.held(Holding::kPlain) + device.held(Holding::kOwnPool) +
-         device.held(Holding::kPool) + device.idle_in_pools() + device.held(Holding::kPhysical) +
+         device.held(Holding::kPool) + device.pools.unclaimed() + device.held(Holding::kPhysical) +
          device.held(Holding::kArray);
 }
 
@@ -129,7 +129,7 @@ std::string held_outside(const Device& device) {
       text += format("{}{} {}", text.empty() ? "" : ", ", log::bytes(bytes), name);
     }
   }
-  if (const std::uint64_t idle = device.idle_in_pools(); idle > 0) {
+  if (const std::uint64_t idle = device.pools.unclaimed(); idle > 0) {
     text += format("{}{} kept by pools and graphs", text.empty() ? "" : ", ", log::bytes(idle));
   }
   return text;

@@ -93,8 +93,8 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
   }
   Device* const device = contexts_.device(properties->location.id);
   std::optional<Claim> claim;
-  const CUresult result =
-      memory_.claim_and_call({*device, Holding::kPhysical, bytes, "cuMemCreate"}, claim, call);
+  const CUresult result = memory_.claim_and_call(
+      {*device, Holding::kPhysical, bytes, "cuMemCreate"}, claim, call, [] {});
   if (result != CUDA_SUCCESS) {
     return result;
   }
@@ -193,8 +193,8 @@ CUresult Arrays::create(Array* array, std::uint64_t bytes, const char* function,
     return create();
   }
   std::optional<Claim> claim;
-  const CUresult result =
-      memory_.claim_and_call({context->device, Holding::kArray, bytes, function}, claim, create);
+  const CUresult result = memory_.claim_and_call(
+      {context->device, Holding::kArray, bytes, function}, claim, create, [] {});
   if (result != CUDA_SUCCESS) {
     return result;
   }

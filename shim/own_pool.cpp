@@ -54,83 +54,92 @@ CUresult OwnPool::make_pool(CUmemoryPool& pool) noexcept {
   cuuint64_t keeps_all = std::numeric_limits<cuuint64_t>::max();
   int no = 0;
   driver_.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps_all);
-  return driver_.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
-                                       &no);
+  result =
+      driver_.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no);
+  if (result != CUDA_SUCCESS) {
+    driver_.cuMemPoolDestroy(pool);
+  }
+  return result;
 }
 
 // Makes and warms it when there is none.
-CUresult OwnPool::pool_to_use(CUmemoryPool& pool, CUstream stream) noexcept try {
-  {
-    const std::lock_guard lock(mutex_);
-    if (pool_ != nullptr) {
-      pool = pool_;
-      return CUDA_SUCCESS;
-    }
+CUresult OwnPool::ready_pool(CUstream stream) noexcept {
+  CUmemoryPool pool = handle();
+  if (pool != nullptr) {
+    return CUDA_SUCCESS;
   }
-  if (const CUresult result = make_pool(pool); result != CUDA_SUCCESS) {
+  CUmemoryPool made = nullptr;
+  if (const CUresult result = make_pool(made); result != CUDA_SUCCESS) {
     return result;
   }
   std::vector<CUdevice> peers;
-  {
-    std::unique_lock lock(mutex_);
-    if (pool_ != nullptr) {  // another thread was quicker
-      const CUmemoryPool spare = std::exchange(pool, pool_);
-      lock.unlock();
-      driver_.cuMemPoolDestroy(spare);
-      return CUDA_SUCCESS;
-    }
+  try {
+    device_.pools.add(made, Pools::Owner::kOurs);
+    const std::lock_guard lock(mutex_);
     peers = peers_;
+    pool = pool_ == nullptr ? made : pool_;  // unless another thread was quicker
     pool_ = pool;
+  } catch (const std::bad_alloc&) {
   }
-  device_.pools.add(pool);
+  if (pool != made) {
+    device_.pools.will_be_destroyed(made);
+    driver_.cuMemPoolDestroy(made);
+    return pool == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  }
   for (const CUdevice peer : peers) {
     set_peer(peer);
   }
   warm(pool, stream);
   return CUDA_SUCCESS;
-} catch (const std::bad_alloc&) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// nullptr when it has not allocated yet. Precondition: the lock is held.
+OwnPool::User* OwnPool::user(std::uint64_t context_id) noexcept {
+  const auto found = std::find_if(users_.begin(), users_.end(),
+                                  [&](const User& each) { return each.context_id == context_id; });
+  return found == users_.end() ? nullptr : &*found;
 }
 
 CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept try {
   const std::uint64_t id = context.id.load(std::memory_order_acquire);
-  const auto known = [&] {
-    const auto user = std::find_if(users_.begin(), users_.end(),
-                                   [id](const User& each) { return each.context_id == id; });
-    stream = user == users_.end() ? nullptr : user->stream;
-    return user != users_.end();
-  };
   {
     const std::lock_guard lock(mutex_);
-    if (known()) {
+    if (const User* const known = user(id); known != nullptr) {
+      stream = known->stream;
       return CUDA_SUCCESS;
     }
   }
-  User user{id, nullptr, std::make_shared<Blocks>(Blocks{*this, id}), std::make_shared<Remains>()};
+  // What needs memory comes first.
+  const auto remains = std::make_shared<Remains>();
+  remains->memory = std::make_shared<Blocks>(*this, id);
+  {
+    const std::lock_guard lock(mutex_);
+    users_.reserve(users_.size() + 8);
+  }
   if (const CUresult result = driver_.cuCtxPushCurrent_v2(context.handle); result != CUDA_SUCCESS) {
     return result;
   }
-  const CUresult result = driver_.cuStreamCreate(&user.stream, CU_STREAM_NON_BLOCKING);
+  const CUresult result = driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
   CUcontext popped = nullptr;
   driver_.cuCtxPopCurrent_v2(&popped);
   if (result != CUDA_SUCCESS) {
     return result;
   }
   std::unique_lock lock(mutex_);
-  if (known()) {  // another thread was quicker
+  if (const User* const known = user(id); known != nullptr) {  // another thread was quicker
+    const CUstream spare = std::exchange(stream, known->stream);
     lock.unlock();
-    driver_.cuStreamDestroy_v2(user.stream);
+    driver_.cuStreamDestroy_v2(spare);
     return CUDA_SUCCESS;
   }
-  stream = user.stream;
-  users_.push_back(std::move(user));
+  users_.push_back({id, stream, remains});
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // CUBFC_ASYNC_PREALLOCATE, or what the device has of it.
-void OwnPool::warm(CUmemoryPool pool, CUstream stream) noexcept {
+void OwnPool::warm(CUmemoryPool pool, CUstream stream) noexcept try {
   const std::int64_t asked = policy_.async_preallocate.value;
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -159,18 +168,22 @@ void OwnPool::warm(CUmemoryPool pool, CUstream stream) noexcept {
   log::at(done ? log::Level::kInfo : log::Level::kWarn, "GPU {}: the pool is warmed with {}{}",
           device_.handle, log::bytes(result == CUDA_SUCCESS ? bytes : 0),
           done ? "" : format(" of {}: the device, or the limit, has not more", log::bytes(wanted)));
+} catch (const std::bad_alloc&) {  // a line less
+}
+
+CUresult OwnPool::prepare(const Context& context) noexcept {
+  give_back_orphans();
+  const RelaxedCapture relaxed(driver_);
+  CUstream stream = nullptr;
+  const CUresult result = stream_of(context, stream);
+  return result == CUDA_SUCCESS ? ready_pool(stream) : result;
 }
 
 CUresult OwnPool::allocate(const Context& context, CUdeviceptr* address,
                            std::size_t bytes) noexcept {
-  give_back_orphans();
   const RelaxedCapture relaxed(driver_);
-  CUmemoryPool pool = nullptr;
   CUstream stream = nullptr;
   if (const CUresult result = stream_of(context, stream); result != CUDA_SUCCESS) {
-    return result;
-  }
-  if (const CUresult result = pool_to_use(pool, stream); result != CUDA_SUCCESS) {
     return result;
   }
   std::size_t free_bytes = 0;
@@ -181,7 +194,7 @@ CUresult OwnPool::allocate(const Context& context, CUdeviceptr* address,
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr got = 0;
-  if (const CUresult result = driver_.cuMemAllocFromPoolAsync(&got, bytes, pool, stream);
+  if (const CUresult result = driver_.cuMemAllocFromPoolAsync(&got, bytes, handle(), stream);
       result != CUDA_SUCCESS) {
     const std::lock_guard lock(mutex_);
     exhausted_ = exhausted_ || result == CUDA_ERROR_OUT_OF_MEMORY;
@@ -193,18 +206,29 @@ CUresult OwnPool::allocate(const Context& context, CUdeviceptr* address,
   }
   if (result != CUDA_SUCCESS) {
     driver_.cuMemFree_v2(got);
-    return result;
+    // It is not for lack of memory, and giving back some would help nobody.
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_UNKNOWN : result;
   }
   *address = got;
   return CUDA_SUCCESS;
 }
 
+void OwnPool::undo(CUdeviceptr address) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  driver_.cuMemFree_v2(address);
+}
+
+// What was there before is gone: the driver gives nothing twice.
 void OwnPool::add(Context& context, CUdeviceptr address, Claim&& claim) {
   const std::uint64_t context_id = context.id.load(std::memory_order_acquire);
   const std::lock_guard lock(mutex_);
   const std::uint64_t bytes = claim.bytes();
-  entries_.try_emplace(
-      address, Entry{std::move(claim), last_id_ + 1, &context, context_id, Entry::State::kLive});
+  const auto [entry, fresh] = entries_.try_emplace(
+      address, Entry{std::move(claim), last_id_ + 1, &context, context_id, State::kLive});
+  if (!fresh) {
+    stats_.bytes_in_use -= entry->second.claim.bytes();
+    entry->second = Entry{std::move(claim), last_id_ + 1, &context, context_id, State::kLive};
+  }
   ++last_id_;
   ++stats_.num_allocs;
   ++stats_.operations;
@@ -219,25 +243,24 @@ void OwnPool::failed() noexcept {
 
 OwnPool::Block OwnPool::block_of(const Entries::value_type& entry) {
   return {entry.first, entry.second.claim.bytes(), entry.second.id, entry.second.context,
-          entry.second.state == Entry::State::kLive};
+          entry.second.state == State::kLive};
 }
 
 std::optional<OwnPool::Block> OwnPool::find(CUdeviceptr address) const noexcept {
   const std::lock_guard lock(mutex_);
-  auto found = entries_.upper_bound(address);
-  if (found == entries_.begin()) {
-    return std::nullopt;
+  for (const Entries* const entries : {&entries_, &orphans_}) {
+    auto found = entries->upper_bound(address);
+    if (found != entries->begin() && address - (--found)->first < found->second.claim.bytes()) {
+      return block_of(*found);
+    }
   }
-  --found;
-  const bool contains = address - found->first < found->second.claim.bytes();
-  return contains ? std::optional(block_of(*found)) : std::nullopt;
+  return std::nullopt;
 }
 
 // end() when there is none. Precondition: the lock is held.
 OwnPool::Entries::iterator OwnPool::find_live(CUdeviceptr address) noexcept {
   const auto found = entries_.find(address);
-  const bool live = found != entries_.end() && found->second.state == Entry::State::kLive;
-  return live ? found : entries_.end();
+  return found != entries_.end() && found->second.state == State::kLive ? found : entries_.end();
 }
 
 std::optional<OwnPool::Block> OwnPool::retire(CUdeviceptr address) noexcept {
@@ -246,143 +269,142 @@ std::optional<OwnPool::Block> OwnPool::retire(CUdeviceptr address) noexcept {
   if (found == entries_.end()) {
     return std::nullopt;
   }
-  found->second.state = Entry::State::kRetired;
+  found->second.state = State::kRetired;
   ++stats_.operations;
   stats_.bytes_retired += found->second.claim.bytes();
   return block_of(*found);
 }
 
 void OwnPool::reclaim(CUdeviceptr address, std::uint64_t id) noexcept {
-  Entries::node_type entry;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = entries_.find(address);
-    if (found == entries_.end() || found->second.id != id ||
-        found->second.state != Entry::State::kRetired) {
-      return;
-    }
-    entry = entries_.extract(found);
-    stats_.bytes_retired -= entry.mapped().claim.bytes();
-  }
-  if (give_back(entry) != CUDA_SUCCESS) {
-    make_orphan(std::move(entry));
-  }
+  take_back(address, id, State::kRetired);
 }
 
 CUresult OwnPool::free(CUdeviceptr address) noexcept {
-  Entries::node_type entry;
+  std::uint64_t id = 0;
   {
     const std::lock_guard lock(mutex_);
     const auto found = find_live(address);
-    if (found == entries_.end()) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    entry = entries_.extract(found);
+    id = found == entries_.end() ? 0 : found->second.id;
     ++stats_.operations;
   }
-  const CUresult result = give_back(entry);
-  if (result != CUDA_SUCCESS) {
+  return id == 0 ? CUDA_ERROR_INVALID_VALUE : take_back(address, id, State::kLive);
+}
+
+// To the driver. Until that has answered the address is not looked up as anybody's: as soon as it
+// has the memory, another thread may be given it. What the driver says is none is gone.
+CUresult OwnPool::take_back(CUdeviceptr address, std::uint64_t id, State before) noexcept {
+  const auto find = [&] {
+    const auto found = entries_.find(address);
+    return found != entries_.end() && found->second.id == id ? found : entries_.end();
+  };
+  {
     const std::lock_guard lock(mutex_);
-    entries_.insert(std::move(entry));  // needs no memory
+    const auto found = find();
+    if (found == entries_.end() || found->second.state != before) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    found->second.state = State::kGoing;
+    stats_.bytes_retired -= before == State::kRetired ? found->second.claim.bytes() : 0;
   }
-  return result;
-}
-
-// Afterwards the entry may go.
-CUresult OwnPool::give_back(const Entries::node_type& entry) noexcept {
-  const CUresult result = free_now(entry.key(), entry.mapped());
-  if (result == CUDA_SUCCESS) {
-    const std::lock_guard lock(mutex_);
-    stats_.bytes_in_use -= entry.mapped().claim.bytes();
-    exhausted_ = false;
+  CUresult result = CUDA_SUCCESS;
+  {
+    const RelaxedCapture relaxed(driver_);
+    result = driver_.cuMemFree_v2(address);
   }
-  return result;
-}
-
-// In the current context; where that does not do, because there is none or it has ended, in the
-// block's own, or in the primary context, which that may bring to life for a moment.
-CUresult OwnPool::free_now(CUdeviceptr address, const Entry& entry) noexcept {
-  const RelaxedCapture relaxed(driver_);
-  const CUresult result = driver_.cuMemFree_v2(address);
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE ||
-      result == CUDA_ERROR_DEINITIALIZED) {
-    return result;
-  }
-  const bool own = entry.context->id == entry.context_id;
-  CUcontext context = entry.context->handle;
-  if (!own && driver_.cuDevicePrimaryCtxRetain(&context, device_.handle) != CUDA_SUCCESS) {
-    return result;
-  }
-  CUresult again = driver_.cuCtxPushCurrent_v2(context);
-  if (again == CUDA_SUCCESS) {
-    again = driver_.cuMemFree_v2(address);
-    CUcontext popped = nullptr;
-    driver_.cuCtxPopCurrent_v2(&popped);
-  }
-  if (!own) {
-    driver_.cuDevicePrimaryCtxRelease_v2(device_.handle);
-  }
-  return again;
-}
-
-// The next call that can, gives it back.
-void OwnPool::make_orphan(Entries::node_type entry) noexcept {
+  Entries::node_type gone;  // its claim is given back without the lock
   const std::lock_guard lock(mutex_);
-  entry.mapped().state = Entry::State::kOrphan;
-  entries_.insert(std::move(entry));
-  ++orphans_;
+  const auto found = find();
+  if (found == entries_.end()) {
+    return result;  // another allocation has its address already
+  }
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) {
+    stats_.bytes_in_use -= found->second.claim.bytes();
+    exhausted_ = false;
+    gone = entries_.extract(found);
+  } else if (before == State::kRetired) {
+    orphans_.insert(entries_.extract(found));  // the next call that can, gives it back
+  } else {
+    found->second.state = State::kLive;
+  }
+  return result;
 }
 
+void OwnPool::free_all_of(const Context& context) noexcept {
+  give_back_orphans();
+  const std::uint64_t context_id = context.id.load(std::memory_order_acquire);
+  CUdeviceptr next = 0;
+  for (;;) {
+    Block block{};
+    State state = State::kGoing;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found =
+          std::find_if(entries_.lower_bound(next), entries_.end(), [&](const auto& each) {
+            return each.second.context_id == context_id && each.second.state != State::kGoing;
+          });
+      if (found == entries_.end()) {
+        return;
+      }
+      block = block_of(*found);
+      state = found->second.state;
+    }
+    take_back(block.address, block.id, state);
+    next = block.address + 1;
+  }
+}
+
+// Only those that a context is there for.
 void OwnPool::give_back_orphans() noexcept {
   for (;;) {
     Entries::node_type orphan;
     {
       const std::lock_guard lock(mutex_);
-      if (orphans_ == 0) {
+      if (orphans_.empty()) {
         return;
       }
-      const auto found = std::find_if(entries_.begin(), entries_.end(), [](const auto& each) {
-        return each.second.state == Entry::State::kOrphan;
-      });
-      orphan = entries_.extract(found);
-      --orphans_;
+      orphan = orphans_.extract(orphans_.begin());
     }
-    if (give_back(orphan) != CUDA_SUCCESS) {
-      make_orphan(std::move(orphan));
+    CUresult result = CUDA_SUCCESS;
+    {
+      const RelaxedCapture relaxed(driver_);
+      result = driver_.cuMemFree_v2(orphan.key());
+    }
+    const std::lock_guard lock(mutex_);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE) {
+      orphans_.insert(std::move(orphan));
       return;
     }
-  }
-}
-
-OwnPool::Blocks::~Blocks() {
-  if (given_up) {
-    pool.give_back_all_of(context_id);
+    stats_.bytes_in_use -= orphan.mapped().claim.bytes();
   }
 }
 
 std::shared_ptr<Remains> OwnPool::leave_behind(std::uint64_t context_id) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto user = std::find_if(users_.begin(), users_.end(),
-                                 [&](const User& each) { return each.context_id == context_id; });
-  if (user == users_.end()) {
+  User* const leaving = user(context_id);
+  if (leaving == nullptr) {
     return nullptr;
   }
-  std::shared_ptr<Remains> remains = std::move(user->remains);
-  user->blocks->given_up = true;
-  remains->memory = std::move(user->blocks);
-  users_.erase(user);
+  std::shared_ptr<Remains> remains = std::move(leaving->remains);
+  *leaving = std::move(users_.back());
+  users_.pop_back();
   return remains;
 }
 
-void OwnPool::give_back_all_of(std::uint64_t context_id) noexcept {
+void OwnPool::give_up(std::uint64_t context_id) noexcept {
   CUmemoryPool pool = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [address, entry] : entries_) {
-      if (entry.context_id == context_id && entry.state != Entry::State::kOrphan) {
-        stats_.bytes_retired -= entry.state == Entry::State::kRetired ? entry.claim.bytes() : 0;
-        entry.state = Entry::State::kOrphan;
-        ++orphans_;
+    if (user(context_id) != nullptr) {
+      return;  // it was another thread's, which was quicker
+    }
+    for (auto each = entries_.begin(); each != entries_.end();) {
+      Entry& entry = each->second;
+      if (entry.context_id == context_id && entry.state != State::kGoing) {
+        stats_.bytes_retired -= entry.state == State::kRetired ? entry.claim.bytes() : 0;
+        entry.state = State::kRetired;
+        orphans_.insert(entries_.extract(each++));
+      } else {
+        ++each;
       }
     }
     if (users_.empty()) {
@@ -392,8 +414,9 @@ void OwnPool::give_back_all_of(std::uint64_t context_id) noexcept {
   }
   give_back_orphans();
   if (pool != nullptr) {
-    device_.pools.remove(pool);
+    device_.pools.will_be_destroyed(pool);
     driver_.cuMemPoolDestroy(pool);
+    device_.pools.refresh();
   }
 }
 
@@ -444,7 +467,7 @@ std::uint64_t OwnPool::trim(std::uint64_t keep_bytes) noexcept {
     driver_.cuMemPoolTrimTo(pool, keep_bytes);
   }
   const std::uint64_t after = device_.pools.reserved_by(pool);
-  device_.count_pools();
+  device_.pools.refresh();
   return before - std::min(before, after);
 }
 

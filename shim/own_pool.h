@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -21,8 +22,12 @@ class OwnPool {
       : driver_(driver), policy_(policy), device_(device), last_id_(kIds) {}
   static bool is_possible(const DriverFunctions& driver, CUdevice device);
 
-  // Memory for a context that is current, or a green one of it. The driver's answer.
+  // Makes what is missing for the context, which is current, or a green one of it, to allocate.
+  CUresult prepare(const Context& context) noexcept;
+  // Memory for it. The driver's answer.
   CUresult allocate(const Context& context, CUdeviceptr* address, std::size_t bytes) noexcept;
+  // Gives it back at once.
+  void undo(CUdeviceptr address) noexcept;
   // Enters what allocate() gave. Throws std::bad_alloc and has changed nothing then; the claim is
   // the caller's still.
   void add(Context& context, CUdeviceptr address, Claim&& claim);
@@ -45,8 +50,11 @@ class OwnPool {
   // Both for a live block: the driver's answer, or CUDA_ERROR_INVALID_VALUE.
   CUresult free(CUdeviceptr address) noexcept;
 
-  // The context has ended. Its blocks go back with the result, retired ones too, and the pool after
-  // the last context. nullptr if it never allocated. No driver call, and needs no host memory.
+  // The context's work is done, and it will end: gives back all its blocks, in the context.
+  void free_all_of(const Context& context) noexcept;
+  // The context has ended. What blocks it has left go back once the result is gone and a context is
+  // there for it; the pool goes after the last context. nullptr if it never allocated. No driver
+  // call, and needs no host memory.
   std::shared_ptr<Remains> leave_behind(std::uint64_t context_id) noexcept;
   // Another device may use the memory.
   void set_peer(CUdevice peer) noexcept;
@@ -73,44 +81,41 @@ class OwnPool {
   Stats stats() const noexcept;
 
  private:
+  static constexpr std::uint64_t kIds = std::uint64_t{1} << 60;  // beyond those of arenas' blocks
+
+  enum class State : std::uint8_t { kLive, kRetired, kGoing };  // the driver is taking it back
   struct Entry {
     Claim claim;
     std::uint64_t id;
     Context* context;
     std::uint64_t context_id;
-    enum class State : std::uint8_t {
-      kLive,
-      kRetired,
-      kOrphan,  // its context has ended, or the driver refused to take it: nobody will free it
-    } state;
+    State state;
   };
-  static constexpr std::uint64_t kIds = std::uint64_t{1} << 60;  // beyond those of arenas' blocks
-
   using Entries = std::map<CUdeviceptr, Entry>;
   struct Blocks {  // all of a context; its end gives them back
+    Blocks(OwnPool& its_pool, std::uint64_t id) : pool(its_pool), context_id(id) {}
+    ~Blocks() { pool.give_up(context_id); }
+    Blocks(const Blocks&) = delete;
+    Blocks& operator=(const Blocks&) = delete;
     OwnPool& pool;
-    std::uint64_t context_id;
-    bool given_up = false;
-    ~Blocks();
+    const std::uint64_t context_id;
   };
   struct User {  // a context that allocates
-    std::uint64_t context_id;
-    CUstream stream;  // in which it does, and nothing else is done
-    std::shared_ptr<Blocks> blocks;
-    std::shared_ptr<Remains> remains;
+    std::uint64_t context_id = 0;
+    CUstream stream = nullptr;                   // in which it does, and nothing else is done
+    std::shared_ptr<Remains> remains = nullptr;  // its Blocks
   };
 
   CUresult make_pool(CUmemoryPool& pool) noexcept;
-  CUresult pool_to_use(CUmemoryPool& pool, CUstream stream) noexcept;
+  CUresult ready_pool(CUstream stream) noexcept;
   CUresult stream_of(const Context& context, CUstream& stream) noexcept;
+  User* user(std::uint64_t context_id) noexcept;
   void warm(CUmemoryPool pool, CUstream stream) noexcept;
   static Block block_of(const Entries::value_type& entry);
   Entries::iterator find_live(CUdeviceptr address) noexcept;
-  CUresult free_now(CUdeviceptr address, const Entry& entry) noexcept;
-  CUresult give_back(const Entries::node_type& entry) noexcept;
-  void make_orphan(Entries::node_type entry) noexcept;
+  CUresult take_back(CUdeviceptr address, std::uint64_t id, State before) noexcept;
+  void give_up(std::uint64_t context_id) noexcept;
   void give_back_orphans() noexcept;
-  void give_back_all_of(std::uint64_t context_id) noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
@@ -121,7 +126,7 @@ class OwnPool {
   std::vector<User> users_;
   std::vector<CUdevice> peers_;
   Entries entries_;
-  std::size_t orphans_ = 0;
+  Entries orphans_;  // nobody will free them: their context has ended
   std::uint64_t last_id_;
   Stats stats_;
   bool exhausted_ = false;        // the driver had no more

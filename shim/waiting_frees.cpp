@@ -152,7 +152,7 @@ void WaitingFrees::close() {
   }
   if (Epochs closing = take_open(); !closing.empty()) {
     record_fence(closing.front());
-    put_back(closing, closed_.end());
+    put_back(closing, Place::kLast);
   }
 }
 
@@ -263,7 +263,7 @@ void WaitingFrees::collect() noexcept {
       record_fence(one.front());
     }
     if (!is_done(one.front(), driver_.cuEventQuery)) {
-      put_back(one, closed_.begin());
+      put_back(one, Place::kFirst);
       return;
     }
     reclaim(one);
@@ -291,7 +291,7 @@ bool WaitingFrees::wait_for_oldest() noexcept {
   }
   const Epoch& epoch = one.front();
   if (!is_done(epoch, driver_.cuEventSynchronize) && !synchronize_owners(epoch)) {
-    put_back(one, closed_.begin());
+    put_back(one, Place::kFirst);
     return false;
   }
   reclaim(one);
@@ -311,7 +311,7 @@ CUresult WaitingFrees::wait_for_all(const Context& owner) {
   if (result == CUDA_SUCCESS) {
     reclaim(all);
   } else {
-    put_back(all, closed_.begin());
+    put_back(all, Place::kFirst);
   }
   return result;
 }
@@ -338,10 +338,10 @@ WaitingFrees::Epochs WaitingFrees::take_oldest() noexcept {
   return oldest;
 }
 
-void WaitingFrees::put_back(Epochs& epochs, Epochs::const_iterator where) noexcept {
+void WaitingFrees::put_back(Epochs& epochs, Place place) noexcept {
   const std::lock_guard lock(mutex_);
   in_hand_ -= static_cast<int>(epochs.size());
-  closed_.splice(where, epochs);
+  closed_.splice(place == Place::kFirst ? closed_.begin() : closed_.end(), epochs);
   put_back_.notify_all();
 }
 

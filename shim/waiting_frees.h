@@ -107,7 +107,8 @@ class WaitingFrees {
   bool is_done(const Epoch& epoch, CUresult (*question)(CUevent));
   Epochs take_open() noexcept;
   Epochs take_oldest() noexcept;
-  void put_back(Epochs& epochs, Epochs::const_iterator where) noexcept;
+  enum class Place : bool { kFirst, kLast };
+  void put_back(Epochs& epochs, Place place) noexcept;
   void reclaim(Epochs& epochs) noexcept;
   static void forget_order(Block& block) noexcept;
   void give_back_marks(Epoch& epoch) noexcept;

@@ -41,6 +41,24 @@ struct HoardingPool {
   CUmemoryPool pool = nullptr;
 };
 
+// The memory of a graph, as long as this lives.
+struct GraphMemory {
+  explicit GraphMemory(std::size_t bytes) {
+    CUstream stream = nullptr;
+    CUdeviceptr memory = 0;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    must(cuMemAllocAsync(&memory, bytes, stream));
+    must(cuMemFreeAsync(memory, stream));
+    must(cuStreamEndCapture(stream, &graph));
+  }
+  ~GraphMemory() { cuGraphDestroy(graph); }
+  GraphMemory(const GraphMemory&) = delete;
+  GraphMemory& operator=(const GraphMemory&) = delete;
+
+  CUgraph graph = nullptr;
+};
+
 CUresult create_physical(std::size_t bytes, CUmemGenericAllocationHandle* handle) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -85,7 +103,7 @@ TEST_CASE("what the pool keeps is there for others, and counts as long as it is 
   const TestContext context;
   must(cuMemFree(allocate(60 * kMiB)));
   CHECK(standin_live_bytes(0) == 60 * kMiB);
-  device().count_pools();
+  device().pools.refresh();
   CHECK(device().budget.used() == 60 * kMiB);
   CUmemGenericAllocationHandle handle = 0;
   must(create_physical(40 * kMiB, &handle));
@@ -111,25 +129,177 @@ TEST_CASE("what the program's own pool keeps counts, and is given back before a 
   CHECK(free_bytes() == 24 * kMiB);
   must(cuMemFree(block));
   must(cuMemFree(allocate(60 * kMiB)));
-  CHECK(device().pools.reserved() <= kLimit);
   CHECK(device().budget.used() <= kLimit);
 }
 
-TEST_CASE("the memory of graphs counts") {
+TEST_CASE("the memory of graphs counts, and is not lent to pools") {
   const TestContext context;
-  CUstream stream = nullptr;
-  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-  CUdeviceptr in_graph = 0;
-  must(cuMemAllocAsync(&in_graph, 40 * kMiB, stream));
-  must(cuMemFreeAsync(in_graph, stream));
-  CUgraph graph = nullptr;
-  must(cuStreamEndCapture(stream, &graph));
+  const GraphMemory graph(40 * kMiB);
   CHECK(free_bytes() <= 24 * kMiB);
   CUdeviceptr block = 0;
   CHECK(cuMemAlloc(&block, 30 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
   must(cuMemFree(allocate(20 * kMiB)));
-  must(cuGraphDestroy(graph));
+  std::vector<CUdeviceptr> blocks;
+  while (cuMemAllocAsync(&block, 8 * kMiB, nullptr) == CUDA_SUCCESS) {
+    blocks.push_back(block);
+  }
+  CHECK(blocks.size() == 3);
+  CHECK(standin_live_bytes(0) <= kLimit);
+  for (const CUdeviceptr each : blocks) {
+    must(cuMemFreeAsync(each, nullptr));
+  }
+  must(cuCtxSynchronize());
+}
+
+TEST_CASE("what is freed in one stream counts until the stream has got there") {
+  const TestContext context;
+  const HoardingPool hoarding;
+  CUstream streams[2] = {};
+  must(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+  must(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+  standin_work_delay(20'000'000);
+  for (int i = 0; i < 6; ++i) {
+    CUdeviceptr block = 0;
+    must(cuMemAllocFromPoolAsync(&block, 40 * kMiB, hoarding.pool, streams[i % 2]));
+    must(cuMemsetD8Async(block, 1, 40 * kMiB, streams[i % 2]));
+    must(cuMemFreeAsync(block, streams[i % 2]));
+  }
+  standin_work_delay(0);
+  must(cuCtxSynchronize());
+}
+
+TEST_CASE("the blocks of a pool that is destroyed count until they are freed") {
+  const TestContext context;
+  const HoardingPool hoarding;
+  CUdeviceptr outstanding = 0;
+  CUdeviceptr block = 0;
+  {
+    const HoardingPool destroyed;
+    must(cuMemAllocFromPoolAsync(&outstanding, 30 * kMiB, destroyed.pool, nullptr));
+  }
+  must(cuMemAllocFromPoolAsync(&block, 30 * kMiB, hoarding.pool, nullptr));
+  must(cuMemFree(block));
+  CUmemGenericAllocationHandle handle = 0;
+  must(create_physical(34 * kMiB, &handle));
+  CHECK(standin_live_bytes(0) <= kLimit);
+  CHECK(cuMemAlloc(&block, kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
+  must(cuMemRelease(handle));
+  must(cuMemFree(outstanding));
+  must(cuMemFree(allocate(60 * kMiB)));
+}
+
+TEST_CASE("a pool that the driver does not destroy counts as before") {
+  const TestContext context;
+  const HoardingPool hoarding;
+  CUdeviceptr block = 0;
+  must(cuMemAllocFromPoolAsync(&block, 40 * kMiB, hoarding.pool, nullptr));
+  must(cuMemFree(block));
+  REQUIRE(standin_fail("cuMemPoolDestroy", CUDA_ERROR_UNKNOWN, 0, 1) == 1);
+  CHECK(cuMemPoolDestroy(hoarding.pool) == CUDA_ERROR_UNKNOWN);
+  CHECK(free_bytes() == 24 * kMiB);
+}
+
+TEST_CASE("no request fails because another thread asks what pools hold") {
+  const TestContext context;
+  const GraphMemory graph(30 * kMiB);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> threads;
+  for (int number = 0; number < 2; ++number) {
+    threads.emplace_back([&] {
+      cuCtxSetCurrent(context.handle);
+      while (!done) {
+        std::size_t bytes = 0;
+        cuMemGetInfo(&bytes, nullptr);
+      }
+    });
+  }
+  int wrong = 0;
+  for (int i = 0; i < 2000; ++i) {
+    CUmemGenericAllocationHandle handle = 0;
+    wrong += create_physical(30 * kMiB, &handle) == CUDA_SUCCESS ? 0 : 1;
+    cuMemRelease(handle);
+    CUdeviceptr block = 0;
+    wrong += cuMemAlloc(&block, 30 * kMiB) == CUDA_SUCCESS ? 0 : 1;
+    cuMemFree(block);
+  }
+  done = true;
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("the limit holds while one thread takes from the pool and another past it") {
+  const TestContext context;
+  std::atomic<int> above{0};
+  const auto look = [&] { above += standin_live_bytes(0) > kLimit ? 1 : 0; };
+  std::thread other([&] {
+    cuCtxSetCurrent(context.handle);
+    for (int i = 0; i < 500; ++i) {
+      CUmemGenericAllocationHandle handle = 0;
+      if (create_physical(40 * kMiB, &handle) == CUDA_SUCCESS) {
+        look();
+        cuMemRelease(handle);
+      }
+    }
+  });
+  for (int i = 0; i < 500; ++i) {
+    CUdeviceptr block = 0;
+    if (cuMemAlloc(&block, 40 * kMiB) == CUDA_SUCCESS) {
+      look();
+      cuMemFree(block);
+    }
+  }
+  other.join();
+  CHECK(above == 0);
+}
+
+TEST_CASE("a block that is freed twice, while the driver takes it back, is taken back once") {
+  const TestContext context;
+  for (int round = 0; round < 20; ++round) {
+    const CUdeviceptr block = allocate(kMiB);
+    std::atomic<int> freed{0};
+    const auto free_it = [&] {
+      cuCtxSetCurrent(context.handle);
+      freed += cuMemFree(block) == CUDA_SUCCESS ? 1 : 0;
+      CUdeviceptr most = 0;  // waits for what waits
+      if (cuMemAlloc(&most, kLimit) == CUDA_SUCCESS) {
+        cuMemFree(most);
+      }
+    };
+    standin_latency("cuMemFree_v2", 200'000);
+    std::thread one(free_it);
+    std::thread two(free_it);
+    one.join();
+    two.join();
+    standin_latency("cuMemFree_v2", 0);
+    CHECK(freed == 1);
+    must(cuMemFree(allocate(kLimit)));
+  }
+}
+
+TEST_CASE("a primary context that is reset is not active afterwards") {
+  const TestContext context;
+  allocate(4096);
+  must(cuDevicePrimaryCtxReset_v2(0));
+  unsigned flags = 0;
+  int active = -1;
+  must(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  CHECK(active == 0);
+  CHECK(standin_live_bytes(0) == 0);
+}
+
+TEST_CASE("a pool that cannot be set up is not kept") {
+  const TestContext context;
+  standin_reset_calls();
+  REQUIRE(standin_fail("cuMemPoolSetAttribute", CUDA_ERROR_INVALID_VALUE, 0, UINT64_MAX) == 1);
+  for (int i = 0; i < 10; ++i) {
+    CUdeviceptr block = 0;
+    CHECK(cuMemAlloc(&block, kMiB) != CUDA_SUCCESS);
+  }
+  standin_fail("cuMemPoolSetAttribute", 0, 0, 0);
+  CHECK(standin_calls("cuMemPoolDestroy") == 10);
+  must(cuMemFree(allocate(kMiB)));
 }
 
 TEST_CASE("a block is ready for every stream, and is freed by any function and any context") {
@@ -225,7 +395,9 @@ TEST_CASE("a free that the driver refuses can be tried again") {
   REQUIRE(standin_fail("cuMemFree_v2", CUDA_ERROR_UNKNOWN, 0, 1) == 1);
   const CUresult refused = cuMemFree(block);
   standin_fail("cuMemFree_v2", 0, 0, 0);
-  CHECK(refused == CUDA_SUCCESS);  // tried again at once, in the block's own context
+  if (refused != CUDA_SUCCESS) {  // else it is tried again at the next allocation
+    must(cuMemFree(block));
+  }
   must(cuMemFree(allocate(kLimit)));
 }
 
