@@ -223,12 +223,12 @@ void OwnPool::add(Context& context, CUdeviceptr address, Claim&& claim) {
   const std::uint64_t context_id = context.id.load(std::memory_order_acquire);
   const std::lock_guard lock(mutex_);
   const std::uint64_t bytes = claim.bytes();
-  const auto [entry, fresh] = entries_.try_emplace(
-      address, Entry{std::move(claim), last_id_ + 1, &context, context_id, State::kLive});
-  if (!fresh) {
-    stats_.bytes_in_use -= entry->second.claim.bytes();
-    entry->second = Entry{std::move(claim), last_id_ + 1, &context, context_id, State::kLive};
+  if (const auto before = entries_.find(address); before != entries_.end()) {
+    stats_.bytes_in_use -= before->second.claim.bytes();
+    entries_.erase(before);
   }
+  entries_.emplace(address,
+                   Entry{std::move(claim), last_id_ + 1, &context, context_id, State::kLive});
   ++last_id_;
   ++stats_.num_allocs;
   ++stats_.operations;

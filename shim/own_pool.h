@@ -28,8 +28,8 @@ class OwnPool {
   CUresult allocate(const Context& context, CUdeviceptr* address, std::size_t bytes) noexcept;
   // Gives it back at once.
   void undo(CUdeviceptr address) noexcept;
-  // Enters what allocate() gave. Throws std::bad_alloc and has changed nothing then; the claim is
-  // the caller's still.
+  // Enters what allocate() gave. Throws std::bad_alloc: the claim is gone then, the memory is the
+  // caller's still.
   void add(Context& context, CUdeviceptr address, Claim&& claim);
   void failed() noexcept;
 

@@ -35,13 +35,14 @@ void TrimRequests::begin() noexcept try {
   if (begun_.exchange(true)) {
     return;
   }
+  owner_pid_ = getpid();
   SharedPage* page = &private_;
   if (const auto file = make_shared_file(kKind, sizeof(SharedPage))) {
     page = static_cast<SharedPage*>(file->data);
     path_ = file->path;
   }
   page->version = kVersion;
-  page->pid = static_cast<std::uint32_t>(getpid());
+  page->pid = static_cast<std::uint32_t>(owner_pid_);
   page->magic = SharedPage::kMagic;
   page_.store(page, std::memory_order_release);
   if (policy_.trim_after.value) {
@@ -130,6 +131,9 @@ void TrimRequests::wait_for_bell(std::uint32_t last, std::chrono::milliseconds t
 }
 
 void TrimRequests::leave() noexcept {
+  if (owner_pid_ != getpid()) {
+    return;
+  }
   if (!path_.empty()) {
     unlink(path_.c_str());
   }

@@ -70,6 +70,7 @@ class TrimRequests {
   std::atomic<SharedPage*> page_{nullptr};  // or private_, where there is no file
   SharedPage private_{};
   std::string path_;
+  pid_t owner_pid_ = 0;                 // a child that was forked later has neither page nor thread
   std::atomic<std::uint32_t> seen_{0};  // requests
   std::atomic<bool> answering_{false};
   std::atomic<bool> stopping_{false};

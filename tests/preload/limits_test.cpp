@@ -56,6 +56,34 @@ TEST_CASE("two processes with half of a device each run side by side") {
   }
 }
 
+TEST_CASE("four processes with a quarter of the device each start together, again and again") {
+  for (const char* allocator : {"bfc", "vmm", "cuda_async"}) {
+    for (const char* preallocate : {"true", "false"}) {
+      const Environment environment{{"LD_PRELOAD", preload()},
+                                    {"CUBFC_ALLOCATOR", allocator},
+                                    {"CUBFC_PREALLOCATE", preallocate},
+                                    {"CUBFC_ASYNC_PREALLOCATE", "-1"},
+                                    {"CUBFC_MEM_FRACTION", "0.25"},
+                                    {"CUBFC_MEM_FRACTION_OF", "total"},
+                                    {"STANDIN_SHARED", scratch("shared-start")}};
+      int failed = 0;
+      std::string said;
+      const bool grown = std::string(preallocate) == "false";
+      for (int round = 0; round < (kSanitized ? 3 : grown ? 20 : 100); ++round) {
+        // Grown in blocks of 4 MiB, the end of each region fits none.
+        const auto command = take("96", round % 2 == 0 ? "0" : "4194304");
+        for (const Outcome& outcome :
+             run_together({command, command, command, command}, environment)) {
+          failed += outcome.status == 0 ? 0 : 1;
+          said += outcome.status == 0 ? "" : outcome.out + outcome.err;
+        }
+      }
+      INFO(allocator << ", preallocate " << preallocate << ":\n" << said);
+      CHECK(failed == 0);
+    }
+  }
+}
+
 TEST_CASE("with nothing set a program that needs 95% of the device runs") {
   for (const Outcome& outcome : {run_preloaded(take("95")), run_preloaded(take("95", "1048576"))}) {
     INFO(outcome.out << outcome.err);

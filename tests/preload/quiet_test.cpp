@@ -44,24 +44,28 @@ TEST_CASE("a program without CUDA shows no sign of the library") {
 }
 
 TEST_CASE("the library starts no thread, but for the one that CUBFC_TRIM_AFTER asks for") {
-  const std::string count = "print(len(__import__('os').listdir('/proc/self/task')));";
+  const std::string count = "print(len(__import__('os').listdir('/proc/self/task')), flush=True);";
   const Environment asks{{"CUBFC_TRIM_AFTER", "1ms"}};
   CHECK(run_preloaded({"python3", "-c", count}, asks).out == "1\n");
   // An allocation of 1 MiB, freed again; then all that is unused is given back.
   const std::string use_cuda =
-      "import ctypes;"
+      "import ctypes, os, sys;"
       "cu, here, at = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_uint64();"
       "cu.cuInit(0); cu.cuDevicePrimaryCtxRetain(ctypes.byref(here), 0); cu.cuCtxSetCurrent(here);"
       "cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(1 << 20));" +
       count +
+      // A child that exits takes nothing with it.
+      "child = os.fork() or sys.exit(); os.waitpid(child, 0);"
+      "names = os.listdir('/dev/shm/cubfc-%d' % os.geteuid());"
+      "print(any(name.startswith('page-%d-' % os.getpid()) for name in names));"
       "cu.cuMemFree_v2(at); trim = ctypes.CDLL(None).cubfc_trim;"
       "trim.restype = ctypes.c_ulonglong; print(trim(1) >= 1 << 20, trim(1))";
   const Outcome without = run_preloaded({"python3", "-c", use_cuda});
-  CHECK(without.out == "1\nTrue 0\n");
+  CHECK(without.out == "1\nTrue\nTrue 0\n");
   CHECK(without.err.empty());
   for (int i = 0; i < 20; ++i) {  // however the exit meets the thread
     const Outcome outcome = run_preloaded({"python3", "-c", use_cuda}, asks);
-    CHECK(outcome.out == "2\nTrue 0\n");
+    CHECK(outcome.out == "2\nTrue\nTrue 0\n");
     CHECK(outcome.err.empty());
     CHECK(outcome.status == 0);
   }
