@@ -246,7 +246,6 @@ bool Contexts::trim_pools(const Device* only) noexcept {
     const bool concerned = only == nullptr || only == &device;
     if (concerned && (device.own_pool != nullptr || device.pools.counts())) {
       any = device.pools.trim() || any;
-      device.pools.refresh();
     }
   });
   return any;

@@ -46,8 +46,8 @@ class Contexts {
   }
   // The one that the pool's memory is on; nullptr if the pool is not known.
   Device* device_of(CUmemoryPool pool) noexcept;
-  // Pools of the device, or of all, give back what nothing is allocated in: ours, and with a limit
-  // the program's. True if there was anything.
+  // Pools of the device, or of all, give back what nothing is allocated in, where there is a limit
+  // or a pool of ours. True if there was anything.
   bool trim_pools(const Device* device) noexcept;
 
   // Every context ever known, ended ones included (see Context::alive). Lock-free.

@@ -173,95 +173,6 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   return CUDA_SUCCESS;
 }
 
-// Makes free what waits for the device, else gives back what the arenas of this device, or of all,
-// hold without a block in it. True if that may help.
-bool DeviceMemory::make_room(Device* device) {
-  return waiting_.wait_for_oldest() || release_unused(device) ||
-         (device != nullptr && drain_pools(*device));
-}
-
-// What is freed in stream order comes back to the limit when the stream has got there.
-bool DeviceMemory::drain_pools(Device& device) {
-  const DeviceWait wait(captures_);
-  const std::uint64_t before = device.pools.unclaimed();
-  if (!wait.allowed() || before == 0) {
-    return false;
-  }
-  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    if (context->alive() && &context->device == &device) {
-      contexts_.synchronize(*context);
-      device.pools.refresh();
-      return release_unused(&device) || device.pools.unclaimed() < before;
-    }
-  }
-  return false;
-}
-
-// Whether the limit holds for what pools have reserved by now.
-bool DeviceMemory::fits_limit(Device& device) {
-  return device.pools.refresh() || (release_unused(&device) && device.pools.refresh());
-}
-
-void DeviceMemory::context_will_end(Context& context) noexcept {
-  OwnPool* const pool = context.device.own_pool.get();
-  const DeviceWait wait(captures_);
-  if (pool == nullptr || !wait.allowed() ||
-      driver_.cuCtxPushCurrent_v2(context.handle) != CUDA_SUCCESS) {
-    return;
-  }
-  if (driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
-    pool->free_all_of(context);
-  }
-  CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent_v2(&popped);
-}
-
-// What arenas and pools of the device, or of all, hold without a block in it. True if there was
-// anything.
-bool DeviceMemory::release_unused(const Device* device) {
-  std::uint64_t bytes = contexts_.trim_pools(device) ? 1 : 0;
-  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    if (context->alive() && (device == nullptr || &context->device == device)) {
-      const Contexts::Use use(contexts_, *context);
-      bytes += use.allowed() ? context->arena.release_unused() : 0;
-    }
-  }
-  return bytes > 0;
-}
-
-// The current context may be another, or none.
-std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
-  std::uint64_t bytes = 0;
-  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
-    if (!use.allowed() || driver_.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS) {
-      continue;
-    }
-    waiting_.close_and_collect();
-    bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
-    if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr) {
-      bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
-    }
-    CUcontext popped = nullptr;
-    driver_.cuCtxPopCurrent_v2(&popped);
-  }
-  return bytes;
-}
-
-std::uint64_t DeviceMemory::operations() const noexcept {
-  std::uint64_t operations = ledger_.totals().allocations + ledger_.totals().frees;
-  for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const arena::Stats stats = context->arena.stats();
-    operations += stats.num_allocs + stats.num_frees + stats.num_failures;
-  }
-  contexts_.for_each_device([&](const Device& device) {
-    if (device.own_pool != nullptr) {
-      operations += device.own_pool->stats().operations;
-    }
-  });
-  return operations;
-}
-
 // Whether the request could be served if nobody held anything.
 bool DeviceMemory::DriverRequest::is_possible() const {
   return (!device.is_limited(holding) || bytes <= device.budget.limit()) &&
@@ -320,31 +231,6 @@ void DeviceMemory::announce(Context& context) const noexcept try {
 } catch (const std::bad_alloc&) {  // a line less
 }
 
-// By `obtain`, which calls the driver's function; `undo` gives back what that got.
-template <typename Obtain, typename Undo>
-CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverRequest& request,
-                                            CUdeviceptr* address, Obtain obtain, Undo undo) {
-  CUdeviceptr got = 0;
-  std::optional<Claim> claim;
-  if (const CUresult result = claim_and_call(
-          request, claim, [&] { return obtain(&got); }, [&] { undo(got); });
-      result != CUDA_SUCCESS) {
-    ledger_.failed();
-    return result;
-  }
-  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
-  const bool of_pool = request.holding == Holding::kPool;
-  try {
-    ledger_.add(got, {std::move(*claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed)});
-  } catch (const std::bad_alloc&) {
-    undo(got);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  *address = got;
-  log::trace("{} {} bytes -> {:#x} (driver)", request.function, request.bytes, got);
-  return CUDA_SUCCESS;
-}
-
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
   if (policy_.allocator.value == config::Allocator::kPlatform) {
@@ -372,95 +258,6 @@ CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes,
 void DeviceMemory::free_relaxed(CUdeviceptr address) const {
   const RelaxedCapture relaxed(driver_);
   driver_.cuMemFree_v2(address);
-}
-
-CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const {
-  if (request.from_pool) {
-    const auto call =
-        request.per_thread ? driver_.cuMemAllocFromPoolAsync_ptsz : driver_.cuMemAllocFromPoolAsync;
-    return call(address, request.bytes, request.pool, request.stream);
-  }
-  const auto call = request.per_thread ? driver_.cuMemAllocAsync_ptsz : driver_.cuMemAllocAsync;
-  return call(address, request.bytes, request.stream);
-}
-
-// While its stream captures, the memory is the graph's, and no call of the program's frees it.
-CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request) {
-  const bool plain = address != nullptr && request.bytes > 0 &&
-                     !captures_.is_capturing(request.stream, request.per_thread);
-  Context* const context = plain ? context_of(request) : nullptr;
-  if (context == nullptr) {
-    return at_driver(request, address);
-  }
-  const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
-  if (!is_served_in_stream_order(request, *context)) {
-    return allocate_from_driver(
-        *context, driver_request(request, context->device, function), address,
-        [&](CUdeviceptr* got) { return at_driver(request, got); },
-        [&](CUdeviceptr got) { free_at_driver_async(got, request.stream, request.per_thread); });
-  }
-  if (const auto order = order_in(*context, request.stream, request.per_thread)) {
-    if (const CUdeviceptr again = waiting_.take_back(*context, *order, request.bytes); again != 0) {
-      log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
-      *address = again;
-      return CUDA_SUCCESS;
-    }
-  }
-  return allocate_from_arena(*context, address, request.bytes, function);
-}
-
-// The memory is the pool's device's.
-DeviceMemory::DriverRequest DeviceMemory::driver_request(const StreamOrderedRequest& request,
-                                                         Device& of_stream, const char* function) {
-  Device* const of_pool = request.from_pool ? contexts_.device_of(request.pool) : nullptr;
-  CUmemoryPool pool = request.pool;
-  const bool asks = !request.from_pool && of_stream.pools.counts();
-  if (asks && (driver_.cuDeviceGetMemPool == nullptr ||
-               driver_.cuDeviceGetMemPool(&pool, of_stream.handle) != CUDA_SUCCESS)) {
-    pool = nullptr;
-  }
-  return {of_pool == nullptr ? of_stream : *of_pool, Holding::kPool, request.bytes, function, pool};
-}
-
-// The stream's context, else the current one; nullptr if there is none.
-Context* DeviceMemory::context_of(const StreamOrderedRequest& request) {
-  CUcontext of_stream = nullptr;
-  CUcontext current = nullptr;
-  if (!stream_id(request.stream, request.per_thread).is_default() &&
-      driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS &&
-      driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && of_stream != current &&
-      driver_.cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS) {
-    Context* const context = contexts_.current_to_allocate();
-    driver_.cuCtxPopCurrent_v2(&current);
-    if (context != nullptr) {
-      return context;
-    }
-  }
-  return contexts_.current_to_allocate();
-}
-
-// By which a block of this context that is freed in the stream is known again. Nothing for a
-// default stream of another context: it has the same name here.
-std::optional<StreamId> DeviceMemory::order_in(const Context& context, CUstream stream,
-                                               bool per_thread) const {
-  const StreamId id = stream_id(stream, per_thread);
-  CUcontext current = nullptr;
-  if (id.is_default() &&
-      (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context.handle)) {
-    return std::nullopt;
-  }
-  return id;
-}
-
-// From the arena, because the user wishes so and the driver's own answer would be memory like any
-// other: of the current context's device, of its pool as it came. What a pool gives outlives its
-// context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
-bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request,
-                                             const Context& context) {
-  return serves_stream_order() && !request.from_pool &&
-         server_of(context.device, request.bytes) == Server::kArena &&
-         !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
-         contexts_.current() == &context;
 }
 
 CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
@@ -533,19 +330,6 @@ CUresult DeviceMemory::free(CUdeviceptr address) {
   return result;
 }
 
-// The entry goes first: as soon as the driver has freed the memory, another thread may be given its
-// address.
-template <typename Free>
-CUresult DeviceMemory::free_at_driver(CUdeviceptr address, Free free) {
-  auto entry = ledger_.remove(address);
-  const CUresult result = free();
-  if (entry && result != CUDA_SUCCESS) {
-    ledger_.put_back(address, std::move(*entry));
-  }
-  log::trace("cuMemFree {:#x} (driver): {}", address, static_cast<int>(result));
-  return result;
-}
-
 // The context in whose arena, or in a block of whose own in its device's pool, the address lies.
 Context* DeviceMemory::owner_of(CUdeviceptr address) const {
   if (Context* const context = contexts_.owner_of(address); context != nullptr) {
@@ -606,31 +390,6 @@ CUresult DeviceMemory::wait_in_free(const Context& owner) {
   const CUresult result = waiting_.wait_for_all(owner);
   const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
   waited_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
-  return result;
-}
-
-CUresult DeviceMemory::free_at_driver_async(CUdeviceptr address, CUstream stream,
-                                            bool per_thread) const {
-  return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
-                    : driver_.cuMemFreeAsync(address, stream);
-}
-
-CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
-  const auto at_driver = [&] { return free_at_driver_async(address, stream, per_thread); };
-  // Then only a graph's own memory can be freed (cuda.h), which is never the arena's.
-  if (captures_.is_capturing(stream, per_thread)) {
-    return at_driver();
-  }
-  Context* const context = owner_of(address);
-  if (context == nullptr) {
-    return free_at_driver(address, at_driver);
-  }
-  if (!serves_stream_order() || context->device.own_pool != nullptr) {
-    return free(address);
-  }
-  const auto order = order_in(*context, stream, per_thread);
-  const CUresult result = free_later(*context, address, order ? &*order : nullptr);
-  log::trace("cuMemFreeAsync {:#x}: {}", address, static_cast<int>(result));
   return result;
 }
 

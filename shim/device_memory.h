@@ -14,6 +14,7 @@
 #include "shim/driver.h"
 #include "shim/ipc.h"
 #include "shim/ledger.h"
+#include "shim/log.h"
 #include "shim/out_of_memory.h"
 #include "shim/trim_requests.h"
 #include "shim/waiting_frees.h"
@@ -225,6 +226,44 @@ class DeviceMemory {
   WaitingFrees waiting_;
   TrimRequests trim_requests_;
 };
+
+// By `obtain`, which calls the driver's function; `undo` gives back what that got.
+template <typename Obtain, typename Undo>
+CUresult DeviceMemory::allocate_from_driver(Context& context, const DriverRequest& request,
+                                            CUdeviceptr* address, Obtain obtain, Undo undo) {
+  CUdeviceptr got = 0;
+  std::optional<Claim> claim;
+  if (const CUresult result = claim_and_call(
+          request, claim, [&] { return obtain(&got); }, [&] { undo(got); });
+      result != CUDA_SUCCESS) {
+    ledger_.failed();
+    return result;
+  }
+  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
+  const bool of_pool = request.holding == Holding::kPool;
+  try {
+    ledger_.add(got, {std::move(*claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed)});
+  } catch (const std::bad_alloc&) {
+    undo(got);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = got;
+  log::trace("{} {} bytes -> {:#x} (driver)", request.function, request.bytes, got);
+  return CUDA_SUCCESS;
+}
+
+// The entry goes first: as soon as the driver has freed the memory, another thread may be given its
+// address.
+template <typename Free>
+CUresult DeviceMemory::free_at_driver(CUdeviceptr address, Free free) {
+  auto entry = ledger_.remove(address);
+  const CUresult result = free();
+  if (entry && result != CUDA_SUCCESS) {
+    ledger_.put_back(address, std::move(*entry));
+  }
+  log::trace("cuMemFree {:#x} (driver): {}", address, static_cast<int>(result));
+  return result;
+}
 
 // The block that contains an address.
 struct FoundBlock {

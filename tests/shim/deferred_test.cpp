@@ -108,7 +108,7 @@ TEST_CASE("an allocation waits for freed memory before it fails", "[deferred]") 
     }
     REQUIRE(blocks.size() > 20);
     for (const CUdeviceptr each : blocks) {
-      must(cuMemsetD8Async(each, 1, 8 << 20, nullptr));
+      must(cuMemsetD8Async(each, 1, 64 << 10, nullptr));
       must(cuMemFree(each));
     }
     must(cuMemAlloc(&block, 200 << 20));

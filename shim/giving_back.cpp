@@ -1,0 +1,96 @@
+// What is given back: for a request that would fail else, on demand, and before a context ends.
+#include "shim/device_memory.h"
+#include "shim/own_pool.h"
+
+namespace cubfc {
+
+// Makes free what waits for the device, else gives back what the arenas of this device, or of all,
+// hold without a block in it. True if that may help.
+bool DeviceMemory::make_room(Device* device) {
+  return waiting_.wait_for_oldest() || release_unused(device) ||
+         (device != nullptr && drain_pools(*device));
+}
+
+// What is freed in stream order comes back to the limit when the stream has got there.
+bool DeviceMemory::drain_pools(Device& device) {
+  const DeviceWait wait(captures_);
+  const std::uint64_t before = device.pools.unclaimed();
+  if (!wait.allowed() || before == 0) {
+    return false;
+  }
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    if (context->alive() && &context->device == &device) {
+      contexts_.synchronize(*context);
+      device.pools.refresh();
+      return release_unused(&device) || device.pools.unclaimed() < before;
+    }
+  }
+  return false;
+}
+
+// Whether the limit holds for what pools have reserved by now.
+bool DeviceMemory::fits_limit(Device& device) {
+  return device.pools.refresh() || (release_unused(&device) && device.pools.refresh());
+}
+
+void DeviceMemory::context_will_end(Context& context) noexcept {
+  OwnPool* const pool = context.device.own_pool.get();
+  const DeviceWait wait(captures_);
+  if (pool == nullptr || !wait.allowed() ||
+      driver_.cuCtxPushCurrent_v2(context.handle) != CUDA_SUCCESS) {
+    return;
+  }
+  if (driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
+    pool->free_all_of(context);
+  }
+  CUcontext popped = nullptr;
+  driver_.cuCtxPopCurrent_v2(&popped);
+}
+
+// What arenas and pools of the device, or of all, hold without a block in it. True if there was
+// anything.
+bool DeviceMemory::release_unused(const Device* device) {
+  std::uint64_t bytes = contexts_.trim_pools(device) ? 1 : 0;
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    if (context->alive() && (device == nullptr || &context->device == device)) {
+      const Contexts::Use use(contexts_, *context);
+      bytes += use.allowed() ? context->arena.release_unused() : 0;
+    }
+  }
+  return bytes > 0;
+}
+
+// The current context may be another, or none.
+std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
+  std::uint64_t bytes = 0;
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
+    if (!use.allowed() || driver_.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS) {
+      continue;
+    }
+    waiting_.close_and_collect();
+    bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
+    if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr) {
+      bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
+    }
+    CUcontext popped = nullptr;
+    driver_.cuCtxPopCurrent_v2(&popped);
+  }
+  return bytes;
+}
+
+std::uint64_t DeviceMemory::operations() const noexcept {
+  std::uint64_t operations = ledger_.totals().allocations + ledger_.totals().frees;
+  for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    const arena::Stats stats = context->arena.stats();
+    operations += stats.num_allocs + stats.num_frees + stats.num_failures;
+  }
+  contexts_.for_each_device([&](const Device& device) {
+    if (device.own_pool != nullptr) {
+      operations += device.own_pool->stats().operations;
+    }
+  });
+  return operations;
+}
+
+}  // namespace cubfc
