@@ -218,14 +218,28 @@ void OwnPool::undo(CUdeviceptr address) noexcept {
   driver_.cuMemFree_v2(address);
 }
 
-// What was there before is gone: the driver gives nothing twice.
+// The first that ends beyond the address.
+OwnPool::Entries::const_iterator OwnPool::first_beyond(const Entries& entries,
+                                                       CUdeviceptr address) noexcept {
+  auto found = entries.upper_bound(address);
+  if (found != entries.begin()) {
+    const auto before = std::prev(found);
+    found = address - before->first < before->second.claim.bytes() ? before : found;
+  }
+  return found;
+}
+
+// What lies there is what the driver has taken back already, on its way to say so: it gives nothing
+// twice.
 void OwnPool::add(Context& context, CUdeviceptr address, Claim&& claim) {
   const std::uint64_t context_id = context.id.load(std::memory_order_acquire);
-  const std::lock_guard lock(mutex_);
   const std::uint64_t bytes = claim.bytes();
-  if (const auto before = entries_.find(address); before != entries_.end()) {
-    stats_.bytes_in_use -= before->second.claim.bytes();
-    entries_.erase(before);
+  Entries gone;  // their claims are given back without the lock
+  const std::lock_guard lock(mutex_);
+  auto each = first_beyond(entries_, address);
+  while (each != entries_.end() && each->first < address + bytes) {
+    stats_.bytes_in_use -= each->second.claim.bytes();
+    gone.insert(entries_.extract(each++));
   }
   entries_.emplace(address,
                    Entry{std::move(claim), last_id_ + 1, &context, context_id, State::kLive});
@@ -249,8 +263,8 @@ OwnPool::Block OwnPool::block_of(const Entries::value_type& entry) {
 std::optional<OwnPool::Block> OwnPool::find(CUdeviceptr address) const noexcept {
   const std::lock_guard lock(mutex_);
   for (const Entries* const entries : {&entries_, &orphans_}) {
-    auto found = entries->upper_bound(address);
-    if (found != entries->begin() && address - (--found)->first < found->second.claim.bytes()) {
+    const auto found = first_beyond(*entries, address);
+    if (found != entries->end() && found->first <= address) {
       return block_of(*found);
     }
   }

@@ -91,8 +91,8 @@ class OwnPool {
     std::uint64_t context_id;
     State state;
   };
-  using Entries = std::map<CUdeviceptr, Entry>;
-  struct Blocks {  // all of a context; its end gives them back
+  using Entries = std::map<CUdeviceptr, Entry>;  // none overlaps another
+  struct Blocks {                                // all of a context; its end gives them back
     Blocks(OwnPool& its_pool, std::uint64_t id) : pool(its_pool), context_id(id) {}
     ~Blocks() { pool.give_up(context_id); }
     Blocks(const Blocks&) = delete;
@@ -112,6 +112,7 @@ class OwnPool {
   User* user(std::uint64_t context_id) noexcept;
   void warm(CUmemoryPool pool, CUstream stream) noexcept;
   static Block block_of(const Entries::value_type& entry);
+  static Entries::const_iterator first_beyond(const Entries& entries, CUdeviceptr address) noexcept;
   Entries::iterator find_live(CUdeviceptr address) noexcept;
   CUresult take_back(CUdeviceptr address, std::uint64_t id, State before) noexcept;
   void give_up(std::uint64_t context_id) noexcept;

@@ -1,8 +1,10 @@
 // CUBFC_ALLOCATOR=cuda_async under a limit of 64 MiB, warmed with 16 MiB; and what the program's
 // own pools and graphs take of the limit. On two devices that can reach each other.
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "shim/own_pool.h"
 #include "shim/test_context.h"
@@ -272,6 +274,71 @@ TEST_CASE("a block that is freed twice, while the driver takes it back, is taken
     CHECK(freed == 1);
     must(cuMemFree(allocate(kLimit)));
   }
+}
+
+TEST_CASE("a block is found where the driver has not yet said that what lay there is free") {
+  static std::function<void()> meanwhile;
+  static decltype(cubfc::DriverFunctions::cuMemFree_v2) free_it = nullptr;
+  const TestContext context;
+  cubfc::DriverFunctions driver = cubfc::Process::active()->driver();
+  free_it = std::exchange(driver.cuMemFree_v2, [](CUdeviceptr address) {
+    const CUresult result = free_it(address);
+    std::exchange(meanwhile, nullptr)();
+    return result;
+  });
+  cubfc::Context& owner = *cubfc::Process::active()->contexts().current();
+  cubfc::OwnPool pool(driver, cubfc::Process::active()->policy(), device());
+  must(pool.prepare(owner));
+  const auto take = [&](std::size_t bytes) {
+    CUdeviceptr address = 0;
+    must(pool.allocate(owner, &address, bytes));
+    pool.add(owner, address, *cubfc::Claim::take(device(), cubfc::Holding::kOwnPool, bytes));
+    return address;
+  };
+  // Two halves become one block while the second, or the first, is on its way back.
+  for (const bool lower_is_last : {false, true}) {
+    meanwhile = [] {};
+    CUdeviceptr lower = take(4 * kMiB);
+    CUdeviceptr upper = take(4 * kMiB);
+    REQUIRE(upper == lower + 4 * kMiB);
+    must(pool.free(lower_is_last ? upper : lower));
+    CUdeviceptr whole = 0;
+    meanwhile = [&] {
+      whole = take(8 * kMiB);
+      for (const std::size_t offset : {0ul, 3 * kMiB, 5 * kMiB, 8 * kMiB - 1}) {
+        const auto block = pool.find(whole + offset);
+        REQUIRE(block);
+        CHECK(block->address == whole);
+        CHECK(block->live);
+      }
+    };
+    must(pool.free(lower_is_last ? lower : upper));
+    REQUIRE(whole == lower);
+    CHECK(pool.stats().bytes_in_use == 8 * kMiB);
+    meanwhile = [] {};
+    must(pool.free(whole));
+  }
+  // A block that begins within what is on its way back, and one that ends there.
+  meanwhile = [] {};
+  const CUdeviceptr old = take(8 * kMiB);
+  CUdeviceptr first = 0;
+  CUdeviceptr second = 0;
+  meanwhile = [&] {
+    first = take(2 * kMiB);
+    second = take(2 * kMiB);
+    CHECK(pool.find(first)->address == first);
+    CHECK(pool.find(second + kMiB)->address == second);
+    CHECK_FALSE(pool.find(second + 2 * kMiB));
+  };
+  must(pool.free(old));
+  REQUIRE(first == old);
+  CHECK(pool.stats().bytes_in_use == 4 * kMiB);
+  for (const CUdeviceptr block : {first, second}) {
+    meanwhile = [] {};
+    must(pool.free(block));
+  }
+  CHECK(pool.stats().bytes_in_use == 0);
+  pool.leave_behind(owner.id);  // and the pool goes
 }
 
 TEST_CASE("a primary context that is reset is not active afterwards") {
