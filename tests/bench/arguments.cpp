@@ -6,6 +6,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "option_reader.h"
+
 namespace cubfc::bench {
 namespace {
 
@@ -21,47 +23,13 @@ std::optional<int> count_in(std::string_view text) {
   return value;
 }
 
-// Takes "--name VALUE" and "--name=VALUE".
-class Reader {
- public:
-  Reader(int count, const char* const* values) : count_(count), values_(values) {}
-
-  bool next() {
-    if (++at_ >= count_) {
-      return false;
-    }
-    name_ = values_[at_];
-    inline_value_.reset();
-    if (const std::size_t equals = name_.find('='); equals != std::string_view::npos) {
-      inline_value_ = name_.substr(equals + 1);
-      name_ = name_.substr(0, equals);
-    }
-    return true;
-  }
-  std::string_view name() const { return name_; }
-  bool has_inline_value() const { return inline_value_.has_value(); }
-  std::optional<std::string_view> value() {
-    if (inline_value_) {
-      return inline_value_;
-    }
-    return at_ + 1 < count_ ? std::optional<std::string_view>(values_[++at_]) : std::nullopt;
-  }
-
- private:
-  int count_;
-  const char* const* values_;
-  int at_ = 0;
-  std::string_view name_;
-  std::optional<std::string_view> inline_value_;
-};
-
 }  // namespace
 
 std::variant<Arguments, std::string> parse_arguments(int count, const char* const* values) {
   Arguments arguments;
   std::optional<int> rounds;
   std::optional<int> jitter;
-  Reader reader(count, values);
+  OptionReader reader(count, values);
   while (reader.next()) {
     const std::string name(reader.name());
     const bool is_switch = name == "--quick" || name == "--help" || name == "-h";

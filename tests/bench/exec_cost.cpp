@@ -11,13 +11,13 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "json_file.h"
 
 namespace {
 
@@ -184,15 +184,12 @@ int run(const Arguments& arguments) {
   std::printf("  difference            of the medians %.1f, median of the pairs' %.1f\n",
               median_with - median_without, quantile(differences, 0.5));
   if (!arguments.json_file.empty()) {
-    const nlohmann::ordered_json json = {{"runs", arguments.runs},
-                                         {"without_us", median_without},
-                                         {"with_us", median_with},
-                                         {"difference_us", median_with - median_without},
-                                         {"median_of_differences_us", quantile(differences, 0.5)}};
-    std::ofstream stream(arguments.json_file);
-    stream << json.dump(2) << '\n';
-    stream.close();
-    if (!stream.good()) {
+    const cubfc::bench::Json json = {{"runs", arguments.runs},
+                                     {"without_us", median_without},
+                                     {"with_us", median_with},
+                                     {"difference_us", median_with - median_without},
+                                     {"median_of_differences_us", quantile(differences, 0.5)}};
+    if (!cubfc::bench::write_json_file(json, arguments.json_file)) {
       return complain(arguments.json_file + " cannot be written", 1);
     }
   }

@@ -2,12 +2,30 @@
 #include "inputs.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <variant>
 
 namespace cubfc::bench {
+
+Workload recorded_input(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  if (!stream) {
+    throw BadTrace(file.string() + ": it cannot be opened");
+  }
+  const auto read = programs::read_trace(stream);
+  if (const auto* wrong = std::get_if<programs::TraceError>(&read)) {
+    throw BadTrace(file.string() + ": " + wrong->text);
+  }
+  const std::string name = file.stem().string();
+  const Kind kind =
+      name.find("static") == std::string::npos ? Kind::kTraining : Kind::kStaticLifetime;
+  Workload input = from_trace(std::get<programs::Trace>(read), name, kind);
+  if (input.allocations == 0) {
+    throw BadTrace(file.string() + ": there is no allocation in it");
+  }
+  return input;
+}
 
 std::vector<Workload> recorded_inputs(const std::string& folder) {
   std::vector<std::filesystem::path> files;
@@ -25,21 +43,7 @@ std::vector<Workload> recorded_inputs(const std::string& folder) {
   std::sort(files.begin(), files.end());
   std::vector<Workload> inputs;
   for (const std::filesystem::path& file : files) {
-    std::ifstream stream(file);
-    if (!stream) {
-      throw BadTrace(file.string() + ": it cannot be opened");
-    }
-    const auto read = programs::read_trace(stream);
-    if (const auto* wrong = std::get_if<programs::TraceError>(&read)) {
-      throw BadTrace(file.string() + ": " + wrong->text);
-    }
-    const std::string name = file.stem().string();
-    const Kind kind =
-        name.find("static") == std::string::npos ? Kind::kTraining : Kind::kStaticLifetime;
-    inputs.push_back(from_trace(std::get<programs::Trace>(read), name, kind));
-    if (inputs.back().allocations == 0) {
-      throw BadTrace(file.string() + ": there is no allocation in it");
-    }
+    inputs.push_back(recorded_input(file));
   }
   return inputs;
 }

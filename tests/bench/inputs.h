@@ -1,6 +1,7 @@
 // Which workloads a run measures: the recorded traces of a folder and the made-up ones.
 #pragma once
 
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,8 +16,11 @@ class BadTrace : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Every *.csv in `folder`, in the order of their names; none when `folder` is empty. A trace whose
-// name contains "static" counts as a planner's lifetimes, any other as a training trace. Throws
+// A trace whose name contains "static" counts as a planner's lifetimes, any other as a training
+// trace. Throws BadTrace, also when nothing is allocated in it.
+Workload recorded_input(const std::filesystem::path& file);
+
+// Every *.csv in `folder`, in the order of their names; none when `folder` is empty. Throws
 // BadTrace.
 std::vector<Workload> recorded_inputs(const std::string& folder);
 

@@ -1,29 +1,15 @@
 // All figures as JSON. A figure that was not measured is null.
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
+#include <utility>
 
+#include "json_file.h"
 #include "report.h"
 
 namespace cubfc::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 Json figure(double value) {
   return value == 0 ? Json() : Json(value);
-}
-
-std::string processor() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) {
-      const std::size_t colon = line.find(": ");
-      return colon == std::string::npos ? "" : line.substr(colon + 2);
-    }
-  }
-  return "unknown";
 }
 
 Json json_of(const Distribution& distribution) {
@@ -90,9 +76,7 @@ Json jittered_of(const Results& results) {
 
 Json json_of(const Results& results, const Arguments& arguments) {
   Json json;
-  json["machine"] = {{"processor", processor()},
-                     {"processors", std::thread::hardware_concurrency()},
-                     {"compiler", __VERSION__}};
+  json["machine"] = json_of_machine();
   json["settings"] = {
       {"quick", arguments.quick}, {"rounds", arguments.rounds}, {"jitter", arguments.jitter}};
   json["inputs"] = Json::array();
@@ -129,10 +113,7 @@ Json json_of(const Results& results, const Arguments& arguments) {
 }  // namespace
 
 bool write_json(const Results& results, const Arguments& arguments, const std::string& file) {
-  std::ofstream stream(file);
-  stream << json_of(results, arguments).dump(2) << '\n';
-  stream.close();
-  return stream.good();
+  return write_json_file(json_of(results, arguments), file);
 }
 
 }  // namespace cubfc::bench

@@ -1,32 +1,19 @@
 // The benchmark as a user starts it. Nothing here asserts a time.
-#include <array>
-#include <cstdio>
-#include <cstdlib>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "catch.h"
+#include "run_command.h"
 
 namespace {
 
-// Exit status and all that was printed.
 std::pair<int, std::string> run_bench(const std::string& arguments) {
-  const std::string command = std::string(CUBFC_ARENA_BENCH) + " " + arguments + " 2>&1";
-  FILE* const pipe = popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::string output;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    output.append(buffer.data(), got);
-  }
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+  return cubfc::bench::run_command(std::string(CUBFC_ARENA_BENCH) + " " + arguments);
 }
 
 }  // namespace

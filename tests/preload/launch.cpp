@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -18,7 +19,7 @@
 namespace cubfc::test {
 namespace {
 
-constexpr std::chrono::seconds kPatience{240};
+constexpr std::chrono::seconds kPatience{400};
 
 struct ScratchFolder {
   ScratchFolder() {
@@ -28,6 +29,20 @@ struct ScratchFolder {
   ~ScratchFolder() { std::filesystem::remove_all(path); }
   std::string path;
 };
+
+// The folder above this program in which the library under test lies where it was built.
+std::filesystem::path build_folder() {
+  const std::filesystem::path library =
+      std::filesystem::path(CUBFC_TEST_LIBRARY).lexically_relative(CUBFC_TEST_BUILD);
+  std::filesystem::path folder = std::filesystem::canonical("/proc/self/exe").parent_path();
+  while (!std::filesystem::exists(folder / library)) {
+    if (folder == folder.parent_path()) {
+      throw std::runtime_error("no folder above this program contains " + library.string());
+    }
+    folder = folder.parent_path();
+  }
+  return folder;
+}
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path);
@@ -44,12 +59,12 @@ struct Started {
 };
 
 Started start(const std::vector<std::string>& command, const Environment& environment) {
-  static int number = 0;
+  static std::atomic<int> number{0};
   const std::string base = scratch("run" + std::to_string(number++));
   Started started{0, base + ".out", base + ".err", base + ".json"};
 
   Environment whole{
-      {"LD_LIBRARY_PATH", CUBFC_TEST_STANDIN},
+      {"LD_LIBRARY_PATH", in_build(CUBFC_TEST_STANDIN)},
       {"STANDIN_MEMORY", "2GiB"},
       {"STANDIN_REPORT", started.report},
       {"LC_ALL", "C.UTF-8"},
@@ -127,13 +142,18 @@ std::string scratch(const std::string& name) {
   return kFolder.path + "/" + name;
 }
 
+std::string in_build(const std::string& path) {
+  static const std::filesystem::path kFolder = build_folder();
+  return (kFolder / std::filesystem::path(path).lexically_relative(CUBFC_TEST_BUILD)).string();
+}
+
 std::string program(const std::string& name) {
-  return std::string(CUBFC_TEST_PROGRAMS) + "/" + name;
+  return in_build(std::string(CUBFC_TEST_PROGRAMS) + "/" + name);
 }
 
 std::string preload(const std::string& others) {
   std::string value = CUBFC_TEST_SANITIZER_RUNTIME;
-  value += (value.empty() ? "" : ":") + std::string(CUBFC_TEST_LIBRARY);
+  value += (value.empty() ? "" : ":") + in_build(CUBFC_TEST_LIBRARY);
   return value + (others.empty() ? "" : ":") + others;
 }
 

@@ -1,6 +1,6 @@
 // Runs a program as a user would, with or without the preload, and keeps what it printed, how it
 // ended and what the software driver counted. Knows paths and environments; nothing of what is
-// expected.
+// expected. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,8 @@ std::string preload(const std::string& others = {});
 std::string scratch(const std::string& name);
 
 std::string program(const std::string& name);  // the path of a program of tests/programs
+// Where a file of the build lies: the build folder may have been carried to another machine.
+std::string in_build(const std::string& path);
 inline constexpr bool kSanitized = CUBFC_TEST_SANITIZED;
 
 }  // namespace cubfc::test

@@ -77,3 +77,7 @@ int standin_hold_stream(CUstream stream) {
 int standin_release_stream(CUstream stream) {
   return Hold(stream, false);
 }
+
+void standin_watch(standin_watcher watcher) {
+  EntryPoint::Watch(watcher);
+}

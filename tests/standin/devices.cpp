@@ -4,6 +4,7 @@
 
 #include "behaviour.h"
 #include "entry_point.h"
+#include "injection.h"
 #include "settings.h"
 #include "state.h"
 #include "work.h"
@@ -132,7 +133,10 @@ CUresult Initialize() {
 using namespace standin;
 
 EARLY_ENTRY(cuInit, (unsigned flags), (flags)) {
-  return flags == 0 ? Initialize() : Behaviour("cuInit.bad_flags");
+  if (flags != 0) return Behaviour("cuInit.bad_flags");
+  const CUresult result = Initialize();
+  if (result == CUDA_SUCCESS) LoadInjection();
+  return result;
 }
 
 EARLY_ENTRY(cuDriverGetVersion, (int* out), (out)) {

@@ -20,6 +20,7 @@ EntryPoint* list_head = nullptr;  // written by constructors only, while the lib
 
 std::atomic<bool> initialized{false};
 std::atomic<bool> forked{false};
+std::atomic<std::uint64_t> watched_calls{0};
 thread_local DefaultStream current_default_stream = DefaultStream::kLegacy;
 
 void Wait(std::uint64_t ns) {
@@ -98,6 +99,23 @@ EntryPoint::DefaultStreamScope::DefaultStreamScope(DefaultStream value)
 
 EntryPoint::DefaultStreamScope::~DefaultStreamScope() {
   current_default_stream = before_;
+}
+
+void EntryPoint::Watch(standin_watcher next) {
+  watcher.store(next, std::memory_order_release);
+}
+
+EntryPoint::WatchedCall::WatchedCall(const EntryPoint& entry)
+    : watcher_(EntryPoint::watcher.load(std::memory_order_acquire)),
+      call_{entry.name_, nullptr, &correlation_, ++watched_calls} {
+  if (watcher_) watcher_(&call_);
+}
+
+CUresult EntryPoint::WatchedCall::Ended(CUresult result) {
+  result_ = result;
+  call_.result = &result_;
+  if (watcher_) watcher_(&call_);
+  return result;
 }
 
 void MarkInitialized() {

@@ -1,6 +1,6 @@
-// The gate through which every driver function passes: it counts the call, takes the set latency
-// and returns the set failure. Knows the list of the functions that this driver has, not what they
-// do.
+// The gate through which every driver function passes: it tells a watcher of the call, counts it,
+// takes the set latency and returns the set failure. Knows the list of the functions that this
+// driver has, not what they do.
 #pragma once
 
 #include <cuda.h>
@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 #include <string_view>
+
+#include "standin.h"
 
 namespace standin {
 
@@ -23,9 +25,9 @@ class EntryPoint {
 
   template <typename Body>
   CUresult Call(Body body) noexcept {
-    if (const CUresult refused = Enter()) return refused;
-    const DefaultStreamScope scope(default_stream_);
-    return body();
+    if (!watcher.load(std::memory_order_relaxed)) return Serve(body);
+    WatchedCall call(*this);
+    return call.Ended(Serve(body));
   }
 
   const char* name() const { return name_; }
@@ -46,7 +48,25 @@ class EntryPoint {
   // What stream 0 means to the function that this thread is in.
   static DefaultStream default_stream();
 
+  // Who is told of every call from now on (standin_watch); nullptr for nobody.
+  static void Watch(standin_watcher next);
+
  private:
+  // Tells of the beginning when it is made.
+  class WatchedCall {
+   public:
+    explicit WatchedCall(const EntryPoint& entry);
+    WatchedCall(const WatchedCall&) = delete;
+    WatchedCall& operator=(const WatchedCall&) = delete;
+    CUresult Ended(CUresult result);
+
+   private:
+    const standin_watcher watcher_;
+    std::uint64_t correlation_ = 0;
+    int result_ = 0;
+    standin_call call_;
+  };
+
   class DefaultStreamScope {
    public:
     explicit DefaultStreamScope(DefaultStream value);
@@ -56,7 +76,15 @@ class EntryPoint {
     DefaultStream before_;
   };
 
+  template <typename Body>
+  CUresult Serve(Body& body) noexcept {
+    if (const CUresult refused = Enter()) return refused;
+    const DefaultStreamScope scope(default_stream_);
+    return body();
+  }
   CUresult Enter();
+
+  static inline std::atomic<standin_watcher> watcher{nullptr};
 
   const char* const name_;
   void* const address_;

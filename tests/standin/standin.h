@@ -39,6 +39,19 @@ uint64_t standin_peak_bytes(int device);
 int standin_hold_stream(struct CUstream_st* stream);
 int standin_release_stream(struct CUstream_st* stream);
 
+// A call of a driver function, as it begins and as it ends.
+struct standin_call {     // NOLINT(readability-identifier-naming): as all names here
+  const char* symbol;     // "cuMemAlloc_v2"; stays for ever
+  const int* result;      // a CUresult; NULL as the call begins
+  uint64_t* correlation;  // the watcher's own, from the beginning to the end; 0 at first
+  uint64_t number;        // of the call among those that are watched, from 1
+};
+
+// Is told of every call that begins from now on, on the thread that makes it, also when it is made
+// to fail. NULL ends that; of the calls that are under way then, the ends are still told.
+typedef void (*standin_watcher)(const struct standin_call* call);
+void standin_watch(standin_watcher watcher);
+
 #ifdef __cplusplus
 }
 #endif
