@@ -37,7 +37,7 @@ SERVED = '[ -z "$PRELOADED" ] || echo "cubfc: GPU 0: peak 1 B of 2 B, 3 allocati
 def checked(script, served=SERVED):
     program = programs.Program("made up", ("sh", "-c", served + script), on_software=True)
     with mock.patch.object(programs, "all_programs", lambda machine: [program]), \
-         mock.patch.object(programs, "_sharing", lambda machine: {"lacking": "made up"}):
+         mock.patch.object(programs, "_sharing", lambda machine: []):
         part = programs.check(MadeUpMachine(), lambda text, progress=False: None)
     return part["programs"][0], programs.failures(part)
 

@@ -119,6 +119,11 @@ def nearly_equal(one, other):
     return True
 
 
+def stats_of(outcome):
+    """What cubfc said."""
+    return [line for line in outcome.err.splitlines() if line.startswith("cubfc: ")]
+
+
 def first_difference(bare, seen):
     for line, twin in zip(bare, seen):
         if line != twin:
@@ -139,7 +144,7 @@ def _judge(program, bare_runs, runs):
     for mode, outcome in sorted(runs.items()):
         seen = results_of(outcome)
         same = seen == bare or (not row["repeatable"] and nearly_equal(bare, seen))
-        stats = [line for line in outcome.err.splitlines() if line.startswith("cubfc: ")]
+        stats = stats_of(outcome)
         verdict = {"equal": same, "seconds": round(outcome.seconds, 2), "stats": stats}
         if not same:
             verdict |= {"difference": first_difference(bare, seen), "err": outcome.err[-2000:]}
@@ -226,17 +231,26 @@ def check(machine, say, only=None):
 
 
 def _sharing(machine):
-    """Two processes on one device, each with two fifths of it, at the same time."""
-    program = _built(machine, "", "tests/programs/program_threads", "8", "200")
-    alone = run(program.command, machine.environment())
-    if alone.lacking:
-        return {"lacking": alone.lacking}
-    settings = {"CUBFC_MEM_FRACTION": "0.4", "CUBFC_MEM_FRACTION_OF": "total"}
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        tasks = [pool.submit(run, program.command, machine.preloaded(settings)) for _ in range(2)]
-        outcomes = [task.result() for task in tasks]
-    return {"equal": all(results_of(each) == results_of(alone) for each in outcomes),
-            "stats": [line for each in outcomes for line in each.err.splitlines() if line.startswith("cubfc: ")]}
+    """Two processes on one device, each with two fifths of it, at the same time: a row a program."""
+    programs = [_built(machine, "eight threads", "tests/programs/program_threads", "8", "200")]
+    if not machine.software:
+        programs.append(_python("PyTorch without its cache, training", "pytorch.py", "training", settings=NO_CACHE))
+    share = {"CUBFC_ALLOCATOR": "bfc", "CUBFC_MEM_FRACTION": "0.4", "CUBFC_MEM_FRACTION_OF": "total"}
+    rows = []
+    for program in programs:
+        alone = run(program.command, machine.environment(program.settings))
+        if alone.lacking:
+            rows.append({"name": program.name, "lacking": alone.lacking})
+            continue
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            environment = machine.preloaded(program.settings | share)
+            tasks = [pool.submit(run, program.command, environment) for _ in range(2)]
+            outcomes = [task.result() for task in tasks]
+        bare = results_of(alone)
+        rows.append({"name": program.name,
+                     "equal": all(nearly_equal(bare, results_of(each)) for each in outcomes),
+                     "stats": [line for each in outcomes for line in stats_of(each)]})
+    return rows
 
 
 def failures(part):
@@ -256,7 +270,5 @@ def failures(part):
         if seen and (seen["past_cubfc"] or seen["unknown"] or seen["errors"] or not seen["by_cubfc"]):
             what = "; ".join(seen["errors"]) or f"{seen['past_cubfc']} allocations past cubfc, {seen['unknown']} unknown"
             lines.append(f"{row['name']}, under CUPTI: {what}")
-    sharing = part["sharing"]
-    if "equal" in sharing and not sharing["equal"]:
-        lines.append("two processes on one device: their output is not what it is alone")
-    return lines
+    return lines + [f"two processes on one device, {row['name']}: their results are not what they are alone"
+                    for row in part["sharing"] if row.get("equal") is False]

@@ -77,9 +77,9 @@ def _programs(part):
     text += _table(("program", *modes, "allocations by cubfc / past it"), lines)
     if part["left_out"]:
         text += [f"Not run, because they need a GPU: {'; '.join(part['left_out'])}.", ""]
-    sharing = part["sharing"]
-    if "equal" in sharing:
-        text += [f"Two processes on one device, 40% each: {'equal' if sharing['equal'] else '**different**'}.", ""]
+    text += ["Two processes on one device, 40% each: " + "; ".join(
+        f"{row['name']}: {row.get('lacking') or ('equal' if row['equal'] else '**different**')}"
+        for row in part["sharing"]) + ".", ""]
     return text
 
 
