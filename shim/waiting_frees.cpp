@@ -53,6 +53,9 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
   open.bytes += block.block.bytes;
   ++waiting_;
   any_.store(true, std::memory_order_release);
+  due_.store(waiting_ > kMostWaiting ||
+                 arena::is_epoch_full(open.blocks.size(), open.bytes, context.room()),
+             std::memory_order_release);
   return true;
 }
 
@@ -126,7 +129,11 @@ void WaitingFrees::stream_will_end(CUstream stream) {
   }
 }
 
+// Another thread may have seen to it, or have freed more since.
 void WaitingFrees::close_when_due(const Context& context) noexcept {
+  if (!due_.load(std::memory_order_acquire)) {
+    return;
+  }
   bool full = false;
   bool too_many = false;
   {
@@ -253,6 +260,9 @@ bool WaitingFrees::is_done(const Epoch& epoch, CUresult (*question)(CUevent)) {
 }
 
 void WaitingFrees::collect() noexcept {
+  if (!any_closed_.load(std::memory_order_acquire)) {
+    return;
+  }
   const DeviceWait wait(captures_);
   if (!wait.allowed()) {
     return;
@@ -306,6 +316,7 @@ CUresult WaitingFrees::wait_for_all(const Context& owner) {
     all.splice(all.end(), closed_);
     all.splice(all.end(), open_);
     in_hand_ += static_cast<int>(all.size());
+    any_closed_.store(false, std::memory_order_release);
   }
   const CUresult result = contexts_.synchronize(owner);
   if (result == CUDA_SUCCESS) {
@@ -334,19 +345,27 @@ WaitingFrees::Epochs WaitingFrees::take_oldest() noexcept {
   if (!closed_.empty()) {
     oldest.splice(oldest.begin(), closed_, closed_.begin());
     ++in_hand_;
+    any_closed_.store(!closed_.empty(), std::memory_order_release);
   }
   return oldest;
 }
 
 void WaitingFrees::put_back(Epochs& epochs, Place place) noexcept {
+  if (epochs.empty()) {
+    return;
+  }
   const std::lock_guard lock(mutex_);
   in_hand_ -= static_cast<int>(epochs.size());
   closed_.splice(place == Place::kFirst ? closed_.begin() : closed_.end(), epochs);
+  any_closed_.store(true, std::memory_order_release);
   put_back_.notify_all();
 }
 
 // Their work is done.
 void WaitingFrees::reclaim(Epochs& epochs) noexcept {
+  if (epochs.empty()) {
+    return;
+  }
   std::size_t blocks = 0;
   {
     const std::lock_guard lock(mutex_);  // from here on no stream takes one of them back

@@ -116,7 +116,10 @@ class WaitingFrees {
   const DriverFunctions& driver_;
   Contexts& contexts_;
   Captures& captures_;
+  // What an allocation and a free ask before they take the lock.
   std::atomic<bool> any_{false};
+  std::atomic<bool> any_closed_{false};  // and not in hand
+  std::atomic<bool> due_{false};         // as close_when_due() means it
 
   std::mutex mutex_;  // guards all below
   std::condition_variable put_back_;
