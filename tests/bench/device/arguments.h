@@ -64,8 +64,8 @@ the mode that the environment sets: bare, or with libcubfc.so preloaded.
   --sizes SIZE,...        512,4KiB,64KiB,1MiB,2MiB,16MiB,64MiB,256MiB; of growth, which takes them in
                           ascending order, 2MiB,64MiB,1GiB,8GiB,32GiB
   --threads N,...         how many allocate at once (1,2,4,8)
-  --through HOW           malloc: cudaMalloc and cudaFree; async: cudaMallocAsync and cudaFreeAsync;
-                          or malloc,async (malloc; of all, both)
+  --through HOW           malloc: cudaMalloc and cudaFree; async: cudaMallocAsync and cudaFreeAsync,
+                          whose pool then keeps what is freed; or malloc,async (malloc; of all, both)
   --live N                so many other blocks of the size are held meanwhile (0)
   --streams N,...         how many streams take turns (1,4)
   --size SIZE             of the loop's blocks (1MiB)

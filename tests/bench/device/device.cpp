@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include <chrono>
+#include <limits>
 
 #include "clock.h"
 #include "config/values.h"
@@ -52,6 +53,14 @@ std::variant<Device, std::string> open_device() {
   device.free_bytes = free;
   device.total_bytes = total;
   return device;
+}
+
+void keep_freed_memory() {
+  cudaMemPool_t pool = nullptr;
+  must("cudaDeviceGetDefaultMemPool", cudaDeviceGetDefaultMemPool(&pool, 0));
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  must("cudaMemPoolSetAttribute",
+       cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
 }
 
 std::uint64_t bytes_to_use() {

@@ -41,6 +41,9 @@ struct Device {
 // CudaError for anything else.
 std::variant<Device, std::string> open_device();
 
+// The pool of cudaMallocAsync gives nothing back to the device: who uses it for speed sets it so.
+void keep_freed_memory();
+
 // 80% of what is free now; the rest is for rounding, fragmentation and what the driver takes
 // itself.
 std::uint64_t bytes_to_use();

@@ -1,6 +1,7 @@
 // What device memory costs a program, on a real GPU or on the software driver, in the mode that the
 // environment sets. One process measures one mode; who starts it in each of them forms the ratios.
 // See arguments.h for what it takes.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -82,6 +83,9 @@ int run(const DeviceArguments& arguments) {
   }
   const auto& device = std::get<Device>(opened);
   print(device);
+  if (std::ranges::find(arguments.through, Through::kAsync) != arguments.through.end()) {
+    keep_freed_memory();
+  }
   const Json json = Run(arguments).measure(device, traces);
   if (!arguments.json_file.empty() && !write_json_file(json, arguments.json_file)) {
     return complain(arguments.json_file + " cannot be written", 1);

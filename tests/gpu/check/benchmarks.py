@@ -7,10 +7,13 @@ import statistics
 import sys
 
 from programs import HERE, NO_CACHE, results_of
-from running import run
 
 BARE = "driver"
 ASYNC = "cudaMallocAsync"
+OWN_CACHE = "its own cache"
+OWN_CACHE_GROWN = "its own cache, bfc, grown"
+NO_CACHE_BARE = "no cache"
+NO_CACHE_DEFERRED = "no cache, bfc, deferred"
 MIB = 1 << 20
 
 
@@ -23,14 +26,13 @@ def modes():
     return found | {"platform": {"CUBFC_ALLOCATOR": "platform"}}
 
 
-def _device_bench(machine, environment, name, quick, through):
-    path = os.path.join(machine.scratch, f"bench-{name}.json")
-    command = [machine.file("tests/bench/device_bench"), "all", "--through", through, "--json", path]
-    command += ["--quick"] if quick else []
-    command += machine.traces if not quick else []
-    outcome = run(command, environment)
+def _device_bench(machine, environment, arguments):
+    """What it measured, or {"error": why not}."""
+    path = os.path.join(machine.scratch, "bench.json")
+    outcome = machine.run([machine.file("tests/bench/device_bench") or "device_bench", *arguments, "--json", path],
+                          environment)
     if outcome.status != 0:
-        return {"error": f"device_bench ended with {outcome.status}: {outcome.err[-500:]}"}
+        return {"error": f"device_bench ended with {outcome.status}: {(outcome.err or outcome.out)[-500:]}"}
     with open(path, encoding="utf-8") as file:
         figures = json.load(file)
     if figures["cubfc_loaded"] != ("LD_PRELOAD" in environment):
@@ -38,19 +40,27 @@ def _device_bench(machine, environment, name, quick, through):
     return figures
 
 
+def _stream_ordered(machine, quick):
+    """Only what goes through cudaMallocAsync."""
+    found = {}
+    for section in ("pairs", "loop"):
+        found |= _device_bench(machine, machine.environment(), [section, "--through", "async", *quick])
+    return found
+
+
 def _idle(machine, rounds):
-    """Pairs of runs of a program that hardly allocates, without and with cubfc in turn."""
-    path = os.path.join(machine.scratch, "idle.json")
+    """Pairs of runs of a program that hardly allocates, without and with cubfc, either first in turn."""
+    arguments = ["idle", *([] if machine.software else ["--seconds-per-point", "1"])]
     ratios = []
-    for _ in range(rounds):
-        seconds = []
-        for environment in (machine.environment(), machine.preloaded()):
-            outcome = run([machine.file("tests/bench/device_bench"), "idle", "--json", path], environment)
-            if outcome.status != 0:
-                return {"error": f"device_bench ended with {outcome.status}: {outcome.err[-500:]}"}
-            with open(path, encoding="utf-8") as file:
-                seconds.append(json.load(file)["idle"]["seconds"])
-        ratios.append(seconds[1] / seconds[0])
+    for number in range(rounds):
+        seconds = {}
+        order = [("without", machine.environment()), ("with", machine.preloaded())]
+        for name, environment in order if number % 2 == 0 else reversed(order):
+            figures = _device_bench(machine, environment, arguments)
+            if "error" in figures:
+                return figures
+            seconds[name] = figures["idle"]["seconds"]
+        ratios.append(seconds["with"] / seconds["without"])
     return {"ratios": ratios, "median": statistics.median(ratios)}
 
 
@@ -58,9 +68,9 @@ def _measurements(outcome):
     """The lines "# name value unit" of a program."""
     found = {}
     for line in outcome.out.splitlines():
-        if line.startswith("# "):
-            name, value, unit = line[2:].split()
-            found[name] = {"value": float(value), "unit": unit}
+        words = line.split()
+        if line.startswith("# ") and len(words) == 4:
+            found[words[1]] = {"value": float(words[2]), "unit": words[3]}
     return found
 
 
@@ -74,24 +84,29 @@ def _peak_taken_bytes(outcome):
     return None
 
 
-def _pytorch(machine, scenario, say):
+def _pytorch_runs(machine):
     deferred = {"CUBFC_ALLOCATOR": "bfc", "CUBFC_FREE": "deferred"}
-    grown = {"CUBFC_PREALLOCATE": "false"}
-    runs = {
-        "its own cache": machine.environment(),
-        "no cache": machine.environment(NO_CACHE),
-        "no cache, bfc, sync": machine.preloaded(NO_CACHE | {"CUBFC_FREE": "sync"}),
-        "no cache, bfc, deferred": machine.preloaded(NO_CACHE | deferred),
-        "no cache, bfc, deferred, grown": machine.preloaded(NO_CACHE | deferred | grown),
-        "no cache, vmm, deferred, grown": machine.preloaded(NO_CACHE | deferred | grown | {"CUBFC_ALLOCATOR": "vmm"}),
-        "its own cache, bfc, deferred": machine.preloaded(deferred),
+    grown = deferred | {"CUBFC_PREALLOCATE": "false"}
+    return {
+        OWN_CACHE: machine.environment(),
+        NO_CACHE_BARE: machine.environment(NO_CACHE),
+        "no cache, bfc, sync": machine.preloaded(NO_CACHE | {"CUBFC_ALLOCATOR": "bfc", "CUBFC_FREE": "sync"}),
+        NO_CACHE_DEFERRED: machine.preloaded(NO_CACHE | deferred),
+        "no cache, bfc, grown": machine.preloaded(NO_CACHE | grown),
+        "no cache, vmm, grown": machine.preloaded(NO_CACHE | grown | {"CUBFC_ALLOCATOR": "vmm"}),
+        OWN_CACHE_GROWN: machine.preloaded(grown),
     }
+
+
+def _pytorch(machine, scenario, say, only=None):
     rows = {}
-    for name, environment in runs.items():
+    for name, environment in _pytorch_runs(machine).items():
+        if only and name not in only:
+            continue
         say(f"benchmarks: PyTorch, {scenario}, {name}", progress=True)
-        outcome = run([sys.executable, str(HERE / "pytorch.py"), scenario], environment)
+        outcome = machine.run([sys.executable, str(HERE / "pytorch.py"), scenario], environment)
         if outcome.lacking:
-            return {"lacking": outcome.lacking}
+            return rows | {"lacking": outcome.lacking}
         rows[name] = {"status": outcome.status, "figures": _measurements(outcome), "results": results_of(outcome),
                       "peak_taken_bytes": _peak_taken_bytes(outcome)}
         if outcome.status != 0:
@@ -100,17 +115,19 @@ def _pytorch(machine, scenario, say):
 
 
 def measure(machine, say, quick):
+    quick = ["--quick"] if quick else []
     device = {}
-    for through, name in (("malloc", BARE), ("async", ASYNC)):
-        say(f"benchmarks: {name}", progress=True)
-        device[name] = _device_bench(machine, machine.environment(), name, quick, through)
+    say(f"benchmarks: {BARE}", progress=True)
+    everything = ["all", "--through", "malloc", *quick, *([] if quick else machine.traces)]
+    device[BARE] = _device_bench(machine, machine.environment(), everything)
+    device[ASYNC] = _stream_ordered(machine, quick)
     for mode, settings in modes().items():
         say(f"benchmarks: {mode}", progress=True)
-        device[mode] = _device_bench(machine, machine.preloaded(settings), mode, quick, "malloc")
-    part = {"device": device, "idle": _idle(machine, 3 if quick else 7)}
+        device[mode] = _device_bench(machine, machine.preloaded(settings), everything)
+    part = {"device": device, "idle": _idle(machine, 3 if quick else 11)}
     if not machine.software:
         part["pytorch_steps"] = _pytorch(machine, "steps", say)
-        part["pytorch_pairs"] = _pytorch(machine, "pairs", say)
+        part["pytorch_pairs"] = _pytorch(machine, "pairs", say, (OWN_CACHE, NO_CACHE_BARE, NO_CACHE_DEFERRED))
     return part | {"bars": None if machine.software else bars(part)}
 
 
@@ -156,16 +173,21 @@ def bars(part):
 
     steps = part["pytorch_steps"]
 
-    def figure(run_name, name):
-        return steps.get(run_name, {}).get("figures", {}).get(name, {}).get("value")
+    def steps_per_second(name):
+        row = steps.get(name)
+        return row["figures"].get("steps_per_second", {}).get("value") if row else None
 
-    own = figure("its own cache", "steps_per_second")
     bar("PyTorch without its cache under bfc, deferred: steps a second over those with its cache",
-        ratio(figure("no cache, bfc, deferred", "steps_per_second"), own), least=0.95)
+        ratio(steps_per_second(NO_CACHE_DEFERRED), steps_per_second(OWN_CACHE)), least=0.95)
+
+    # Both as cubfc counts it, so that what PyTorch's libraries take is in both.
+    def taken(name):
+        row = steps.get(name)
+        return row["peak_taken_bytes"] if row else None
+
     for mode in ("bfc", "vmm"):
-        taken = steps.get(f"no cache, {mode}, deferred, grown", {}).get("peak_taken_bytes")
-        bar(f"PyTorch without its cache under {mode}, deferred, grown: memory taken over what its cache reserves",
-            ratio(taken, figure("its own cache", "peak_reserved")), most=1)
+        bar(f"PyTorch without its cache under {mode}, grown: memory taken over that which its cache takes",
+            ratio(taken(f"no cache, {mode}, grown"), taken(OWN_CACHE_GROWN)), most=1)
     return found
 
 
@@ -174,7 +196,9 @@ def failures(part):
     lines += [f"idle: {part['idle']['error']}"] if "error" in part["idle"] else []
     for scenario in ("pytorch_steps", "pytorch_pairs"):
         for name, row in part.get(scenario, {}).items():
-            if name != "lacking" and row["status"] != 0:
+            if name == "lacking":
+                lines += [f"PyTorch, {scenario}: there was no time"] if row == "time" else []
+            elif row["status"] != 0:
                 lines.append(f"PyTorch, {scenario}, {name}: exit status {row['status']}")
     for bar in part["bars"] or []:
         if bar["met"] is False:

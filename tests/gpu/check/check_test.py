@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import types
 import unittest
 from unittest import mock
@@ -12,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import benchmarks  # noqa: E402
 import programs  # noqa: E402
 import report  # noqa: E402
-from running import run  # noqa: E402
+from running import Runs  # noqa: E402
 
 
 class MadeUpMachine:
@@ -20,6 +21,9 @@ class MadeUpMachine:
 
     software = True
     scratch = "/nonexistent"
+
+    def __init__(self, seconds=None):
+        self.run = Runs(seconds).run
 
     def file(self, _):
         return None
@@ -34,18 +38,18 @@ class MadeUpMachine:
 SERVED = '[ -z "$PRELOADED" ] || echo "cubfc: GPU 0: peak 1 B of 2 B, 3 allocations" >&2; '
 
 
-def checked(script, served=SERVED):
+def checked(script, served=SERVED, machine=None):
     program = programs.Program("made up", ("sh", "-c", served + script), on_software=True)
     with mock.patch.object(programs, "all_programs", lambda machine: [program]), \
          mock.patch.object(programs, "_sharing", lambda machine: []):
-        part = programs.check(MadeUpMachine(), lambda text, progress=False: None)
+        part = programs.check(machine or MadeUpMachine(), lambda text, progress=False: None)
     return part["programs"][0], programs.failures(part)
 
 
 class Programs(unittest.TestCase):
     def test_equal_results_are_equal(self):
         row, failures = checked("echo same; echo '# time '$$' s'")
-        self.assertTrue(row["repeatable"])
+        self.assertTrue(all(verdict["exactly"] for verdict in row["modes"].values()))
         self.assertEqual(failures, [])
         self.assertEqual(sorted(row["modes"]), sorted(programs.modes(MadeUpMachine())))
 
@@ -94,11 +98,40 @@ class Programs(unittest.TestCase):
         self.assertFalse(same(["mean nan"], ["mean 1"]))
 
     def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(self):
-        outcome = run(["sh", "-c", "echo begun; sleep 100 & sleep 100"], dict(os.environ), patience_seconds=0.3)
+        outcome = Runs().run(["sh", "-c", "echo begun; sleep 100 & sleep 100"], dict(os.environ), patience_seconds=0.3)
         self.assertEqual((outcome.status, outcome.out), (124, "begun\n"))
 
+    def test_nothing_begins_after_the_deadline_and_that_is_no_success(self):
+        _, failures = checked("echo same", machine=MadeUpMachine(seconds=0))
+        self.assertEqual(failures, ["made up: not run, there was no time"])
+        outcome = Runs(0.3).run(["sh", "-c", "sleep 100"], dict(os.environ))
+        self.assertEqual(outcome.status, 124)
+
+    def test_a_program_that_is_not_there_is_lacking(self):
+        row, failures = checked("exec ./no-such-program", served="")
+        self.assertIn("bare_failed", row)
+        outcome = Runs().run(["./no-such-program"], dict(os.environ))
+        self.assertIn("No such file", outcome.lacking)
+
+    def test_all_can_be_ended(self):
+        runs = Runs()
+        threading.Timer(0.2, runs.end_all).start()
+        self.assertEqual(runs.run(["sh", "-c", "sleep 100 & sleep 100"], dict(os.environ)).status, 137)
+        self.assertEqual(runs.run(["true"], dict(os.environ)).lacking, "time")
+
+    def test_a_witness_that_says_nothing_or_sees_too_much_is_no_success(self):
+        clean = {"by_cubfc": 2, "past_cubfc": 0, "unknown": 0, "errors": []}
+        self.assertIsNone(programs._wrong_with(clean))
+        for change in ({"past_cubfc": 1}, {"unknown": 1}, {"by_cubfc": 0}, {"errors": ["none"]}):
+            self.assertIsNotNone(programs._wrong_with(clean | change))
+        machine = MadeUpMachine()
+        machine.file = lambda path: "/nonexistent/witness.so"
+        row, failures = checked("echo same", machine=machine)
+        self.assertEqual(len(failures), 1)
+        self.assertIn("there is no report", failures[0])
+
     def test_a_missing_library_is_lacking(self):
-        outcome = run(
+        outcome = Runs().run(
             ["sh", "-c", "echo 'app: error while loading shared libraries: libx.so.1: cannot open' >&2; exit 127"],
             dict(os.environ))
         self.assertEqual(outcome.lacking, "libx.so.1")

@@ -11,6 +11,8 @@ import subprocess
 import sysconfig
 import tempfile
 
+from running import Runs
+
 SOURCES = pathlib.Path(__file__).resolve().parents[3]
 
 LIBRARIES = ("cublas", "cufft", "cusolver", "cusparse", "nccl")  # of which there is a program each
@@ -26,7 +28,11 @@ SOFTWARE_DRIVER = "tests/standin/lib"
 
 
 class Machine:
-    def __init__(self, build, software, traces=None):
+    """Its `run` is the way to start a program."""
+
+    def __init__(self, build, software, traces=None, seconds=None):
+        self.runs = Runs(seconds)
+        self.run = self.runs.run
         self.build = pathlib.Path(build).resolve()
         self.software = software
         self.traces = sorted(glob.glob(os.path.join(traces, "*.csv"))) if traces else []
@@ -47,6 +53,9 @@ class Machine:
         environment = {
             name: value for name, value in os.environ.items()
             if name != "LD_PRELOAD" and not name.startswith(("CUBFC_", "XLA_", "TF_", "PYTORCH_", "STANDIN_"))}
+        # Several run at once, and a processor has better things to do than to wait for itself.
+        environment["OMP_NUM_THREADS"] = "2"
+        environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         # What is compiled for the GPU is compiled once, not by each run.
         for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR"):
             environment[name] = os.path.join(self.scratch, name)
@@ -72,13 +81,22 @@ class Machine:
             "cuda": _cuda_version(self),
             "processor": _processor(),
             "system": platform.platform(),
-            "commit": _commit(),
+            "commit": _commit_of(self.build),
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         }
 
 
 def has_gpu():
     return _gpu("name") is not None
+
+
+def keep_awake():
+    """Where nothing holds the device, the driver puts it to sleep between two programs, and wakes it for a
+    second or more. No context is made."""
+    try:
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
+    except OSError:
+        pass
 
 
 def _line(command):
@@ -106,12 +124,23 @@ def _cuda_version(machine):
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
-def _commit():
-    commit = _line(["git", "rev-parse", "--short", "HEAD"])
-    if commit is None:
+COMMIT_FILE = "COMMIT"  # in a folder that was packed
+
+
+def commit():
+    """Of the sources here; None where git does not know."""
+    found = _line(["git", "rev-parse", "--short", "HEAD"])
+    if found is None:
         return None
     changed = _line(["git", "status", "--porcelain", "--untracked-files=no"])
-    return commit + (" and changes" if changed else "")
+    return found + (" and changes" if changed else "")
+
+
+def _commit_of(build):
+    try:
+        return (build / COMMIT_FILE).read_text(encoding="utf-8").strip()
+    except OSError:
+        return commit()
 
 
 def _processor():

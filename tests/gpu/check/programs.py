@@ -11,11 +11,12 @@ import re
 import sys
 
 from machine import LIBRARIES
-from running import run
 
 HERE = pathlib.Path(__file__).resolve().parents[1] / "programs"
-AT_ONCE = 8
-TOLERANCE = 1e-3  # relative; only for a program whose own results change from run to run
+AT_ONCE = 10
+# For a program whose own results change from run to run.
+TOLERANCE = 1e-3  # relative
+ZERO = 1e-8  # the difference between less and nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +77,9 @@ def all_programs(machine):
     ]
 
 
+WITNESSED = "bfc, deferred, under CUPTI"
+
+
 def modes(machine):
     """Of cubfc. Several programs share the device, so none preallocates much of it."""
     some = {"CUBFC_PREALLOCATE": "true", "CUBFC_PREALLOCATE_LIMIT": "512MiB" if machine.software else "4GiB"}
@@ -86,13 +90,10 @@ def modes(machine):
     vmm = {"CUBFC_ALLOCATOR": "vmm"}
     return {
         "bfc, sync": bfc | sync | some,
-        "bfc, deferred": bfc | deferred | grown,
+        WITNESSED: bfc | deferred | grown,
         "vmm, sync": vmm | sync | grown,
         "vmm, deferred": vmm | deferred | some,
     }
-
-
-WITNESSED = "bfc, deferred"  # the mode in which CUPTI looks on
 
 
 def results_of(outcome):
@@ -114,7 +115,7 @@ def nearly_equal(one, other):
         if NUMBER.sub("", line) != NUMBER.sub("", twin):
             return False
         numbers = zip(NUMBER.findall(line), NUMBER.findall(twin))
-        if not all(math.isclose(float(a), float(b), rel_tol=TOLERANCE, abs_tol=TOLERANCE) for a, b in numbers):
+        if not all(math.isclose(float(a), float(b), rel_tol=TOLERANCE, abs_tol=ZERO) for a, b in numbers):
             return False
     return True
 
@@ -140,22 +141,27 @@ def _judge(program, bare_runs, runs):
     if bare_runs[0].status != 0:
         row["bare_failed"] = f"exit status {bare_runs[0].status}: {bare_runs[0].err[-2000:]}"
     bare = results_of(bare_runs[0])
+    # Known only where it was asked: a second run is made when a mode differs.
     row["repeatable"] = all(results_of(each) == bare for each in bare_runs)
     for mode, outcome in sorted(runs.items()):
+        if outcome.lacking == "time":
+            row["modes"][mode] = {"not_run": "time"}
+            continue
         seen = results_of(outcome)
-        same = seen == bare or (not row["repeatable"] and nearly_equal(bare, seen))
+        exactly = seen == bare
         stats = stats_of(outcome)
-        verdict = {"equal": same, "seconds": round(outcome.seconds, 2), "stats": stats}
-        if not same:
+        verdict = {"equal": exactly or (not row["repeatable"] and nearly_equal(bare, seen)), "exactly": exactly,
+                   "seconds": round(outcome.seconds, 2), "stats": stats}
+        if not verdict["equal"]:
             verdict |= {"difference": first_difference(bare, seen), "err": outcome.err[-2000:]}
         elif not any("allocation" in line for line in stats):
-            verdict["not_served"] = True  # the preload did nothing: that is no success
+            verdict |= {"not_served": True, "err": outcome.err[-2000:]}  # the preload did nothing: that is no success
         row["modes"][mode] = verdict
     return row
 
 
 class Witness:
-    """What CUPTI saw of one run."""
+    """What CUPTI saw of one run; nothing where it was not built."""
 
     def __init__(self, machine, number):
         self.library = machine.file("tests/gpu/witness/libcubfc_witness.so")
@@ -169,7 +175,7 @@ class Witness:
         try:
             with open(self.path, encoding="utf-8") as file:
                 reports = [json.loads(line) for line in file]
-        except OSError:
+        except (OSError, ValueError):
             return None
         total = {"by_cubfc": 0, "past_cubfc": 0, "unknown": 0, "stacks": [], "errors": []}
         for report in reports:
@@ -181,53 +187,71 @@ class Witness:
         return total
 
 
+class Check:
+    """The runs of all programs: bare first, because what they lack and what they compile is known then."""
+
+    def __init__(self, machine, programs, say):
+        self.machine = machine
+        self.programs = programs
+        self.say = say
+        self.bare = {each.name: [] for each in programs}
+        self.preloaded = {each.name: {} for each in programs}
+        self.witnesses = {each.name: Witness(machine, number) for number, each in enumerate(programs)}
+
+    def _run_bare(self, program):
+        environment = self.machine.environment(program.settings)
+        self.bare[program.name].append(self.machine.run(program.command, environment))
+
+    def _run_preloaded(self, program, mode, settings):
+        settings = program.settings | settings
+        if mode == WITNESSED:
+            settings = settings | self.witnesses[program.name].settings()
+        if program.fills_device:
+            settings = settings | {"CUBFC_MEM_LIMIT": "1GiB" if self.machine.software else "4GiB"}
+        outcome = self.machine.run(program.command, self.machine.preloaded(settings))
+        self.preloaded[program.name][mode] = outcome
+
+    def _all_at_once(self, what, tasks):
+        with concurrent.futures.ThreadPoolExecutor(min(AT_ONCE, os.cpu_count())) as pool:
+            futures = [pool.submit(*task) for task in tasks]
+            for number, future in enumerate(concurrent.futures.as_completed(futures)):
+                future.result()
+                self.say(f"programs, {what}: {number + 1} of {len(tasks)}", progress=True)
+
+    def _differs(self, program):
+        bare = results_of(self.bare[program.name][0])
+        return any(results_of(each) != bare for each in self.preloaded[program.name].values())
+
+    def run(self):
+        self._all_at_once("without cubfc", [(self._run_bare, each) for each in self.programs if not each.fills_device])
+        for program in self.programs:
+            if program.fills_device:
+                self._run_bare(program)
+        self._all_at_once("with cubfc", [
+            (self._run_preloaded, program, mode, settings)
+            for program in self.programs if not self.bare[program.name][0].lacking
+            for mode, settings in modes(self.machine).items()])
+        self._all_at_once("without cubfc again", [
+            (self._run_bare, each) for each in self.programs if not each.fills_device and self._differs(each)])
+
+    def rows(self):
+        for program in self.programs:
+            row = _judge(program, self.bare[program.name], self.preloaded[program.name])
+            witness = self.witnesses[program.name]
+            was_run = "not_run" not in row["modes"].get(WITNESSED, {"not_run": True})
+            if was_run and witness.library:
+                row["witness"] = witness.seen() or {"errors": ["there is no report: the witness was not loaded, or "
+                                                               "the program did not end by itself"]}
+            yield row
+
+
 def check(machine, say, only=None):
     """Runs all of them, or those whose name contains `only`."""
     programs = [each for each in all_programs(machine) if not only or only.lower() in each.name.lower()]
     left_out = [each.name for each in programs if machine.software and not each.on_software]
-    programs = [each for each in programs if each.name not in left_out]
-    limit = {"CUBFC_MEM_LIMIT": "1GiB" if machine.software else "4GiB"}
-    bare = {each.name: [] for each in programs}
-    preloaded = {each.name: {} for each in programs}
-    witnesses = {each.name: Witness(machine, number) for number, each in enumerate(programs)}
-
-    def start(pool, program, settings, keep, with_cubfc):
-        environment = (machine.preloaded if with_cubfc else machine.environment)(program.settings | settings)
-
-        def task():
-            keep(run(program.command, environment))
-
-        return pool.submit(task)
-
-    for program in (each for each in programs if each.fills_device):
-        for _ in range(2):
-            bare[program.name].append(run(program.command, machine.environment(program.settings)))
-    with concurrent.futures.ThreadPoolExecutor(min(AT_ONCE, os.cpu_count())) as pool:
-        tasks = []
-        for program in programs:
-            if not program.fills_device:
-                for _ in range(2):
-                    tasks.append(start(pool, program, {}, bare[program.name].append, False))
-        for program in programs:
-            extra = limit if program.fills_device else {}
-            for mode, settings in modes(machine).items():
-                keep = lambda outcome, runs=preloaded[program.name], mode=mode: runs.__setitem__(mode, outcome)
-                tasks.append(start(pool, program, settings | extra, keep, True))
-            witness = witnesses[program.name]
-            if witness.library:
-                settings = modes(machine)[WITNESSED] | extra | witness.settings()
-                keep = lambda outcome, runs=preloaded[program.name]: runs.__setitem__("under CUPTI", outcome)
-                tasks.append(start(pool, program, settings, keep, True))
-        for number, task in enumerate(concurrent.futures.as_completed(tasks)):
-            task.result()
-            say(f"programs: {number + 1} of {len(tasks)} runs", progress=True)
-    rows = []
-    for program in programs:
-        row = _judge(program, bare[program.name], preloaded[program.name])
-        if "lacking" not in row:
-            row["witness"] = witnesses[program.name].seen()
-        rows.append(row)
-    return {"programs": rows, "left_out": left_out, "sharing": _sharing(machine)}
+    runs = Check(machine, [each for each in programs if each.name not in left_out], say)
+    runs.run()
+    return {"programs": list(runs.rows()), "left_out": left_out, "sharing": _sharing(machine)}
 
 
 def _sharing(machine):
@@ -238,19 +262,31 @@ def _sharing(machine):
     share = {"CUBFC_ALLOCATOR": "bfc", "CUBFC_MEM_FRACTION": "0.4", "CUBFC_MEM_FRACTION_OF": "total"}
     rows = []
     for program in programs:
-        alone = run(program.command, machine.environment(program.settings))
+        alone = machine.run(program.command, machine.environment(program.settings))
         if alone.lacking:
             rows.append({"name": program.name, "lacking": alone.lacking})
             continue
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             environment = machine.preloaded(program.settings | share)
-            tasks = [pool.submit(run, program.command, environment) for _ in range(2)]
+            tasks = [pool.submit(machine.run, program.command, environment) for _ in range(2)]
             outcomes = [task.result() for task in tasks]
         bare = results_of(alone)
-        rows.append({"name": program.name,
-                     "equal": all(nearly_equal(bare, results_of(each)) for each in outcomes),
-                     "stats": [line for each in outcomes for line in stats_of(each)]})
+        row = {"name": program.name, "equal": True, "stats": [line for each in outcomes for line in stats_of(each)]}
+        for outcome in outcomes:
+            if not nearly_equal(bare, results_of(outcome)):
+                row |= {"equal": False, "difference": first_difference(bare, results_of(outcome)),
+                        "err": outcome.err[-2000:]}
+        rows.append(row)
     return rows
+
+
+def _wrong_with(seen):
+    """Of what CUPTI saw; None if nothing."""
+    if seen["errors"]:
+        return "; ".join(seen["errors"])
+    if seen["past_cubfc"] or seen["unknown"] or not seen["by_cubfc"]:
+        return f"{seen['by_cubfc']} allocations by cubfc, {seen['past_cubfc']} past it, {seen['unknown']} unknown"
+    return None
 
 
 def failures(part):
@@ -258,17 +294,18 @@ def failures(part):
     lines = []
     for row in part["programs"]:
         if "lacking" in row:
+            lines += [f"{row['name']}: not run, there was no time"] if row["lacking"] == "time" else []
             continue
         if "bare_failed" in row:
             lines.append(f"{row['name']}: fails without cubfc, {row['bare_failed'].splitlines()[0]}")
         for mode, verdict in row["modes"].items():
-            if not verdict["equal"]:
+            if "not_run" in verdict:
+                lines.append(f"{row['name']}, {mode}: not run, there was no {verdict['not_run']}")
+            elif not verdict["equal"]:
                 lines.append(f"{row['name']}, {mode}: {verdict['difference']}")
             elif "not_served" in verdict:
                 lines.append(f"{row['name']}, {mode}: cubfc served nothing")
-        seen = row["witness"]
-        if seen and (seen["past_cubfc"] or seen["unknown"] or seen["errors"] or not seen["by_cubfc"]):
-            what = "; ".join(seen["errors"]) or f"{seen['past_cubfc']} allocations past cubfc, {seen['unknown']} unknown"
+        if "witness" in row and (what := _wrong_with(row["witness"])):
             lines.append(f"{row['name']}, under CUPTI: {what}")
-    return lines + [f"two processes on one device, {row['name']}: their results are not what they are alone"
+    return lines + [f"two processes on one device, {row['name']}: {row['difference']}"
                     for row in part["sharing"] if row.get("equal") is False]

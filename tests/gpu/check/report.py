@@ -34,9 +34,9 @@ def markdown(results):
     for name, part in parts.items():
         if part["failures"]:
             text += [f"Of {name}, this does not hold:", ""] + [f"- {line}" for line in part["failures"]] + [""]
-    if "programs" in parts:
+    if "programs" in parts.get("programs", {}):  # else it broke
         text += _programs(parts["programs"])
-    if "benchmarks" in parts:
+    if "device" in parts.get("benchmarks", {}):
         text += _benchmarks(parts["benchmarks"])
     return "\n".join(text)
 
@@ -70,7 +70,7 @@ def _programs(part):
             cells = [f"not run: {row['lacking'].splitlines()[-1]}"] + [""] * len(modes)
         else:
             cells = [_verdict(row["modes"][mode]) for mode in modes]
-            cells.append(_witness(row["witness"]))
+            cells.append(_witness(row.get("witness")))
         lines.append((row["name"], *cells))
     text = ["### Programs", "", "Results with cubfc and without, and, from CUPTI's callbacks, the allocations of the driver's "
             "that cubfc made and those that passed it by.", ""]
@@ -84,9 +84,13 @@ def _programs(part):
 
 
 def _verdict(verdict):
+    if "not_run" in verdict:
+        return f"not run: {verdict['not_run']}"
     if not verdict["equal"]:
         return "**different**"
-    return "not served" if "not_served" in verdict else "equal"
+    if "not_served" in verdict:
+        return "**not served**"
+    return "equal" if verdict["exactly"] else "equal as far as it repeats"
 
 
 def _witness(seen):
@@ -149,6 +153,8 @@ def _growth_rows(measured):
         return _number(point["allocate_ns"] / 1000 if point["allocate_ns"] else None)
 
     for mode, figures in measured.items():
+        if "growth" not in figures:
+            continue
         growth = figures["growth"]
         sizes = ", ".join(f"{bytes_text(point['bytes'])}: {micros(point)}" for point in growth["sizes"])
         yield mode, micros(growth["first_allocation"]), sizes
@@ -161,8 +167,8 @@ def _pytorch(part):
         if not rows:
             continue
         if "lacking" in rows:
-            text += [f"{title}: not run, {rows['lacking']}", ""]
-            continue
+            text += [f"{title}: not run, or not all of it: {rows['lacking']}", ""]
+        rows = {name: row for name, row in rows.items() if name != "lacking"}
         names = list(dict.fromkeys(name for row in rows.values() for name in row["figures"]))
         text += [f"### {title}", ""]
         text += _table(

@@ -4,7 +4,11 @@ import dataclasses
 import os
 import signal
 import subprocess
+import threading
 import time
+
+LACKING = 77
+_MISSING_LIBRARY = "error while loading shared libraries: "
 
 
 @dataclasses.dataclass
@@ -16,25 +20,62 @@ class Outcome:
 
     @property
     def lacking(self):
-        """What this machine lacks for the program to run at all; None if nothing."""
-        if self.status == 77:
-            return self.out.removeprefix("lacking: ").strip() or "a device"
-        if self.status == 127 and "error while loading shared libraries: " in self.err:
-            return self.err.split("error while loading shared libraries: ")[1].split(":")[0]
+        """What is lacking for the program to run at all; None if nothing."""
+        if self.status == LACKING:
+            return self.out.strip().removeprefix("lacking: ") or "a device"
+        if self.status == 127 and _MISSING_LIBRARY in self.err:
+            return self.err.split(_MISSING_LIBRARY)[1].split(":")[0]
         return None
 
 
-def run(command, environment, patience_seconds=240):
-    """What the program leaves running is ended with it."""
-    start = time.monotonic()
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, text=True, errors="replace")
+class Runs:
+    """Those of one check: none begins after the deadline, and none outlives end_all()."""
+
+    def __init__(self, seconds=None):
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._lock = threading.RLock()  # a signal's handler may come upon itself
+        self._running = set()
+        self._over = False
+
+    def run(self, command, environment, patience_seconds=240):
+        """What the program leaves running is ended with it."""
+        start = time.monotonic()
+        if self._deadline is not None:
+            patience_seconds = min(patience_seconds, self._deadline - start)
+        if patience_seconds <= 0:
+            return Outcome(LACKING, "lacking: time", "", 0.0)
+        try:
+            with self._lock:
+                if self._over:
+                    return Outcome(LACKING, "lacking: time", "", 0.0)
+                # A group, not a session: who ends this check ends its programs, too.
+                process = subprocess.Popen(
+                    command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, process_group=0, text=True, errors="replace")
+                self._running.add(process.pid)
+        except OSError as error:
+            return Outcome(LACKING, f"lacking: {error}", "", 0.0)
+        try:
+            out, err = process.communicate(timeout=patience_seconds)
+            status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        except subprocess.TimeoutExpired:
+            _kill(process.pid)
+            out, err = process.communicate()
+            status = 124
+        with self._lock:
+            self._running.discard(process.pid)
+        _kill(process.pid)
+        return Outcome(status, out, err, time.monotonic() - start)
+
+    def end_all(self):
+        with self._lock:
+            self._over = True
+            for group in self._running:
+                _kill(group)
+
+
+def _kill(group):
     try:
-        out, err = process.communicate(timeout=patience_seconds)
-        status = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        status = 124
-    return Outcome(status, out, err, time.monotonic() - start)
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass  # nothing of it is left

@@ -70,7 +70,8 @@ std::vector<T> pseudo_random(std::size_t count, std::uint32_t seed) {
   return values;
 }
 
-// The digest of all bytes (FNV-1a), and two numbers for when the last bits differ.
+// The digest of all bytes (FNV-1a), and numbers for when the last bits differ: the mean, and the
+// Euclidean norm of each eighth.
 template <typename T>
 void print(const std::string& name, const std::vector<T>& values) {
   std::uint64_t digest = 14695981039346656037u;
@@ -79,12 +80,16 @@ void print(const std::string& name, const std::vector<T>& values) {
     digest = (digest ^ bytes[i]) * 1099511628211u;
   }
   double sum = 0;
-  double most = 0;
-  for (const T value : values) {
-    sum += static_cast<double>(value);
-    most = std::fmax(most, std::fabs(static_cast<double>(value)));
+  std::vector<double> squares(8);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = static_cast<double>(values[i]);
+    sum += value;
+    squares[i * squares.size() / values.size()] += value * value;
   }
-  std::printf("%s: %016llx mean %.9g max %.9g\n", name.c_str(),
-              static_cast<unsigned long long>(digest),
-              values.empty() ? 0.0 : sum / static_cast<double>(values.size()), most);
+  std::printf("%s: %016llx mean %.9g norms", name.c_str(), static_cast<unsigned long long>(digest),
+              values.empty() ? 0.0 : sum / static_cast<double>(values.size()));
+  for (const double square : squares) {
+    std::printf(" %.9g", std::sqrt(square));
+  }
+  std::printf("\n");
 }

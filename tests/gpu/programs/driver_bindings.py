@@ -36,6 +36,7 @@ def main():
         first = call(driver.cuMemAlloc, size)
         second = call(driver.cuMemAlloc, size)
         call(driver.cuMemcpyHtoD, first, source.ctypes.data, size)
+        call(driver.cuCtxSynchronize)  # a copy from pageable memory may be on its way still, and our stream waits for none
         call(driver.cuMemcpyDtoDAsync, second, first, size, stream)
         call(driver.cuMemsetD8Async, second, 7, size // 2, stream)
         call(driver.cuMemFree, first)

@@ -36,6 +36,7 @@ void cub_in_streams() {
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   }
   const DeviceArray<std::uint32_t> keys(pseudo_random<std::uint32_t>(kCount, 9));
+  must(cudaDeviceSynchronize());  // the keys are there; these streams wait for no other
   std::vector<std::uint64_t> checks;
   for (int round = 0; round < 40; ++round) {
     cudaStream_t stream = streams[round % kStreams];
