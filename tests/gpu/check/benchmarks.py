@@ -31,8 +31,10 @@ def _device_bench(machine, environment, arguments):
     path = os.path.join(machine.scratch, "bench.json")
     outcome = machine.run([machine.file("tests/bench/device_bench") or "device_bench", *arguments, "--json", path],
                           environment)
+    if outcome.lacking:
+        return {"error": f"not run, there was no {outcome.lacking}"}
     if outcome.status != 0:
-        return {"error": f"device_bench ended with {outcome.status}: {(outcome.err or outcome.out)[-500:]}"}
+        return {"error": f"device_bench ended with {outcome.status}: {outcome.err[-500:]}"}
     with open(path, encoding="utf-8") as file:
         figures = json.load(file)
     if figures["cubfc_loaded"] != ("LD_PRELOAD" in environment):
