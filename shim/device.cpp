@@ -111,7 +111,7 @@ arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept 
   const CUresult result = device_.managed
                               ? driver_.cuMemAllocManaged(&base, bytes, CU_MEM_ATTACH_GLOBAL)
                               : driver_.cuMemAlloc_v2(&base, bytes);
-  log::debug("region of {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
+  log::debug("region of {}: driver says {}", log::bytes(bytes), name_of(driver_, result));
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
   }
@@ -124,7 +124,7 @@ void ContextMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
   const CUresult result = driver_.cuMemFree_v2(base);
   called();
   log::debug("region of {} given back: driver says {}", log::bytes(bytes),
-             static_cast<int>(result));
+             name_of(driver_, result));
 }
 
 }  // namespace cubfc

@@ -326,7 +326,7 @@ CUresult DeviceMemory::free(CUdeviceptr address) {
     return refused;
   }
   const CUresult result = free_block(*context, address);
-  log::trace("cuMemFree {:#x}: {}", address, static_cast<int>(result));
+  log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
   return result;
 }
 

@@ -261,7 +261,7 @@ CUresult DeviceMemory::free_at_driver(CUdeviceptr address, Free free) {
   if (entry && result != CUDA_SUCCESS) {
     ledger_.put_back(address, std::move(*entry));
   }
-  log::trace("cuMemFree {:#x} (driver): {}", address, static_cast<int>(result));
+  log::trace("cuMemFree {:#x} (driver): {}", address, name_of(driver_, result));
   return result;
 }
 

@@ -69,6 +69,14 @@ void look_up(Function*& function, void* handle, const char* name) {
 
 }  // namespace
 
+const char* name_of(const DriverFunctions& driver, CUresult result) noexcept {
+  const char* name = "CUDA_SUCCESS";
+  const bool known =
+      result == CUDA_SUCCESS ||
+      (driver.cuGetErrorName != nullptr && driver.cuGetErrorName(result, &name) == CUDA_SUCCESS);
+  return known ? name : "an error without a name";
+}
+
 EntryPoints entry_points() {
   return {table().data(), table().size()};
 }

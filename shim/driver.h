@@ -33,6 +33,9 @@ struct DriverFunctions {
 #undef CUBFC_CALLED_MEMBER
 };
 
+// What a driver call answered, for a message: "CUDA_ERROR_INVALID_VALUE".
+const char* name_of(const DriverFunctions& driver, CUresult result) noexcept;
+
 // An intercepted function as data.
 struct EntryPoint {
   std::string_view name;

@@ -125,6 +125,7 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuEventCreate, (CUevent* event, unsigned flags)) \
   Y(cuEventQuery, (CUevent event)) \
   Y(cuEventSynchronize, (CUevent event)) \
+  Y(cuGetErrorName, (CUresult error, const char** name)) \
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
   Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
   Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \

@@ -106,7 +106,7 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
   CUdeviceptr base = 0;
   const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);
   called();
-  log::debug("addresses for {}: driver says {}", log::bytes(bytes), static_cast<int>(result));
+  log::debug("addresses for {}: driver says {}", log::bytes(bytes), name_of(driver_, result));
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), false};
   }
@@ -226,7 +226,7 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
     return {base, 0, false};
   }
   log::debug("{} of memory could not be mapped: driver says {}", log::bytes(bytes),
-             static_cast<int>(result));
+             name_of(driver_, result));
   release_all(driver_, mapped, page_bytes_);
   return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
 }
@@ -252,7 +252,7 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
   }
   const CUresult result = driver_.cuMemUnmap(base, bytes);
   called();
-  log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), static_cast<int>(result));
+  log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), name_of(driver_, result));
   if (result != CUDA_SUCCESS) {
     return false;
   }
@@ -308,7 +308,7 @@ void MappedMemory::set_peer(CUdevice device, std::uint64_t context_id, bool enab
     const std::lock_guard lock(mutex_);
     if (result != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
       log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", device,
-                device_.handle, static_cast<int>(result));
+                device_.handle, name_of(driver_, result));
     }
   }
 } catch (const std::bad_alloc&) {

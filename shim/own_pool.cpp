@@ -452,7 +452,7 @@ void OwnPool::set_peer(CUdevice peer) noexcept try {
     if (const CUresult result = driver_.cuMemPoolSetAccess(pool, &access, 1);
         result != CUDA_SUCCESS) {
       log::warn("GPU {} could not be given access to the pool of GPU {}: driver says {}", peer,
-                device_.handle, static_cast<int>(result));
+                device_.handle, name_of(driver_, result));
     }
   }
 } catch (const std::bad_alloc&) {

@@ -116,7 +116,7 @@ CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per
   }
   const auto order = order_in(*context, stream, per_thread);
   const CUresult result = free_later(*context, address, order ? &*order : nullptr);
-  log::trace("cuMemFreeAsync {:#x}: {}", address, static_cast<int>(result));
+  log::trace("cuMemFreeAsync {:#x}: {}", address, name_of(driver_, result));
   return result;
 }
 

@@ -27,15 +27,27 @@ FILES = (
 SOFTWARE_DRIVER = "tests/standin/lib"
 
 
+TRACES = "traces"
+
+
+def traces(build):
+    """The recorded allocations to play: those of CUBFC_TRACES, else what was packed, else what lies beside the
+    project. None is no error."""
+    for folder in (os.environ.get("CUBFC_TRACES"), build / TRACES, SOURCES.parent / "shared/traces"):
+        if folder and os.path.isdir(folder):
+            return sorted(glob.glob(os.path.join(folder, "*.csv")))
+    return []
+
+
 class Machine:
     """Its `run` is the way to start a program."""
 
-    def __init__(self, build, software, traces=None, seconds=None):
+    def __init__(self, build, software, seconds=None):
         self.runs = Runs(seconds)
         self.run = self.runs.run
         self.build = pathlib.Path(build).resolve()
         self.software = software
-        self.traces = sorted(glob.glob(os.path.join(traces, "*.csv"))) if traces else []
+        self.traces = traces(self.build)
         self.scratch = tempfile.mkdtemp(prefix="cubfc-gpu-check-")
         packages = sysconfig.get_paths()["purelib"]
         self.libraries = [
