@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 import types
 import unittest
 from unittest import mock
@@ -98,13 +99,13 @@ class Programs(unittest.TestCase):
         self.assertFalse(same(["mean nan"], ["mean 1"]))
 
     def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(self):
-        outcome = Runs().run(["sh", "-c", "echo begun; sleep 100 & sleep 100"], dict(os.environ), patience_seconds=0.3)
+        outcome = Runs().run(["sh", "-c", "echo begun; sleep 100 & sleep 100"], dict(os.environ), patience_seconds=3)
         self.assertEqual((outcome.status, outcome.out), (124, "begun\n"))
 
     def test_nothing_begins_after_the_deadline_and_that_is_no_success(self):
         _, failures = checked("echo same", machine=MadeUpMachine(seconds=0))
         self.assertEqual(failures, ["made up: not run, there was no time"])
-        outcome = Runs(0.3).run(["sh", "-c", "sleep 100"], dict(os.environ))
+        outcome = Runs(2).run(["sh", "-c", "sleep 100"], dict(os.environ))
         self.assertEqual(outcome.status, 124)
 
     def test_a_program_that_is_not_there_is_lacking(self):
@@ -115,7 +116,13 @@ class Programs(unittest.TestCase):
 
     def test_all_can_be_ended(self):
         runs = Runs()
-        threading.Timer(0.2, runs.end_all).start()
+
+        def end_when_it_runs():
+            while not runs._running:
+                time.sleep(0.01)
+            runs.end_all()
+
+        threading.Thread(target=end_when_it_runs).start()
         self.assertEqual(runs.run(["sh", "-c", "sleep 100 & sleep 100"], dict(os.environ)).status, 137)
         self.assertEqual(runs.run(["true"], dict(os.environ)).lacking, "time")
 
