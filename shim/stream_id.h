@@ -14,7 +14,8 @@ struct StreamId {
   std::uintptr_t handle;
   // Only of a per-thread default stream, which has one handle for all threads.
   std::uint64_t thread;
-  auto operator<=>(const StreamId&) const = default;
+  // clang-tidy 14 sees a 0 in what the compiler makes of it.
+  auto operator<=>(const StreamId&) const = default;  // NOLINT(modernize-use-nullptr)
 
   bool is_default() const {
     return handle == reinterpret_cast<std::uintptr_t>(CU_STREAM_LEGACY) ||

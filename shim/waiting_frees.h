@@ -72,7 +72,8 @@ class WaitingFrees {
   struct Order {
     Context* context;
     StreamId stream;
-    auto operator<=>(const Order&) const = default;
+    // clang-tidy 14 sees a 0 in what the compiler makes of it.
+    auto operator<=>(const Order&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   using Ordered = std::multimap<std::uint64_t, Block*>;  // by bytes
   struct Block {

@@ -8,8 +8,9 @@
 
 using namespace cubfc::test;
 
-extern "C" const char __executable_start;
-extern "C" const char etext;
+// The linker's names for where the program's code is.
+extern "C" const char __executable_start;  // NOLINT(readability-identifier-naming)
+extern "C" const char etext;               // NOLINT(readability-identifier-naming)
 
 namespace {
 

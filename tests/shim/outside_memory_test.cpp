@@ -149,8 +149,8 @@ TEST_CASE("an array counts until it is destroyed, or its context is", "[outside]
 TEST_CASE("what an array takes is told by its shape", "[outside]") {
   CUDA_ARRAY3D_DESCRIPTOR layered = shape(8, 2, 6);
   layered.Flags = CUDA_ARRAY3D_LAYERED;
-  CHECK(cubfc::array_bytes(layered, 1) == 16 * 96);
-  CHECK(cubfc::array_bytes(layered, 9) == 16 * (96 + 24 + 12 + 6));  // no more than there are
+  CHECK(cubfc::array_bytes(layered, 1) == 16UL * 96);
+  CHECK(cubfc::array_bytes(layered, 9) == 16UL * (96 + 24 + 12 + 6));  // no more than there are
   layered.Flags = CUDA_ARRAY3D_SPARSE;
   CHECK(cubfc::array_bytes(layered, 1) == 0);
   const std::size_t most = ~std::size_t{0};

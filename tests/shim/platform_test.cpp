@@ -95,7 +95,7 @@ TEST_CASE("the limit counts memory of every kind") {
   CUdeviceptr block = 0;
   must(cuMemCreate(&handle, 30 * kMiB, &properties, 0));
   CUarray array = nullptr;
-  const CUDA_ARRAY_DESCRIPTOR shape{1024, 20 * 1024, CU_AD_FORMAT_UNSIGNED_INT8, 1};
+  const CUDA_ARRAY_DESCRIPTOR shape{1024, 20UL * 1024, CU_AD_FORMAT_UNSIGNED_INT8, 1};
   must(cuArrayCreate(&array, &shape));
   CHECK(cuMemAlloc(&block, 20 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(cuMemAllocAsync(&block, 20 * kMiB, nullptr) == CUDA_ERROR_OUT_OF_MEMORY);

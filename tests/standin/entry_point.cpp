@@ -102,11 +102,11 @@ EntryPoint::DefaultStreamScope::~DefaultStreamScope() {
 }
 
 void EntryPoint::Watch(standin_watcher next) {
-  watcher.store(next, std::memory_order_release);
+  the_watcher_.store(next, std::memory_order_release);
 }
 
 EntryPoint::WatchedCall::WatchedCall(const EntryPoint& entry)
-    : watcher_(EntryPoint::watcher.load(std::memory_order_acquire)),
+    : watcher_(EntryPoint::the_watcher_.load(std::memory_order_acquire)),
       call_{entry.name_, nullptr, &correlation_, ++watched_calls} {
   if (watcher_) watcher_(&call_);
 }

@@ -25,7 +25,7 @@ class EntryPoint {
 
   template <typename Body>
   CUresult Call(Body body) noexcept {
-    if (!watcher.load(std::memory_order_relaxed)) return Serve(body);
+    if (!the_watcher_.load(std::memory_order_relaxed)) return Serve(body);
     WatchedCall call(*this);
     return call.Ended(Serve(body));
   }
@@ -84,7 +84,7 @@ class EntryPoint {
   }
   CUresult Enter();
 
-  static inline std::atomic<standin_watcher> watcher{nullptr};
+  static inline std::atomic<standin_watcher> the_watcher_{nullptr};
 
   const char* const name_;
   void* const address_;
