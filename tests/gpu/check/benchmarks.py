@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 
-from programs import HERE, NO_CACHE, results_of
+from programs import HERE, NO_CACHE
 
 BARE = "driver"
 ASYNC = "cudaMallocAsync"
@@ -109,7 +109,7 @@ def _pytorch(machine, scenario, say, only=None):
         outcome = machine.run([sys.executable, str(HERE / "pytorch.py"), scenario], environment)
         if outcome.lacking:
             return rows | {"lacking": outcome.lacking}
-        rows[name] = {"status": outcome.status, "figures": _measurements(outcome), "results": results_of(outcome),
+        rows[name] = {"status": outcome.status, "figures": _measurements(outcome),
                       "peak_taken_bytes": _peak_taken_bytes(outcome)}
         if outcome.status != 0:
             rows[name]["err"] = outcome.err[-2000:]
