@@ -252,8 +252,8 @@ std::uint64_t Arena::release_unused(std::uint64_t keep_bytes) noexcept {
 }
 
 std::uint64_t Arena::release_unused(Locked& lock, std::uint64_t keep_bytes) {
-  if (source_.page_bytes() > 0) {
-    return unmap_unused(lock, pool_bytes_ - std::min(pool_bytes_, keep_bytes));
+  if (const std::uint64_t page = source_.page_bytes(); page > 0) {
+    return unmap_unused(lock, round_down(pool_bytes_ - std::min(pool_bytes_, keep_bytes), page));
   }
   std::vector<std::pair<Address, std::uint64_t>> released;
   const std::vector<std::uint16_t> unused = regions_.unused();

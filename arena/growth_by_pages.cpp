@@ -243,11 +243,10 @@ Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_
   return {true, Failure::kNone, 0};
 }
 
-// Precondition: the source maps pages.
+// `most_bytes` is whole pages.
 std::uint64_t Arena::unmap_unused(Locked& lock, std::uint64_t most_bytes) {
-  const std::uint64_t page = std::max(source_.page_bytes(), kGranuleBytes);
   Moves moves;
-  take_out_free_pages(round_down(most_bytes, page), {}, moves);
+  take_out_free_pages(most_bytes, {}, moves);
   const std::uint64_t bytes = unmap(lock, moves);
   if (bytes > 0) {
     without_lock(lock, [&] {

@@ -169,6 +169,8 @@ std::vector<Mode> gpu_modes() {
 // One promise, bare or in a mode, while nothing else of this test runs.
 class Alone {
  public:
+  static constexpr const char* kVia = "--via=dlsym";
+
   explicit Alone(Environment machine) : machine_(std::move(machine)) {}
 
   const Outcome& bare(const std::string& promise) {
@@ -190,7 +192,6 @@ class Alone {
     return {kConformance, kVia, promise};
   }
 
-  static constexpr const char* kVia = "--via=dlsym";
   Environment machine_;
   std::map<std::string, Outcome> bare_;
 };
@@ -200,7 +201,7 @@ class Alone {
 // device's memory: it is looked at again when they are through.
 void compare_modes_at_once(const Environment& machine, const std::vector<Mode>& modes) {
   const auto start = [&](const Mode* mode) {
-    return std::async(std::launch::async, run_all, machine, "--via=dlsym", mode);
+    return std::async(std::launch::async, run_all, machine, Alone::kVia, mode);
   };
   std::vector<std::future<Outcome>> runs;
   runs.push_back(start(nullptr));
