@@ -49,15 +49,22 @@ void Captures::begun(CUstream stream, bool per_thread, bool success) {
   recount();
 }
 
-bool Captures::is_capturing(CUstream stream, bool per_thread) const {
+// Nothing when the driver does not tell.
+std::optional<CUstreamCaptureStatus> Captures::status_of(CUstream stream, bool per_thread) const {
   const auto ask = per_thread ? driver_.cuStreamIsCapturing_ptsz : driver_.cuStreamIsCapturing;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return any_open() && ask != nullptr && ask(stream, &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  const bool told = ask != nullptr && ask(stream, &status) == CUDA_SUCCESS;
+  return told ? std::optional(status) : std::nullopt;
 }
 
-void Captures::maybe_ended(CUstream stream, bool per_thread) {
-  if (is_capturing(stream, per_thread)) {
+bool Captures::is_capturing(CUstream stream, bool per_thread) const {
+  return any_open() && status_of(stream, per_thread).value_or(CU_STREAM_CAPTURE_STATUS_NONE) !=
+                           CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// One that may be open still counts.
+void Captures::end_called(CUstream stream, bool per_thread, bool success) {
+  if (!any_open() || (!success && status_of(stream, per_thread) != CU_STREAM_CAPTURE_STATUS_NONE)) {
     return;
   }
   const Open capture = describe(stream, per_thread);

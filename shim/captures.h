@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "shim/driver.h"
@@ -22,7 +23,8 @@ class Captures {
 
   bool any_open() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
 
-  // Asks the driver, if any capture is open. `stream` and `per_thread` as in stream_id().
+  // Whether the driver says so, if any capture is open. `stream` and `per_thread` as in
+  // stream_id().
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // Around the driver's own call that begins a capture. `stream` as the program named it;
@@ -33,8 +35,8 @@ class Captures {
   void will_begin();
   void begun(CUstream stream, bool per_thread, bool success);
 
-  // After the driver's call: the end was asked for; whether it came is asked of the driver.
-  void maybe_ended(CUstream stream, bool per_thread);
+  // After the driver's call that ends a capture. It may be over though that call has failed.
+  void end_called(CUstream stream, bool per_thread, bool success);
   void stream_destroyed(CUstream stream);
   void context_ended(CUcontext context);
 
@@ -50,6 +52,7 @@ class Captures {
     CUcontext context;
     StreamId stream;
   };
+  std::optional<CUstreamCaptureStatus> status_of(CUstream stream, bool per_thread) const;
   Open describe(CUstream stream, bool per_thread) const;
   template <typename Predicate>
   void erase(Predicate predicate);
@@ -83,16 +86,21 @@ class DeviceWait {
 // begin meanwhile among them.
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(const DriverFunctions& driver) : driver_(driver) {
-    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  explicit RelaxedCapture(const DriverFunctions& driver)
+      : driver_(driver),
+        changed_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
+  ~RelaxedCapture() {
+    if (changed_ && driver_.cuThreadExchangeStreamCaptureMode(&mode_) != CUDA_SUCCESS) {
+      driver_.cuThreadExchangeStreamCaptureMode(&mode_);  // the thread must not stay in this mode
+    }
   }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   const DriverFunctions& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  const bool changed_;
 };
 
 }  // namespace cubfc

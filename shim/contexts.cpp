@@ -6,6 +6,7 @@
 #include "shim/log.h"
 #include "shim/mapped_memory.h"
 #include "shim/own_pool.h"
+#include "shim/pushed_context.h"
 
 namespace cubfc {
 namespace {
@@ -53,7 +54,7 @@ Context* Contexts::current() {
   }
   CUcontext memory_handle = handle;
   if (is_known_green(id)) {
-    memory_handle = primary_of(device);
+    memory_handle = primary_of(device).value_or(nullptr);
     id = memory_handle == nullptr ? 0 : id_of(memory_handle);
   }
   Context* const context = id == 0 ? nullptr : find_or_make(memory_handle, id, device);
@@ -150,7 +151,10 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
     return known;
   }
   Device* const its_device = device(device_handle);
-  const bool primary = primary_of(device_handle) == handle;
+  const std::optional<CUcontext> primary = primary_of(device_handle);
+  if (its_device == nullptr || !primary) {
+    return nullptr;  // what is to be known of it for as long as it lives, the driver must tell
+  }
   const std::lock_guard lock(mutex_);
   if (Context* known = find(id); known != nullptr) {
     return known;  // another thread was quicker
@@ -169,7 +173,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
     context = new Context(*its_device, source_for(*its_device));
   }
   context->handle = handle;
-  context->primary = primary;
+  context->primary = *primary == handle;
   context->ending = false;
   context->started = false;
   context->announced = false;
@@ -223,7 +227,11 @@ Device* Contexts::device(CUdevice handle) {
       return device;
     }
   }
-  auto made = std::make_unique<Device>(driver_, policy_, handle);
+  std::size_t total_bytes = 0;
+  if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
   const std::lock_guard lock(mutex_);
   if (Device* device = known(); device != nullptr) {
     return device;
@@ -334,17 +342,28 @@ Contexts::MayEnd::~MayEnd() {
 
 Contexts::Ending Contexts::will_end(CUcontext handle) {
   forget_handles();
-  const std::uint64_t id = handle == nullptr ? 0 : id_of(handle);
-  Context* const context = id == 0 ? nullptr : find(id);
-  if (context != nullptr) {
-    context->ending = true;
+  const std::uint64_t driver_says = handle == nullptr ? 0 : id_of(handle);
+  for (Context* context = first(); context != nullptr && handle != nullptr;
+       context = context->next) {
+    const std::uint64_t id = context->id.load(std::memory_order_acquire);
+    if (id != 0 && (driver_says != 0 ? id == driver_says : context->handle == handle)) {
+      context->ending = true;
+      return {context, id, handle};
+    }
   }
-  return {context, id, handle};
+  return {nullptr, 0, handle};
 }
 
 Contexts::Ending Contexts::primary_will_end(CUdevice device) {
-  const CUcontext handle = primary_of(device);
-  return handle == nullptr ? Ending{} : will_end(handle);
+  if (const auto handle = primary_of(device)) {
+    return will_end(*handle);
+  }
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    if (context->alive() && context->primary && context->device.handle == device) {
+      return will_end(context->handle);
+    }
+  }
+  return {};
 }
 
 std::uint64_t Contexts::ended(const Ending& ending, bool success) {
@@ -417,14 +436,20 @@ bool Contexts::drop(Context& context, std::uint64_t id, bool may_be_in_use) {
   return true;  // gives back what nobody needs, without a lock
 }
 
-// The primary context's handle if it is active; asking never makes it active.
-CUcontext Contexts::primary_of(CUdevice device) const {
+// The primary context's handle, nullptr if it is not active: asking never makes it active. Nothing
+// if the driver cannot tell.
+std::optional<CUcontext> Contexts::primary_of(CUdevice device) const {
   unsigned flags = 0;
   int active = 0;
   CUcontext primary = nullptr;
-  if (driver_.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0 ||
-      driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+  if (driver_.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) {
+    return std::nullopt;
+  }
+  if (active == 0) {
     return nullptr;
+  }
+  if (driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+    return std::nullopt;
   }
   driver_.cuDevicePrimaryCtxRelease_v2(device);
   return primary;
@@ -459,13 +484,8 @@ CUresult Contexts::synchronize_one(CUcontext context, CUcontext current) {
   if (context == current) {
     return driver_.cuCtxSynchronize();
   }
-  CUresult result = driver_.cuCtxPushCurrent_v2(context);
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuCtxSynchronize();
-    CUcontext popped = nullptr;
-    driver_.cuCtxPopCurrent_v2(&popped);
-  }
-  return result;
+  const PushedContext inside(driver_, context);
+  return inside.pushed() ? driver_.cuCtxSynchronize() : inside.result();
 }
 
 }  // namespace cubfc

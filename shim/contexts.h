@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "shim/device.h"
@@ -27,7 +28,7 @@ class Contexts {
   // call.
   Context* current_to_allocate();
 
-  // A GPU. Throws std::bad_alloc.
+  // A GPU; nullptr when the driver does not tell what memory it has. Throws std::bad_alloc.
   Device* device(CUdevice handle);
   // Every device known so far. The lock is for the list: a Device, once made, stays.
   template <typename Do>
@@ -150,7 +151,7 @@ class Contexts {
   bool drop(Context& context, std::uint64_t id, bool may_be_in_use);
   bool is_gone(const Context& context) const;
   std::uint64_t id_of(CUcontext context) const;
-  CUcontext primary_of(CUdevice device) const;
+  std::optional<CUcontext> primary_of(CUdevice device) const;
   bool is_known_green(std::uint64_t id);
   CUresult synchronize_one(CUcontext context, CUcontext current);
 

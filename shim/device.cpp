@@ -10,12 +10,6 @@
 namespace cubfc {
 namespace {
 
-std::uint64_t total_of(const DriverFunctions& driver, CUdevice device) {
-  std::size_t total = 0;
-  driver.cuDeviceTotalMem_v2(&total, device);
-  return total;
-}
-
 std::string name_of(const DriverFunctions& driver, CUdevice device) {
   std::array<char, 256> text{};
   driver.cuDeviceGetName(text.data(), static_cast<int>(text.size() - 1), device);
@@ -32,10 +26,11 @@ bool has_managed_memory(const DriverFunctions& driver, CUdevice device) {
 
 }  // namespace
 
-Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle)
+Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle,
+               std::uint64_t its_bytes)
     : handle(device_handle),
       name(name_of(driver, device_handle)),
-      total_bytes(total_of(driver, device_handle)),
+      total_bytes(its_bytes),
       budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
       page_bytes(policy.allocator.value == config::Allocator::kVmm && !managed

@@ -33,7 +33,8 @@ class OwnPool;
 
 // A GPU. Made when first needed, never destroyed.
 struct Device {
-  Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle);
+  Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle,
+         std::uint64_t its_bytes);
   ~Device();
 
   CUdevice handle;

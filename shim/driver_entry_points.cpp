@@ -67,12 +67,11 @@ CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per
   return result;
 }
 
-// A capture whose end failed may be over all the same.
 CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*), bool per_thread,
                      CUstream stream, CUgraph* graph) {
   const CUresult result = call(function, stream, graph);
   if (Process* process = Process::active(); process != nullptr) {
-    process->captures().maybe_ended(stream, per_thread);
+    process->captures().end_called(stream, per_thread, result == CUDA_SUCCESS);
   }
   return result;
 }

@@ -1,6 +1,7 @@
 // What is given back: for a request that would fail else, on demand, and before a context ends.
 #include "shim/device_memory.h"
 #include "shim/own_pool.h"
+#include "shim/pushed_context.h"
 
 namespace cubfc {
 
@@ -36,15 +37,13 @@ bool DeviceMemory::fits_limit(Device& device) {
 void DeviceMemory::context_will_end(Context& context) noexcept {
   OwnPool* const pool = context.device.own_pool.get();
   const DeviceWait wait(captures_);
-  if (pool == nullptr || !wait.allowed() ||
-      driver_.cuCtxPushCurrent_v2(context.handle) != CUDA_SUCCESS) {
+  if (pool == nullptr || !wait.allowed()) {
     return;
   }
-  if (driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
+  const PushedContext inside(driver_, context.handle);
+  if (inside.pushed() && driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
     pool->free_all_of(context);
   }
-  CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent_v2(&popped);
 }
 
 // What arenas and pools of the device, or of all, hold without a block in it. True if there was
@@ -65,7 +64,11 @@ std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
   std::uint64_t bytes = 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
-    if (!use.allowed() || driver_.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS) {
+    if (!use.allowed()) {
+      continue;
+    }
+    const PushedContext inside(driver_, context->handle);
+    if (!inside.pushed()) {
       continue;
     }
     waiting_.close_and_collect();
@@ -73,8 +76,6 @@ std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
     if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr) {
       bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
     }
-    CUcontext popped = nullptr;
-    driver_.cuCtxPopCurrent_v2(&popped);
   }
   return bytes;
 }

@@ -103,6 +103,7 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
       holdings_ = std::make_shared<Holdings>(*this);
     }
   }
+  std::map<arena::Address, std::uint64_t> range{{0, bytes}};  // what needs memory comes first
   CUdeviceptr base = 0;
   const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);
   called();
@@ -110,12 +111,17 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), false};
   }
-  const std::lock_guard lock(mutex_);
-  if (holdings_ == nullptr) {  // the context has ended meanwhile; of addresses there are many
-    return {0, CUDA_ERROR_CONTEXT_IS_DESTROYED, false};
+  auto entry = range.extract(range.begin());
+  entry.key() = base;
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ != nullptr) {
+      holdings_->ranges.insert(std::move(entry));
+      return {base, 0, false};
+    }
   }
-  holdings_->ranges.emplace(base, bytes);
-  return {base, 0, false};
+  driver_.cuMemAddressFree(base, bytes);  // the context has ended meanwhile
+  return {0, CUDA_ERROR_CONTEXT_IS_DESTROYED, false};
 } catch (const std::bad_alloc&) {
   return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
 }

@@ -87,11 +87,10 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
   const auto call = [&] { return driver_.cuMemCreate(handle, bytes, properties, flags); };
   const bool of_device = handle != nullptr && bytes > 0 && properties != nullptr &&
                          properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  std::size_t total = 0;
-  if (!of_device || driver_.cuDeviceTotalMem_v2(&total, properties->location.id) != CUDA_SUCCESS) {
+  Device* const device = of_device ? contexts_.device(properties->location.id) : nullptr;
+  if (device == nullptr) {
     return call();  // what is wrong with it the driver says best
   }
-  Device* const device = contexts_.device(properties->location.id);
   std::optional<Claim> claim;
   const CUresult result = memory_.claim_and_call(
       {*device, Holding::kPhysical, bytes, "cuMemCreate"}, claim, call, [] {});
@@ -170,7 +169,7 @@ CUresult PhysicalMemory::unmap(CUdeviceptr address, std::size_t bytes) {
   return result;
 }
 
-void PhysicalMemory::retained(Handle handle, CUdeviceptr address) {
+void PhysicalMemory::retained(Handle handle, CUdeviceptr address) noexcept try {
   const std::lock_guard lock(mutex_);
   if (const auto known = handles_.find(handle); known != handles_.end()) {
     ++known->second.count;
@@ -184,6 +183,7 @@ void PhysicalMemory::retained(Handle handle, CUdeviceptr address) {
   if (address - start < mapping.bytes) {
     handles_.insert_or_assign(handle, Reference{mapping.memory, 1});
   }
+} catch (const std::bad_alloc&) {  // it is counted as long as it is mapped
 }
 
 template <typename Array, typename Create>

@@ -27,7 +27,7 @@ class PhysicalMemory {
                unsigned long long flags);
   CUresult unmap(CUdeviceptr address, std::size_t bytes);
   // The program was given one more reference to what is mapped there.
-  void retained(Handle handle, CUdeviceptr address);
+  void retained(Handle handle, CUdeviceptr address) noexcept;
 
  private:
   using Shared = std::shared_ptr<Claim>;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/log.h"
+#include "shim/pushed_context.h"
 
 namespace cubfc {
 namespace {
@@ -116,14 +117,13 @@ CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept t
     const std::lock_guard lock(mutex_);
     users_.reserve(users_.size() + 8);
   }
-  if (const CUresult result = driver_.cuCtxPushCurrent_v2(context.handle); result != CUDA_SUCCESS) {
-    return result;
-  }
-  const CUresult result = driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-  CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent_v2(&popped);
-  if (result != CUDA_SUCCESS) {
-    return result;
+  {
+    const PushedContext inside(driver_, context.handle);
+    const CUresult result =
+        inside.pushed() ? driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) : inside.result();
+    if (result != CUDA_SUCCESS) {
+      return result;
+    }
   }
   std::unique_lock lock(mutex_);
   if (const User* const known = user(id); known != nullptr) {  // another thread was quicker

@@ -3,6 +3,7 @@
 #include "shim/device_memory.h"
 #include "shim/log.h"
 #include "shim/own_pool.h"
+#include "shim/pushed_context.h"
 
 namespace cubfc {
 
@@ -60,10 +61,9 @@ Context* DeviceMemory::context_of(const StreamOrderedRequest& request) {
   CUcontext current = nullptr;
   if (!stream_id(request.stream, request.per_thread).is_default() &&
       driver_.cuStreamGetCtx(request.stream, &of_stream) == CUDA_SUCCESS &&
-      driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && of_stream != current &&
-      driver_.cuCtxPushCurrent_v2(of_stream) == CUDA_SUCCESS) {
-    Context* const context = contexts_.current_to_allocate();
-    driver_.cuCtxPopCurrent_v2(&current);
+      driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && of_stream != current) {
+    const PushedContext inside(driver_, of_stream);
+    Context* const context = inside.pushed() ? contexts_.current_to_allocate() : nullptr;
     if (context != nullptr) {
       return context;
     }

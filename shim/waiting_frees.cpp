@@ -7,6 +7,7 @@
 #include "arena/epoch.h"
 #include "shim/log.h"
 #include "shim/own_pool.h"
+#include "shim/pushed_context.h"
 
 namespace cubfc {
 namespace {
@@ -213,15 +214,10 @@ CUevent WaitingFrees::event_for(const Context& context, std::uint64_t id, CUcont
     }
   }
   CUevent event = nullptr;
-  if (driver_.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS) {
-    return nullptr;
-  }
-  if (driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    event = nullptr;
-  }
-  CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent_v2(&popped);
-  return event;
+  const PushedContext inside(driver_, handle);
+  const bool made =
+      inside.pushed() && driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+  return made ? event : nullptr;
 }
 
 // Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
