@@ -3,11 +3,16 @@
 // makes for itself. Whatever fails is tried once more and must work then: an error has changed
 // nothing. No block may overlap another, and each keeps what was written to it.
 //
+// With FAIL_HOST_ALLOCATION=N in the environment it is the host that has no memory, for the Nth
+// allocation of its memory that cubfc makes in the program's calls.
+//
 // With the argument "but-the-last" it leaves out the last of its contexts, in which nothing happens
 // but that what the others left behind is given back.
-// Exit status 0 and "all done" on stdout, or 1 and what is wrong on stderr.
+// Exit status 0 and "all done" on stdout, with the number of those allocations, or 1 and what is
+// wrong on stderr.
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +26,7 @@
 #include <vector>
 
 #include "shim/cubfc.h"
+#include "shim/host_allocations.h"
 #include "shim/process.h"
 #include "standin/standin.h"
 
@@ -31,6 +37,22 @@ namespace {
 
 constexpr std::size_t kKiB = 1 << 10;
 constexpr std::size_t kMiB = 1 << 20;
+
+std::atomic<long> host_allocations{0};  // made in the program's calls
+long failing_host_allocation = 0;
+
+bool count_host_allocation() {
+  return ++host_allocations != failing_host_allocation;
+}
+
+// A call of the program's.
+template <typename Call>
+CUresult make(Call call) {
+  cubfc::test::may_allocate = count_host_allocation;
+  const CUresult result = call();
+  cubfc::test::may_allocate = nullptr;
+  return result;
+}
 
 [[noreturn]] void wrong(std::string_view what, CUresult result = CUDA_SUCCESS) {
   const char* name = nullptr;
@@ -45,9 +67,9 @@ constexpr std::size_t kMiB = 1 << 20;
 // Once more when it fails.
 template <typename Call>
 void must(std::string_view what, Call call) {
-  CUresult result = call();
+  CUresult result = make(call);
   if (result != CUDA_SUCCESS) {
-    result = call();
+    result = make(call);
   }
   if (result != CUDA_SUCCESS) {
     wrong(what, result);
@@ -94,7 +116,7 @@ class Blocks {
   // Not tried again. False when there is no memory.
   bool try_allocate(std::size_t bytes) {
     CUdeviceptr address = 0;
-    if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) {
+    if (make([&] { return cuMemAlloc(&address, bytes); }) != CUDA_SUCCESS) {
       return false;
     }
     enter(address, bytes);
@@ -340,7 +362,7 @@ void exhaustion(Blocks& blocks) {
 
 // Memory that has come back goes to others.
 void trim() {
-  cubfc_trim(CUBFC_TRIM_PREALLOCATED);
+  make([] { return cubfc_trim(CUBFC_TRIM_PREALLOCATED), CUDA_SUCCESS; });
   std::size_t free_bytes = 0;
   must("cuMemGetInfo", [&] { return cuMemGetInfo(&free_bytes, nullptr); });
 }
@@ -371,6 +393,9 @@ void live(Do what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const char* const which = std::getenv("FAIL_HOST_ALLOCATION"); which != nullptr) {
+    failing_host_allocation = std::atol(which);
+  }
   must("cuInit", [] { return cuInit(0); });
   live([](CUcontext primary) {
     Blocks blocks;
@@ -398,6 +423,6 @@ int main(int argc, char** argv) {
       queries(blocks);
     });
   }
-  std::puts("all done");
+  std::printf("all done, %ld host allocations\n", host_allocations.load());
   return 0;
 }

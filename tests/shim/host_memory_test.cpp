@@ -1,37 +1,27 @@
 // The host has no memory left, at every place in turn: the program gets an error and no more, what
 // was not freed can be freed again, and nothing is handed out twice.
-#include <cstdlib>
-#include <limits>
-#include <new>
-
+#include "shim/host_allocations.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
 
-// The linker's names for where the program's code is.
-extern "C" const char __executable_start;  // NOLINT(readability-identifier-naming)
-extern "C" const char etext;               // NOLINT(readability-identifier-naming)
-
 namespace {
 
-constexpr long kNever = std::numeric_limits<long>::max();
 // How many more allocations of this thread succeed.
-thread_local long left = kNever;
+thread_local long left = 0;
 
-// The software driver, a library of its own, is not what is put to the test.
-bool is_ours(const void* caller) {
-  return caller >= &__executable_start && caller < &etext;
+bool one_less() {
+  left = left > 0 ? left - 1 : -1;  // all that follow fail, too
+  return left >= 0;
 }
 
-void* take(std::size_t bytes, const void* caller) {
-  if (left != kNever && is_ours(caller) && left-- <= 0) {
-    left = 0;  // all that follow fail, too
-    throw std::bad_alloc();
-  }
-  if (void* const got = std::malloc(bytes == 0 ? 1 : bytes)) {
-    return got;
-  }
-  throw std::bad_alloc();
+// Makes a call with so many allocations to spare. The second: it needed more.
+std::pair<CUresult, bool> call_with(long spare, const auto& call) {
+  left = spare;
+  may_allocate = one_less;
+  const CUresult result = call();
+  may_allocate = nullptr;
+  return {result, left < 0};
 }
 
 // Calls with 0, 1, 2 … allocations to spare, until one needs no more. True if some call failed.
@@ -39,10 +29,7 @@ template <typename Call>
 bool with_too_little_memory(Call call) {
   bool failed = false;
   for (long spare = 0; spare < 200; ++spare) {
-    left = spare;
-    const CUresult result = call();
-    const bool ran_out = left == 0;
-    left = kNever;
+    const auto [result, ran_out] = call_with(spare, call);
     CHECK((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY));
     failed = failed || result != CUDA_SUCCESS;
     if (!ran_out) {
@@ -54,31 +41,6 @@ bool with_too_little_memory(Call call) {
 }
 
 }  // namespace
-
-void* operator new(std::size_t bytes) {
-  return take(bytes, __builtin_return_address(0));
-}
-void* operator new[](std::size_t bytes) {
-  return take(bytes, __builtin_return_address(0));
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-void operator delete(void* block) noexcept {
-  std::free(block);
-}
-void operator delete[](void* block) noexcept {
-  std::free(block);
-}
-void operator delete(void* block, std::size_t) noexcept {
-  std::free(block);
-}
-void operator delete[](void* block, std::size_t) noexcept {
-  std::free(block);
-}
 
 TEST_CASE("an allocation for which the host has no memory fails, or does without") {
   const TestContext context;
@@ -119,9 +81,8 @@ TEST_CASE("a free for which the host has no memory has happened, or can be tried
         return ordered_free ? cuMemFreeAsync(block, stream) : cuMemFree(block);
       };
       for (const CUdeviceptr block : blocks) {
-        left = static_cast<long>(block / 512 % 3);
-        const CUresult result = free(block);
-        left = kNever;
+        const auto [result, ran_out] =
+            call_with(static_cast<long>(block / 512 % 3), [&] { return free(block); });
         CHECK((result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY));
         CHECK((free(block) == CUDA_SUCCESS) == (result != CUDA_SUCCESS));
       }
