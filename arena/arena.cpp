@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -256,7 +257,9 @@ std::uint64_t Arena::release_unused(Locked& lock, std::uint64_t keep_bytes) {
     return unmap_unused(lock, round_down(pool_bytes_ - std::min(pool_bytes_, keep_bytes), page));
   }
   std::vector<std::pair<Address, std::uint64_t>> released;
-  const std::vector<std::uint16_t> unused = regions_.unused();
+  std::vector<std::uint16_t> unused;
+  std::copy_if(regions_.numbers().begin(), regions_.numbers().end(), std::back_inserter(unused),
+               [&](std::uint16_t number) { return regions_.is_unused(number); });
   released.reserve(unused.size());
   std::uint64_t bytes = 0;
   for (const std::uint16_t number : unused) {
@@ -276,6 +279,25 @@ std::uint64_t Arena::release_unused(Locked& lock, std::uint64_t keep_bytes) {
   }
   budget_.give(bytes);
   lock.lock();
+  return bytes;
+}
+
+std::uint64_t Arena::unused_bytes() const noexcept {
+  const std::lock_guard lock(lock_);
+  std::uint64_t bytes = 0;
+  if (const auto page = static_cast<std::uint32_t>(source_.page_bytes() / kGranuleBytes);
+      page > 0) {
+    regions_.for_each_free_from(page, [&](BlockIndex index) {
+      const Block& block = regions_.block(index);
+      const std::uint64_t start = round_up(block.start, page);
+      const std::uint64_t end = round_down(block.end(), page);
+      bytes += end > start ? (end - start) * kGranuleBytes : 0;
+    });
+    return bytes;
+  }
+  for (const std::uint16_t number : regions_.numbers()) {
+    bytes += regions_.is_unused(number) ? regions_.all()[number].obtained_bytes : 0;
+  }
   return bytes;
 }
 
@@ -342,6 +364,12 @@ BlockInfo Arena::info_of(BlockIndex index) const {
 std::optional<BlockInfo> Arena::find_containing(Address address) const noexcept {
   const std::lock_guard lock(lock_);
   const BlockIndex index = regions_.find_containing(address);
+  return index == kNoBlock ? std::nullopt : std::optional(info_of(index));
+}
+
+std::optional<BlockInfo> Arena::find_live_from(Address address) const noexcept {
+  const std::lock_guard lock(lock_);
+  const BlockIndex index = regions_.find_live_from(address);
   return index == kNoBlock ? std::nullopt : std::optional(info_of(index));
 }
 

@@ -93,6 +93,8 @@ class Arena {
 
   // The live block that contains `address`.
   std::optional<BlockInfo> find_containing(Address address) const noexcept;
+  // That one, else the next live block in the region in which `address` lies.
+  std::optional<BlockInfo> find_live_from(Address address) const noexcept;
   // The number of the region in which `address` lies, whatever is there; 0 if in none. Of two
   // arenas that claim an address the one whose region has the higher number is right: the other's
   // memory has been taken away with its context, and it has not been told yet.
@@ -102,6 +104,8 @@ class Arena {
   // Gives back to the source what holds no live or retired block, whole regions or whole pages, but
   // nothing that would leave it with less than `keep_bytes`. Returns the bytes given back.
   std::uint64_t release_unused(std::uint64_t keep_bytes = 0) noexcept;
+  // What it would give back if it were to keep nothing.
+  std::uint64_t unused_bytes() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;

@@ -148,16 +148,10 @@ bool Regions::add(Region region, BlockState state) {
   return true;
 }
 
-std::vector<std::uint16_t> Regions::unused() const {
-  std::vector<std::uint16_t> result;
-  for (const std::uint16_t number : by_address_) {
-    const BlockIndex edge = regions_[number].edge;
-    const Block& first = blocks_[blocks_[edge].next];
-    if (first.state == BlockState::kFree && first.next == edge) {
-      result.push_back(number);
-    }
-  }
-  return result;
+bool Regions::is_unused(std::uint16_t region) const {
+  const BlockIndex edge = regions_[region].edge;
+  const Block& first = blocks_[blocks_[edge].next];
+  return first.state == BlockState::kFree && first.next == edge;
 }
 
 void Regions::remove(std::uint16_t region) noexcept {
@@ -368,6 +362,23 @@ BlockIndex Regions::find_containing(Address address) const {
       return address - start < bytes_of(index) ? index : kNoBlock;
     }
   }
+  const BlockIndex index = find_covering(address);
+  return index != kNoBlock && blocks_[index].state == BlockState::kLive ? index : kNoBlock;
+}
+
+BlockIndex Regions::find_live_from(Address address) const {
+  BlockIndex index = find_covering(address);
+  if (index == kNoBlock) {
+    return kNoBlock;
+  }
+  while (blocks_[index].state != BlockState::kLive && blocks_[index].state != BlockState::kEdge) {
+    index = blocks_[index].next;
+  }
+  return blocks_[index].state == BlockState::kLive ? index : kNoBlock;
+}
+
+// Whatever is there, free or not.
+BlockIndex Regions::find_covering(Address address) const {
   const Region* region = region_around(address);
   if (region == nullptr || address < region->base) {
     return kNoBlock;
@@ -394,7 +405,7 @@ BlockIndex Regions::find_containing(Address address) const {
   while (blocks_[index].end() <= granule) {
     index = blocks_[index].next;
   }
-  return blocks_[index].state == BlockState::kLive ? index : kNoBlock;
+  return index;
 }
 
 std::size_t Regions::host_bytes() const {

@@ -65,8 +65,8 @@ class Regions {
   // Forgets every region and block; keeps the host memory for what comes next.
   void clear() noexcept;
 
-  // The numbers of the regions that hold no live and no retired block.
-  std::vector<std::uint16_t> unused() const;
+  // Whether it holds no live and no retired block.
+  bool is_unused(std::uint16_t region) const;
   // Forgets an unused region. The caller returns it to the source.
   void remove(std::uint16_t region) noexcept;
 
@@ -115,6 +115,8 @@ class Regions {
   // The live block that starts at / contains `address`, or kNoBlock.
   BlockIndex find(Address address) const { return table_.find(address, LiesAt{*this, address}); }
   BlockIndex find_containing(Address address) const;
+  // The one that contains it, else the next one in its region; kNoBlock if there is none.
+  BlockIndex find_live_from(Address address) const;
   // The region in whose bytes, unused lead included, `address` lies; nullptr if none.
   const Region* region_around(Address address) const;
   // Its number, or 0. Thread-safe.
@@ -129,6 +131,8 @@ class Regions {
   // By number, with gaps.
   const std::vector<Region>& all() const { return regions_; }
   std::size_t count() const { return by_address_.size(); }
+  // Of those that are there, in the order of their addresses.
+  const std::vector<std::uint16_t>& numbers() const { return by_address_; }
   std::uint64_t largest_fit_bytes() const { return bins_.largest_fit_bytes(); }
   std::size_t host_bytes() const;
 
@@ -136,6 +140,7 @@ class Regions {
   std::string verify() const;
 
  private:
+  BlockIndex find_covering(Address address) const;
   struct LiesAt {
     const Regions& regions;
     Address address;

@@ -299,14 +299,9 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   if (alignment == 0) {
     const RelaxedCapture relaxed(driver_);
     CUdeviceptr sample = 0;
-    const auto ask = [&] {
-      return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
-    };
-    CUresult result = ask();
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(&device)) {
-      result = ask();
-    }
-    if (result != CUDA_SUCCESS) {
+    if (call_with_room(&device, [&] {
+          return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
+        }) != CUDA_SUCCESS) {
       return 0;
     }
     free_relaxed(sample);
@@ -393,35 +388,22 @@ CUresult DeviceMemory::wait_in_free(const Context& owner) {
   return result;
 }
 
+// Where the driver does not tell which context is current, the limit holds all the same.
 CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
   std::size_t device_free = 0;
   std::size_t device_total = 0;
-  const CUresult result = driver_.cuMemGetInfo_v2(&device_free, &device_total);
-  Context* const context = result == CUDA_SUCCESS ? contexts_.current() : nullptr;
-  if (context == nullptr) {
-    return result != CUDA_SUCCESS ? result : driver_.cuMemGetInfo_v2(free_bytes, total_bytes);
+  if (const CUresult result = driver_.cuMemGetInfo_v2(&device_free, &device_total);
+      result != CUDA_SUCCESS) {
+    return result;
   }
-  Device& device = context->device;
-  device.pools.refresh();
-  const arena::Budget& budget = device.budget;
-  std::uint64_t to_grow =
-      std::min<std::uint64_t>(policy_.beyond_reserve(device_free), budget.left());
-  if (const std::uint64_t page = device.page_bytes; page > 0) {
-    to_grow = arena::round_down(to_grow, page);  // else nobody could have all that is free
-  }
-  const std::uint64_t total = policy_.limit_is_reported()
-                                  ? std::min<std::uint64_t>(device_total, budget.limit())
-                                  : device_total;
+  Context* const context = contexts_.current();
+  const std::uint64_t limit =
+      context == nullptr ? shown_total(device_total) : context->device.budget.limit();
+  const std::uint64_t total =
+      policy_.limit_is_reported() ? std::min<std::uint64_t>(device_total, limit) : device_total;
   if (free_bytes != nullptr) {
-    // What waits for the device is given to whoever asks for it; so is what pools keep.
-    std::uint64_t ours = 0;
-    if (OwnPool* const pool = device.own_pool.get(); pool != nullptr) {
-      ours = pool->idle_bytes() + pool->stats().bytes_retired;
-    } else {
-      const arena::Stats stats = context->arena.stats();
-      ours = stats.free_bytes() + stats.bytes_retired;
-    }
-    *free_bytes = std::min<std::uint64_t>(ours + to_grow, total);
+    *free_bytes =
+        std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
   }
   if (total_bytes != nullptr) {
     *total_bytes = total;
@@ -429,12 +411,48 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
   return CUDA_SUCCESS;
 }
 
+// What waits for the device is given to whoever asks for it; so is what pools keep, and what other
+// contexts of the device do not use.
+std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device_free) {
+  Device& device = context.device;
+  device.pools.refresh();
+  std::uint64_t to_grow = std::min(policy_.beyond_reserve(device_free), device.budget.left());
+  if (const std::uint64_t page = device.page_bytes; page > 0) {
+    to_grow = arena::round_down(to_grow, page);  // else nobody could have all that is free
+  }
+  if (OwnPool* const pool = device.own_pool.get(); pool != nullptr) {
+    return pool->idle_bytes() + pool->stats().bytes_retired + to_grow;
+  }
+  const arena::Stats stats = context.arena.stats();
+  return stats.free_bytes() + stats.bytes_retired + unused_by_others(context) + to_grow;
+}
+
+// Of its device's memory, what arenas of other contexts would give up for a request in this one.
+std::uint64_t DeviceMemory::unused_by_others(const Context& context) {
+  if (!contexts_.several_alive()) {
+    return 0;
+  }
+  waiting_.close_and_collect();
+  std::uint64_t bytes = 0;
+  for (const Context* other = contexts_.first(); other != nullptr; other = other->next) {
+    const bool of_device = other != &context && &other->device == &context.device;
+    bytes += of_device && other->alive() ? other->arena.unused_bytes() : 0;
+  }
+  return bytes;
+}
+
 CUresult DeviceMemory::total(std::size_t* bytes, CUdevice device) {
   const CUresult result = driver_.cuDeviceTotalMem_v2(bytes, device);
-  if (result == CUDA_SUCCESS && policy_.limit_is_reported()) {
-    *bytes = std::min<std::uint64_t>(*bytes, policy_.hard_limit(*bytes).value_or(*bytes));
+  if (result == CUDA_SUCCESS) {
+    *bytes = shown_total(*bytes);
   }
   return result;
+}
+
+// Of a device of so many bytes.
+std::uint64_t DeviceMemory::shown_total(std::uint64_t bytes) const {
+  return policy_.limit_is_reported() ? std::min(bytes, policy_.hard_limit(bytes).value_or(bytes))
+                                     : bytes;
 }
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {

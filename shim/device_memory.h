@@ -101,6 +101,20 @@ class DeviceMemory {
     return result;
   }
 
+  // Calls the driver for what takes memory by the way, of this device or of any; again as long as
+  // it lacks memory and arenas hold some that nobody uses.
+  template <typename Call>
+  CUresult call_with_room(Device* device, Call call) {
+    CUresult result = call();
+    for (int tries = 1; tries < kMostTries && result == CUDA_ERROR_OUT_OF_MEMORY; ++tries) {
+      if (!make_room(device)) {
+        break;
+      }
+      result = call();
+    }
+    return result;
+  }
+
   // Gives unused memory back to the devices; what was preallocated only on demand. Returns its
   // bytes.
   std::uint64_t trim(bool preallocated) noexcept;
@@ -118,6 +132,8 @@ class DeviceMemory {
   // The program has made a pool the device's own, or let other devices use one: what the arena
   // gives would not be like it.
   void pools_changed() { pools_changed_.store(true, std::memory_order_relaxed); }
+  // What waits for the device cannot become free while a stream captures.
+  void capture_will_begin() noexcept { waiting_.close_and_collect(); }
   void stream_will_end(CUstream stream) { waiting_.stream_will_end(stream); }
 
   // The driver takes a context's memory with it, and waits for the context's own work; but work of
@@ -198,6 +214,9 @@ class DeviceMemory {
   CUresult refused_without_context(const Context& owner, CUdeviceptr address) const;
   Context* owner_of(CUdeviceptr address) const;
   CUresult wait_in_free(const Context& owner);
+  std::uint64_t left_to(const Context& context, std::uint64_t device_free);
+  std::uint64_t unused_by_others(const Context& context);
+  std::uint64_t shown_total(std::uint64_t bytes) const;
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
   bool serves_stream_order() const {
     return policy_.stream_ordered.value == config::StreamOrdered::kArena;

@@ -14,14 +14,6 @@ namespace {
 
 constexpr const char* kDriverSoname = "libcuda.so.1";
 
-constexpr std::size_t kEntryPointCount = [] {
-  std::size_t count = 0;
-#define CUBFC_COUNT(name, base, version, per_thread, role, parameters) ++count;
-  CUBFC_ENTRY_POINTS(CUBFC_COUNT)
-#undef CUBFC_COUNT
-  return count;
-}();
-
 const std::array<EntryPoint, kEntryPointCount>& table() {
   static const std::array<EntryPoint, kEntryPointCount> kTable{{
 #define CUBFC_ROW(name, base, version, per_thread, role, parameters) \

@@ -49,6 +49,13 @@ struct EntryPoint {
 };
 
 // All of CUBFC_ENTRY_POINTS.
+inline constexpr std::size_t kEntryPointCount = [] {
+  std::size_t count = 0;
+#define CUBFC_COUNT(name, base, version, per_thread, role, parameters) ++count;
+  CUBFC_ENTRY_POINTS(CUBFC_COUNT)
+#undef CUBFC_COUNT
+  return count;
+}();
 struct EntryPoints {
   const EntryPoint* first;
   std::size_t count;
@@ -89,7 +96,7 @@ class Driver {
     std::atomic<void*> wrapper{nullptr};
   };
   // Every entry point, once by symbol and once by cuGetProcAddress.
-  static constexpr std::size_t kMostRoutes = 160;
+  static constexpr std::size_t kMostRoutes = 2 * kEntryPointCount;
 
   DriverFunctions functions_;
   int version_ = 0;

@@ -34,10 +34,22 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   }
 }
 
+// The driver's answer; where it lacks memory, that which it has when arenas have given some back.
+template <typename... Args, typename... Given>
+CUresult call_with_room(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  const CUresult result = call(function, args...);
+  Process* const process = result == CUDA_ERROR_OUT_OF_MEMORY ? Process::active() : nullptr;
+  if (process == nullptr) {
+    return result;
+  }
+  const NoCancellation no_cancellation;
+  return process->memory().call_with_room(nullptr, [&] { return call(function, args...); });
+}
+
 // The driver's answer, of which `note` is told when it is a success.
 template <typename Note, typename... Args, typename... Given>
 CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  const CUresult result = call(function, args...);
+  const CUresult result = call_with_room(function, args...);
   if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
     const NoCancellation no_cancellation;
     try {
@@ -57,6 +69,7 @@ CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per
     return call(function, stream, args...);
   }
   const NoCancellation no_cancellation;
+  process->memory().capture_will_begin();
   try {
     process->captures().will_begin();
   } catch (const std::bad_alloc&) {
@@ -434,6 +447,68 @@ CUresult cubfc_cuStreamDestroy(CUstream stream) noexcept {
 }
 CUresult cubfc_cuStreamDestroy_v2(CUstream stream) noexcept {
   return destroy_stream(&Functions::cuStreamDestroy_v2, stream);
+}
+
+CUresult cubfc_cuModuleLoad(CUmodule* module, const char* path) noexcept {
+  return call_with_room(&Functions::cuModuleLoad, module, path);
+}
+CUresult cubfc_cuModuleLoadData(CUmodule* module, const void* image) noexcept {
+  return call_with_room(&Functions::cuModuleLoadData, module, image);
+}
+CUresult cubfc_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
+                                  CUjit_option* options, void** values) noexcept {
+  return call_with_room(&Functions::cuModuleLoadDataEx, module, image, count, options, values);
+}
+CUresult cubfc_cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
+  return call_with_room(&Functions::cuModuleLoadFatBinary, module, image);
+}
+CUresult cubfc_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options,
+                                 void** values, unsigned count, CUlibraryOption* library_options,
+                                 void** library_values, unsigned library_count) noexcept {
+  return call_with_room(&Functions::cuLibraryLoadData, library, code, options, values, count,
+                        library_options, library_values, library_count);
+}
+CUresult cubfc_cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* options,
+                                     void** values, unsigned count,
+                                     CUlibraryOption* library_options, void** library_values,
+                                     unsigned library_count) noexcept {
+  return call_with_room(&Functions::cuLibraryLoadFromFile, library, path, options, values, count,
+                        library_options, library_values, library_count);
+}
+CUresult cubfc_cuCtxSetLimit(CUlimit limit, size_t value) noexcept {
+  return call_with_room(&Functions::cuCtxSetLimit, limit, value);
+}
+CUresult cubfc_cuGraphInstantiate(CUgraphExec* program, CUgraph graph, CUgraphNode* node,
+                                  char* text, size_t bytes) noexcept {
+  return call_with_room(&Functions::cuGraphInstantiate, program, graph, node, text, bytes);
+}
+CUresult cubfc_cuGraphInstantiate_v2(CUgraphExec* program, CUgraph graph, CUgraphNode* node,
+                                     char* text, size_t bytes) noexcept {
+  return call_with_room(&Functions::cuGraphInstantiate_v2, program, graph, node, text, bytes);
+}
+CUresult cubfc_cuGraphInstantiateWithFlags(CUgraphExec* program, CUgraph graph,
+                                           unsigned long long flags) noexcept {
+  return call_with_room(&Functions::cuGraphInstantiateWithFlags, program, graph, flags);
+}
+CUresult cubfc_cuGraphInstantiateWithParams(CUgraphExec* program, CUgraph graph,
+                                            CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) noexcept {
+  return call_with_room(&Functions::cuGraphInstantiateWithParams, program, graph, parameters);
+}
+CUresult cubfc_cuGraphInstantiateWithParams_ptsz(
+    CUgraphExec* program, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) noexcept {
+  return call_with_room(&Functions::cuGraphInstantiateWithParams_ptsz, program, graph, parameters);
+}
+CUresult cubfc_cuGraphUpload(CUgraphExec program, CUstream stream) noexcept {
+  return call_with_room(&Functions::cuGraphUpload, program, stream);
+}
+CUresult cubfc_cuGraphUpload_ptsz(CUgraphExec program, CUstream stream) noexcept {
+  return call_with_room(&Functions::cuGraphUpload_ptsz, program, stream);
+}
+CUresult cubfc_cuGraphLaunch(CUgraphExec program, CUstream stream) noexcept {
+  return call_with_room(&Functions::cuGraphLaunch, program, stream);
+}
+CUresult cubfc_cuGraphLaunch_ptsz(CUgraphExec program, CUstream stream) noexcept {
+  return call_with_room(&Functions::cuGraphLaunch_ptsz, program, stream);
 }
 
 CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) noexcept {

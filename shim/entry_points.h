@@ -8,8 +8,8 @@
 //   version     the CUDA version in which this ABI of the base name appeared (cudaTypedefs.h)
 //   per_thread  1 for the variant whose stream 0 is the per-thread default stream
 //   role        kServe: answered from the arena. kAdjust: the driver's answer, made true for blocks
-//   of
-//               the arena. kObserve: the driver's, and we take note.
+//               of the arena. kObserve: the driver's, and we take note. kRetry: the driver's, asked
+//               again when it lacks memory and the arenas have given back what nobody uses.
 // One line each: shim/CMakeLists.txt reads the names from here.
 #pragma once
 
@@ -22,13 +22,14 @@
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuGetProcAddress
+#undef cuGraphInstantiate
 #undef cuIpcOpenMemHandle
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
 
 namespace cubfc {
 
-enum class Role : unsigned char { kServe, kAdjust, kObserve };
+enum class Role : unsigned char { kServe, kAdjust, kObserve, kRetry };
 
 // Types that the oldest supported headers (12.1) do not declare; only pointers to them are passed
 // on.
@@ -88,6 +89,22 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 1, kObserve, (CUstream stream, CUgraph* graph)) \
   X(cuStreamDestroy, "cuStreamDestroy", 2000, 0, kObserve, (CUstream stream)) \
   X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, kObserve, (CUstream stream)) \
+  X(cuModuleLoad, "cuModuleLoad", 2000, 0, kRetry, (CUmodule* module, const char* path)) \
+  X(cuModuleLoadData, "cuModuleLoadData", 2000, 0, kRetry, (CUmodule* module, const void* image)) \
+  X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, 0, kRetry, (CUmodule* module, const void* image, unsigned count, CUjit_option* options, void** values)) \
+  X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, 0, kRetry, (CUmodule* module, const void* image)) \
+  X(cuLibraryLoadData, "cuLibraryLoadData", 12000, 0, kRetry, (CUlibrary* library, const void* code, CUjit_option* options, void** values, unsigned count, CUlibraryOption* library_options, void** library_values, unsigned library_count)) \
+  X(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, 0, kRetry, (CUlibrary* library, const char* path, CUjit_option* options, void** values, unsigned count, CUlibraryOption* library_options, void** library_values, unsigned library_count)) \
+  X(cuCtxSetLimit, "cuCtxSetLimit", 3010, 0, kRetry, (CUlimit limit, size_t value)) \
+  X(cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, kRetry, (CUgraphExec* program, CUgraph graph, CUgraphNode* node, char* text, size_t bytes)) \
+  X(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, kRetry, (CUgraphExec* program, CUgraph graph, CUgraphNode* node, char* text, size_t bytes)) \
+  X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, kRetry, (CUgraphExec* program, CUgraph graph, unsigned long long flags)) \
+  X(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, 0, kRetry, (CUgraphExec* program, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters)) \
+  X(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", 12000, 1, kRetry, (CUgraphExec* program, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters)) \
+  X(cuGraphUpload, "cuGraphUpload", 11010, 0, kRetry, (CUgraphExec program, CUstream stream)) \
+  X(cuGraphUpload_ptsz, "cuGraphUpload", 11010, 1, kRetry, (CUgraphExec program, CUstream stream)) \
+  X(cuGraphLaunch, "cuGraphLaunch", 10000, 0, kRetry, (CUgraphExec program, CUstream stream)) \
+  X(cuGraphLaunch_ptsz, "cuGraphLaunch", 10000, 1, kRetry, (CUgraphExec program, CUstream stream)) \
   X(cuCtxCreate, "cuCtxCreate", 2000, 0, kObserve, (CUcontext* context, unsigned flags, CUdevice device)) \
   X(cuCtxCreate_v2, "cuCtxCreate", 3020, 0, kObserve, (CUcontext* context, unsigned flags, CUdevice device)) \
   X(cuCtxCreate_v3, "cuCtxCreate", 11040, 0, kObserve, (CUcontext* context, CUexecAffinityParam* affinity, int count, unsigned flags, CUdevice device)) \

@@ -271,6 +271,15 @@ std::optional<OwnPool::Block> OwnPool::find(CUdeviceptr address) const noexcept 
   return std::nullopt;
 }
 
+std::optional<OwnPool::Block> OwnPool::find_live_from(CUdeviceptr address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  auto found = first_beyond(entries_, address);
+  while (found != entries_.end() && found->second.state != State::kLive) {
+    ++found;
+  }
+  return found == entries_.end() ? std::nullopt : std::optional(block_of(*found));
+}
+
 // end() when there is none. Precondition: the lock is held.
 OwnPool::Entries::iterator OwnPool::find_live(CUdeviceptr address) noexcept {
   const auto found = entries_.find(address);

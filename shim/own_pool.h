@@ -43,6 +43,9 @@ class OwnPool {
   // That contains the address, not yet given back to the driver.
   std::optional<Block> find(CUdeviceptr address) const noexcept;
 
+  // The one that is live and contains it, else the next one.
+  std::optional<Block> find_live_from(CUdeviceptr address) const noexcept;
+
   // A live block that starts there is the program's no longer; nothing if there is none.
   std::optional<Block> retire(CUdeviceptr address) noexcept;
   // Gives a retired block back to the pool, unless it went with its context.

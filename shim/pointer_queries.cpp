@@ -2,6 +2,7 @@
 
 #include "shim/device_memory.h"
 #include "shim/log.h"
+#include "shim/own_pool.h"
 
 namespace cubfc {
 namespace {
@@ -120,16 +121,39 @@ CUresult PointerQueries::set_attribute(const void* value, CUpointer_attribute at
   return driver_.cuPointerSetAttribute(value, attribute, seen.ask);
 }
 
+// A caller that registers a small block rounds it out to whole pages (cuda.h: the range must be
+// aligned to the host's), so there may be neighbours in the first and the last one, as there are
+// with the driver's own small allocations. But a page in which the program has nothing is not its.
 CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std::size_t bytes,
                                           CUmemRangeHandleType type, unsigned long long flags) {
   const FoundBlock found = find_block(contexts_, address);
-  if (found.context != nullptr) {
-    const CUdeviceptr end = found.info.address + found.info.block_bytes;
-    if (!found.live || bytes > end - address) {
-      return CUDA_ERROR_INVALID_VALUE;  // it would reach into a neighbour
-    }
+  if (found.context != nullptr && !has_blocks_throughout(*found.context, address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   return driver_.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
+}
+
+// Whether part of a live block lies in each of the pages.
+bool PointerQueries::has_blocks_throughout(const Context& context, CUdeviceptr address,
+                                           std::size_t bytes) {
+  CUdeviceptr page = arena::round_down(address, arena::kPageBytes);
+  while (page < address + bytes) {
+    CUdeviceptr start = 0;
+    CUdeviceptr end = 0;
+    if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
+      const auto block = pool->find_live_from(page);
+      start = block ? block->address : 0;
+      end = block ? block->address + block->bytes : 0;
+    } else if (const auto block = context.arena.find_live_from(page)) {
+      start = block->address;
+      end = block->address + block->block_bytes;
+    }
+    if (end <= page || start >= page + arena::kPageBytes) {
+      return false;
+    }
+    page = arena::round_up(end, arena::kPageBytes);
+  }
+  return true;
 }
 
 // cuda.h, cuMemRetainAllocationHandle: only for memory that was mapped with cuMemMap.

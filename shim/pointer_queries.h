@@ -36,6 +36,7 @@ class PointerQueries {
     const Context* unshared_of = nullptr;
   };
   Seen look_at(CUdeviceptr address) const;
+  static bool has_blocks_throughout(const Context& context, CUdeviceptr address, std::size_t bytes);
   void answer(const Seen& block, CUpointer_attribute attribute, void* value) const;
 
   const DriverFunctions& driver_;

@@ -1,5 +1,7 @@
 #include "shim/runtime_entry_points.h"
 
+#include <atomic>
+#include <cstdint>
 #include <new>
 
 #include "shim/no_cancellation.h"
@@ -8,7 +10,7 @@
 
 // Thin on purpose: what is plain goes to the arena; everything else, every failure included, goes
 // to the program's runtime, which comes back through the driver's entry points and keeps its last
-// error right.
+// error right. Another library that overrides these functions, too, is left to see every call.
 
 namespace {
 
@@ -18,13 +20,46 @@ using RuntimeError = int;
 constexpr RuntimeError kSuccess = 0;
 constexpr RuntimeError kInitializationError = 3;
 
+// Asked once, and without a lock: a thread that holds the loader's may be waiting for it.
+class Overridden {
+ public:
+  explicit constexpr Overridden(const char* name) : name_(name) {}
+
+  bool operator()() noexcept {
+    Known known = known_.load(std::memory_order_relaxed);
+    if (known == Known::kNotYet) {
+      known = cubfc::override_behind_us(name_) == nullptr ? Known::kNo : Known::kYes;
+      known_.store(known, std::memory_order_relaxed);
+    }
+    return known == Known::kYes;
+  }
+
+ private:
+  enum class Known : std::uint8_t { kNotYet, kNo, kYes };
+  const char* const name_;
+  std::atomic<Known> known_{Known::kNotYet};
+};
+Overridden malloc_is_overridden{"cudaMalloc"};
+Overridden free_is_overridden{"cudaFree"};
+
+// Looked up again when it is called from elsewhere, or another object may have it.
 template <typename Function>
 Function real_function(const char* name, const void* caller) {
-  void* found = cubfc::definition_without_us(name, caller);
-  if (found == nullptr) {
-    found = cubfc::definition_in_loaded_runtime(name);
+  struct Found {
+    const void* caller;
+    std::uint64_t generation;
+    void* function;
+  };
+  thread_local Found last{};
+  const std::uint64_t generation = cubfc::objects_generation();
+  if (last.caller != caller || last.generation != generation) {
+    void* found = cubfc::definition_without_us(name, caller);
+    if (found == nullptr) {
+      found = cubfc::definition_in_loaded_runtime(name);
+    }
+    last = {caller, generation, found};
   }
-  return reinterpret_cast<Function>(found);
+  return reinterpret_cast<Function>(last.function);
 }
 
 }  // namespace
@@ -34,7 +69,7 @@ extern "C" {
 __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
                                                                std::size_t bytes) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr) {
+  if (process != nullptr && address != nullptr && !malloc_is_overridden()) {
     const cubfc::NoCancellation no_cancellation;
     try {
       if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
@@ -51,7 +86,7 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
 
 __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr) {
+  if (process != nullptr && address != nullptr && !free_is_overridden()) {
     const cubfc::NoCancellation no_cancellation;
     try {
       if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {

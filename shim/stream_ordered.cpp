@@ -19,8 +19,10 @@ CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdevicept
 
 // While its stream captures, the memory is the graph's, and no call of the program's frees it.
 CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request) {
-  const bool plain = address != nullptr && request.bytes > 0 &&
-                     !captures_.is_capturing(request.stream, request.per_thread);
+  if (captures_.is_capturing(request.stream, request.per_thread)) {
+    return call_with_room(nullptr, [&] { return at_driver(request, address); });
+  }
+  const bool plain = address != nullptr && request.bytes > 0;
   Context* const context = plain ? context_of(request) : nullptr;
   if (context == nullptr) {
     return at_driver(request, address);

@@ -111,6 +111,31 @@ void* handle_of_object_with(const void* address) noexcept {
   return dlopen(main_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
 }
 
+// Of the object that defines the function, whether it is a CUDA runtime library.
+bool is_of_cuda_runtime(const void* function) noexcept {
+  Dl_info info;
+  Dl_info of_version;
+  void* const handle = handle_of_object_with(function);
+  void* const version = handle == nullptr ? nullptr : real_dlsym(handle, "cudaRuntimeGetVersion");
+  const bool same = version != nullptr && dladdr(function, &info) != 0 &&
+                    dladdr(version, &of_version) != 0 && info.dli_fbase == of_version.dli_fbase;
+  if (handle != nullptr) {
+    dlclose(handle);
+  }
+  return same;
+}
+
+// In what the object at `caller` was linked with, in that order; nullptr if it is not there.
+void* definition_linked_with(const char* name, const void* caller) noexcept {
+  void* const handle = handle_of_object_with(caller);
+  if (handle == nullptr) {
+    return nullptr;
+  }
+  void* const found = real_dlsym(handle, name);
+  dlclose(handle);
+  return found == exported_wrapper(name) ? nullptr : found;
+}
+
 struct RuntimeSearch {
   const char* name;
   void* ours;
@@ -136,6 +161,16 @@ void* definition_in_loaded_runtime(const char* name) noexcept {
   return dl_iterate_phdr(&look_in_runtime, &search) != 0 ? search.found : nullptr;
 }
 
+std::uint64_t objects_generation() noexcept {
+  std::uint64_t generation = 0;
+  const auto first = [](dl_phdr_info* info, std::size_t, void* data) {
+    *static_cast<std::uint64_t*>(data) = info->dlpi_adds + info->dlpi_subs;
+    return 1;
+  };
+  dl_iterate_phdr(first, &generation);
+  return generation;
+}
+
 void* real_dlsym(void* handle, const char* name) noexcept {
   find_real_dlsym();
   const auto real = cubfc_real_dlsym.load(std::memory_order_acquire);
@@ -143,20 +178,21 @@ void* real_dlsym(void* handle, const char* name) noexcept {
 }
 
 void* definition_without_us(const char* name, const void* caller) noexcept {
-  void* const ours = exported_wrapper(name);
   // What was loaded with the program, behind this library.
-  if (void* next = real_dlsym(RTLD_NEXT, name); next != nullptr) {
+  void* const next = real_dlsym(RTLD_NEXT, name);
+  if (next != nullptr && !is_of_cuda_runtime(next)) {
     return next;
   }
   // What the caller was linked with. A Python extension and the libraries it needs see each other,
-  // and nobody else sees them.
-  void* const handle = handle_of_object_with(caller);
-  if (handle == nullptr) {
-    return nullptr;
-  }
-  void* found = real_dlsym(handle, name);
-  dlclose(handle);
-  return found == ours ? nullptr : found;
+  // and nobody else sees them; of several CUDA runtimes each has its own, because their symbols
+  // have versions.
+  void* const own = definition_linked_with(name, caller);
+  return own != nullptr ? own : next;
+}
+
+void* override_behind_us(const char* name) noexcept {
+  void* const next = real_dlsym(RTLD_NEXT, name);
+  return next == nullptr || is_of_cuda_runtime(next) ? nullptr : next;
 }
 
 }  // namespace cubfc

@@ -2,7 +2,12 @@
 // CUDA's meaning.
 #pragma once
 
+#include <cstdint>
+
 namespace cubfc {
+
+// Another number after each object that is loaded or unloaded.
+std::uint64_t objects_generation() noexcept;
 
 // The dlsym behind ours: the next one in load order, so that another library that overrides dlsym
 // keeps its place. Calling it through here makes this library the caller (it matters for
@@ -11,6 +16,10 @@ void* real_dlsym(void* handle, const char* name) noexcept;
 
 // What `name` would mean to code at `caller` if this library were not loaded; nullptr if nothing.
 void* definition_without_us(const char* name, const void* caller) noexcept;
+
+// What another library that was preloaded behind this one overrides `name` of the CUDA runtime
+// with; nullptr if none does.
+void* override_behind_us(const char* name) noexcept;
 
 // The same name in a CUDA runtime library that is loaded, whoever can see it; nullptr if there is
 // none. For a caller that is not where the call comes from: a tail jump, a pointer to the function.

@@ -277,7 +277,9 @@ void WaitingFrees::collect() noexcept {
 }
 
 void WaitingFrees::close_and_collect() noexcept {
-  close();
+  if (driver_.cuCtxRecordEvent != nullptr) {
+    close();  // without it, that would wait
+  }
   collect();
 }
 

@@ -187,6 +187,8 @@ TEST_CASE("an address is found in its block, and only there") {
   const Address large = f.take(100 * kMiB);
   const Address last = f.take(kMiB);
   CHECK(f.arena.find_containing(small + 699)->address == small);
+  CHECK(f.arena.find_live_from(small)->address == small);
+  CHECK(f.arena.find_live_from(small + 699)->address == small);
   for (std::uint64_t offset = 0; offset < 100 * kMiB; offset += 7 * kMiB + 13) {
     CHECK(f.arena.find_containing(large + offset)->address == large);
   }
@@ -197,6 +199,9 @@ TEST_CASE("an address is found in its block, and only there") {
   CHECK_FALSE(f.arena.find_containing(~Address{0}));
   f.give(large);
   CHECK_FALSE(f.arena.find_containing(large + kMiB));
+  CHECK(f.arena.find_live_from(large)->address == last);
+  CHECK_FALSE(f.arena.find_live_from(last + kMiB));
+  CHECK_FALSE(f.arena.find_live_from(1));
   CHECK(f.arena.find_containing(last)->address == last);
 }
 

@@ -82,7 +82,10 @@ std::string run(const std::vector<Operation>& operations, std::uint64_t prealloc
       }
       model[got.address] = operation.bytes;
     } else if (operation.kind == Operation::kTrim) {
-      arena.release_unused();
+      const std::uint64_t unused = arena.unused_bytes();
+      if (arena.release_unused() != unused || arena.unused_bytes() != 0) {
+        return "what is given back is not what was unused";
+      }
     } else if (!model.empty()) {
       const auto [address, bytes] = *pick(operation.pick);
       if (operation.kind == Operation::kProbe) {

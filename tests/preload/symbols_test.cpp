@@ -15,6 +15,23 @@ TEST_CASE("RTLD_NEXT and RTLD_DEFAULT of other libraries resolve as without us")
   }
 }
 
+TEST_CASE(
+    "each of several runtimes keeps its own error, and who else overrides cudaMalloc its calls") {
+  const std::vector<std::string> command{CUBFC_TEST_TWO_RUNTIMES};
+  for (const char* others : {"", CUBFC_TEST_OVERRIDING_LIBRARY}) {
+    const Outcome bare = run(command, {{"LD_PRELOAD", others}});
+    REQUIRE(bare.status == 0);
+    REQUIRE(bare.out.find("the plugin allocates too much: 2") != std::string::npos);
+    for (const char* allocator : {"bfc", "cuda_async", "platform"}) {
+      INFO(allocator);
+      const Outcome preloaded =
+          run(command, {{"LD_PRELOAD", preload(others)}, {"CUBFC_ALLOCATOR", allocator}});
+      CHECK(preloaded.out == bare.out);
+      CHECK(preloaded.status == 0);
+    }
+  }
+}
+
 TEST_CASE("a library that itself overrides dlsym coexists, before us and behind us") {
   const std::vector<std::string> command{program("program_dlopened_driver")};
   const Outcome bare = run(command, {{"LD_PRELOAD", CUBFC_TEST_DLSYM_LIBRARY}});

@@ -1,4 +1,6 @@
 // A block looks and behaves like an allocation of the driver's.
+#include <unistd.h>
+
 #include <atomic>
 #include <thread>
 
@@ -154,10 +156,38 @@ TEST_CASE("nothing that would show an importer a neighbour's memory is handed ou
   CUmemGenericAllocationHandle generic = 0;
   CHECK(cuMemRetainAllocationHandle(&generic, reinterpret_cast<void*>(block)) ==
         CUDA_ERROR_INVALID_VALUE);
-  int descriptor = -1;
-  CHECK(cuMemGetHandleForAddressRange(&descriptor, block, std::size_t{2} * 65536,
-                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-                                      0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("a range is exported for other devices when the program has something in each page") {
+  const TestContext context;
+  const std::size_t page = 65536;
+  const auto can_export = [](CUdeviceptr from, CUdeviceptr to) {
+    int descriptor = -1;
+    const CUresult result = cuMemGetHandleForAddressRange(&descriptor, from, to - from,
+                                                          CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (result == CUDA_SUCCESS) {
+      close(descriptor);
+    }
+    return result == CUDA_SUCCESS;
+  };
+  const CUdeviceptr before = allocate(512);
+  for (const std::size_t bytes :
+       {std::size_t{512}, std::size_t{8192}, std::size_t{100'000}, std::size_t{3} << 20}) {
+    // As libraries do that register memory with a network card: rounded out to whole pages.
+    const CUdeviceptr block = allocate(bytes);
+    for (const std::size_t rounded : {std::size_t{4096}, page}) {
+      const CUdeviceptr end = (block + bytes + rounded - 1) / rounded * rounded;
+      CHECK(can_export(block / rounded * rounded, end));
+      CHECK_FALSE(can_export(block / rounded * rounded, end + 2 * page));
+    }
+    must(cuMemFree(block));
+  }
+  const CUdeviceptr large = allocate(4 << 20);
+  must(cuMemFree(before));
+  must(cuMemFree(large));
+  must(cuCtxSynchronize());
+  CHECK_FALSE(can_export(large, large + (4 << 20)));
+  CHECK_FALSE(can_export(large, large + page));
 }
 
 TEST_CASE("a context's end takes its blocks, and its successor starts anew") {

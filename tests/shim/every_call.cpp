@@ -269,7 +269,7 @@ void capture(Blocks& blocks) {
   CUgraph graph = nullptr;
   must("cuStreamEndCapture", [&] { return cuStreamEndCapture(stream.handle, &graph); });
   CUgraphExec program = nullptr;
-  must("cuGraphInstantiate", [&] { return cuGraphInstantiate(&program, graph, 0); });
+  must("cuGraphInstantiate", [&] { return cuGraphInstantiateWithFlags(&program, graph, 0); });
   blocks.free(inside);
   blocks.check(written);
   must("cuGraphLaunch", [&] { return cuGraphLaunch(program, stream.handle); });

@@ -1,5 +1,8 @@
 // Memory that the driver gives by other functions than cuMemAlloc: counted, limited where there is
 // a limit, and served from what the arena has and does not use.
+#include <functional>
+#include <utility>
+
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -194,4 +197,70 @@ TEST_CASE("managed memory counts until it is freed, by whichever function", "[ou
   CHECK(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAllocManaged(nullptr, kMiB, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
   CHECK(held(cubfc::Holding::kManaged) == before);
+}
+
+TEST_CASE("what the driver takes by the way, it gets from what nobody uses", "[outside]") {
+  const TestContext context;
+  must(cuMemFree(allocate(200 * kMiB)));
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  must(cuStreamEndCapture(stream, &graph));
+  CUcontext other = nullptr;
+  CUmodule module = nullptr;
+  CUgraphExec program = nullptr;
+  const std::pair<const char*, std::function<CUresult()>> calls[] = {
+      {"cuModuleLoadData", [&] { return cuModuleLoadData(&module, "an image"); }},
+      {"cuCtxSetLimit", [] { return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 65536); }},
+      {"cuGraphInstantiateWithFlags",
+       [&] { return cuGraphInstantiateWithFlags(&program, graph, 0); }},
+      {"cuGraphLaunch", [&] { return cuGraphLaunch(program, stream); }},
+      {"cuCtxCreate_v2", [&] { return cuCtxCreate_v2(&other, 0, 0); }}};
+  for (const auto& [function, call] : calls) {
+    INFO(function);
+    must(cuMemFree(allocate(200 * kMiB)));
+    REQUIRE(standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, 2) == 1);
+    CHECK(call() == CUDA_SUCCESS);
+    standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, UINT64_MAX);
+    CHECK(call() == CUDA_ERROR_OUT_OF_MEMORY);  // and does not try for ever
+    standin_fail(function, 0, 0, 0);
+  }
+  must(cuCtxDestroy_v2(other));
+}
+
+TEST_CASE("a graph gets the memory that nobody uses", "[outside]") {
+  const TestContext context;
+  must(cuMemFree(allocate(200 * kMiB)));
+  must(cuCtxSynchronize());
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec program = nullptr;
+  CUdeviceptr address = 0;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CHECK(cuMemAllocAsync(&address, 150 * kMiB, stream) == CUDA_SUCCESS);
+  must(cuMemFreeAsync(address, stream));
+  must(cuStreamEndCapture(stream, &graph));
+  CHECK(cuGraphInstantiateWithFlags(&program, graph, 0) == CUDA_SUCCESS);
+  CHECK(cuGraphLaunch(program, stream) == CUDA_SUCCESS);
+  must(cuStreamSynchronize(stream));
+  must(cuGraphExecDestroy(program));
+  must(cuGraphDestroy(graph));
+}
+
+TEST_CASE("a context sees as free what another one of the device does not use", "[outside]") {
+  const TestContext context;
+  std::size_t before = 0;
+  std::size_t beside = 0;
+  must(cuMemFree(allocate(4 * kMiB)));
+  must(cuCtxSynchronize());
+  must(cuMemGetInfo(&before, nullptr));
+  CUcontext other = nullptr;
+  must(cuCtxCreate_v2(&other, 0, 0));
+  must(cuMemGetInfo(&beside, nullptr));
+  CHECK(beside + 8 * kMiB >= before);
+  const CUdeviceptr most = allocate(beside / 10 * 9);
+  must(cuMemFree(most));
+  must(cuCtxDestroy_v2(other));
 }
