@@ -22,7 +22,7 @@ const std::array<EntryPoint, kEntryPointCount>& table() {
              version,                                                \
              (per_thread) != 0,                                      \
              Role::role,                                             \
-             reinterpret_cast<void*>(&wrapper::cubfc_##name),        \
+             reinterpret_cast<void*>(&wrapper::exported_##name),     \
              [](const DriverFunctions& f) { return reinterpret_cast<void*>(f.name); }},
       CUBFC_ENTRY_POINTS(CUBFC_ROW)
 #undef CUBFC_ROW

@@ -10,12 +10,14 @@
 
 namespace cubfc {
 
-// The wrappers, under the driver's names as symbols and in a namespace for us: cuda.h declares some
-// of the names with other types, and defines some as macros.
+// The wrappers, and the exported functions that jump to them (thunks.cpp): those are symbols of the
+// driver's names, which cuda.h declares with other types in part, and in part defines as macros.
 namespace wrapper {
 extern "C" {
-#define CUBFC_DECLARE(name, base, version, per_thread, role, parameters) \
-  CUresult cubfc_##name parameters noexcept __asm__(#name) __attribute__((visibility("default")));
+#define CUBFC_DECLARE(name, base, version, per_thread, role, parameters)           \
+  CUresult cubfc_##name parameters noexcept __attribute__((visibility("hidden"))); \
+  CUresult exported_##name parameters noexcept __asm__(#name)                      \
+      __attribute__((visibility("default")));
 CUBFC_ENTRY_POINTS(CUBFC_DECLARE)
 #undef CUBFC_DECLARE
 }
@@ -43,7 +45,7 @@ struct EntryPoint {
   int version;
   bool per_thread;
   Role role;
-  void* wrapper;
+  void* wrapper;  // as it is exported
   // The real function's place in the table.
   void* (*real)(const DriverFunctions&);
 };

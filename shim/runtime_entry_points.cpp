@@ -7,10 +7,12 @@
 #include "shim/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/symbols.h"
+#include "shim/thunks.h"
 
 // Thin on purpose: what is plain goes to the arena; everything else, every failure included, goes
 // to the program's runtime, which comes back through the driver's entry points and keeps its last
-// error right. Another library that overrides these functions, too, is left to see every call.
+// error right. Others are left to see every call: a library that overrides these functions, too, or
+// a tool that has replaced the driver's.
 
 namespace {
 
@@ -69,7 +71,8 @@ extern "C" {
 __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
                                                                std::size_t bytes) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr && !malloc_is_overridden()) {
+  if (process != nullptr && address != nullptr && !malloc_is_overridden() &&
+      !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
     const cubfc::NoCancellation no_cancellation;
     try {
       if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
@@ -86,7 +89,8 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
 
 __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr && !free_is_overridden()) {
+  if (process != nullptr && address != nullptr && !free_is_overridden() &&
+      !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
     const cubfc::NoCancellation no_cancellation;
     try {
       if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {

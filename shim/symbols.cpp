@@ -64,6 +64,13 @@ RoutedSymbol not_found(const char* name) noexcept {
   return {real_dlsym(RTLD_NEXT, name), 1};
 }
 
+bool in_same_object(const void* one, const void* other) noexcept {
+  Dl_info info_of_one;
+  Dl_info info_of_other;
+  return dladdr(one, &info_of_one) != 0 && dladdr(other, &info_of_other) != 0 &&
+         info_of_one.dli_fbase == info_of_other.dli_fbase;
+}
+
 RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
   constexpr RoutedSymbol kNotOurs{nullptr, 0};
   if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
@@ -71,9 +78,20 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   }
   void* const wrapper = exported_wrapper(name);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-    // Relative to the caller. That we export the name must not make it appear to exist.
-    const bool hidden = wrapper != nullptr && definition_without_us(name, caller) == nullptr;
-    return hidden ? not_found(name) : kNotOurs;
+    // Relative to the caller. That we export the name must not make it appear to exist; and where
+    // it is the driver's, it is wrapped as in an answer by handle, unless the driver itself asks.
+    void* const found = wrapper == nullptr ? nullptr : definition_without_us(name, caller);
+    if (found == nullptr) {
+      return wrapper == nullptr ? kNotOurs : not_found(name);
+    }
+    const Driver* const driver = Driver::find();
+    const bool wrapped = driver != nullptr && Process::intercepts() &&
+                         driver->route(found) == wrapper && !in_same_object(found, caller);
+    if (!wrapped) {
+      return kNotOurs;
+    }
+    real_dlsym(RTLD_NEXT, "dlsym");  // found: so that dlerror has nothing to say
+    return {wrapper, 1};
   }
   if (wrapper == nullptr && !looks_like_driver_name(name)) {
     return kNotOurs;
@@ -113,12 +131,9 @@ void* handle_of_object_with(const void* address) noexcept {
 
 // Of the object that defines the function, whether it is a CUDA runtime library.
 bool is_of_cuda_runtime(const void* function) noexcept {
-  Dl_info info;
-  Dl_info of_version;
   void* const handle = handle_of_object_with(function);
   void* const version = handle == nullptr ? nullptr : real_dlsym(handle, "cudaRuntimeGetVersion");
-  const bool same = version != nullptr && dladdr(function, &info) != 0 &&
-                    dladdr(version, &of_version) != 0 && info.dli_fbase == of_version.dli_fbase;
+  const bool same = version != nullptr && in_same_object(version, function);
   if (handle != nullptr) {
     dlclose(handle);
   }

@@ -32,6 +32,20 @@ TEST_CASE(
   }
 }
 
+#if defined(__x86_64__)
+TEST_CASE("a tool that replaces the driver's functions in memory sees every call") {
+  for (const char* look_up : {"in the driver", "behind"}) {
+    for (const char* allocator : {"bfc", "vmm", "cuda_async", "platform"}) {
+      INFO(look_up << ", " << allocator);
+      const Outcome outcome =
+          run_preloaded({CUBFC_TEST_WATCHED, look_up}, {{"CUBFC_ALLOCATOR", allocator}});
+      CHECK(outcome.out == "seen: 20 allocations, 20 frees\n");
+      CHECK(outcome.status == 0);
+    }
+  }
+}
+#endif
+
 TEST_CASE("a library that itself overrides dlsym coexists, before us and behind us") {
   const std::vector<std::string> command{program("program_dlopened_driver")};
   const Outcome bare = run(command, {{"LD_PRELOAD", CUBFC_TEST_DLSYM_LIBRARY}});
