@@ -416,7 +416,12 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
 std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device_free) {
   Device& device = context.device;
   device.pools.refresh();
-  std::uint64_t to_grow = std::min(policy_.beyond_reserve(device_free), device.budget.left());
+  // Others would give that up, to the device and to the limit.
+  const std::uint64_t of_others = unused_by_others(context);
+  const std::uint64_t limit_left = device.budget.left();
+  std::uint64_t to_grow =
+      std::min(policy_.beyond_reserve(device_free + of_others),
+               limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
   if (const std::uint64_t page = device.page_bytes; page > 0) {
     to_grow = arena::round_down(to_grow, page);  // else nobody could have all that is free
   }
@@ -424,19 +429,21 @@ std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device
     return pool->idle_bytes() + pool->stats().bytes_retired + to_grow;
   }
   const arena::Stats stats = context.arena.stats();
-  return stats.free_bytes() + stats.bytes_retired + unused_by_others(context) + to_grow;
+  return stats.free_bytes() + stats.bytes_retired + to_grow;
 }
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
 std::uint64_t DeviceMemory::unused_by_others(const Context& context) {
-  if (!contexts_.several_alive()) {
-    return 0;
-  }
-  waiting_.close_and_collect();
   std::uint64_t bytes = 0;
+  bool first = true;
   for (const Context* other = contexts_.first(); other != nullptr; other = other->next) {
-    const bool of_device = other != &context && &other->device == &context.device;
-    bytes += of_device && other->alive() ? other->arena.unused_bytes() : 0;
+    if (other != &context && &other->device == &context.device && other->alive()) {
+      if (first) {
+        waiting_.close_and_collect();  // a block that waits keeps its whole region
+      }
+      first = false;
+      bytes += other->arena.unused_bytes();
+    }
   }
   return bytes;
 }
@@ -471,8 +478,7 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
 }
 
 bool DeviceMemory::try_free(CUdeviceptr address) {
-  const FoundBlock found = find_block(contexts_, address);
-  return found.live && found.info.address == address && free(address) == CUDA_SUCCESS;
+  return owner_of(address) != nullptr && free(address) == CUDA_SUCCESS;
 }
 
 }  // namespace cubfc

@@ -101,18 +101,15 @@ class DeviceMemory {
     return result;
   }
 
-  // Calls the driver for what takes memory by the way, of this device or of any; again as long as
-  // it lacks memory and arenas hold some that nobody uses.
+  // For what the driver takes by itself of this device's memory, or, if it is nullptr, of the
+  // current context's device: what waits is made free, and what nobody uses is given back. True if
+  // anything was.
+  bool make_room_at_driver(Device* device);
+  // Calls the driver, and once more if it lacks memory and that can be helped.
   template <typename Call>
   CUresult call_with_room(Device* device, Call call) {
-    CUresult result = call();
-    for (int tries = 1; tries < kMostTries && result == CUDA_ERROR_OUT_OF_MEMORY; ++tries) {
-      if (!make_room(device)) {
-        break;
-      }
-      result = call();
-    }
-    return result;
+    const CUresult result = call();
+    return result == CUDA_ERROR_OUT_OF_MEMORY && make_room_at_driver(device) ? call() : result;
   }
 
   // Gives unused memory back to the devices; what was preallocated only on demand. Returns its

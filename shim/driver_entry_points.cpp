@@ -34,22 +34,10 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   }
 }
 
-// The driver's answer; where it lacks memory, that which it has when arenas have given some back.
-template <typename... Args, typename... Given>
-CUresult call_with_room(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  const CUresult result = call(function, args...);
-  Process* const process = result == CUDA_ERROR_OUT_OF_MEMORY ? Process::active() : nullptr;
-  if (process == nullptr) {
-    return result;
-  }
-  const NoCancellation no_cancellation;
-  return process->memory().call_with_room(nullptr, [&] { return call(function, args...); });
-}
-
 // The driver's answer, of which `note` is told when it is a success.
 template <typename Note, typename... Args, typename... Given>
 CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  const CUresult result = call_with_room(function, args...);
+  const CUresult result = call(function, args...);
   if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
     const NoCancellation no_cancellation;
     try {
@@ -58,6 +46,23 @@ CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Giv
     }
   }
   return result;
+}
+
+// The driver's answer; where it lacks memory, the one that it has when arenas have given some back.
+// What is none of ours costs nothing as long as there is memory.
+template <typename... Args, typename... Given>
+CUresult call_with_room(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  const CUresult result = call(function, args...);
+  Process* const process = result == CUDA_ERROR_OUT_OF_MEMORY ? Process::active() : nullptr;
+  if (process == nullptr) {
+    return result;
+  }
+  const NoCancellation no_cancellation;
+  try {
+    return process->memory().make_room_at_driver(nullptr) ? call(function, args...) : result;
+  } catch (const std::bad_alloc&) {
+    return result;
+  }
 }
 
 // Calls the driver's function to begin a capture; nothing of ours synchronises meanwhile.
@@ -154,12 +159,23 @@ CUresult destroy_stream(CUresult (*DriverFunctions::*function)(CUstream), CUstre
                  stream);
 }
 
-auto context_created(CUcontext* context, CUdevice device) {
-  return [=](Process& process) {
-    if (context != nullptr) {
-      process.contexts().created(*context, device);
-    }
-  };
+// Calls the driver's function to make a context, or to hand out the primary one.
+template <typename... Args, typename... Given>
+CUresult create_context(CUcontext* context, CUdevice device,
+                        CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  return answer(
+      [&](Process& process) {
+        const CUresult result = process.memory().call_with_room(
+            process.contexts().device(device), [&] { return call(function, args...); });
+        if (result == CUDA_SUCCESS && context != nullptr) {
+          try {
+            process.contexts().created(*context, device);
+          } catch (const std::bad_alloc&) {  // its first allocation makes it known
+          }
+        }
+        return result;
+      },
+      function, args...);
 }
 
 }  // namespace
@@ -389,7 +405,9 @@ CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* propert
   return observe(
       [=](Process& p) {
         if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-          p.contexts().device(properties->location.id)->pools.add(*pool, Pools::Owner::kProgram);
+          if (Device* const device = p.contexts().device(properties->location.id)) {
+            device->pools.add(*pool, Pools::Owner::kProgram);
+          }
         }
       },
       &Functions::cuMemPoolCreate, pool, properties);
@@ -457,7 +475,10 @@ CUresult cubfc_cuModuleLoadData(CUmodule* module, const void* image) noexcept {
 }
 CUresult cubfc_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
                                   CUjit_option* options, void** values) noexcept {
-  return call_with_room(&Functions::cuModuleLoadDataEx, module, image, count, options, values);
+  // Values of options may be results, too: a second call would take those of the first.
+  return count == 0
+             ? call_with_room(&Functions::cuModuleLoadDataEx, module, image, count, options, values)
+             : call(&Functions::cuModuleLoadDataEx, module, image, count, options, values);
 }
 CUresult cubfc_cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
   return call_with_room(&Functions::cuModuleLoadFatBinary, module, image);
@@ -465,15 +486,19 @@ CUresult cubfc_cuModuleLoadFatBinary(CUmodule* module, const void* image) noexce
 CUresult cubfc_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options,
                                  void** values, unsigned count, CUlibraryOption* library_options,
                                  void** library_values, unsigned library_count) noexcept {
-  return call_with_room(&Functions::cuLibraryLoadData, library, code, options, values, count,
-                        library_options, library_values, library_count);
+  return count == 0 ? call_with_room(&Functions::cuLibraryLoadData, library, code, options, values,
+                                     count, library_options, library_values, library_count)
+                    : call(&Functions::cuLibraryLoadData, library, code, options, values, count,
+                           library_options, library_values, library_count);
 }
 CUresult cubfc_cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* options,
                                      void** values, unsigned count,
                                      CUlibraryOption* library_options, void** library_values,
                                      unsigned library_count) noexcept {
-  return call_with_room(&Functions::cuLibraryLoadFromFile, library, path, options, values, count,
-                        library_options, library_values, library_count);
+  return count == 0 ? call_with_room(&Functions::cuLibraryLoadFromFile, library, path, options,
+                                     values, count, library_options, library_values, library_count)
+                    : call(&Functions::cuLibraryLoadFromFile, library, path, options, values, count,
+                           library_options, library_values, library_count);
 }
 CUresult cubfc_cuCtxSetLimit(CUlimit limit, size_t value) noexcept {
   return call_with_room(&Functions::cuCtxSetLimit, limit, value);
@@ -512,25 +537,23 @@ CUresult cubfc_cuGraphLaunch_ptsz(CUgraphExec program, CUstream stream) noexcept
 }
 
 CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) noexcept {
-  return observe(context_created(context, device), &Functions::cuCtxCreate, context, flags, device);
+  return create_context(context, device, &Functions::cuCtxCreate, context, flags, device);
 }
 CUresult cubfc_cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) noexcept {
-  return observe(context_created(context, device), &Functions::cuCtxCreate_v2, context, flags,
-                 device);
+  return create_context(context, device, &Functions::cuCtxCreate_v2, context, flags, device);
 }
 CUresult cubfc_cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int count,
                               unsigned flags, CUdevice device) noexcept {
-  return observe(context_created(context, device), &Functions::cuCtxCreate_v3, context, affinity,
-                 count, flags, device);
+  return create_context(context, device, &Functions::cuCtxCreate_v3, context, affinity, count,
+                        flags, device);
 }
 CUresult cubfc_cuCtxCreate_v4(CUcontext* context, CreateParameters parameters, unsigned flags,
                               CUdevice device) noexcept {
-  return observe(context_created(context, device), &Functions::cuCtxCreate_v4, context, parameters,
-                 flags, device);
+  return create_context(context, device, &Functions::cuCtxCreate_v4, context, parameters, flags,
+                        device);
 }
 CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
-  return observe(context_created(context, device), &Functions::cuDevicePrimaryCtxRetain, context,
-                 device);
+  return create_context(context, device, &Functions::cuDevicePrimaryCtxRetain, context, device);
 }
 CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
   return observe([=](Process& p) { p.contexts().set_peer(peer, true); },

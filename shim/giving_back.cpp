@@ -12,6 +12,20 @@ bool DeviceMemory::make_room(Device* device) {
          (device != nullptr && drain_pools(*device));
 }
 
+bool DeviceMemory::make_room_at_driver(Device* device) {
+  Context* const current = contexts_.current();
+  if (current != nullptr && waiting_.any()) {
+    const DeviceWait wait(captures_);
+    if (wait.allowed()) {
+      waiting_.wait_for_all(*current);
+    }
+  }
+  if (device == nullptr && current != nullptr) {
+    device = &current->device;
+  }
+  return device != nullptr && release_unused(device);
+}
+
 // What is freed in stream order comes back to the limit when the stream has got there.
 bool DeviceMemory::drain_pools(Device& device) {
   const DeviceWait wait(captures_);
@@ -53,7 +67,11 @@ bool DeviceMemory::release_unused(const Device* device) {
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     if (context->alive() && (device == nullptr || &context->device == device)) {
       const Contexts::Use use(contexts_, *context);
-      bytes += use.allowed() ? context->arena.release_unused() : 0;
+      if (use.allowed()) {
+        // The current context may be another one, or none, and then the driver frees nothing.
+        const PushedContext inside(driver_, context->handle);
+        bytes += inside.pushed() ? context->arena.release_unused() : 0;
+      }
     }
   }
   return bytes > 0;

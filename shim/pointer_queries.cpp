@@ -1,5 +1,7 @@
 #include "shim/pointer_queries.h"
 
+#include <algorithm>
+
 #include "shim/device_memory.h"
 #include "shim/log.h"
 #include "shim/own_pool.h"
@@ -122,8 +124,9 @@ CUresult PointerQueries::set_attribute(const void* value, CUpointer_attribute at
 }
 
 // A caller that registers a small block rounds it out to whole pages (cuda.h: the range must be
-// aligned to the host's), so there may be neighbours in the first and the last one, as there are
-// with the driver's own small allocations. But a page in which the program has nothing is not its.
+// aligned to the host's; some take the GPU's), so there may be neighbours in the first and the last
+// one, as there are with the driver's own small allocations. But where the program has nothing,
+// nothing is exported.
 CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std::size_t bytes,
                                           CUmemRangeHandleType type, unsigned long long flags) {
   const FoundBlock found = find_block(contexts_, address);
@@ -133,25 +136,30 @@ CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std
   return driver_.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
 }
 
-// Whether part of a live block lies in each of the pages.
+// Whether part of a live block lies in what the range has of each page of the GPU's.
 bool PointerQueries::has_blocks_throughout(const Context& context, CUdeviceptr address,
                                            std::size_t bytes) {
-  CUdeviceptr page = arena::round_down(address, arena::kPageBytes);
-  while (page < address + bytes) {
+  const CUdeviceptr range_end = address + bytes;
+  if (range_end < address) {
+    return false;
+  }
+  CUdeviceptr from = address;
+  while (from < range_end) {
     CUdeviceptr start = 0;
     CUdeviceptr end = 0;
     if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
-      const auto block = pool->find_live_from(page);
+      const auto block = pool->find_live_from(from);
       start = block ? block->address : 0;
       end = block ? block->address + block->bytes : 0;
-    } else if (const auto block = context.arena.find_live_from(page)) {
+    } else if (const auto block = context.arena.find_live_from(from)) {
       start = block->address;
       end = block->address + block->block_bytes;
     }
-    if (end <= page || start >= page + arena::kPageBytes) {
+    const CUdeviceptr page_end = arena::round_up(from + 1, arena::kPageBytes);
+    if (end <= from || start >= std::min(page_end, range_end)) {
       return false;
     }
-    page = arena::round_up(end, arena::kPageBytes);
+    from = std::max<CUdeviceptr>(page_end, arena::round_up(end, arena::kPageBytes));
   }
   return true;
 }

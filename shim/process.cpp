@@ -11,6 +11,7 @@
 #include "shim/environment.h"
 #include "shim/log.h"
 #include "shim/own_pool.h"
+#include "shim/runtime_entry_points.h"
 
 namespace cubfc {
 namespace {
@@ -109,6 +110,7 @@ Process* Process::make() {
   if (driver == nullptr) {
     return nullptr;
   }
+  look_for_overrides();
   // Inside, nothing waits for the loader's lock: a thread that has it may be waiting for this.
   static Process* const kMade = [&]() -> Process* {
     const config::Policy& policy = policy_of_process();

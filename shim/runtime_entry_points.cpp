@@ -1,5 +1,6 @@
 #include "shim/runtime_entry_points.h"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <new>
@@ -22,27 +23,9 @@ using RuntimeError = int;
 constexpr RuntimeError kSuccess = 0;
 constexpr RuntimeError kInitializationError = 3;
 
-// Asked once, and without a lock: a thread that holds the loader's may be waiting for it.
-class Overridden {
- public:
-  explicit constexpr Overridden(const char* name) : name_(name) {}
-
-  bool operator()() noexcept {
-    Known known = known_.load(std::memory_order_relaxed);
-    if (known == Known::kNotYet) {
-      known = cubfc::override_behind_us(name_) == nullptr ? Known::kNo : Known::kYes;
-      known_.store(known, std::memory_order_relaxed);
-    }
-    return known == Known::kYes;
-  }
-
- private:
-  enum class Known : std::uint8_t { kNotYet, kNo, kYes };
-  const char* const name_;
-  std::atomic<Known> known_{Known::kNotYet};
-};
-Overridden malloc_is_overridden{"cudaMalloc"};
-Overridden free_is_overridden{"cudaFree"};
+// By another library, behind this one.
+std::atomic<bool> malloc_is_overridden{false};
+std::atomic<bool> free_is_overridden{false};
 
 // Looked up again when it is called from elsewhere, or another object may have it.
 template <typename Function>
@@ -52,8 +35,9 @@ Function real_function(const char* name, const void* caller) {
     std::uint64_t generation;
     void* function;
   };
-  thread_local Found last{};
+  thread_local std::array<Found, 8> known{};
   const std::uint64_t generation = cubfc::objects_generation();
+  Found& last = known[reinterpret_cast<std::uintptr_t>(caller) / 4 % known.size()];
   if (last.caller != caller || last.generation != generation) {
     void* found = cubfc::definition_without_us(name, caller);
     if (found == nullptr) {
@@ -71,7 +55,8 @@ extern "C" {
 __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
                                                                std::size_t bytes) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr && !malloc_is_overridden() &&
+  if (process != nullptr && address != nullptr &&
+      !malloc_is_overridden.load(std::memory_order_relaxed) &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
     const cubfc::NoCancellation no_cancellation;
     try {
@@ -89,7 +74,8 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
 
 __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr && !free_is_overridden() &&
+  if (process != nullptr && address != nullptr &&
+      !free_is_overridden.load(std::memory_order_relaxed) &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
     const cubfc::NoCancellation no_cancellation;
     try {
@@ -107,6 +93,11 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noex
 }  // extern "C"
 
 namespace cubfc {
+
+void look_for_overrides() noexcept {
+  malloc_is_overridden.store(is_overridden_behind_us("cudaMalloc"));
+  free_is_overridden.store(is_overridden_behind_us("cudaFree"));
+}
 
 void* runtime_wrapper(std::string_view name) {
   if (name == "cudaMalloc") {

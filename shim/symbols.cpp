@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <array>
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -59,6 +61,11 @@ bool looks_like_driver_name(const char* name) noexcept {
   return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
+// What we have looked up in vain is nobody's error.
+void clear_dlerror() noexcept {
+  real_dlsym(RTLD_NEXT, "dlsym");  // found
+}
+
 // The answer that there is no such symbol, with dlerror set as a look-up that fails sets it.
 RoutedSymbol not_found(const char* name) noexcept {
   return {real_dlsym(RTLD_NEXT, name), 1};
@@ -71,6 +78,38 @@ bool in_same_object(const void* one, const void* other) noexcept {
          info_of_one.dli_fbase == info_of_other.dli_fbase;
 }
 
+struct Order {
+  const void* one;
+  const void* other;
+  bool one_first;
+};
+
+bool holds(const dl_phdr_info& info, const void* address) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const auto& segment = info.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && at - (info.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether the object at `one` stands in load order before that at `other`, which is another.
+bool is_loaded_before(const void* one, const void* other) noexcept {
+  Order order{one, other, false};
+  const auto look = [](dl_phdr_info* info, std::size_t, void* data) {
+    auto& wanted = *static_cast<Order*>(data);
+    if (holds(*info, wanted.other)) {
+      return 1;
+    }
+    wanted.one_first = holds(*info, wanted.one);
+    return wanted.one_first ? 1 : 0;
+  };
+  dl_iterate_phdr(look, &order);
+  return order.one_first;
+}
+
 RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
   constexpr RoutedSymbol kNotOurs{nullptr, 0};
   if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
@@ -78,20 +117,21 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   }
   void* const wrapper = exported_wrapper(name);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-    // Relative to the caller. That we export the name must not make it appear to exist; and where
-    // it is the driver's, it is wrapped as in an answer by handle, unless the driver itself asks.
+    // Relative to the caller. That we export the name must not make it appear to exist.
     void* const found = wrapper == nullptr ? nullptr : definition_without_us(name, caller);
-    if (found == nullptr) {
-      return wrapper == nullptr ? kNotOurs : not_found(name);
+    if (wrapper != nullptr && found == nullptr) {
+      return not_found(name);
     }
-    const Driver* const driver = Driver::find();
-    const bool wrapped = driver != nullptr && Process::intercepts() &&
-                         driver->route(found) == wrapper && !in_same_object(found, caller);
-    if (!wrapped) {
+    // Who looks behind itself for the driver's function, and finds that, gets our wrapper, as by a
+    // handle; but what the driver brings with it gets what it asks for.
+    const Driver* const driver =
+        handle == RTLD_NEXT && found != nullptr && Process::intercepts() ? Driver::find() : nullptr;
+    void* const routed = driver == nullptr ? found : driver->route(found);
+    if (routed == found || !is_loaded_before(caller, found)) {
       return kNotOurs;
     }
-    real_dlsym(RTLD_NEXT, "dlsym");  // found: so that dlerror has nothing to say
-    return {wrapper, 1};
+    clear_dlerror();
+    return {routed, 1};
   }
   if (wrapper == nullptr && !looks_like_driver_name(name)) {
     return kNotOurs;
@@ -129,15 +169,15 @@ void* handle_of_object_with(const void* address) noexcept {
   return dlopen(main_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
 }
 
-// Of the object that defines the function, whether it is a CUDA runtime library.
+// libcudart.so.13, and under the names that Python packages give their copies.
+bool is_name_of_cuda_runtime(const char* path) noexcept {
+  const std::string_view whole = path == nullptr ? "" : path;
+  return whole.substr(whole.rfind('/') + 1).starts_with("libcudart");
+}
+
 bool is_of_cuda_runtime(const void* function) noexcept {
-  void* const handle = handle_of_object_with(function);
-  void* const version = handle == nullptr ? nullptr : real_dlsym(handle, "cudaRuntimeGetVersion");
-  const bool same = version != nullptr && in_same_object(version, function);
-  if (handle != nullptr) {
-    dlclose(handle);
-  }
-  return same;
+  Dl_info info;
+  return dladdr(function, &info) != 0 && is_name_of_cuda_runtime(info.dli_fname);
 }
 
 // In what the object at `caller` was linked with, in that order; nullptr if it is not there.
@@ -151,29 +191,41 @@ void* definition_linked_with(const char* name, const void* caller) noexcept {
   return found == exported_wrapper(name) ? nullptr : found;
 }
 
-struct RuntimeSearch {
-  const char* name;
-  void* ours;
-  void* found;
+// The loaded CUDA runtimes, by path: as many as there is room for.
+struct RuntimePaths {
+  std::array<std::array<char, PATH_MAX>, 4> paths;
+  std::size_t count;
 };
 
-int look_in_runtime(dl_phdr_info* info, std::size_t, void* data) noexcept {
-  auto& search = *static_cast<RuntimeSearch*>(data);
-  if (info->dlpi_name == nullptr || std::strstr(info->dlpi_name, "libcudart.so") == nullptr) {
+int note_runtime(dl_phdr_info* info, std::size_t, void* data) noexcept {
+  auto& found = *static_cast<RuntimePaths*>(data);
+  if (!is_name_of_cuda_runtime(info->dlpi_name)) {
     return 0;
   }
-  if (void* handle = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
-    search.found = real_dlsym(handle, search.name);
-    dlclose(handle);
+  auto& path = found.paths[found.count];
+  if (std::strlen(info->dlpi_name) < path.size()) {
+    std::strcpy(path.data(), info->dlpi_name);
+    ++found.count;
   }
-  return search.found != nullptr && search.found != search.ours ? 1 : 0;
+  return found.count == found.paths.size() ? 1 : 0;
 }
 
 }  // namespace
 
+// Opened when the walk is over: under its lock the loader's must not be waited for.
 void* definition_in_loaded_runtime(const char* name) noexcept {
-  RuntimeSearch search{name, exported_wrapper(name), nullptr};
-  return dl_iterate_phdr(&look_in_runtime, &search) != 0 ? search.found : nullptr;
+  RuntimePaths runtimes{};
+  dl_iterate_phdr(&note_runtime, &runtimes);
+  for (std::size_t i = 0; i < runtimes.count; ++i) {
+    if (void* handle = dlopen(runtimes.paths[i].data(), RTLD_LAZY | RTLD_NOLOAD)) {
+      void* const found = real_dlsym(handle, name);
+      dlclose(handle);
+      if (found != nullptr && found != exported_wrapper(name)) {
+        return found;
+      }
+    }
+  }
+  return nullptr;
 }
 
 std::uint64_t objects_generation() noexcept {
@@ -202,12 +254,17 @@ void* definition_without_us(const char* name, const void* caller) noexcept {
   // and nobody else sees them; of several CUDA runtimes each has its own, because their symbols
   // have versions.
   void* const own = definition_linked_with(name, caller);
-  return own != nullptr ? own : next;
+  if (next == nullptr) {
+    return own;
+  }
+  // Not what the caller itself defines, nor what overrides it before us: they have called us.
+  return own != nullptr && is_of_cuda_runtime(own) && !in_same_object(own, caller) ? own : next;
 }
 
-void* override_behind_us(const char* name) noexcept {
+bool is_overridden_behind_us(const char* name) noexcept {
   void* const next = real_dlsym(RTLD_NEXT, name);
-  return next == nullptr || is_of_cuda_runtime(next) ? nullptr : next;
+  clear_dlerror();
+  return next != nullptr && !is_of_cuda_runtime(next);
 }
 
 }  // namespace cubfc

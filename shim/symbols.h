@@ -17,9 +17,8 @@ void* real_dlsym(void* handle, const char* name) noexcept;
 // What `name` would mean to code at `caller` if this library were not loaded; nullptr if nothing.
 void* definition_without_us(const char* name, const void* caller) noexcept;
 
-// What another library that was preloaded behind this one overrides `name` of the CUDA runtime
-// with; nullptr if none does.
-void* override_behind_us(const char* name) noexcept;
+// Whether another library that was preloaded behind this one overrides `name` of the CUDA runtime.
+bool is_overridden_behind_us(const char* name) noexcept;
 
 // The same name in a CUDA runtime library that is loaded, whoever can see it; nullptr if there is
 // none. For a caller that is not where the call comes from: a tail jump, a pointer to the function.

@@ -11,10 +11,14 @@ extern "C" __attribute__((visibility("default"))) int overridden_calls() {
 extern "C" __attribute__((visibility("default"))) int cudaMalloc(void** address,
                                                                  unsigned long bytes) {
   ++calls;
-  return reinterpret_cast<int (*)(void**, unsigned long)>(dlsym(RTLD_NEXT, "cudaMalloc"))(address,
-                                                                                          bytes);
+  const auto next =
+      reinterpret_cast<int (*)(void**, unsigned long)>(dlsym(RTLD_NEXT, "cudaMalloc"));
+  volatile int result = next(address, bytes);  // no tail call: the caller is this library
+  return result;
 }
 extern "C" __attribute__((visibility("default"))) int cudaFree(void* address) {
   ++calls;
-  return reinterpret_cast<int (*)(void*)>(dlsym(RTLD_NEXT, "cudaFree"))(address);
+  const auto next = reinterpret_cast<int (*)(void*)>(dlsym(RTLD_NEXT, "cudaFree"));
+  volatile int result = next(address);
+  return result;
 }

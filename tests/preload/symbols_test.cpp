@@ -24,10 +24,15 @@ TEST_CASE(
     REQUIRE(bare.out.find("the plugin allocates too much: 2") != std::string::npos);
     for (const char* allocator : {"bfc", "cuda_async", "platform"}) {
       INFO(allocator);
-      const Outcome preloaded =
-          run(command, {{"LD_PRELOAD", preload(others)}, {"CUBFC_ALLOCATOR", allocator}});
-      CHECK(preloaded.out == bare.out);
-      CHECK(preloaded.status == 0);
+      // Behind us, and before us.
+      for (const std::string& libraries :
+           {preload(others), std::string(others) + ":" + CUBFC_TEST_LIBRARY}) {
+        INFO(libraries);
+        const Outcome preloaded =
+            run(command, {{"LD_PRELOAD", libraries}, {"CUBFC_ALLOCATOR", allocator}});
+        CHECK(preloaded.out == bare.out);
+        CHECK(preloaded.status == 0);
+      }
     }
   }
 }

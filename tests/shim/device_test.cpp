@@ -182,6 +182,14 @@ TEST_CASE("a range is exported for other devices when the program has something 
     }
     must(cuMemFree(block));
   }
+  // What is freed is not exported, though the next page is somebody's.
+  const CUdeviceptr freed = allocate(16384);
+  const CUdeviceptr beside = allocate(16384);
+  must(cuMemFree(freed));
+  const CUdeviceptr inside = (freed + 4095) / 4096 * 4096;
+  CHECK_FALSE(can_export(inside, inside + 4096));
+  CHECK_FALSE(can_export(beside / 4096 * 4096, ~CUdeviceptr{0} / 4096 * 4096));
+  must(cuMemFree(beside));
   const CUdeviceptr large = allocate(4 << 20);
   must(cuMemFree(before));
   must(cuMemFree(large));

@@ -220,13 +220,46 @@ TEST_CASE("what the driver takes by the way, it gets from what nobody uses", "[o
   for (const auto& [function, call] : calls) {
     INFO(function);
     must(cuMemFree(allocate(200 * kMiB)));
-    REQUIRE(standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, 2) == 1);
+    REQUIRE(standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, 1) == 1);
+    standin_reset_calls();
     CHECK(call() == CUDA_SUCCESS);
+    CHECK(standin_calls(function) == 2);
     standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, UINT64_MAX);
     CHECK(call() == CUDA_ERROR_OUT_OF_MEMORY);  // and does not try for ever
     standin_fail(function, 0, 0, 0);
   }
   must(cuCtxDestroy_v2(other));
+}
+
+TEST_CASE("what is given back when no context is current is not lost", "[outside]") {
+  const TestContext context;
+  must(cuMemFree(allocate(200 * kMiB)));
+  must(cuCtxSynchronize());
+  std::size_t before = 0;
+  must(cuMemGetInfo(&before, nullptr));
+  must(cuCtxSetCurrent(nullptr));
+  CUcontext other = nullptr;
+  standin_fail("cuCtxCreate_v2", CUDA_ERROR_OUT_OF_MEMORY, 0, 2);
+  CHECK(cuCtxCreate_v2(&other, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+  standin_fail("cuCtxCreate_v2", 0, 0, 0);
+  must(cuCtxSetCurrent(context.handle));
+  std::size_t after = 0;
+  must(cuMemGetInfo(&after, nullptr));
+  CHECK(after + 8 * kMiB >= before);
+  must(cuMemFree(allocate(200 * kMiB)));
+}
+
+TEST_CASE("a device keeps what it has ahead when another one lacks memory", "[outside]") {
+  const TestContext first(0);
+  must(cuMemFree(allocate(100 * kMiB)));
+  must(cuCtxSynchronize());
+  const std::uint64_t of_first = standin_live_bytes(0);
+  const TestContext second(1);
+  must(cuMemFree(allocate(100 * kMiB)));
+  standin_fail("cuCtxSetLimit", CUDA_ERROR_OUT_OF_MEMORY, 0, UINT64_MAX);
+  CHECK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 65536) == CUDA_ERROR_OUT_OF_MEMORY);
+  standin_fail("cuCtxSetLimit", 0, 0, 0);
+  CHECK(standin_live_bytes(0) == of_first);
 }
 
 TEST_CASE("a graph gets the memory that nobody uses", "[outside]") {
