@@ -126,6 +126,16 @@ class DeviceMemory {
   CUdeviceptr try_allocate(std::size_t bytes);
   bool try_free(CUdeviceptr address);
 
+  // The program has made a pool in the host's memory, which no device's limit counts; or it may
+  // have ended it.
+  void host_pool_made(CUmemoryPool pool) {
+    const std::lock_guard lock(host_pools_mutex_);
+    host_pools_.push_back(pool);
+  }
+  void pool_will_end(CUmemoryPool pool) {
+    const std::lock_guard lock(host_pools_mutex_);
+    std::erase(host_pools_, pool);
+  }
   // The program has made a pool the device's own, or let other devices use one: what the arena
   // gives would not be like it.
   void pools_changed() { pools_changed_.store(true, std::memory_order_relaxed); }
@@ -161,7 +171,10 @@ class DeviceMemory {
     return std::chrono::nanoseconds(waited_ns_.load(std::memory_order_relaxed));
   }
 
-  void after_fork_in_child() { waiting_.after_fork_in_child(); }
+  void after_fork_in_child() {
+    waiting_.after_fork_in_child();
+    new (&host_pools_mutex_) std::mutex;
+  }
 
  private:
   class Stopwatch;
@@ -193,6 +206,7 @@ class DeviceMemory {
   CUresult at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const;
   Context* context_of(const StreamOrderedRequest& request);
   std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
+  bool is_of_host(CUmemoryPool pool);
   bool is_served_in_stream_order(const StreamOrderedRequest& request, const Context& context);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   bool make_room(Device* device);
@@ -237,6 +251,8 @@ class DeviceMemory {
   std::atomic<std::uint64_t> spent_ns_{0};
   std::atomic<std::uint64_t> waited_ns_{0};
   std::atomic<bool> pools_changed_{false};
+  std::mutex host_pools_mutex_;  // guards them
+  std::vector<CUmemoryPool> host_pools_;
 
   // All frees under CUBFC_FREE=deferred, and those made while a stream captured.
   WaitingFrees waiting_;

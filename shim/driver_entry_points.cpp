@@ -408,6 +408,8 @@ CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* propert
           if (Device* const device = p.contexts().device(properties->location.id)) {
             device->pools.add(*pool, Pools::Owner::kProgram);
           }
+        } else if (properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED) {
+          p.memory().host_pool_made(*pool);
         }
       },
       &Functions::cuMemPoolCreate, pool, properties);
@@ -415,6 +417,7 @@ CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* propert
 CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) noexcept {
   Process* process = Process::active();
   if (process != nullptr) {
+    process->memory().pool_will_end(pool);
     process->contexts().for_each_device(
         [&](Device& device) { device.pools.will_be_destroyed(pool); });
   }
@@ -499,6 +502,21 @@ CUresult cubfc_cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit
                                      values, count, library_options, library_values, library_count)
                     : call(&Functions::cuLibraryLoadFromFile, library, path, options, values, count,
                            library_options, library_values, library_count);
+}
+// A module that loads lazily takes its memory when a kernel of it is asked for.
+CUresult cubfc_cuModuleGetFunction(CUfunction* function, CUmodule module,
+                                   const char* symbol) noexcept {
+  return call_with_room(&Functions::cuModuleGetFunction, function, module, symbol);
+}
+CUresult cubfc_cuLibraryGetKernel(CUkernel* kernel, CUlibrary library,
+                                  const char* symbol) noexcept {
+  return call_with_room(&Functions::cuLibraryGetKernel, kernel, library, symbol);
+}
+CUresult cubfc_cuLibraryGetModule(CUmodule* module, CUlibrary library) noexcept {
+  return call_with_room(&Functions::cuLibraryGetModule, module, library);
+}
+CUresult cubfc_cuKernelGetFunction(CUfunction* function, CUkernel kernel) noexcept {
+  return call_with_room(&Functions::cuKernelGetFunction, function, kernel);
 }
 CUresult cubfc_cuCtxSetLimit(CUlimit limit, size_t value) noexcept {
   return call_with_room(&Functions::cuCtxSetLimit, limit, value);

@@ -95,6 +95,10 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, 0, kRetry, (CUmodule* module, const void* image)) \
   X(cuLibraryLoadData, "cuLibraryLoadData", 12000, 0, kRetry, (CUlibrary* library, const void* code, CUjit_option* options, void** values, unsigned count, CUlibraryOption* library_options, void** library_values, unsigned library_count)) \
   X(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, 0, kRetry, (CUlibrary* library, const char* path, CUjit_option* options, void** values, unsigned count, CUlibraryOption* library_options, void** library_values, unsigned library_count)) \
+  X(cuModuleGetFunction, "cuModuleGetFunction", 2000, 0, kRetry, (CUfunction* function, CUmodule module, const char* symbol)) \
+  X(cuLibraryGetKernel, "cuLibraryGetKernel", 12000, 0, kRetry, (CUkernel* kernel, CUlibrary library, const char* symbol)) \
+  X(cuLibraryGetModule, "cuLibraryGetModule", 12000, 0, kRetry, (CUmodule* module, CUlibrary library)) \
+  X(cuKernelGetFunction, "cuKernelGetFunction", 12000, 0, kRetry, (CUfunction* function, CUkernel kernel)) \
   X(cuCtxSetLimit, "cuCtxSetLimit", 3010, 0, kRetry, (CUlimit limit, size_t value)) \
   X(cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, kRetry, (CUgraphExec* program, CUgraph graph, CUgraphNode* node, char* text, size_t bytes)) \
   X(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, kRetry, (CUgraphExec* program, CUgraph graph, CUgraphNode* node, char* text, size_t bytes)) \

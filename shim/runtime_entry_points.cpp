@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <new>
 
+#include "shim/loaded_objects.h"
 #include "shim/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/symbols.h"

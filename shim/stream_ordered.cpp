@@ -1,5 +1,7 @@
 // Allocation and free in stream order: the driver's pools, or the arena under
 // CUBFC_STREAM_ORDERED=arena.
+#include <algorithm>
+
 #include "shim/device_memory.h"
 #include "shim/log.h"
 #include "shim/own_pool.h"
@@ -22,7 +24,8 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
   if (captures_.is_capturing(request.stream, request.per_thread)) {
     return call_with_room(nullptr, [&] { return at_driver(request, address); });
   }
-  const bool plain = address != nullptr && request.bytes > 0;
+  const bool plain =
+      address != nullptr && request.bytes > 0 && !(request.from_pool && is_of_host(request.pool));
   Context* const context = plain ? context_of(request) : nullptr;
   if (context == nullptr) {
     return at_driver(request, address);
@@ -42,6 +45,11 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
     }
   }
   return allocate_from_arena(*context, address, request.bytes, function);
+}
+
+bool DeviceMemory::is_of_host(CUmemoryPool pool) {
+  const std::lock_guard lock(host_pools_mutex_);
+  return std::find(host_pools_.begin(), host_pools_.end(), pool) != host_pools_.end();
 }
 
 // The memory is the pool's device's.

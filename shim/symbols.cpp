@@ -1,16 +1,14 @@
 #include "shim/symbols.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
-#include <array>
 #include <atomic>
-#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
 
 #include "shim/driver.h"
+#include "shim/loaded_objects.h"
 #include "shim/process.h"
 
 // Hidden, for dlsym.S.
@@ -71,45 +69,6 @@ RoutedSymbol not_found(const char* name) noexcept {
   return {real_dlsym(RTLD_NEXT, name), 1};
 }
 
-bool in_same_object(const void* one, const void* other) noexcept {
-  Dl_info info_of_one;
-  Dl_info info_of_other;
-  return dladdr(one, &info_of_one) != 0 && dladdr(other, &info_of_other) != 0 &&
-         info_of_one.dli_fbase == info_of_other.dli_fbase;
-}
-
-struct Order {
-  const void* one;
-  const void* other;
-  bool one_first;
-};
-
-bool holds(const dl_phdr_info& info, const void* address) noexcept {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const auto& segment = info.dlpi_phdr[i];
-    if (segment.p_type == PT_LOAD && at - (info.dlpi_addr + segment.p_vaddr) < segment.p_memsz) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Whether the object at `one` stands in load order before that at `other`, which is another.
-bool is_loaded_before(const void* one, const void* other) noexcept {
-  Order order{one, other, false};
-  const auto look = [](dl_phdr_info* info, std::size_t, void* data) {
-    auto& wanted = *static_cast<Order*>(data);
-    if (holds(*info, wanted.other)) {
-      return 1;
-    }
-    wanted.one_first = holds(*info, wanted.one);
-    return wanted.one_first ? 1 : 0;
-  };
-  dl_iterate_phdr(look, &order);
-  return order.one_first;
-}
-
 RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
   constexpr RoutedSymbol kNotOurs{nullptr, 0};
   if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
@@ -156,33 +115,9 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   return {address, 1};
 }
 
-// A handle on the object that holds `address`, as its own dlopen would give; nullptr if there is
-// none.
-void* handle_of_object_with(const void* address) noexcept {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 ||
-      map == nullptr) {
-    return nullptr;
-  }
-  const bool main_program = map->l_name == nullptr || map->l_name[0] == '\0';
-  return dlopen(main_program ? nullptr : map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-}
-
-// libcudart.so.13, and under the names that Python packages give their copies.
-bool is_name_of_cuda_runtime(const char* path) noexcept {
-  const std::string_view whole = path == nullptr ? "" : path;
-  return whole.substr(whole.rfind('/') + 1).starts_with("libcudart");
-}
-
-bool is_of_cuda_runtime(const void* function) noexcept {
-  Dl_info info;
-  return dladdr(function, &info) != 0 && is_name_of_cuda_runtime(info.dli_fname);
-}
-
 // In what the object at `caller` was linked with, in that order; nullptr if it is not there.
 void* definition_linked_with(const char* name, const void* caller) noexcept {
-  void* const handle = handle_of_object_with(caller);
+  void* const handle = open_object_with(caller);
   if (handle == nullptr) {
     return nullptr;
   }
@@ -191,51 +126,20 @@ void* definition_linked_with(const char* name, const void* caller) noexcept {
   return found == exported_wrapper(name) ? nullptr : found;
 }
 
-// The loaded CUDA runtimes, by path: as many as there is room for.
-struct RuntimePaths {
-  std::array<std::array<char, PATH_MAX>, 4> paths;
-  std::size_t count;
-};
-
-int note_runtime(dl_phdr_info* info, std::size_t, void* data) noexcept {
-  auto& found = *static_cast<RuntimePaths*>(data);
-  if (!is_name_of_cuda_runtime(info->dlpi_name)) {
-    return 0;
-  }
-  auto& path = found.paths[found.count];
-  if (std::strlen(info->dlpi_name) < path.size()) {
-    std::strcpy(path.data(), info->dlpi_name);
-    ++found.count;
-  }
-  return found.count == found.paths.size() ? 1 : 0;
-}
-
 }  // namespace
 
-// Opened when the walk is over: under its lock the loader's must not be waited for.
 void* definition_in_loaded_runtime(const char* name) noexcept {
-  RuntimePaths runtimes{};
-  dl_iterate_phdr(&note_runtime, &runtimes);
-  for (std::size_t i = 0; i < runtimes.count; ++i) {
-    if (void* handle = dlopen(runtimes.paths[i].data(), RTLD_LAZY | RTLD_NOLOAD)) {
-      void* const found = real_dlsym(handle, name);
-      dlclose(handle);
-      if (found != nullptr && found != exported_wrapper(name)) {
-        return found;
-      }
+  for (std::size_t number = 0;; ++number) {
+    void* const handle = open_cuda_runtime(number);
+    if (handle == nullptr) {
+      return nullptr;
+    }
+    void* const found = real_dlsym(handle, name);
+    dlclose(handle);
+    if (found != nullptr && found != exported_wrapper(name)) {
+      return found;
     }
   }
-  return nullptr;
-}
-
-std::uint64_t objects_generation() noexcept {
-  std::uint64_t generation = 0;
-  const auto first = [](dl_phdr_info* info, std::size_t, void* data) {
-    *static_cast<std::uint64_t*>(data) = info->dlpi_adds + info->dlpi_subs;
-    return 1;
-  };
-  dl_iterate_phdr(first, &generation);
-  return generation;
 }
 
 void* real_dlsym(void* handle, const char* name) noexcept {

@@ -2,12 +2,7 @@
 // CUDA's meaning.
 #pragma once
 
-#include <cstdint>
-
 namespace cubfc {
-
-// Another number after each object that is loaded or unloaded.
-std::uint64_t objects_generation() noexcept;
 
 // The dlsym behind ours: the next one in load order, so that another library that overrides dlsym
 // keeps its place. Calling it through here makes this library the caller (it matters for

@@ -487,6 +487,25 @@ TEST_CASE("threads that allocate and free leave nothing on the limit's account")
   CHECK(free_bytes() == kLimit);
 }
 
+#if CUDA_VERSION >= 12020  // earlier headers know no pools of the host
+TEST_CASE("a pool in the host's memory is not on the device's account") {
+  const TestContext context;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_HOST;
+  CUmemoryPool pool = nullptr;
+  must(cuMemPoolCreate(&pool, &properties));
+  CUdeviceptr of_host = 0;
+  CHECK(cuMemAllocFromPoolAsync(&of_host, kLimit + 16 * kMiB, pool, nullptr) == CUDA_SUCCESS);
+  CHECK(free_bytes() == kLimit);
+  must(cuMemFree(allocate(kLimit / 2)));
+  must(cuMemFreeAsync(of_host, nullptr));
+  must(cuCtxSynchronize());
+  must(cuMemPoolDestroy(pool));
+  CHECK(free_bytes() == kLimit);
+}
+#endif
+
 TEST_CASE("a device without pools is served from an arena") {
   must(cuInit(0));
   cubfc::DriverFunctions functions = cubfc::Driver::find()->call();
