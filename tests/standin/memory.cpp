@@ -102,11 +102,13 @@ CUresult Free(CUdeviceptr address) {
   if (!pool && BehaviourFlag("cuMemFree.synchronizes_context")) {
     // Another thread that frees it during the wait frees it twice.
     allocation.freeing = true;
-    Fences pending = PendingOf(*context);
-    Context* owner = nullptr;
-    if (allocation.context != context->handle &&
-        FindContext(allocation.context, owner) == CUDA_SUCCESS) {
-      const Fences more = PendingOf(*owner);
+    const bool all_contexts = BehaviourFlag("cuMemFree.synchronizes_other_contexts");
+    const bool all_devices = BehaviourFlag("cuMemFree.synchronizes_other_devices");
+    Fences pending;
+    for (const auto& [handle, other] : state().contexts) {
+      const bool concerned = handle == context->handle || handle == allocation.context ||
+                             (other->device == allocation.device ? all_contexts : all_devices);
+      const Fences more = concerned ? PendingOf(*other) : Fences{};
       pending.insert(pending.end(), more.begin(), more.end());
     }
     WaitFor(lock, pending);

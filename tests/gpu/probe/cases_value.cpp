@@ -127,15 +127,53 @@ Answer context_ids(Session& s) {
   return answer_json(truth(ids[0] != ids[1]));
 }
 
-// Whether a free waits for work that has nothing to do with the block.
-Answer free_waits(Session& s) {
+// Whether a free waits for work of this context that has nothing to do with the block.
+Answer free_waits_for(Session& s, CUcontext busy) {
   constexpr int kHeldMs = 200;
   const CUdeviceptr block = s.block(4 * kMebibyte);
-  HeldStream stream(s.cu);
   Times times;
-  stream.hold(kHeldMs);
-  times.time([&] { return s.cu.cuMemFree(block); });
+  s.cu.cuCtxSetCurrent(busy);
+  {
+    HeldStream stream(s.cu);
+    stream.hold(kHeldMs);
+    s.cu.cuCtxSetCurrent(s.context());
+    times.time([&] { return s.cu.cuMemFree(block); });
+    s.cu.cuCtxSetCurrent(busy);
+  }
+  s.cu.cuCtxSetCurrent(s.context());
   return answer_json(truth(times.median() > std::int64_t{kHeldMs} * 1000000 / 2));
+}
+
+Answer free_waits(Session& s) {
+  return free_waits_for(s, s.context());
+}
+
+Answer free_waits_for_second_context(Session& s) {
+  CUcontext const second = s.second_context();
+  if (second == nullptr) {
+    return unanswered("there is no second context on the device");
+  }
+  Answer result = free_waits_for(s, second);
+  s.cu.cuCtxDestroy(second);
+  return result;
+}
+
+// Of a device that is no peer: access is not enabled.
+Answer free_waits_for_second_device(Session& s) {
+  int count = 0;
+  CUdevice device = 0;
+  CUcontext other = nullptr;
+  s.cu.cuDeviceGetCount(&count);
+  if (count < 2) {
+    return unanswered("needs two devices");
+  }
+  if (s.cu.cuDeviceGet(&device, 1) != CUDA_SUCCESS ||
+      s.cu.cuDevicePrimaryCtxRetain(&other, device) != CUDA_SUCCESS) {
+    return unanswered("the second device has no context");
+  }
+  Answer result = free_waits_for(s, other);
+  s.cu.cuDevicePrimaryCtxRelease(device);
+  return result;
 }
 
 Answer free_keeps_bytes(Session& s) {
@@ -185,6 +223,8 @@ void add_value_cases(Cases& cases) {
   add("cuDevicePrimaryCtxReset.handle_reused", reset_handle, Begins::kInContextAlone);
   add("cuCtxGetId.unique", context_ids, Begins::kInContextAlone);
   add("cuMemFree.synchronizes_context", free_waits);
+  add("cuMemFree.synchronizes_other_contexts", free_waits_for_second_context);
+  add("cuMemFree.synchronizes_other_devices", free_waits_for_second_device);
   add("cuMemFree.keeps_bytes", free_keeps_bytes);
   add("vmm.granularity", [](Session& s) { return answer_json(number(granularity_of(s))); });
   add("ipc.handle_of_interior_equals_base", interior_handle);
