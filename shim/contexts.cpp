@@ -98,10 +98,10 @@ std::optional<OwnPool::Block> Contexts::find_in_pool(CUdeviceptr address) const 
   return block;
 }
 
-bool Contexts::several_alive() const noexcept {
+bool Contexts::several_alive(const Device* device) const noexcept {
   int alive = 0;
   for (const Context* context = first(); context != nullptr; context = context->next) {
-    alive += context->alive() ? 1 : 0;
+    alive += context->alive() && (device == nullptr || &context->device == device) ? 1 : 0;
   }
   return alive > 1;
 }

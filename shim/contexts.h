@@ -57,8 +57,8 @@ class Contexts {
   Context* owner_of(CUdeviceptr address) const noexcept;
   // The block of a device's own pool that contains the address, whether live or not.
   std::optional<OwnPool::Block> find_in_pool(CUdeviceptr address) const noexcept;
-  // More than one context is alive.
-  bool several_alive() const noexcept;
+  // More than one context is alive, of this device or, if it is nullptr, of any.
+  bool several_alive(const Device* device = nullptr) const noexcept;
   // Memory was allocated in this process.
   bool any_started() const noexcept;
 

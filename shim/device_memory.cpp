@@ -299,7 +299,7 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   if (alignment == 0) {
     const RelaxedCapture relaxed(driver_);
     CUdeviceptr sample = 0;
-    if (call_with_room(&device, [&] {
+    if (call_with_room(device.handle, [&] {
           return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
         }) != CUDA_SUCCESS) {
       return 0;
@@ -397,10 +397,10 @@ CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
     return result;
   }
   Context* const context = contexts_.current();
-  const std::uint64_t limit =
-      context == nullptr ? shown_total(device_total) : context->device.budget.limit();
   const std::uint64_t total =
-      policy_.limit_is_reported() ? std::min<std::uint64_t>(device_total, limit) : device_total;
+      context != nullptr && policy_.limit_is_reported()
+          ? std::min<std::uint64_t>(device_total, context->device.budget.limit())
+          : shown_total(device_total);
   if (free_bytes != nullptr) {
     *free_bytes =
         std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
@@ -434,16 +434,14 @@ std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
 std::uint64_t DeviceMemory::unused_by_others(const Context& context) {
+  if (!contexts_.several_alive(&context.device)) {
+    return 0;
+  }
+  waiting_.close_and_collect();  // a block that waits keeps its whole region
   std::uint64_t bytes = 0;
-  bool first = true;
   for (const Context* other = contexts_.first(); other != nullptr; other = other->next) {
-    if (other != &context && &other->device == &context.device && other->alive()) {
-      if (first) {
-        waiting_.close_and_collect();  // a block that waits keeps its whole region
-      }
-      first = false;
-      bytes += other->arena.unused_bytes();
-    }
+    const bool of_device = other != &context && &other->device == &context.device;
+    bytes += of_device && other->alive() ? other->arena.unused_bytes() : 0;
   }
   return bytes;
 }

@@ -101,13 +101,13 @@ class DeviceMemory {
     return result;
   }
 
-  // For what the driver takes by itself of this device's memory, or, if it is nullptr, of the
+  // For what the driver takes by itself of this device's memory, or, if none is named, of the
   // current context's device: what waits is made free, and what nobody uses is given back. True if
   // anything was.
-  bool make_room_at_driver(Device* device);
+  bool make_room_at_driver(std::optional<CUdevice> device) noexcept;
   // Calls the driver, and once more if it lacks memory and that can be helped.
   template <typename Call>
-  CUresult call_with_room(Device* device, Call call) {
+  CUresult call_with_room(std::optional<CUdevice> device, Call call) {
     const CUresult result = call();
     return result == CUDA_ERROR_OUT_OF_MEMORY && make_room_at_driver(device) ? call() : result;
   }

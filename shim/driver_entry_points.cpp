@@ -34,10 +34,9 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   }
 }
 
-// The driver's answer, of which `note` is told when it is a success.
-template <typename Note, typename... Args, typename... Given>
-CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  const CUresult result = call(function, args...);
+// The driver's answer; `note` is told when it is a success.
+template <typename Note>
+CUresult noted(CUresult result, Note note) {
   if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
     const NoCancellation no_cancellation;
     try {
@@ -48,21 +47,27 @@ CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Giv
   return result;
 }
 
-// The driver's answer; where it lacks memory, the one that it has when arenas have given some back.
-// What is none of ours costs nothing as long as there is memory.
+template <typename Note, typename... Args, typename... Given>
+CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  return noted(call(function, args...), note);
+}
+
+// The driver's answer; where it lacks memory of the device, or of the current context's, the one
+// that it has when arenas have given some back. Costs nothing as long as there is memory.
 template <typename... Args, typename... Given>
-CUresult call_with_room(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+CUresult call_with_room_on(std::optional<CUdevice> device,
+                           CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   const CUresult result = call(function, args...);
   Process* const process = result == CUDA_ERROR_OUT_OF_MEMORY ? Process::active() : nullptr;
   if (process == nullptr) {
     return result;
   }
   const NoCancellation no_cancellation;
-  try {
-    return process->memory().make_room_at_driver(nullptr) ? call(function, args...) : result;
-  } catch (const std::bad_alloc&) {
-    return result;
-  }
+  return process->memory().make_room_at_driver(device) ? call(function, args...) : result;
+}
+template <typename... Args, typename... Given>
+CUresult call_with_room(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  return call_with_room_on(std::nullopt, function, args...);
 }
 
 // Calls the driver's function to begin a capture; nothing of ours synchronises meanwhile.
@@ -163,19 +168,11 @@ CUresult destroy_stream(CUresult (*DriverFunctions::*function)(CUstream), CUstre
 template <typename... Args, typename... Given>
 CUresult create_context(CUcontext* context, CUdevice device,
                         CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  return answer(
-      [&](Process& process) {
-        const CUresult result = process.memory().call_with_room(
-            process.contexts().device(device), [&] { return call(function, args...); });
-        if (result == CUDA_SUCCESS && context != nullptr) {
-          try {
-            process.contexts().created(*context, device);
-          } catch (const std::bad_alloc&) {  // its first allocation makes it known
-          }
-        }
-        return result;
-      },
-      function, args...);
+  return noted(call_with_room_on(device, function, args...), [=](Process& process) {
+    if (context != nullptr) {
+      process.contexts().created(*context, device);
+    }
+  });
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ bool DeviceMemory::make_room(Device* device) {
          (device != nullptr && drain_pools(*device));
 }
 
-bool DeviceMemory::make_room_at_driver(Device* device) {
+bool DeviceMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept try {
   Context* const current = contexts_.current();
   if (current != nullptr && waiting_.any()) {
     const DeviceWait wait(captures_);
@@ -20,10 +20,12 @@ bool DeviceMemory::make_room_at_driver(Device* device) {
       waiting_.wait_for_all(*current);
     }
   }
-  if (device == nullptr && current != nullptr) {
-    device = &current->device;
-  }
-  return device != nullptr && release_unused(device);
+  const Device* const of = device               ? contexts_.device(*device)
+                           : current == nullptr ? nullptr
+                                                : &current->device;
+  return of != nullptr && release_unused(of);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // What is freed in stream order comes back to the limit when the stream has got there.

@@ -22,7 +22,7 @@ CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdevicept
 // While its stream captures, the memory is the graph's, and no call of the program's frees it.
 CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request) {
   if (captures_.is_capturing(request.stream, request.per_thread)) {
-    return call_with_room(nullptr, [&] { return at_driver(request, address); });
+    return call_with_room(std::nullopt, [&] { return at_driver(request, address); });
   }
   const bool plain =
       address != nullptr && request.bytes > 0 && !(request.from_pool && is_of_host(request.pool));
