@@ -106,19 +106,32 @@ bool Contexts::several_alive(const Device* device) const noexcept {
   return alive > 1;
 }
 
-void Contexts::set_peer(CUcontext owner, bool enabled) {
-  CUdevice device = 0;
-  CUcontext current = nullptr;
-  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-      driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS) {
+// A device is known now that was not: it may use the memory of the others, and they its.
+void Contexts::introduce(Device& newcomer) {
+  for_each_device([&](Device& other) {
+    if (&other != &newcomer) {
+      give_access(other, newcomer.handle);
+      give_access(newcomer, other.handle);
+    }
+  });
+}
+
+// What is mapped, or in the pool, from now on has the access from the beginning.
+void Contexts::give_access(Device& owner, CUdevice peer) {
+  int can = 0;
+  if (!owner.needs_access() || driver_.cuDeviceCanAccessPeer == nullptr || peer >= kMostPeers ||
+      driver_.cuDeviceCanAccessPeer(&can, peer, owner.handle) != CUDA_SUCCESS || can == 0) {
     return;
   }
+  if ((owner.peers.fetch_or(peer_bit(peer)) & peer_bit(peer)) != 0) {
+    return;
+  }
+  if (owner.own_pool != nullptr) {
+    owner.own_pool->give_access(peer);
+  }
   for (Context* context = first(); context != nullptr; context = context->next) {
-    if (context->alive() && context->handle == owner) {
-      context->memory->set_peer(device, id_of(current), enabled);
-      if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr && enabled) {
-        pool->set_peer(device);
-      }
+    if (&context->device == &owner) {
+      context->memory->give_access(peer);
     }
   }
 }
@@ -232,12 +245,16 @@ Device* Contexts::device(CUdevice handle) {
     return nullptr;
   }
   auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
-  const std::lock_guard lock(mutex_);
-  if (Device* device = known(); device != nullptr) {
-    return device;
+  Device* const newcomer = made.get();
+  {
+    const std::lock_guard lock(mutex_);
+    if (Device* device = known(); device != nullptr) {
+      return device;
+    }
+    devices_.push_back(std::move(made));
   }
-  devices_.push_back(std::move(made));
-  return devices_.back().get();
+  introduce(*newcomer);
+  return newcomer;
 }
 
 Device* Contexts::device_of(CUmemoryPool pool) noexcept {

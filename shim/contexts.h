@@ -62,9 +62,6 @@ class Contexts {
   // Memory was allocated in this process.
   bool any_started() const noexcept;
 
-  // The current context may use the memory of `owner` from now on, or no longer.
-  void set_peer(CUcontext owner, bool enabled);
-
   // The driver has made a context, or handed out the primary one.
   void created(CUcontext handle, CUdevice device);
   // `context` was made from a green context.
@@ -144,6 +141,8 @@ class Contexts {
   }
 
  private:
+  void introduce(Device& newcomer);
+  void give_access(Device& owner, CUdevice peer);
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
   std::unique_ptr<RegionSource> source_for(Device& device) const;

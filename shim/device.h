@@ -31,6 +31,21 @@ inline constexpr std::size_t kHoldings = 6;
 
 class OwnPool;
 
+// The GPUs that may use another one's memory, by their ordinals. CUDA numbers no more than so many.
+using PeerSet = std::uint64_t;
+inline constexpr int kMostPeers = 64;
+inline PeerSet peer_bit(CUdevice device) {
+  return PeerSet{1} << static_cast<unsigned>(device);
+}
+template <typename Do>
+void for_each_peer(PeerSet peers, Do what) {
+  for (CUdevice device = 0; device < kMostPeers; ++device) {
+    if ((peers & peer_bit(device)) != 0) {
+      what(device);
+    }
+  }
+}
+
 // A GPU. Made when first needed, never destroyed.
 struct Device {
   Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle,
@@ -52,6 +67,12 @@ struct Device {
   // What serves cuMemAlloc under CUBFC_ALLOCATOR=cuda_async; nullptr: it is not set, or the device
   // has no pools.
   const std::unique_ptr<OwnPool> own_pool;
+
+  // What cuMemAlloc gives, any device can copy to and from; what is mapped or comes from a pool
+  // only one that was given access. So every device of which the process has a context, and which
+  // the hardware lets reach this one's memory, has access to it.
+  std::atomic<PeerSet> peers{0};
+  bool needs_access() const { return page_bytes > 0 || own_pool != nullptr; }
 
   // For Claims: bytes of the limit, all or nothing.
   bool take(Holding holding, std::uint64_t bytes, CUmemoryPool pool,
@@ -92,9 +113,8 @@ class RegionSource : public arena::MemorySource {
   // The context has ended, and its object may serve another: what did not go with it. nullptr when
   // there is nothing. No driver call, and needs no host memory.
   virtual std::shared_ptr<Remains> leave_behind() noexcept { return nullptr; }
-  // A context of the device may use this context's memory, or no longer.
-  virtual void set_peer(CUdevice /*device*/, std::uint64_t /*context_id*/,
-                        bool /*enabled*/) noexcept {}
+  // A device has been added to its device's peers.
+  virtual void give_access(CUdevice /*peer*/) noexcept {}
 
   // Whether the driver has IPC handles for it.
   virtual bool is_shareable() const noexcept = 0;

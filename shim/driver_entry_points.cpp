@@ -1,56 +1,11 @@
 // The exported driver functions. Each is one line over the object that does the work; with no work
 // to do it is the driver's own function.
-#include <new>
 #include <optional>
 
-#include "shim/no_cancellation.h"
-#include "shim/process.h"
+#include "shim/entry_point_calls.h"
 
 namespace cubfc {
 namespace {
-
-// Calls the driver's function; one that this driver does not have is not found.
-template <typename... Args, typename... Given>
-CUresult call(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  const Driver* driver = Driver::find();
-  if (driver == nullptr || driver->call().*function == nullptr) {
-    return CUDA_ERROR_NOT_FOUND;
-  }
-  return (driver->call().*function)(args...);
-}
-
-// Our answer, or the driver's when cubfc stands aside.
-template <typename Ours, typename... Args, typename... Given>
-CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  Process* process = Process::active();
-  if (process == nullptr || process->driver().*function == nullptr) {
-    return call(function, args...);
-  }
-  const NoCancellation no_cancellation;
-  try {
-    return ours(*process);
-  } catch (const std::bad_alloc&) {
-    return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
-  }
-}
-
-// The driver's answer; `note` is told when it is a success.
-template <typename Note>
-CUresult noted(CUresult result, Note note) {
-  if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
-    const NoCancellation no_cancellation;
-    try {
-      note(*process);
-    } catch (const std::bad_alloc&) {  // what is lost is a note, not the program's result
-    }
-  }
-  return result;
-}
-
-template <typename Note, typename... Args, typename... Given>
-CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  return noted(call(function, args...), note);
-}
 
 // The driver's answer; where it lacks memory of the device, or of the current context's, the one
 // that it has when arenas have given some back. Costs nothing as long as there is memory.
@@ -570,13 +525,10 @@ CUresult cubfc_cuCtxCreate_v4(CUcontext* context, CreateParameters parameters, u
 CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
   return create_context(context, device, &Functions::cuDevicePrimaryCtxRetain, context, device);
 }
+// The current context's device will use other devices' memory, and may not be known yet.
 CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
-  return observe([=](Process& p) { p.contexts().set_peer(peer, true); },
-                 &Functions::cuCtxEnablePeerAccess, peer, flags);
-}
-CUresult cubfc_cuCtxDisablePeerAccess(CUcontext peer) noexcept {
-  return observe([=](Process& p) { p.contexts().set_peer(peer, false); },
-                 &Functions::cuCtxDisablePeerAccess, peer);
+  return observe([](Process& p) { p.contexts().current(); }, &Functions::cuCtxEnablePeerAccess,
+                 peer, flags);
 }
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
   return end_context({context}, this_context(context), &Functions::cuCtxDestroy, context);

@@ -89,6 +89,18 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 1, kObserve, (CUstream stream, CUgraph* graph)) \
   X(cuStreamDestroy, "cuStreamDestroy", 2000, 0, kObserve, (CUstream stream)) \
   X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, kObserve, (CUstream stream)) \
+  X(cuMemcpy, "cuMemcpy", 4000, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpy_ptds, "cuMemcpy", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyAsync, "cuMemcpyAsync", 4000, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoD_v2_ptds, "cuMemcpyDtoD", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyPeer, "cuMemcpyPeer", 4000, 0, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
+  X(cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, 1, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
+  X(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, 0, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
+  X(cuMemcpyPeerAsync_ptsz, "cuMemcpyPeerAsync", 7000, 1, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
   X(cuModuleLoad, "cuModuleLoad", 2000, 0, kRetry, (CUmodule* module, const char* path)) \
   X(cuModuleLoadData, "cuModuleLoadData", 2000, 0, kRetry, (CUmodule* module, const void* image)) \
   X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, 0, kRetry, (CUmodule* module, const void* image, unsigned count, CUjit_option* options, void** values)) \
@@ -115,7 +127,6 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuCtxCreate_v4, "cuCtxCreate", 12050, 0, kObserve, (CUcontext* context, ::cubfc::CreateParameters parameters, unsigned flags, CUdevice device)) \
   X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, kObserve, (CUcontext* context, CUdevice device)) \
   X(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, kObserve, (CUcontext peer, unsigned flags)) \
-  X(cuCtxDisablePeerAccess, "cuCtxDisablePeerAccess", 4000, 0, kObserve, (CUcontext peer)) \
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDetach, "cuCtxDetach", 2000, 0, kObserve, (CUcontext context)) \
@@ -135,6 +146,7 @@ using CreateParameters = struct CUctxCreateParams_st*;
   Y(cuCtxPushCurrent_v2, (CUcontext context)) \
   Y(cuCtxRecordEvent, (CUcontext context, CUevent event)) \
   Y(cuCtxSynchronize, ()) \
+  Y(cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer)) \
   Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
   Y(cuDeviceGetDefaultMemPool, (CUmemoryPool* pool, CUdevice device)) \
   Y(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value)) \

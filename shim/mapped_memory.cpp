@@ -1,6 +1,7 @@
 #include "shim/mapped_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
@@ -83,7 +84,6 @@ std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
 // The driver does not take physical memory with a context.
 std::shared_ptr<Remains> MappedMemory::leave_behind() noexcept {
   const std::lock_guard lock(mutex_);
-  peers_.clear();
   if (holdings_ == nullptr) {
     return nullptr;
   }
@@ -158,45 +158,48 @@ CUresult MappedMemory::map_page(arena::Address address, Pages& mapped) {
   return result;
 }
 
-CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes,
-                                  const std::vector<Peer>& peers) {
-  std::vector<CUmemAccessDesc> access;
-  const auto grant = [&](CUdevice device) {
-    CUmemAccessDesc& each = access.emplace_back();
+// For the memory's own device, if it is to be among them, and for the peers.
+CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes, Own own,
+                                  PeerSet peers) {
+  std::array<CUmemAccessDesc, kMostPeers + 1> access{};
+  std::size_t count = 0;
+  const auto give = [&](CUdevice device) {
+    CUmemAccessDesc& each = access.at(count++);
     each.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     each.location.id = device;
     each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   };
-  grant(device_.handle);
-  for (const Peer& peer : peers) {
-    grant(peer.device);
+  if (own == Own::kYes) {
+    give(device_.handle);
   }
+  for_each_peer(peers, give);
   called();
-  return driver_.cuMemSetAccess(base, bytes, access.data(), access.size());
+  return driver_.cuMemSetAccess(base, bytes, access.data(), count);
 }
 
 // The pages are the arena's, unless the context has ended; once all peers of this moment have
-// access.
+// access. That the device itself has it is enough where they cannot be given it.
 CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
                              const Holdings* of_context) {
-  std::vector<Peer> peers;
-  {
-    const std::lock_guard lock(mutex_);
-    peers = peers_;
-  }
   for (;;) {
-    if (const CUresult result = set_access(base, bytes, peers); result != CUDA_SUCCESS) {
+    const PeerSet peers = device_.peers.load();
+    CUresult result = set_access(base, bytes, Own::kYes, peers);
+    if (result != CUDA_SUCCESS && peers != 0) {
+      log::warn("other GPUs could not be given access to memory of GPU {}: driver says {}",
+                device_.handle, name_of(driver_, result));
+      result = set_access(base, bytes, Own::kYes, 0);
+    }
+    if (result != CUDA_SUCCESS) {
       return result;
     }
     const std::lock_guard lock(mutex_);
     if (holdings_.get() != of_context) {
       return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
-    if (peers == peers_) {
+    if (device_.peers.load() == peers) {
       holdings_->pages.merge(mapped);
       return CUDA_SUCCESS;
-    }
-    peers = peers_;  // changed meanwhile
+    }  // else one was added meanwhile, and give_access() has not seen these pages
   }
 }
 
@@ -285,40 +288,39 @@ void MappedMemory::drop_spare() noexcept {
   }
 }
 
-void MappedMemory::set_peer(CUdevice device, std::uint64_t context_id, bool enabled) noexcept try {
-  std::vector<arena::Address> pages;
-  const Peer peer{device, context_id};
+// Pages that are unmapped meanwhile need no access any more.
+void MappedMemory::give_access(CUdevice peer) noexcept try {
+  std::vector<std::pair<arena::Address, std::uint64_t>> runs;  // of pages side by side
   {
     const std::lock_guard lock(mutex_);
-    std::erase(peers_, peer);
-    if (enabled) {
-      peers_.push_back(peer);
-    }
-    const bool stays =
-        !enabled && std::any_of(peers_.begin(), peers_.end(),
-                                [&](const Peer& other) { return other.device == device; });
-    if (device == device_.handle || stays || holdings_ == nullptr) {
+    if (holdings_ == nullptr) {
       return;
     }
     for (const auto& [address, handle] : holdings_->pages) {
-      pages.push_back(address);
+      if (!runs.empty() && runs.back().first + runs.back().second == address) {
+        runs.back().second += page_bytes_;
+      } else {
+        runs.emplace_back(address, page_bytes_);
+      }
     }
   }
   const RelaxedCapture relaxed(driver_);
-  CUmemAccessDesc access{};
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.location.id = device;
-  access.flags = enabled ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  for (const arena::Address page : pages) {
-    const CUresult result = driver_.cuMemSetAccess(page, page_bytes_, &access, 1);
-    const std::lock_guard lock(mutex_);
-    if (result != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
-      log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", device,
-                device_.handle, name_of(driver_, result));
+  const PeerSet only = peer_bit(peer);
+  for (const auto& [start, bytes] : runs) {
+    CUresult result = set_access(start, bytes, Own::kNo, only);
+    for (arena::Address page = start; page < start + bytes && result != CUDA_SUCCESS;
+         page += page_bytes_) {
+      const CUresult of_page = set_access(page, page_bytes_, Own::kNo, only);
+      const std::lock_guard lock(mutex_);
+      if (of_page != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
+        log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", peer,
+                  device_.handle, name_of(driver_, of_page));
+        return;
+      }
     }
   }
 } catch (const std::bad_alloc&) {
-  log::warn("GPU {} has no access to some of the arena of GPU {}: the host has no memory", device,
+  log::warn("GPU {} has no access to some of the arena of GPU {}: the host has no memory", peer,
             device_.handle);
 }
 

@@ -34,18 +34,11 @@ class MappedMemory : public RegionSource {
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
   std::shared_ptr<Remains> leave_behind() noexcept override;
-  void set_peer(CUdevice device, std::uint64_t context_id, bool enabled) noexcept override;
+  void give_access(CUdevice peer) noexcept override;
 
  private:
   using Handle = CUmemGenericAllocationHandle;
   using Pages = std::map<arena::Address, Handle>;
-
-  // A context of another device that may use the memory.
-  struct Peer {
-    CUdevice device;
-    std::uint64_t context_id;
-    bool operator==(const Peer&) const = default;
-  };
 
   // All that is to be given back; its end does that.
   struct Holdings {
@@ -68,7 +61,8 @@ class MappedMemory : public RegionSource {
   std::uint64_t spare_bytes();
   CUresult create(Handle& handle);
   CUresult map_page(arena::Address address, Pages& mapped);
-  CUresult set_access(arena::Address base, std::uint64_t bytes, const std::vector<Peer>& peers);
+  enum class Own : bool { kNo, kYes };
+  CUresult set_access(arena::Address base, std::uint64_t bytes, Own own, PeerSet peers);
   CUresult enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
                  const Holdings* of_context);
   static void release_all(const DriverFunctions& driver, const Pages& pages,
@@ -82,7 +76,6 @@ class MappedMemory : public RegionSource {
   std::mutex mutex_;                    // guards all below
   std::shared_ptr<Holdings> holdings_;  // nullptr before the first range
   std::shared_ptr<Remains> remains_;    // for leave_behind()
-  std::vector<Peer> peers_;             // that may use the memory, too
 };
 
 }  // namespace cubfc

@@ -73,11 +73,9 @@ CUresult OwnPool::ready_pool(CUstream stream) noexcept {
   if (const CUresult result = make_pool(made); result != CUDA_SUCCESS) {
     return result;
   }
-  std::vector<CUdevice> peers;
   try {
     device_.pools.add(made, Pools::Owner::kOurs);
     const std::lock_guard lock(mutex_);
-    peers = peers_;
     pool = pool_ == nullptr ? made : pool_;  // unless another thread was quicker
     pool_ = pool;
   } catch (const std::bad_alloc&) {
@@ -87,9 +85,7 @@ CUresult OwnPool::ready_pool(CUstream stream) noexcept {
     driver_.cuMemPoolDestroy(made);
     return pool == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   }
-  for (const CUdevice peer : peers) {
-    set_peer(peer);
-  }
+  for_each_peer(device_.peers.load(), [&](CUdevice peer) { give_access(peer); });
   warm(pool, stream);
   return CUDA_SUCCESS;
 }
@@ -443,30 +439,21 @@ void OwnPool::give_up(std::uint64_t context_id) noexcept {
   }
 }
 
-// It keeps the access when the peer gives it up.
-void OwnPool::set_peer(CUdevice peer) noexcept try {
-  CUmemoryPool pool = nullptr;
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::find(peers_.begin(), peers_.end(), peer) == peers_.end()) {
-      peers_.push_back(peer);
-    }
-    pool = pool_;
+// Nothing to do before the pool is there: it begins with all peers of its device.
+void OwnPool::give_access(CUdevice peer) noexcept {
+  const CUmemoryPool pool = handle();
+  if (pool == nullptr) {
+    return;
   }
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = peer;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (pool != nullptr && peer != device_.handle) {
-    if (const CUresult result = driver_.cuMemPoolSetAccess(pool, &access, 1);
-        result != CUDA_SUCCESS) {
-      log::warn("GPU {} could not be given access to the pool of GPU {}: driver says {}", peer,
-                device_.handle, name_of(driver_, result));
-    }
+  if (const CUresult result = driver_.cuMemPoolSetAccess(pool, &access, 1);
+      result != CUDA_SUCCESS) {
+    log::warn("GPU {} could not be given access to the pool of GPU {}: driver says {}", peer,
+              device_.handle, name_of(driver_, result));
   }
-} catch (const std::bad_alloc&) {
-  log::warn("GPU {} has no access to the pool of GPU {}: the host has no memory", peer,
-            device_.handle);
 }
 
 // What it is known to hold: the most that was ever in use, because it keeps what is freed.

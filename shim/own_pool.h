@@ -59,8 +59,8 @@ class OwnPool {
   // there for it; the pool goes after the last context. nullptr if it never allocated. No driver
   // call, and needs no host memory.
   std::shared_ptr<Remains> leave_behind(std::uint64_t context_id) noexcept;
-  // Another device may use the memory.
-  void set_peer(CUdevice peer) noexcept;
+  // A device has been added to its device's peers.
+  void give_access(CUdevice peer) noexcept;
 
   // Gives back what nothing is allocated in, but for so much of what it holds. Returns the bytes.
   std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
@@ -128,7 +128,6 @@ class OwnPool {
   mutable std::mutex mutex_;  // guards all below
   CUmemoryPool pool_ = nullptr;
   std::vector<User> users_;
-  std::vector<CUdevice> peers_;
   Entries entries_;
   Entries orphans_;  // nobody will free them: their context has ended
   std::uint64_t last_id_;

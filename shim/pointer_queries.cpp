@@ -30,7 +30,7 @@ PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
             found.info.address,
             found.info.bytes,
             found.info.id | kOurIds,
-            found.context->is_shareable() ? nullptr : found.context};
+            found.context->is_shareable()};
   }
   if (found.context != nullptr) {
     return {kNowhere, false, 0, 0, 0};
@@ -43,7 +43,9 @@ PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
   return {address, false, 0, 0, 0};
 }
 
-// Stores the attributes that describe the allocation. The others are the region's, too.
+// Stores the attributes that describe the allocation. The others are the region's, too: CONTEXT
+// among them, which is NULL of mapped memory and of a pool's. Libraries tell by it that such memory
+// has no legacy IPC handle (UCX then never asks for one), and that is so here.
 void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, void* value) const {
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -52,13 +54,8 @@ void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, vo
       break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       // cuda.h: 1 or 0, of a width that it does not say. The driver has stored a 1.
-      if (policy_.ipc.value == config::Ipc::kDriver || block.unshared_of != nullptr) {
+      if (policy_.ipc.value == config::Ipc::kDriver || !block.shareable) {
         store<unsigned char>(value, 0);
-      }
-      break;
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      if (block.unshared_of != nullptr) {  // to the driver, it is no context's
-        store<CUcontext>(value, block.unshared_of->handle);
       }
       break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -107,8 +104,14 @@ CUresult PointerQueries::attributes(unsigned count, CUpointer_attribute* attribu
                                     CUdeviceptr address) {
   const Seen seen = look_at(address);
   const CUresult result = driver_.cuPointerGetAttributes(count, attributes, values, seen.ask);
-  for (unsigned i = 0; result == CUDA_SUCCESS && seen.is_block && i < count; ++i) {
-    answer(seen, attributes[i], values[i]);
+  for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+    if (seen.is_block) {
+      answer(seen, attributes[i], values[i]);
+    } else if (seen.ask != address && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+      // The driver takes what it does not know for the host's own memory, at the address that was
+      // asked for.
+      store<CUdeviceptr>(values[i], address);
+    }
   }
   return result;
 }

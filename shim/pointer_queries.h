@@ -32,8 +32,7 @@ class PointerQueries {
     CUdeviceptr start;
     std::size_t bytes;
     unsigned long long id;
-    // Whose memory it is, if the driver would not share it with other processes.
-    const Context* unshared_of = nullptr;
+    bool shareable = true;  // by the driver's IPC
   };
   Seen look_at(CUdeviceptr address) const;
   static bool has_blocks_throughout(const Context& context, CUdeviceptr address, std::size_t bytes);

@@ -13,6 +13,7 @@
 #include "shim/driver.h"
 #include "shim/ipc.h"
 #include "shim/outside_memory.h"
+#include "shim/peer_copies.h"
 #include "shim/pointer_queries.h"
 
 namespace cubfc {
@@ -37,6 +38,7 @@ class Process {
   PhysicalMemory& physical() { return physical_; }
   Arrays& arrays() { return arrays_; }
   PointerQueries& pointers() { return pointers_; }
+  PeerCopies& peer_copies() { return peer_copies_; }
   Contexts& contexts() { return contexts_; }
   Captures& captures() { return captures_; }
   const DriverFunctions& driver() const { return driver_; }
@@ -68,6 +70,7 @@ class Process {
   PhysicalMemory physical_{driver_, contexts_, memory_};
   Arrays arrays_{driver_, contexts_, memory_};
   PointerQueries pointers_{driver_, policy_, contexts_, ipc_};
+  PeerCopies peer_copies_{driver_, policy_, contexts_};
 };
 
 }  // namespace cubfc

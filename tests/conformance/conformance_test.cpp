@@ -41,6 +41,7 @@ const KnownDifference kKnownDifferences[] = {
      "what is freed while a stream captures waits for its end, also when memory runs out"},
     {"a_handle_for_other_processes_is_the_blocks", "mapped|pool",
      "mapped memory and a pool's have none"},
+    {"attributes_describe_the_block", "mapped|pool", "to the driver, such memory is no context's"},
     {"attributes_that_are_numbers_are_the_drivers", "mapped|pool",
      "the one that says whether there is such a handle"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",

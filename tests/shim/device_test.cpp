@@ -76,9 +76,30 @@ TEST_CASE("each block has its own range, buffer id and mapping") {
                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
   void* values[] = {&owner, &type, &start};
   must(cuPointerGetAttributes(3, wanted, values, b + 1));
-  CHECK(owner == context.handle);
+  // Memory that is mapped, or of a pool, is no context's.
+  const char* const allocator = std::getenv("CUBFC_ALLOCATOR");
+  CHECK(owner == (allocator == nullptr ? context.handle : nullptr));
   CHECK(type == CU_MEMORYTYPE_DEVICE);
   CHECK(start == b);
+}
+
+TEST_CASE("a freed block is, to who asks for it, the host's own memory at that address") {
+  const TestContext context;
+  const CUdeviceptr block = allocate(1000);
+  const CUdeviceptr kept = allocate(1000);  // so that its region stays
+  must(cuMemFree(block));
+  CUdeviceptr host = 0;
+  CUmemorytype type{};
+  int ordinal = 0;
+  CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                  CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  void* values[] = {&host, &type, &ordinal};
+  must(cuPointerGetAttributes(3, wanted, values, block + 100));
+  CHECK(host == block + 100);
+  CHECK(type == CUmemorytype{});
+  CHECK(ordinal == -2);
+  must(cuMemFree(kept));
 }
 
 TEST_CASE("a freed block is no device pointer any more") {

@@ -403,22 +403,6 @@ TEST_CASE("a context that ends leaves nothing, and another's blocks stay") {
   CHECK(read(kept, 4096) == std::vector<unsigned char>(4096, 3));
 }
 
-TEST_CASE("a peer is given access to the pool, whichever comes first") {
-  const TestContext owner(0);
-  const TestContext peer(1);
-  standin_reset_calls();
-  must(cuCtxEnablePeerAccess(owner.handle, 0));
-  CHECK(standin_calls("cuMemPoolSetAccess") == 0);  // there is no pool yet
-  must(cuCtxSetCurrent(owner.handle));
-  allocate(512);
-  CHECK(standin_calls("cuMemPoolSetAccess") == 1);
-  must(cuCtxEnablePeerAccess(peer.handle, 0));
-  CHECK(standin_calls("cuMemPoolSetAccess") == 1);
-  must(cuCtxSetCurrent(peer.handle));
-  allocate(512);
-  CHECK(standin_calls("cuMemPoolSetAccess") == 2);
-}
-
 TEST_CASE("it cannot be shared with other processes, and says so") {
   const TestContext context;
   const CUdeviceptr block = allocate(4096);

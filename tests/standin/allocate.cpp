@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "pools.h"
+#include "work.h"
 
 namespace standin {
 namespace {
@@ -15,10 +16,39 @@ std::uintptr_t PageOf(CUdeviceptr address) {
   return address / page * page;
 }
 
-// An IPC mapping need not begin at a page.
-void Unmap(const Allocation& allocation) {
+// Pages of the host that are to go once the work that may still use them is done.
+struct Unused {
+  std::uintptr_t start;
+  std::size_t bytes;
+  Fences after;
+};
+
+// Guarded by state().mutex.
+std::vector<Unused>& unused() {
+  static auto* const instance = new std::vector<Unused>;
+  return *instance;
+}
+
+Fences PendingOfAll() {
+  Fences pending;
+  for (const auto& [handle, context] : state().contexts) {
+    const Fences more = PendingOf(*context);
+    pending.insert(pending.end(), more.begin(), more.end());
+  }
+  return pending;
+}
+
+// A program may free pinned memory that queued work still uses. Whether the driver waits for that
+// work is not known; it does not crash. So nothing waits here, and the pages stay: they go with the
+// first such call after the work is done. An IPC mapping need not begin at a page.
+void UnmapWhenUnused(const Allocation& allocation) {
   const std::uintptr_t start = PageOf(allocation.base);
-  munmap(reinterpret_cast<void*>(start), allocation.base + allocation.bytes - start);
+  unused().push_back({start, allocation.base + allocation.bytes - start, PendingOfAll()});
+  std::erase_if(unused(), [](const Unused& pages) {
+    const bool done = AllDone(pages.after);
+    if (done) munmap(reinterpret_cast<void*>(pages.start), pages.bytes);
+    return done;
+  });
 }
 
 // mincore tells a mapped page from an unmapped one without touching it.
@@ -31,9 +61,16 @@ bool IsMapped(CUdeviceptr address) {
 }  // namespace
 
 Allocation* Allocate(Context& context, Kind kind, std::size_t bytes) {
-  DeviceMemory& memory = state().devices[static_cast<std::size_t>(context.device)]->memory;
+  return AllocateOn(context.device, context, kind, bytes);
+}
+
+Allocation* AllocateOn(int device, Context& context, Kind kind, std::size_t bytes) {
+  DeviceMemory& memory = state().devices[static_cast<std::size_t>(device)]->memory;
   const auto base = memory.Take(bytes);
-  return base ? &AddAllocation(kind, *base, bytes, context) : nullptr;
+  if (!base) return nullptr;
+  Allocation& added = AddAllocation(kind, *base, bytes, context);
+  added.device = device;
+  return &added;
 }
 
 void Release(CUdeviceptr base) {
@@ -50,9 +87,10 @@ void Release(CUdeviceptr base) {
       if (allocation.kind == Kind::kPool) KeepFreed(allocation);
       break;
     case Kind::kManaged:
+    case Kind::kHostPool:
     case Kind::kHost:
     case Kind::kIpc:
-      Unmap(allocation);
+      UnmapWhenUnused(allocation);
       break;
     case Kind::kRegistered:
     case Kind::kReserved:
@@ -65,7 +103,7 @@ void ReleaseAllOf(const Context& context) {
   for (const auto& [base, allocation] : state().allocations) {
     // cuda.h, cuCtxDestroy: what cuMemAllocAsync gave is no context's.
     const bool owned = allocation.context_id == context.id && allocation.kind != Kind::kReserved &&
-                       allocation.kind != Kind::kPool;
+                       !allocation.pool;
     if (owned) bases.push_back(base);
   }
   for (const CUdeviceptr base : bases) Release(base);

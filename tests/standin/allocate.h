@@ -9,6 +9,9 @@ namespace standin {
 // none.
 Allocation* Allocate(Context& context, Kind kind, std::size_t bytes);
 
+// The same of another device's memory, for what a pool of that device gives to this context.
+Allocation* AllocateOn(int device, Context& context, Kind kind, std::size_t bytes);
+
 // Gives the memory back and forgets the allocation.
 void Release(CUdeviceptr base);
 

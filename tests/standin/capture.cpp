@@ -28,7 +28,30 @@ std::string CaseOf(const Capture& capture, std::string_view function) {
          (same ? ".same_thread" : ".other_thread");
 }
 
+// Of each node of the capture's graph, whether it comes before what the origin captured last.
+std::vector<bool> BeforeOrigin(const Capture& capture) {
+  const auto& nodes = capture.graph->nodes;
+  std::vector<bool> reached(nodes.size(), false);
+  for (const std::size_t node : capture.origin->capture_after) reached[node] = true;
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    if (!reached[i]) continue;
+    for (const std::size_t before : nodes[i].after) reached[before] = true;
+  }
+  return reached;
+}
+
 }  // namespace
+
+bool HasJoined(const Stream& stream) {
+  const std::vector<bool> reached = BeforeOrigin(*stream.capture);
+  return std::all_of(stream.capture_after.begin(), stream.capture_after.end(),
+                     [&](std::size_t node) { return reached[node]; });
+}
+
+bool AllJoined(const Capture& capture) {
+  const std::vector<bool> reached = BeforeOrigin(capture);
+  return std::all_of(reached.begin(), reached.end(), [](bool node) { return node; });
+}
 
 CUresult FailCapture(Capture& capture, std::string_view id) {
   const CUresult result = Behaviour(id);

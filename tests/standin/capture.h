@@ -22,6 +22,13 @@ CUresult CheckSynchronousUse(const Stream& stream);
 // Adds a node behind what the stream has captured.
 CUresult AddNode(Stream& stream, std::function<void()> run);
 
+// Whether all that a capturing stream has captured comes before what its capture's origin captured
+// last: it has joined the origin again, or done nothing since it left it.
+bool HasJoined(const Stream& stream);
+
+// Whether that is so of all streams of the capture.
+bool AllJoined(const Capture& capture);
+
 // Reports case `id`; the capture stays valid only if it survives that.
 CUresult FailCapture(Capture& capture, std::string_view id);
 

@@ -1,5 +1,5 @@
 // cuStreamBeginCapture to cuStreamEndCapture, and cuThreadExchangeStreamCaptureMode.
-#include <algorithm>
+#include <utility>
 
 #include "behaviour.h"
 #include "capture.h"
@@ -24,31 +24,19 @@ CUresult Begin(CUstream handle, CUstreamCaptureMode mode) {
   return CUDA_SUCCESS;
 }
 
-// Whether all that other streams captured comes before what the origin captured last.
-bool Joined(const Capture& capture) {
-  const auto& nodes = capture.graph->nodes;
-  std::vector<bool> reached(nodes.size(), false);
-  for (const std::size_t node : capture.origin->capture_after) reached[node] = true;
-  for (std::size_t i = nodes.size(); i-- > 0;) {
-    if (!reached[i]) continue;
-    for (const std::size_t before : nodes[i].after) reached[before] = true;
-  }
-  return std::all_of(reached.begin(), reached.end(), [](bool node) { return node; });
-}
-
 CUresult End(CUstream handle, CUgraph* out) {
   const Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
+  if (!out) return Behaviour("capture.end.null_output");
   const std::shared_ptr<Capture> capture = stream->capture;
   if (!capture) return Behaviour("capture.end.not_capturing");
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != stream.get()) return Behaviour("capture.end.forked_stream");
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
       capture->thread != std::this_thread::get_id()) {
     return Behaviour("capture.end.wrong_thread");
   }
-  const bool joined = Joined(*capture);
+  const bool joined = AllJoined(*capture);
   LeaveCapture(capture);
   *out = nullptr;
   if (!capture->valid) return Behaviour("capture.end.invalidated");

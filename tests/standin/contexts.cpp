@@ -5,6 +5,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "settings.h"
 #include "work.h"
 
 #if CUDA_VERSION < 12050
@@ -29,15 +30,27 @@ std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle
   return context;
 }
 
+namespace {
+
+template <typename Handle, typename Object, typename Predicate>
+void ForgetIf(const Registry<Handle, Object>& registry, Predicate goes) {
+  std::vector<Handle> gone;
+  for (const auto& [handle, object] : registry) {
+    if (goes(*object)) gone.push_back(handle);
+  }
+  for (const Handle handle : gone) Forget(handle);
+}
+
+}  // namespace
+
 void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
   state().contexts.erase(context->handle);  // no new work
   Drain(lock, *context);
   for (const StreamPtr& stream : context->streams) {
     if (stream->capture) LeaveCapture(stream->capture);
   }
-  std::erase_if(state().streams, [&](const auto& entry) { return !entry.second->context; });
-  std::erase_if(state().events,
-                [&](const auto& entry) { return entry.second->context == context.get(); });
+  ForgetIf(state().streams, [](const Stream& stream) { return !stream.context; });
+  ForgetIf(state().events, [&](const Event& event) { return event.context == context.get(); });
   ReleaseAllOf(*context);
   context->streams.clear();
 }
@@ -267,6 +280,9 @@ ENTRY(cuCtxEnablePeerAccess, (CUcontext peer_handle, unsigned flags), (peer_hand
   if (const CUresult error = FindContext(peer_handle, peer)) return error;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == context->device) return Behaviour("cuCtxEnablePeerAccess.same_device");
+  if (!settings().are_peers(context->device, peer->device)) {
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  }
   const bool added = context->peers.insert(peer_handle).second;
   return added ? CUDA_SUCCESS : Behaviour("cuCtxEnablePeerAccess.twice");
 }

@@ -78,6 +78,15 @@ int standin_release_stream(CUstream stream) {
   return Hold(stream, false);
 }
 
+int standin_break_context(CUcontext handle, int error) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  ContextOrCurrent(handle, context);  // finds a broken one, too
+  if (!context) return 0;
+  context->lasting_error = static_cast<CUresult>(error);
+  return 1;
+}
+
 void standin_watch(standin_watcher watcher) {
   EntryPoint::Watch(watcher);
 }

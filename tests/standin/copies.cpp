@@ -3,10 +3,12 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "pools.h"
 #include "vmm.h"
 #include "work.h"
 
@@ -26,6 +28,12 @@ bool IsDeviceRange(CUdeviceptr address, std::size_t bytes) {
 
 bool IsPinned(const void* address) {
   return FindAllocation(reinterpret_cast<CUdeviceptr>(address)) != nullptr;
+}
+
+bool IsReadByHost(CUdeviceptr address) {
+  const Allocation* const found = FindAllocation(address);
+  return found && (found->kind == Kind::kHost || found->kind == Kind::kRegistered ||
+                   found->kind == Kind::kManaged);
 }
 
 namespace {
@@ -61,6 +69,35 @@ bool Valid(const Side& side, std::size_t bytes) {
   return !side.must_be_device || IsDeviceRange(side.address, bytes);
 }
 
+// The device whose memory that is; nothing of the host's, and of managed memory, which has no
+// place.
+std::optional<int> DeviceOf(const Side& side) {
+  const Allocation* const found = FindAllocation(side.address);
+  if (!found || IsReadByHost(side.address) || found->kind == Kind::kHostPool) return std::nullopt;
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  int device = found->device;
+  if (found->kind == Kind::kReserved) FindMapping(side.address, &base, &bytes, &device);
+  return device;
+}
+
+// Whether `device` may copy there. What cuMemAlloc gave, every device may; mapped memory only a
+// device with access to it (cuMemSetAccess), and memory of a pool, too.
+bool MayCopy(const Side& side, std::size_t bytes, int device, bool write) {
+  const Allocation* const found = FindAllocation(side.address);
+  if (!found) return true;
+  if (found->kind == Kind::kPool) return IsReachable(found->pool, device);
+  if (found->kind != Kind::kReserved) return true;
+  const CUmemAccess_flags wanted =
+      write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  for (CUdeviceptr at = side.address; at < side.address + bytes; at = base + size) {
+    if (!FindMapping(at, &base, &size) || AccessTo(at, device) < wanted) return false;
+  }
+  return true;
+}
+
 void CopyRows(CUdeviceptr to, CUdeviceptr from, const Shape& shape) {
   for (std::size_t row = 0; row < shape.height; ++row) {
     std::memmove(reinterpret_cast<void*>(to + row * shape.to_pitch),
@@ -70,9 +107,22 @@ void CopyRows(CUdeviceptr to, CUdeviceptr from, const Shape& shape) {
 
 enum class Waits { kAlways, kForHost, kNever };
 
+// A plain copy between two devices is done by the stream's device. cuMemcpyPeer has each side's own
+// device do its part, so that none needs access to the other's memory.
+enum class By { kStreamsDevice, kEachSidesDevice };
+
+// On a pool to which another device has access, cuMemcpyPeer is reported to succeed and to write
+// nothing.
+bool IsLost(const Side& to, By by) {
+  const Allocation* const found = FindAllocation(to.address);
+  return by == By::kEachSidesDevice && found && found->kind == Kind::kPool &&
+         IsShared(found->pool) && !BehaviourFlag("cuMemcpyPeer.writes_to_shared_pool");
+}
+
 // CUDA API synchronization behavior: from pageable memory an asynchronous copy returns when the
 // bytes are staged, to pageable memory when they are there; a copy within the device never waits.
-CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits) {
+CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
+              By by = By::kStreamsDevice) {
   Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
@@ -81,8 +131,18 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits) {
   }
   if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
   const std::size_t from_bytes = Extent(shape, shape.from_pitch);
-  if (!Valid(to, Extent(shape, shape.to_pitch)) || !Valid(from, from_bytes)) {
+  const std::size_t to_bytes = Extent(shape, shape.to_pitch);
+  if (!Valid(to, to_bytes) || !Valid(from, from_bytes)) {
     return Behaviour("cuMemcpy.not_device_memory");
+  }
+  const std::optional<int> to_device = DeviceOf(to);
+  const std::optional<int> from_device = DeviceOf(from);
+  const bool between = by == By::kStreamsDevice && to_device && from_device &&
+                       *to_device != *from_device && stream->context;
+  const int device = between ? stream->context->device : 0;
+  if (!MayCopy(to, to_bytes, between ? device : to_device.value_or(0), true) ||
+      !MayCopy(from, from_bytes, between ? device : from_device.value_or(0), false)) {
+    return Behaviour(between ? "cuMemcpy.no_peer_access" : "cuMemcpy.no_access");
   }
   const bool to_pageable = !IsPinned(reinterpret_cast<void*>(to.address));
   const bool from_pageable = !IsPinned(reinterpret_cast<void*>(from.address));
@@ -92,6 +152,7 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits) {
     std::memcpy(staged.get(), reinterpret_cast<const void*>(from.address), from_bytes);
     run = [=] { CopyRows(to.address, reinterpret_cast<CUdeviceptr>(staged.get()), shape); };
   }
+  if (IsLost(to, by)) run = [] {};
   FencePtr fence;
   if (const CUresult error = Submit(*stream, std::move(run), &fence)) return error;
   const bool within_device = to.must_be_device && from.must_be_device;
@@ -192,7 +253,8 @@ STREAM_ENTRY(cuMemcpyPeer, _ptds,
               size_t bytes),
              (to, to_context, from, from_context, bytes)) {
   (void)to_context, (void)from_context;
-  return Copy(DeviceSide(to), DeviceSide(from), {bytes}, nullptr, Waits::kForHost);
+  return Copy(DeviceSide(to), DeviceSide(from), {bytes}, nullptr, Waits::kForHost,
+              By::kEachSidesDevice);
 }
 
 STREAM_ENTRY(cuMemcpyPeerAsync, _ptsz,
@@ -200,7 +262,8 @@ STREAM_ENTRY(cuMemcpyPeerAsync, _ptsz,
               size_t bytes, CUstream stream),
              (to, to_context, from, from_context, bytes, stream)) {
   (void)to_context, (void)from_context;
-  return Copy(DeviceSide(to), DeviceSide(from), {bytes}, stream, Waits::kNever);
+  return Copy(DeviceSide(to), DeviceSide(from), {bytes}, stream, Waits::kNever,
+              By::kEachSidesDevice);
 }
 
 STREAM_ENTRY(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* copy), (copy)) {
@@ -215,3 +278,57 @@ STREAM_ENTRY(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* copy, CUstream str
              (copy, stream)) {
   return Copy2D(copy, stream, Waits::kNever);
 }
+
+#if CUDA_VERSION >= 12080
+namespace standin {
+namespace {
+
+// The copies of a batch may run in any order; here they run in that of the list. In a capture the
+// call is refused and the capture goes on.
+CUresult CopyBatch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
+                   const std::size_t* attribute_indexes, std::size_t attribute_count,
+                   CUstream handle) {
+  if (!to || !from || !sizes || count == 0 || !attribute_indexes || attribute_count == 0 ||
+      attribute_count > count || attribute_indexes[0] != 0 || !handle ||
+      handle == CU_STREAM_LEGACY) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  {
+    const Lock lock(state().mutex);
+    StreamPtr stream;
+    if (const CUresult error = FindStream(handle, stream)) return error;
+    if (stream->capture) return FailCapture(*stream->capture, "capture.cuMemcpyBatchAsync");
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (const CUresult error =
+            Copy(AnySide(to[i]), AnySide(from[i]), {sizes[i]}, handle, Waits::kNever)) {
+      return error;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace standin
+
+STREAM_ENTRY(cuMemcpyBatchAsync, _ptsz,
+             (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
+              CUmemcpyAttributes* attributes, size_t* indexes, size_t attribute_count,
+              size_t* failed, CUstream stream),
+             (to, from, sizes, count, attributes, indexes, attribute_count, failed, stream)) {
+  if (failed) *failed = SIZE_MAX;  // cuda.h: no one copy is to blame
+  return attributes ? CopyBatch(to, from, sizes, count, indexes, attribute_count, stream)
+                    : CUDA_ERROR_INVALID_VALUE;
+}
+#endif
+
+#if CUDA_VERSION >= 13000
+STREAM_ENTRY(cuMemcpyBatchAsync_v2, _ptsz,
+             (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
+              CUmemcpyAttributes* attributes, size_t* indexes, size_t attribute_count,
+              CUstream stream),
+             (to, from, sizes, count, attributes, indexes, attribute_count, stream)) {
+  return attributes ? CopyBatch(to, from, sizes, count, indexes, attribute_count, stream)
+                    : CUDA_ERROR_INVALID_VALUE;
+}
+#endif

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,11 @@ constexpr std::size_t kGiveBackFrom = std::size_t{32} << 20;
 
 std::size_t AlignUp(std::size_t value, std::size_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
+}
+
+std::size_t Chunk() {
+  static const std::size_t bytes = BehaviourSize("size.accounting");
+  return bytes;
 }
 
 [[noreturn]] void Refuse(const char* what) {
@@ -46,11 +52,36 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes, std::size_t reserved, 
     Refuse("mmap");
   }
   if (capacity_ > 0) holes_[0] = capacity_;
+  users_.resize(capacity_ / Chunk() + 1);
 }
 
 std::size_t DeviceMemory::Round(std::size_t bytes) {
   static const std::size_t rounding = BehaviourSize("size.rounding");
   return AlignUp(bytes, rounding);
+}
+
+// The last chunk may be a smaller one.
+std::size_t DeviceMemory::ChunkBytes(std::size_t chunk) const {
+  return std::min(Chunk(), capacity_ - chunk * Chunk());
+}
+
+// False, with nothing changed, when the device has not the bytes of the chunks that are new.
+bool DeviceMemory::EnterChunks(std::size_t begin, std::size_t bytes) {
+  std::size_t more = 0;
+  const std::size_t last = (begin + bytes - 1) / Chunk();
+  for (std::size_t chunk = begin / Chunk(); chunk <= last; ++chunk) {
+    if (users_[chunk] == 0) more += ChunkBytes(chunk);
+  }
+  if (!usage_.Take(device_, more, capacity_)) return false;
+  for (std::size_t chunk = begin / Chunk(); chunk <= last; ++chunk) ++users_[chunk];
+  return true;
+}
+
+void DeviceMemory::LeaveChunks(std::size_t begin, std::size_t bytes) {
+  const std::size_t last = (begin + bytes - 1) / Chunk();
+  for (std::size_t chunk = begin / Chunk(); chunk <= last; ++chunk) {
+    if (--users_[chunk] == 0) usage_.Give(device_, ChunkBytes(chunk));
+  }
 }
 
 std::optional<std::uintptr_t> DeviceMemory::Take(std::size_t bytes) {
@@ -63,8 +94,8 @@ std::optional<std::uintptr_t> DeviceMemory::Take(std::size_t bytes) {
   for (auto hole = holes_.begin(); hole != holes_.end(); ++hole) {
     const auto [start, size] = *hole;
     const std::size_t begin = AlignUp(start, align);
-    if (begin + bytes > start + size) continue;
-    if (!Count(bytes)) return std::nullopt;
+    if (begin + bytes > start + size || !EnterChunks(begin, bytes)) continue;
+    Lives(bytes);
     holes_.erase(hole);
     if (begin > start) holes_[start] = begin - start;
     if (begin + bytes < start + size) holes_[begin + bytes] = start + size - begin - bytes;
@@ -76,7 +107,8 @@ std::optional<std::uintptr_t> DeviceMemory::Take(std::size_t bytes) {
 void DeviceMemory::Give(std::uintptr_t address, std::size_t bytes) {
   bytes = Round(bytes);
   std::size_t start = address - base_;
-  Discount(bytes);
+  LeaveChunks(start, bytes);
+  live_ -= bytes;
   if (bytes >= kGiveBackFrom) {
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
               static_cast<off_t>(bytes));
@@ -98,9 +130,13 @@ void DeviceMemory::Give(std::uintptr_t address, std::size_t bytes) {
 
 bool DeviceMemory::Count(std::size_t bytes) {
   if (!usage_.Take(device_, bytes, capacity_)) return false;
-  live_ += bytes;
-  if (live_ > peak_) peak_ = live_;
+  Lives(bytes);
   return true;
+}
+
+void DeviceMemory::Lives(std::size_t bytes) {
+  live_ += bytes;
+  peak_ = std::max(peak_, live_);
 }
 
 void DeviceMemory::Discount(std::size_t bytes) {

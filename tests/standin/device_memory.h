@@ -1,11 +1,14 @@
 // One device's memory: a range of addresses with real bytes behind it, handed out first fit, and
-// the count of what is in use. Knows nothing of contexts or of CUDA's rules. Not thread safe.
+// the count of what is in use. It is taken from the device in large chunks ("size.accounting" of
+// the behaviour data), which allocations share. Knows nothing of contexts or of CUDA's rules. Not
+// thread safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "usage.h"
 
@@ -25,7 +28,7 @@ class DeviceMemory {
 
   std::size_t total() const { return total_; }
   std::size_t free();
-  std::size_t live() const { return live_; }  // of this process
+  std::size_t live() const { return live_; }  // of this process, without what is free in chunks
   std::size_t peak() const { return peak_; }
   bool Contains(std::uintptr_t address) const { return address - base_ < total_; }
 
@@ -35,6 +38,10 @@ class DeviceMemory {
 
  private:
   static std::size_t Round(std::size_t bytes);
+  bool EnterChunks(std::size_t begin, std::size_t bytes);
+  void LeaveChunks(std::size_t begin, std::size_t bytes);
+  std::size_t ChunkBytes(std::size_t chunk) const;
+  void Lives(std::size_t bytes);
 
   const int device_;
   const std::size_t total_;
@@ -43,6 +50,7 @@ class DeviceMemory {
   int fd_ = -1;
   std::uintptr_t base_ = 0;
   std::map<std::size_t, std::size_t> holes_;  // offset to size
+  std::vector<unsigned> users_;               // allocations by the chunks that they lie in
   std::size_t live_ = 0;
   std::size_t peak_ = 0;
 };

@@ -225,7 +225,7 @@ ENTRY(cuDeviceGetByPCIBusId, (CUdevice * out, const char* id), (out, id)) {
 ENTRY(cuDeviceCanAccessPeer, (int* out, CUdevice device, CUdevice peer), (out, device, peer)) {
   Device* found = nullptr;
   if (const CUresult error = FindDevice(peer, found)) return error;
-  return Describe(device, out, [&](Device&) { *out = device != peer ? 1 : 0; });
+  return Describe(device, out, [&](Device&) { *out = settings().are_peers(device, peer) ? 1 : 0; });
 }
 
 ENTRY(cuDeviceGetP2PAttribute,
@@ -235,6 +235,7 @@ ENTRY(cuDeviceGetP2PAttribute,
   if (const CUresult error = FindDevice(peer, found)) return error;
   if (device == peer) return Behaviour("any.bad_device");
   return Describe(device, out, [&](Device&) {
-    *out = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ? 1 : 0;
+    const bool asked = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
+    *out = asked && settings().are_peers(device, peer) ? 1 : 0;
   });
 }

@@ -46,6 +46,7 @@ CUresult Query(CUevent handle) {
   std::shared_ptr<Event> event;
   if (const CUresult error = FindEvent(handle, event)) return error;
   if (event->capture) return FailCapture(*event->capture, "capture.event_query.captured");
+  if (const CUresult error = CheckAllowedDuringCapture("cuEventQuery")) return error;
   return AllDone(event->fences) ? CUDA_SUCCESS : Behaviour("cuEventQuery.busy");
 }
 
@@ -54,6 +55,7 @@ CUresult Synchronize(CUevent handle) {
   std::shared_ptr<Event> event;
   if (const CUresult error = FindEvent(handle, event)) return error;
   if (event->capture) return FailCapture(*event->capture, "capture.event_synchronize.captured");
+  if (const CUresult error = CheckAllowedDuringCapture("cuEventSynchronize")) return error;
   const Fences pending = event->fences;
   WaitFor(lock, pending);
   return CUDA_SUCCESS;
@@ -94,7 +96,10 @@ ENTRY(cuEventCreate, (CUevent * out, unsigned flags), (out, flags)) {
 
 ENTRY(cuEventDestroy_v2, (CUevent event), (event)) {
   const Lock lock(state().mutex);
-  return state().events.erase(event) > 0 ? CUDA_SUCCESS : Behaviour("any.bad_event");
+  std::shared_ptr<Event> found;
+  if (const CUresult error = FindEvent(event, found)) return error;
+  Forget(event);
+  return CUDA_SUCCESS;
 }
 
 STREAM_ENTRY(cuEventRecord, _ptsz, (CUevent event, CUstream stream), (event, stream)) {

@@ -46,6 +46,19 @@ CUresult Launch(CUgraphExec handle, CUstream stream_handle) {
                 [graph = found->second, delay = state().work_delay] { RunNodes(*graph, delay); });
 }
 
+// The memory of a graph is its own as long as the graph is there.
+CUresult GraphMemory(CUdevice ordinal, cuuint64_t* out) {
+  const Lock lock(state().mutex);
+  Device* device = nullptr;
+  if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = 0;
+  for (const auto& [base, allocation] : state().allocations) {
+    if (allocation.kind == Kind::kGraph && allocation.device == ordinal) *out += allocation.bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 }  // namespace standin
 
@@ -110,4 +123,15 @@ ENTRY(cuGraphGetNodes, (CUgraph graph, CUgraphNode* nodes, size_t* count), (grap
   if (nodes) return CUDA_ERROR_NOT_SUPPORTED;
   *count = found->second->nodes.size();
   return CUDA_SUCCESS;
+}
+
+ENTRY(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value),
+      (device, attribute, value)) {
+  (void)attribute;  // a graph's memory is never more than now, nor reserved and not used
+  return GraphMemory(device, static_cast<cuuint64_t*>(value));
+}
+
+ENTRY(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
+  cuuint64_t ignored = 0;
+  return GraphMemory(device, &ignored);
 }

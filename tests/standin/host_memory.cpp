@@ -11,7 +11,11 @@ CUresult AllocateHost(void** out, std::size_t bytes, unsigned flags) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
-  if (!out || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!out) return Behaviour("cuMemHostAlloc.null_output");
+  if (bytes == 0) {
+    *out = nullptr;
+    return Behaviour("cuMemHostAlloc.size_zero");
+  }
   if (const CUresult error = CheckAllowedDuringCapture("cuMemAlloc")) return error;
   *out = MapHost(bytes);
   if (!*out) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -52,6 +56,7 @@ ENTRY(cuMemHostAlloc, (void** out, size_t bytes, unsigned flags), (out, bytes, f
 
 ENTRY(cuMemFreeHost, (void* address), (address)) {
   const Lock lock(state().mutex);
+  if (!address) return Behaviour("cuMemFreeHost.null");
   const auto base = reinterpret_cast<CUdeviceptr>(address);
   const Allocation* const found = FindHost(address, Kind::kHost);
   if (!found || found->base != base) return Behaviour("cuMemFreeHost.not_allocated");
@@ -66,9 +71,11 @@ ENTRY(cuMemHostRegister_v2, (void* address, size_t bytes, unsigned flags),
 
 ENTRY(cuMemHostUnregister, (void* address), (address)) {
   const Lock lock(state().mutex);
+  if (!address) return Behaviour("cuMemHostUnregister.null");
   const auto base = reinterpret_cast<CUdeviceptr>(address);
   const Allocation* const found = FindHost(address, Kind::kRegistered);
-  if (!found || found->base != base) return Behaviour("cuMemHostUnregister.not_registered");
+  if (!found) return Behaviour("cuMemHostUnregister.not_registered");
+  if (found->base != base) return Behaviour("cuMemHostUnregister.interior");
   Release(base);
   return CUDA_SUCCESS;
 }

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <string>
+#include <tuple>
 
 #include "allocate.h"
 #include "behaviour.h"
@@ -33,9 +34,10 @@ struct Import {
   unsigned references;
 };
 
-// By owner and buffer id. Guarded by state().mutex.
-std::map<std::pair<pid_t, Id>, Import>& imports() {
-  static auto* const instance = new std::map<std::pair<pid_t, Id>, Import>;
+// By owner, buffer id and the device that imports. Guarded by state().mutex.
+using Key = std::tuple<pid_t, Id, int>;
+std::map<Key, Import>& imports() {
+  static auto* const instance = new std::map<Key, Import>;
   return *instance;
 }
 
@@ -108,14 +110,17 @@ CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
   }
   if (content.owner == getpid()) return Behaviour("cuIpcOpenMemHandle.same_process");
   // cuda.h: opened again, the existing pointer is returned and counted.
-  Import& import = imports()[{content.owner, content.buffer_id}];
-  const bool known = import.references > 0 && state().allocations.contains(import.base) &&
-                     import.context_id == context->id;
+  Import& import = imports()[{content.owner, content.buffer_id, context->device}];
+  const bool known = import.references > 0 && state().allocations.contains(import.base);
+  // cuda.h, cuIpcOpenMemHandle: by one context per device.
+  if (known && import.context_id != MemoryOf(*context).id) {
+    return Behaviour("cuIpcOpenMemHandle.second_context");
+  }
   if (!known) {
     const CUdeviceptr base = MapOf(content);
     if (base == 0) return Behaviour("cuIpcOpenMemHandle.garbage");
     AddAllocation(Kind::kIpc, base, content.bytes, *context);
-    import = {.base = base, .context_id = context->id, .references = 0};
+    import = {.base = base, .context_id = MemoryOf(*context).id, .references = 0};
   }
   ++import.references;
   *out = import.base;

@@ -11,6 +11,8 @@
 namespace standin {
 namespace {
 
+constexpr std::size_t kMostPitch = 2147483647;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+
 CUresult AllocatePlain(CUdeviceptr* out, std::size_t bytes) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
@@ -41,9 +43,8 @@ CUresult AllocatePitched(CUdeviceptr* out, std::size_t* pitch_out, std::size_t w
   if (const CUresult error = CheckAllowedDuringCapture("cuMemAlloc")) return error;
   const std::size_t alignment = BehaviourSize("pitch.alignment");
   const std::size_t pitch = (width + alignment - 1) / alignment * alignment;
-  if (pitch < width || pitch > SIZE_MAX / height) {
-    return Behaviour("cuMemAllocPitch.above_device");
-  }
+  if (pitch < width || pitch > kMostPitch) return Behaviour("cuMemAllocPitch.width_too_large");
+  if (pitch > SIZE_MAX / height) return Behaviour("cuMemAllocPitch.above_device");
   const Allocation* const added = Allocate(*context, Kind::kDevice, pitch * height);
   if (!added) return Behaviour("cuMemAllocPitch.above_device");
   *out = added->base;
@@ -60,6 +61,7 @@ const char* CaseOfFree(const Allocation& allocation) {
     case Kind::kManaged:
       return "cuMemFree.managed";
     case Kind::kPool:
+    case Kind::kHostPool:
     case Kind::kGraph:
       return "cuMemFree.async_pointer";
     case Kind::kHost:
@@ -89,8 +91,8 @@ CUresult Free(CUdeviceptr address) {
   if (found == state().allocations.end()) return CaseOfFreeUnknown(address);
   Allocation& allocation = found->second;
   if (const char* id = CaseOfFree(allocation)) {
-    const bool served = allocation.kind == Kind::kManaged || allocation.kind == Kind::kPool ||
-                        allocation.kind == Kind::kGraph;
+    const bool served =
+        allocation.kind == Kind::kManaged || allocation.pool || allocation.kind == Kind::kGraph;
     const CUresult result = Behaviour(id);
     if (result != CUDA_SUCCESS || allocation.freeing || !served) return result;
   }
@@ -98,7 +100,7 @@ CUresult Free(CUdeviceptr address) {
   if (allocation.context_id != MemoryOf(*context).id) {
     if (const CUresult error = Behaviour("cuMemFree.other_context")) return error;
   }
-  const bool pool = allocation.kind == Kind::kPool || allocation.kind == Kind::kGraph;
+  const bool pool = allocation.pool || allocation.kind == Kind::kGraph;
   if (!pool && BehaviourFlag("cuMemFree.synchronizes_context")) {
     // Another thread that frees it during the wait frees it twice.
     allocation.freeing = true;

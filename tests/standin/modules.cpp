@@ -44,7 +44,7 @@ CUresult LoadHere(Handle* out, const void* image) {
 CUresult Unload(void* handle) {
   const Lock lock(state().mutex);
   const auto found = modules().find(handle);
-  if (found == modules().end()) return Behaviour("any.bad_stream");
+  if (found == modules().end()) return CUDA_ERROR_INVALID_HANDLE;
   for (const auto& [name, function] : found->second->functions) functions().erase(function.get());
   modules().erase(found);
   return CUDA_SUCCESS;
@@ -88,6 +88,7 @@ CUresult Exists(const void* handle) {
 CUresult Name(const char** out, const void* handle) {
   const Lock lock(state().mutex);
   const Function* function = nullptr;
+  if (!handle) return Behaviour("cuKernelGetName.null");
   if (const CUresult error = FindFunction(handle, function)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = function->name.c_str();
@@ -159,6 +160,8 @@ ENTRY(cuLibraryGetKernel, (CUkernel * out, CUlibrary library, const char* name),
 
 ENTRY(cuLibraryGetModule, (CUmodule * out, CUlibrary library), (out, library)) {
   const Lock lock(state().mutex);
+  Context* context = nullptr;
+  if (const CUresult error = CurrentContext(context, "cuLibraryGetModule.no_context")) return error;
   if (!out || !modules().contains(library)) return CUDA_ERROR_INVALID_HANDLE;
   *out = reinterpret_cast<CUmodule>(library);
   return CUDA_SUCCESS;

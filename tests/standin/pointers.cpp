@@ -7,6 +7,7 @@
 #include "allocate.h"
 #include "behaviour.h"
 #include "entry_point.h"
+#include "pools.h"
 #include "vmm.h"
 
 namespace standin {
@@ -18,8 +19,27 @@ CUresult Give(void* out, Value value) {
   return CUDA_SUCCESS;
 }
 
+// Memory of a pool, and mapped memory, is no context's.
+bool HasContext(const Allocation& allocation) {
+  const bool without =
+      allocation.pool || allocation.kind == Kind::kGraph || allocation.kind == Kind::kReserved;
+  return !without || !BehaviourFlag("cuPointerGetAttribute.pool_memory_has_no_context");
+}
+
+// What the current context's device may do with the memory.
+unsigned AccessFlags(const Allocation& found, CUdeviceptr address) {
+  constexpr unsigned kReadWrite = 3;  // CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+  Context* context = nullptr;
+  const int device = CurrentContext(context) == CUDA_SUCCESS ? context->device : found.device;
+  if (found.kind == Kind::kReserved) return AccessTo(address, device);
+  if (found.kind == Kind::kPool) return IsReachable(found.pool, device) ? kReadWrite : 0;
+  const bool elsewhere = found.kind == Kind::kDevice && device != found.device;
+  return elsewhere && !context->peers.contains(found.context) ? 0 : kReadWrite;
+}
+
 bool IsHost(const Allocation& allocation) {
-  return allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered;
+  return allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered ||
+         allocation.kind == Kind::kHostPool;
 }
 
 CUresult GiveHostPointer(void* out, const Allocation& found, CUdeviceptr address) {
@@ -47,7 +67,7 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
       found.kind != Kind::kReserved || FindMapping(address, &mapping_base, &mapping_bytes, &device);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Give(out, found.context);
+      return Give(out, HasContext(found) ? found.context : nullptr);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Give(out, unsigned{IsHost(found) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE});
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -75,6 +95,8 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
       return Give(out, std::uint64_t{0});
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return Give(out, unsigned{!IsHost(found)});
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return Give(out, AccessFlags(found, address));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return Give(out, found.pool);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -98,6 +120,7 @@ void GiveDefault(void* out, CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       Give(out, 0u);
       break;
     default:
@@ -129,7 +152,12 @@ CUresult Many(unsigned count, CUpointer_attribute* attributes, void** outs, CUde
   const Allocation* const found = FindLive(address);
   for (unsigned i = 0; i < count; ++i) {
     GiveDefault(outs[i], attributes[i]);
-    if (found) GiveAttribute(outs[i], attributes[i], *found, address);
+    if (found) {
+      GiveAttribute(outs[i], attributes[i], *found, address);
+    } else if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER &&
+               BehaviourFlag("cuPointerGetAttributes.unknown_is_its_own_host_pointer")) {
+      Give(outs[i], address);  // what the driver does not know is the host's
+    }
   }
   if (found) return CUDA_SUCCESS;
   return Behaviour(std::string("cuPointerGetAttributes.") + CaseOfUnknown(address));

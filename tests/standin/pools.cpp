@@ -1,163 +1,19 @@
-// cuMemAllocAsync, cuMemFreeAsync and the pools. What is freed is free for all once its stream gets
-// there, but for what the pool keeps: bytes that count and have no place, up to the pool's release
-// threshold. The driver gives back the rest at the next synchronisation, and here it does so at
-// once.
-#include <algorithm>
-#include <string>
-
+// cuMemPool* and the pools that serve a device: their life, attributes and access.
 #include "pools.h"
 
-#include "allocate.h"
+#include <algorithm>
+#include <tuple>
+
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
-#include "work.h"
+#include "settings.h"
 
 namespace standin {
-namespace {
 
-struct Pool {
-  int device;
-  bool is_default;
-  std::size_t most = SIZE_MAX;  // bytes
-  cuuint64_t release_threshold = 0;
-  std::size_t kept = 0;  // bytes
-  cuuint64_t high = 0;
-  std::map<CUmemPool_attribute, int> switches = {};
-};
-
-// Guarded by state().mutex.
 Registry<CUmemoryPool, Pool>& pools() {
   static auto* const instance = new Registry<CUmemoryPool, Pool>;
   return *instance;
-}
-
-CUmemoryPool DefaultPoolOf(int ordinal) {
-  Device& device = *state().devices[static_cast<std::size_t>(ordinal)];
-  if (!device.default_pool) {
-    device.default_pool =
-        AddTo(pools(), std::make_shared<Pool>(Pool{.device = ordinal, .is_default = true}));
-    device.pool = device.default_pool;
-  }
-  return device.default_pool;
-}
-
-cuuint64_t UsedOf(CUmemoryPool handle) {
-  cuuint64_t used = 0;
-  for (const auto& [base, allocation] : state().allocations) {
-    if (allocation.kind == Kind::kPool && allocation.pool == handle) used += allocation.bytes;
-  }
-  return used;
-}
-
-DeviceMemory& MemoryOf(const Pool& pool) {
-  return state().devices[static_cast<std::size_t>(pool.device)]->memory;
-}
-
-void Discard(Pool& pool, std::size_t bytes) {
-  MemoryOf(pool).Discount(bytes);
-  pool.kept -= bytes;
-}
-
-void Keep(Pool& pool, std::size_t bytes) {
-  if (MemoryOf(pool).Count(bytes)) pool.kept += bytes;
-}
-
-// From what the pool keeps, as far as that goes.
-Allocation* Take(Pool& pool, CUmemoryPool handle, Context& context, std::size_t bytes) {
-  if (bytes > pool.most || UsedOf(handle) > pool.most - bytes) return nullptr;
-  const std::size_t reused = std::min(pool.kept, bytes);
-  Discard(pool, reused);
-  Allocation* const added = Allocate(context, Kind::kPool, bytes);
-  if (added) {
-    added->pool = handle;
-  } else {
-    Keep(pool, reused);
-  }
-  return added;
-}
-
-// Takes memory, waiting for frees that are under way rather than failing.
-Allocation* TakeFromPool(Lock& lock, Pool& pool, CUmemoryPool handle, Context& context,
-                         std::size_t bytes) {
-  for (;;) {
-    if (Allocation* added = Take(pool, handle, context, bytes)) return added;
-    Fences frees;
-    for (const auto& [base, allocation] : state().allocations) {
-      const bool pending = allocation.freed && allocation.device == context.device;
-      if (pending) frees.push_back(allocation.freed);
-    }
-    if (frees.empty()) return nullptr;
-    WaitFor(lock, frees);
-  }
-}
-
-CUresult AllocateCaptured(Stream& stream, CUdeviceptr* out, std::size_t bytes) {
-  if (const CUresult error = AddNode(stream, nullptr)) return error;
-  const Allocation* const added = Allocate(*stream.context, Kind::kGraph, bytes);
-  if (!added) return Behaviour("cuMemAllocAsync.above_device");
-  auto& memory = stream.capture->graph->memory;
-  if (!memory) memory = std::make_shared<std::vector<CUdeviceptr>>();
-  memory->push_back(added->base);
-  *out = added->base;
-  return CUDA_SUCCESS;
-}
-
-CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream handle) {
-  Lock lock(state().mutex);
-  StreamPtr stream;
-  if (const CUresult error = FindStream(handle, stream)) return error;
-  if (!out) return Behaviour("cuMemAllocAsync.null_output");
-  if (bytes == 0) return Behaviour("cuMemAllocAsync.size_zero");
-  if (stream->capture) return AllocateCaptured(*stream, out, bytes);
-  if (const CUresult error = CheckLegacyUse(*stream)) return error;
-  DefaultPoolOf(stream->context->device);
-  if (!pool) pool = state().devices[static_cast<std::size_t>(stream->context->device)]->pool;
-  const auto found = pools().find(pool);
-  if (found == pools().end()) return CUDA_ERROR_INVALID_VALUE;
-  const std::shared_ptr<Pool> from = found->second;
-  const Allocation* const added = TakeFromPool(lock, *from, pool, *stream->context, bytes);
-  if (!added) return Behaviour("cuMemAllocAsync.above_device");
-  from->high = std::max(from->high, UsedOf(pool));
-  *out = added->base;
-  return CUDA_SUCCESS;
-}
-
-CUresult CaseOfBadFree(CUdeviceptr address) {
-  if (address == 0) return Behaviour("cuMemFreeAsync.null");
-  if (FindAllocation(address)) return Behaviour("cuMemFreeAsync.interior");
-  const std::string unknown = CaseOfUnknown(address);
-  if (unknown == "freed") return Behaviour("cuMemFreeAsync.double");
-  return Behaviour(unknown == "host_pointer" ? "cuMemFreeAsync.host_pointer"
-                                             : "cuMemFreeAsync.garbage");
-}
-
-CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
-  const Lock lock(state().mutex);
-  StreamPtr stream;
-  if (const CUresult error = FindStream(handle, stream)) return error;
-  const auto found = state().allocations.find(address);
-  if (found == state().allocations.end()) return CaseOfBadFree(address);
-  Allocation& allocation = found->second;
-  if (allocation.freeing) return Behaviour("cuMemFreeAsync.double");
-  if (stream->capture) {
-    if (allocation.kind != Kind::kGraph) return Behaviour("capture.cuMemFreeAsync.plain_pointer");
-    return AddNode(*stream, nullptr);  // the graph keeps the memory for its next launch
-  }
-  if (allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered ||
-      allocation.kind == Kind::kReserved || allocation.kind == Kind::kIpc) {
-    return Behaviour("cuMemFreeAsync.host_pointer");
-  }
-  if (allocation.kind == Kind::kDevice) {
-    if (const CUresult error = Behaviour("cuMemFreeAsync.plain_pointer")) return error;
-  }
-  if (const CUresult error = CheckLegacyUse(*stream)) return error;
-  allocation.freeing = true;
-  allocation.freed = Enqueue(*stream, [address] {
-    const Lock own(state().mutex);
-    Release(address);
-  });
-  return CUDA_SUCCESS;
 }
 
 CUresult FindPool(CUmemoryPool handle, std::shared_ptr<Pool>& out) {
@@ -167,8 +23,70 @@ CUresult FindPool(CUmemoryPool handle, std::shared_ptr<Pool>& out) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// What cuMemAllocAsync and its like take memory of a kind from, until the program says otherwise.
+struct Current {
+  CUmemoryPool by_default = nullptr;
+  CUmemoryPool now = nullptr;
+};
+
+// By where the memory is and what it is. Guarded by state().mutex.
+using Place = std::tuple<CUmemLocationType, int, CUmemAllocationType>;
+Current& CurrentOf(const Place& place) {
+  static auto* const instance = new std::map<Place, Current>;
+  Current& current = (*instance)[place];
+  if (!current.by_default) {
+    const auto [location, id, type] = place;
+    current.by_default = AddTo(
+        pools(), std::make_shared<Pool>(Pool{
+                     .location_type = location, .device = id, .type = type, .is_default = true}));
+  }
+  if (!current.now || !pools().contains(current.now)) current.now = current.by_default;
+  return current;
+}
+
+Place OfDevice(int ordinal) {
+  return {CU_MEM_LOCATION_TYPE_DEVICE, ordinal, CU_MEM_ALLOCATION_TYPE_PINNED};
+}
+
+bool IsOfHost(CUmemLocationType type) {
+  return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+#if CUDA_VERSION >= 13000
+constexpr CUmemAllocationType kManaged = CU_MEM_ALLOCATION_TYPE_MANAGED;
+constexpr CUmemLocationType kNoPlace = CU_MEM_LOCATION_TYPE_NONE;
+#else
+constexpr auto kManaged = static_cast<CUmemAllocationType>(2);
+constexpr auto kNoPlace = CU_MEM_LOCATION_TYPE_INVALID;
+#endif
+
+// cuda.h, cuMemGetMemPool: pinned memory is of a device or of the host, managed memory may prefer
+// no place.
+CUresult PlaceOf(const CUmemLocation& location, CUmemAllocationType type, Place& out) {
+  const bool managed = type == kManaged;
+  if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  out = {location.type, -1, type};
+  if (IsOfHost(location.type)) return CUDA_SUCCESS;
+  if (managed && location.type == kNoPlace) return CUDA_SUCCESS;
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  std::get<int>(out) = location.id;
+  Device* device = nullptr;
+  return FindDevice(location.id, device);
+}
+
+DeviceMemory& MemoryOf(const Pool& pool) {
+  return state().devices[static_cast<std::size_t>(pool.device)]->memory;
+}
+
+cuuint64_t ReservedOf(CUmemoryPool handle, const Pool& pool) {
+  return UsedOf(handle) + pool.kept;
+}
+
 CUresult GetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* out) {
   const Lock lock(state().mutex);
+  if (const CUresult error = CheckAllowedDuringCapture("cuMemPoolGetAttribute")) return error;
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -183,14 +101,16 @@ CUresult GetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* 
       number = pool->release_threshold;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      number = UsedOf(handle) + pool->kept;
+      number = ReservedOf(handle, *pool);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       number = UsedOf(handle);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      number = pool->most_reserved;
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      number = pool->high;
+      number = pool->most_used;
       return CUDA_SUCCESS;
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -199,105 +119,209 @@ CUresult GetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* 
 
 CUresult SetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void* value) {
   const Lock lock(state().mutex);
+  if (const CUresult error = CheckAllowedDuringCapture("cuMemPoolSetAttribute")) return error;
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
   if (!value) return CUDA_ERROR_INVALID_VALUE;
-  if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
-    pool->release_threshold = *static_cast<const cuuint64_t*>(value);
-  } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
-             attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
-    pool->high = UsedOf(handle);  // cuda.h: the value must be 0, which resets it
-  } else {
-    pool->switches[attribute] = *static_cast<const int*>(value);
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      pool->switches[attribute] = *static_cast<const int*>(value);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      pool->release_threshold = *static_cast<const cuuint64_t*>(value);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:  // cuda.h: can only be reset to zero
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
+      if (*static_cast<const cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      const bool reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+      (reserved ? pool->most_reserved : pool->most_used) =
+          reserved ? ReservedOf(handle, *pool) : UsedOf(handle);
+      return CUDA_SUCCESS;
+    }
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUmemAccess_flags AccessOf(const Pool& pool, int device) {
+  if (device == pool.device) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const auto found = pool.access.find(device);
+  return found == pool.access.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE : found->second;
+}
+
+// For what is there already and for what is allocated later. A pool's own device keeps its access;
+// a device that the hardware does not let reach the memory gets none.
+CUresult SetAccess(CUmemoryPool handle, const CUmemAccessDesc* access, std::size_t count) {
+  const Lock lock(state().mutex);
+  std::shared_ptr<Pool> pool;
+  if (const CUresult error = FindPool(handle, pool)) return error;
+  if (!access && count > 0) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto [type, id] = access[i].location;
+    Device* device = nullptr;
+    if (IsOfHost(type) && IsOfHost(pool->location_type)) continue;
+    if (type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult error = FindDevice(id, device)) return error;
+    const bool possible = id == pool->device
+                              ? access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                              : !pool->is_of_device() || settings().are_peers(pool->device, id);
+    if (!possible) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!IsOfHost(access[i].location.type)) pool->access[access[i].location.id] = access[i].flags;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult DevicePool(CUmemoryPool* out, CUdevice ordinal, bool default_pool) {
+CUresult Create(CUmemoryPool* out, const CUmemPoolProps* properties) {
   const Lock lock(state().mutex);
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  const CUmemoryPool fallback = DefaultPoolOf(ordinal);
-  *out = default_pool ? fallback : device->pool;
+  if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
+  Place place;
+  if (const CUresult error = PlaceOf(properties->location, properties->allocType, place)) {
+    return error;
+  }
+  const auto [location, device, type] = place;
+  // cuda.h, cuMemPoolCreate: a pool of the host cannot be shared with other processes.
+  const bool shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  if (location == CU_MEM_LOCATION_TYPE_HOST && shareable) return CUDA_ERROR_INVALID_VALUE;
+  auto pool =
+      std::make_shared<Pool>(Pool{.location_type = location, .device = device, .type = type});
+#if CUDA_VERSION >= 12020
+  if (properties->maxSize > 0) pool->most = properties->maxSize;
+#endif
+  *out = AddTo(pools(), std::move(pool));
   return CUDA_SUCCESS;
 }
 
-// The memory of a graph is its own as long as the graph is there.
-CUresult GraphMemory(CUdevice ordinal, cuuint64_t* out) {
+CUresult DevicePool(CUmemoryPool* out, CUdevice ordinal, CUmemoryPool Current::*which) {
   const Lock lock(state().mutex);
   Device* device = nullptr;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = 0;
-  for (const auto& [base, allocation] : state().allocations) {
-    if (allocation.kind == Kind::kGraph && allocation.device == ordinal) *out += allocation.bytes;
-  }
+  *out = CurrentOf(OfDevice(ordinal)).*which;
   return CUDA_SUCCESS;
 }
+
+// The pool must be one of the place.
+CUresult SetCurrent(const Place& place, CUmemoryPool handle) {
+  std::shared_ptr<Pool> pool;
+  if (const CUresult error = FindPool(handle, pool)) return error;
+  if (place != Place{pool->location_type, pool->device, pool->type})
+    return CUDA_ERROR_INVALID_VALUE;
+  CurrentOf(place).now = handle;
+  return CUDA_SUCCESS;
+}
+
+#if CUDA_VERSION >= 13000
+CUresult PoolOf(CUmemoryPool* out, const CUmemLocation* location, CUmemAllocationType type,
+                CUmemoryPool Current::*which) {
+  const Lock lock(state().mutex);
+  if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
+  Place place;
+  if (const CUresult error = PlaceOf(*location, type, place)) return error;
+  *out = CurrentOf(place).*which;
+  return CUDA_SUCCESS;
+}
+#endif
 
 }  // namespace
 
-void KeepFreed(const Allocation& allocation) {
-  const auto found = pools().find(allocation.pool);
-  if (found == pools().end()) return;  // it was destroyed
-  Pool& pool = *found->second;
-  const std::size_t reserved = UsedOf(allocation.pool) + pool.kept;
-  if (reserved < pool.release_threshold) {
-    Keep(pool, std::min<std::size_t>(allocation.bytes, pool.release_threshold - reserved));
+CUmemoryPool CurrentPoolOf(int ordinal) {
+  return CurrentOf(OfDevice(ordinal)).now;
+}
+
+cuuint64_t UsedOf(CUmemoryPool handle) {
+  cuuint64_t used = 0;
+  for (const auto& [base, allocation] : state().allocations) {
+    if (allocation.pool == handle) used += allocation.bytes;
   }
+  return used;
+}
+
+void Discard(Pool& pool, std::size_t bytes) {
+  if (bytes == 0) return;
+  MemoryOf(pool).Discount(bytes);
+  pool.kept -= bytes;
+}
+
+void Keep(Pool& pool, std::size_t bytes) {
+  if (bytes > 0 && MemoryOf(pool).Count(bytes)) pool.kept += bytes;
+}
+
+void NoteUse(CUmemoryPool handle) {
+  std::shared_ptr<Pool> pool;
+  if (FindPool(handle, pool) != CUDA_SUCCESS) return;
+  pool->most_used = std::max(pool->most_used, UsedOf(handle));
+  pool->most_reserved = std::max(pool->most_reserved, ReservedOf(handle, *pool));
+}
+
+void KeepFreed(const Allocation& allocation) {
+  std::shared_ptr<Pool> pool;
+  if (FindPool(allocation.pool, pool) != CUDA_SUCCESS) return;  // it was destroyed
+  const cuuint64_t reserved = ReservedOf(allocation.pool, *pool);
+  if (reserved < pool->release_threshold) {
+    Keep(*pool, std::min<std::size_t>(allocation.bytes, pool->release_threshold - reserved));
+  }
+}
+
+bool IsReachable(CUmemoryPool handle, int device) {
+  std::shared_ptr<Pool> pool;
+  return FindPool(handle, pool) != CUDA_SUCCESS ||
+         AccessOf(*pool, device) != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+bool IsShared(CUmemoryPool handle) {
+  std::shared_ptr<Pool> pool;
+  if (FindPool(handle, pool) != CUDA_SUCCESS) return false;
+  return std::any_of(pool->access.begin(), pool->access.end(),
+                     [&](const auto& each) { return each.first != pool->device; });
 }
 
 }  // namespace standin
 
 using namespace standin;
 
-STREAM_ENTRY(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, size_t bytes, CUstream stream),
-             (out, bytes, stream)) {
-  return AllocateAsync(out, bytes, nullptr, stream);
-}
-
-STREAM_ENTRY(cuMemAllocFromPoolAsync, _ptsz,
-             (CUdeviceptr * out, size_t bytes, CUmemoryPool pool, CUstream stream),
-             (out, bytes, pool, stream)) {
-  return pool ? AllocateAsync(out, bytes, pool, stream) : CUDA_ERROR_INVALID_VALUE;
-}
-
-STREAM_ENTRY(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream stream), (address, stream)) {
-  return FreeAsync(address, stream);
-}
-
 ENTRY(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice device), (out, device)) {
-  return DevicePool(out, device, true);
+  return DevicePool(out, device, &Current::by_default);
 }
 
 ENTRY(cuDeviceGetMemPool, (CUmemoryPool * out, CUdevice device), (out, device)) {
-  return DevicePool(out, device, false);
+  return DevicePool(out, device, &Current::now);
 }
 
 ENTRY(cuDeviceSetMemPool, (CUdevice ordinal, CUmemoryPool handle), (ordinal, handle)) {
   const Lock lock(state().mutex);
   Device* device = nullptr;
-  std::shared_ptr<Pool> pool;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (const CUresult error = FindPool(handle, pool)) return error;
-  DefaultPoolOf(ordinal);
-  device->pool = handle;
-  return CUDA_SUCCESS;
+  return SetCurrent(OfDevice(ordinal), handle);
 }
 
-ENTRY(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps* properties), (out, properties)) {
+#if CUDA_VERSION >= 13000
+ENTRY(cuMemGetDefaultMemPool,
+      (CUmemoryPool * out, CUmemLocation* location, CUmemAllocationType type),
+      (out, location, type)) {
+  return PoolOf(out, location, type, &Current::by_default);
+}
+
+ENTRY(cuMemGetMemPool, (CUmemoryPool * out, CUmemLocation* location, CUmemAllocationType type),
+      (out, location, type)) {
+  return PoolOf(out, location, type, &Current::now);
+}
+
+ENTRY(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
+      (location, type, pool)) {
   const Lock lock(state().mutex);
-  Device* device = nullptr;
-  if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = FindDevice(properties->location.id, device)) return error;
-  std::size_t most = SIZE_MAX;
-#if CUDA_VERSION >= 12020
-  if (properties->maxSize > 0) most = properties->maxSize;
+  if (!location) return CUDA_ERROR_INVALID_VALUE;
+  Place place;
+  if (const CUresult error = PlaceOf(*location, type, place)) return error;
+  return SetCurrent(place, pool);
+}
 #endif
-  *out = AddTo(pools(), std::make_shared<Pool>(Pool{
-                            .device = properties->location.id, .is_default = false, .most = most}));
-  return CUDA_SUCCESS;
+
+ENTRY(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps* properties), (out, properties)) {
+  return Create(out, properties);
 }
 
 ENTRY(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
@@ -305,8 +329,6 @@ ENTRY(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
   if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  Device& device = *state().devices[static_cast<std::size_t>(pool->device)];
-  if (device.pool == handle) device.pool = device.default_pool;
   Discard(*pool, pool->kept);
   pools().erase(handle);
   return CUDA_SUCCESS;
@@ -322,17 +344,6 @@ ENTRY(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep)) {
   return CUDA_SUCCESS;
 }
 
-ENTRY(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value),
-      (device, attribute, value)) {
-  (void)attribute;  // a graph's memory is never more than now, nor reserved and not used
-  return GraphMemory(device, static_cast<cuuint64_t*>(value));
-}
-
-ENTRY(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
-  cuuint64_t ignored = 0;
-  return GraphMemory(device, &ignored);
-}
-
 ENTRY(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
       (pool, attribute, value)) {
   return SetAttribute(pool, attribute, value);
@@ -345,10 +356,7 @@ ENTRY(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, 
 
 ENTRY(cuMemPoolSetAccess, (CUmemoryPool handle, const CUmemAccessDesc* access, size_t count),
       (handle, access, count)) {
-  (void)access, (void)count;  // every device can reach all memory here
-  const Lock lock(state().mutex);
-  std::shared_ptr<Pool> pool;
-  return FindPool(handle, pool);
+  return SetAccess(handle, access, count);
 }
 
 ENTRY(cuMemPoolGetAccess, (CUmemAccess_flags * out, CUmemoryPool handle, CUmemLocation* location),
@@ -357,6 +365,9 @@ ENTRY(cuMemPoolGetAccess, (CUmemAccess_flags * out, CUmemoryPool handle, CUmemLo
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
-  *out = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const bool host = IsOfHost(location->type);
+  *out = host ? (IsOfHost(pool->location_type) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                               : CU_MEM_ACCESS_FLAGS_PROT_NONE)
+              : AccessOf(*pool, location->id);
   return CUDA_SUCCESS;
 }

@@ -49,21 +49,15 @@ Answer Look(std::string_view base, int version, bool per_thread) {
 }
 
 // cuda.h: flags choose the legacy (default) or the per-thread default stream.
-CUresult Resolve(const char* name, void** out, int version, cuuint64_t flags,
-                 CUdriverProcAddressQueryResult* status) {
+CUresult Check(const char* name, void** out, cuuint64_t flags) {
   constexpr cuuint64_t kLegacy = CU_GET_PROC_ADDRESS_LEGACY_STREAM;
   constexpr cuuint64_t kPerThread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (!name || !out || (flags != 0 && flags != kLegacy && flags != kPerThread)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const Answer answer = Look(name, version, flags == kPerThread);
-  *out = answer.address;
-  if (status) {
-    *status = answer.status;
-    return answer.status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND ? CUDA_ERROR_NOT_FOUND
-                                                                 : CUDA_SUCCESS;
-  }
-  return answer.address ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  const bool known = flags == 0 || flags == kLegacy || flags == kPerThread;
+  return name && out && known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+Answer Resolve(const char* name, int version, cuuint64_t flags) {
+  return Look(name, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 }
 
 }  // namespace
@@ -73,14 +67,22 @@ using namespace standin;
 
 EARLY_ENTRY(cuGetProcAddress, (const char* name, void** out, int version, cuuint64_t flags),
             (name, out, version, flags)) {
-  return Resolve(name, out, version, flags, nullptr);
+  if (const CUresult error = Check(name, out, flags)) return error;
+  const Answer answer = Resolve(name, version, flags);
+  if (!answer.address) return Behaviour("cuGetProcAddress.unknown");
+  *out = answer.address;
+  return CUDA_SUCCESS;
 }
 
 EARLY_ENTRY(cuGetProcAddress_v2,
             (const char* name, void** out, int version, cuuint64_t flags,
              CUdriverProcAddressQueryResult* status),
             (name, out, version, flags, status)) {
-  return Resolve(name, out, version, flags, status);
+  if (const CUresult error = Check(name, out, flags)) return error;
+  const Answer answer = Resolve(name, version, flags);
+  *out = answer.address;
+  if (status) *status = answer.status;
+  return answer.address ? CUDA_SUCCESS : Behaviour("cuGetProcAddress_v2.unknown");
 }
 
 // The tables behind it are private to NVIDIA's libraries; there are none here.

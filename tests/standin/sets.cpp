@@ -1,4 +1,6 @@
-// cuMemset*: asynchronous to the host, as the documentation says of device memory.
+// cuMemset*: asynchronous to the host where the memory is the device's. Of pinned and of managed
+// memory, which the host can read, the synchronous forms wait (CUDA driver API, API synchronization
+// behavior).
 #include "behaviour.h"
 #include "capture.h"
 #include "copies.h"
@@ -21,7 +23,7 @@ enum class Synchronous { kNo, kYes };
 template <typename Value>
 CUresult Set(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, std::size_t height,
              CUstream handle, Synchronous synchronous) {
-  const Lock lock(state().mutex);
+  Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
   if (synchronous == Synchronous::kYes) {
@@ -32,7 +34,13 @@ CUresult Set(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, 
   if (to % sizeof(Value) != 0 || !IsDeviceRange(to, extent)) {
     return Behaviour("cuMemset.not_device_memory");
   }
-  return Submit(*stream, [=] { Write(to, pitch, value, width, height); });
+  FencePtr fence;
+  const CUresult result = Submit(
+      *stream, [=] { Write(to, pitch, value, width, height); }, &fence);
+  const bool waits = synchronous == Synchronous::kYes && IsReadByHost(to) &&
+                     BehaviourFlag("cuMemset.waits_for_host_memory");
+  if (waits && fence) WaitFor(lock, {fence});
+  return result;
 }
 
 }  // namespace

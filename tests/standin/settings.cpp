@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -105,6 +106,25 @@ bool ApplyFailures(std::vector<FailureRule>& out, std::string_view value) {
   return true;
 }
 
+// all, none, or pairs of devices: 0-1,2-3
+bool ApplyPeers(std::optional<std::vector<std::pair<int, int>>>& out, std::string_view value) {
+  out.reset();
+  if (value == "all") return true;
+  out.emplace();
+  if (value == "none") return true;
+  for (const std::string_view part : Split(value, ',')) {
+    const std::size_t dash = part.find('-');
+    int one = 0;
+    int other = 0;
+    if (dash == std::string_view::npos || !ApplyCount(one, part.substr(0, dash), kMaxDevices) ||
+        !ApplyCount(other, part.substr(dash + 1), kMaxDevices)) {
+      return false;
+    }
+    out->emplace_back(one, other);
+  }
+  return true;
+}
+
 Settings FromEnvironment() {
   Settings result;
   result.memory = {std::size_t{2} << 30};
@@ -112,8 +132,8 @@ Settings FromEnvironment() {
   result.behaviour = STANDIN_BEHAVIOUR_FILE;
   for (const char* name :
        {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
-        "STANDIN_WORK_DELAY", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT", "STANDIN_SHARED",
-        "STANDIN_BEHAVIOUR"}) {
+        "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
+        "STANDIN_SHARED", "STANDIN_BEHAVIOUR"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -125,11 +145,19 @@ Settings FromEnvironment() {
 
 }  // namespace
 
+bool Settings::are_peers(int one, int other) const {
+  if (one == other || !peers) return one != other;
+  return std::any_of(peers->begin(), peers->end(), [&](const auto& pair) {
+    return pair == std::pair(one, other) || pair == std::pair(other, one);
+  });
+}
+
 bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_DEVICES") return ApplyCount(out.devices, value, kMaxDevices);
   if (name == "STANDIN_DRIVER_VERSION") return ApplyCount(out.driver_version, value, 99999);
   if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
   if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
+  if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);
   if (name == "STANDIN_LATENCY") return ApplyLatencies(out.latencies, value);
   if (name == "STANDIN_FAIL") return ApplyFailures(out.failures, value);
   if (name == "STANDIN_WORK_DELAY") {

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace standin {
@@ -35,12 +37,15 @@ struct Settings {
   std::chrono::nanoseconds work_delay{0};
   std::vector<LatencyRule> latencies;
   std::vector<FailureRule> failures;
-  std::string report;     // path; %p in it is the process id
-  std::string shared;     // path of the usage that processes share
-  std::string behaviour;  // path of the behaviour data
+  std::optional<std::vector<std::pair<int, int>>> peers;  // that can reach each other; all if unset
+  std::string report;                                     // path; %p in it is the process id
+  std::string shared;                                     // path of the usage that processes share
+  std::string behaviour;                                  // path of the behaviour data
 
   std::size_t memory_of(int device) const { return At(memory, device); }
   std::size_t reserved_of(int device) const { return At(reserved, device); }
+  // Whether the hardware lets one device reach another's memory.
+  bool are_peers(int one, int other) const;
 
  private:
   static std::size_t At(const std::vector<std::size_t>& list, int device) {

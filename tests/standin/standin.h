@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 struct CUstream_st;
+struct CUctx_st;
 
 // Sets one environment variable of README.md ("STANDIN_MEMORY", "8GiB") before cuInit. 0 if the
 // name or the value is not valid, or if it is too late.
@@ -38,6 +39,10 @@ uint64_t standin_peak_bytes(int device);
 // of the current context. 0 if there is no such stream.
 int standin_hold_stream(struct CUstream_st* stream);
 int standin_release_stream(struct CUstream_st* stream);
+
+// What a kernel does that accesses memory wrongly: from now on every call in the context answers
+// `error`, a CUresult; 0 ends it. 0 if there is no such context. The current one if it is NULL.
+int standin_break_context(struct CUctx_st* context, int error);
 
 // A call of a driver function, as it begins and as it ends.
 struct standin_call {     // NOLINT(readability-identifier-naming): as all names here

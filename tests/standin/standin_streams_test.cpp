@@ -312,5 +312,5 @@ TEST_CASE("a context is destroyed with work queued, held or not") {
   standin_hold_stream(stream);
   for (int i = 0; i < 10; ++i) REQUIRE(cuMemsetD8Async(memory, 1, 4096, stream) == CUDA_SUCCESS);
   CHECK(cuCtxDestroy_v2(mine) == CUDA_SUCCESS);
-  CHECK(cuStreamQuery(stream) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuStreamQuery(stream) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }

@@ -52,15 +52,15 @@ TEST_CASE("freed memory keeps its bytes until something else writes there") {
 TEST_CASE("a device can be too fragmented for a size that is free") {
   const Device device;
   std::vector<CUdeviceptr> pieces;
-  for (std::size_t used = 0; used < kMemory; used += 1 << 20) {
-    pieces.push_back(device.Allocate(1 << 20));
+  for (std::size_t used = 0; used < kMemory; used += 2 << 20) {
+    pieces.push_back(device.Allocate(2 << 20));
   }
   for (std::size_t i = 0; i < pieces.size(); i += 2) cuMemFree_v2(pieces[i]);
   std::size_t free = 0;
   REQUIRE(cuMemGetInfo_v2(&free, nullptr) == CUDA_SUCCESS);
   CHECK(free == kMemory / 2);
   CUdeviceptr out = 0;
-  CHECK(cuMemAlloc_v2(&out, 2 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(cuMemAlloc_v2(&out, 4 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_CASE("misuse of cuMemAlloc and cuMemFree gets the documented errors") {

@@ -1,5 +1,8 @@
 #include "state.h"
 
+#include <csignal>
+#include <cstdio>
+
 #include "behaviour.h"
 #include "entry_point.h"
 #include "settings.h"
@@ -15,6 +18,23 @@ State& state() {
   return *instance;
 }
 
+namespace {
+
+// What a real driver does with a handle that it never gave out: it reads what lies there.
+[[noreturn]] void CrashOn(const char* what, const void* handle) {
+  std::fprintf(stderr, "standin: %p is no %s and never was one\n", handle, what);
+  std::raise(SIGSEGV);
+  std::abort();
+}
+
+CUresult NoStream(CUstream handle) {
+  if (state().destroyed.contains(handle)) return Behaviour("any.destroyed_stream");
+  if (BehaviourFlag("any.bad_stream.crashes")) CrashOn("stream", handle);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace
+
 ThreadState& thread_state() {
   thread_local ThreadState instance;
   return instance;
@@ -24,7 +44,7 @@ CUresult FindContext(CUcontext handle, Context*& out) {
   const auto found = state().contexts.find(handle);
   if (found == state().contexts.end()) return Behaviour("any.destroyed_context");
   out = found->second.get();
-  return CUDA_SUCCESS;
+  return out->lasting_error;
 }
 
 CUresult CurrentContext(Context*& out, std::string_view no_context) {
@@ -47,8 +67,7 @@ CUresult FindStream(CUstream handle, StreamPtr& out) {
                           (zero && EntryPoint::default_stream() == DefaultStream::kPerThread);
   if (zero || per_thread || handle == CU_STREAM_LEGACY) {
     Context* context = nullptr;
-    const CUresult error = CurrentContext(context);
-    if (!context) return error;
+    if (const CUresult error = CurrentContext(context)) return error;
     if (!per_thread) {
       out = context->legacy;
       return CUDA_SUCCESS;
@@ -59,16 +78,25 @@ CUresult FindStream(CUstream handle, StreamPtr& out) {
     return CUDA_SUCCESS;
   }
   const auto found = state().streams.find(handle);
-  if (found == state().streams.end()) return Behaviour("any.bad_stream");
+  if (found == state().streams.end()) return NoStream(handle);
   out = found->second;
-  return CUDA_SUCCESS;
+  return out->context ? out->context->lasting_error : CUDA_SUCCESS;
 }
 
 CUresult FindEvent(CUevent handle, std::shared_ptr<Event>& out) {
   const auto found = state().events.find(handle);
-  if (found == state().events.end()) return Behaviour("any.bad_event");
+  if (found == state().events.end()) {
+    return Behaviour(state().destroyed.contains(handle) ? "any.destroyed_event" : "any.bad_event");
+  }
   out = found->second;
   return CUDA_SUCCESS;
+}
+
+void Forget(CUstream handle) {
+  if (state().streams.erase(handle) > 0) state().destroyed.insert(handle);
+}
+void Forget(CUevent handle) {
+  if (state().events.erase(handle) > 0) state().destroyed.insert(handle);
 }
 
 CUresult FindDevice(CUdevice device, Device*& out) {

@@ -109,9 +109,20 @@ struct Context {
   std::vector<StreamPtr> streams;  // all of them, those being destroyed too
   std::map<CUlimit, std::size_t> limits;
   std::set<CUcontext> peers;
+  CUresult lasting_error = CUDA_SUCCESS;  // of a kernel: every call in the context answers it
 };
 
-enum class Kind { kDevice, kManaged, kPool, kGraph, kHost, kRegistered, kReserved, kIpc };
+enum class Kind {
+  kDevice,
+  kManaged,
+  kPool,
+  kHostPool,
+  kGraph,
+  kHost,
+  kRegistered,
+  kReserved,
+  kIpc
+};
 
 struct Allocation {
   Kind kind;
@@ -134,8 +145,6 @@ struct Device {
   std::shared_ptr<Context> primary;  // null while inactive
   unsigned primary_references = 0;
   unsigned primary_flags = 0;
-  CUmemoryPool default_pool = nullptr;
-  CUmemoryPool pool = nullptr;
 };
 
 template <typename Handle, typename Object>
@@ -149,6 +158,7 @@ struct State {
   Registry<CUcontext, Context> contexts;
   Registry<CUstream, Stream> streams;
   Registry<CUevent, Event> events;
+  std::set<const void*> destroyed;  // handles of streams and events that nothing new has
   Registry<CUgraph, Graph> graphs;
   Registry<CUgraphExec, Graph> graph_execs;
   std::map<CUdeviceptr, Allocation> allocations;
@@ -200,6 +210,10 @@ CUresult FindStream(CUstream handle, StreamPtr& out);
 CUresult FindEvent(CUevent handle, std::shared_ptr<Event>& out);
 CUresult FindDevice(CUdevice device, Device*& out);
 
+// Forgets a stream or an event; its handle is known as a destroyed one from now on.
+void Forget(CUstream handle);
+void Forget(CUevent handle);
+
 // The allocation that contains `address`, or null.
 Allocation* FindAllocation(CUdeviceptr address);
 Allocation& AddAllocation(Kind kind, CUdeviceptr base, std::size_t bytes, const Context& context);
@@ -208,6 +222,7 @@ template <typename Handle, typename Object>
 Handle AddTo(Registry<Handle, Object>& registry, std::shared_ptr<Object> object) {
   const auto handle = reinterpret_cast<Handle>(object.get());
   registry[handle] = std::move(object);
+  state().destroyed.erase(handle);
   return handle;
 }
 

@@ -18,21 +18,22 @@ CUresult Create(CUstream* out, unsigned flags, int priority) {
 
 CUresult Destroy(CUstream handle) {
   const Lock lock(state().mutex);
-  const auto found = state().streams.find(handle);
-  if (found == state().streams.end()) {
-    const bool is_default = !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
-    return Behaviour(is_default ? "cuStreamDestroy.default_stream" : "any.bad_stream");
+  if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+    return Behaviour("cuStreamDestroy.default_stream");
   }
+  StreamPtr stream;
+  if (const CUresult error = FindStream(handle, stream)) return error;
   // cuda.h, cuStreamDestroy: returns at once; what is queued is still done.
-  const StreamPtr stream = found->second;
   if (stream->capture && stream->capture->origin == stream.get()) {
     LeaveCapture(stream->capture);
   } else if (stream->capture) {
-    stream->capture->valid = false;
+    const bool lost =
+        !HasJoined(*stream) || !BehaviourFlag("capture.joined_stream_destroyed.survives");
+    if (lost) stream->capture->valid = false;
     stream->capture = nullptr;
   }
   Close(*stream);
-  state().streams.erase(found);
+  Forget(handle);
   return CUDA_SUCCESS;
 }
 
@@ -44,6 +45,7 @@ CUresult Synchronize(CUstream handle) {
     return FailCapture(*stream->capture, "capture.stream_synchronize.capturing");
   }
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
+  if (const CUresult error = CheckAllowedDuringCapture("cuStreamSynchronize")) return error;
   Fences pending = PendingOf(*stream);
   if (stream->legacy) {  // its next work would wait for the blocking streams
     for (const StreamPtr& other : stream->context->streams) {
@@ -62,6 +64,7 @@ CUresult Query(CUstream handle) {
   if (const CUresult error = FindStream(handle, stream)) return error;
   if (stream->capture) return FailCapture(*stream->capture, "capture.stream_query.capturing");
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
+  if (const CUresult error = CheckAllowedDuringCapture("cuStreamQuery")) return error;
   return PendingOf(*stream).empty() ? CUDA_SUCCESS : Behaviour("cuStreamQuery.busy");
 }
 

@@ -10,6 +10,8 @@
 #include "allocate.h"
 #include "behaviour.h"
 #include "entry_point.h"
+#include "settings.h"
+#include "work.h"
 
 namespace standin {
 namespace {
@@ -28,7 +30,7 @@ struct Physical {
 struct Mapping {
   std::size_t bytes;
   CUmemGenericAllocationHandle handle;
-  std::vector<int> accessible_by = {};  // devices
+  std::map<int, CUmemAccess_flags> access = {};  // by device
 };
 
 // Guarded by state().mutex.
@@ -59,6 +61,10 @@ bool Aligned(std::size_t value) {
   return value % BehaviourSize("vmm.granularity") == 0;
 }
 
+std::size_t HostPage() {
+  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 void EndIfUnused(CUmemGenericAllocationHandle handle) {
   const auto found = physical().find(handle);
   const Physical& unused = found->second;
@@ -87,7 +93,10 @@ CUresult Create(CUmemGenericAllocationHandle* out, std::size_t bytes,
 
 CUresult Reserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr hint) {
   const Lock lock(state().mutex);
-  if (!out || bytes == 0 || !Aligned(bytes)) return Behaviour("cuMemAddressReserve.unaligned");
+  if (!out) return Behaviour("cuMemAddressReserve.null_output");
+  if (bytes == 0) return Behaviour("cuMemAddressReserve.size_zero");
+  if (bytes % HostPage() != 0) return Behaviour("cuMemAddressReserve.unaligned");
+  if ((alignment & (alignment - 1)) != 0) return Behaviour("cuMemAddressReserve.bad_alignment");
   const std::size_t align = std::max(alignment, BehaviourSize("vmm.granularity"));
   const std::size_t room = bytes + align;
   void* const map = mmap(reinterpret_cast<void*>(hint), room, PROT_NONE,
@@ -146,7 +155,11 @@ CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
 }
 
 CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
-  const Lock lock(state().mutex);
+  Lock lock(state().mutex);
+  if (BehaviourFlag("cuMemUnmap.synchronizes_context")) {
+    Context* context = nullptr;
+    if (CurrentContext(context) == CUDA_SUCCESS) WaitFor(lock, PendingOf(*context));
+  }
   std::size_t covered = 0;
   for (auto at = mappings().find(address); at != mappings().end() && covered < bytes; ++at) {
     if (at->first != address + covered) break;
@@ -166,17 +179,21 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// The host, which does the devices' work, has the access that the memory's own device has.
+// The host, which does the devices' work, has the access of the device that has the most.
 void SetAccessOf(CUdeviceptr start, Mapping& mapping, const CUmemAccessDesc& access) {
-  const bool none = access.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  std::erase(mapping.accessible_by, access.location.id);
-  if (!none) mapping.accessible_by.push_back(access.location.id);
-  if (access.location.id != physical().at(mapping.handle).properties.location.id) return;
-  const bool writable = access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  mapping.access[access.location.id] = access.flags;
+  CUmemAccess_flags most = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  for (const auto& [device, flags] : mapping.access) most = std::max(most, flags);
   mprotect(reinterpret_cast<void*>(start), mapping.bytes,
-           none       ? PROT_NONE
-           : writable ? PROT_READ | PROT_WRITE
-                      : PROT_READ);
+           most == CU_MEM_ACCESS_FLAGS_PROT_NONE        ? PROT_NONE
+           : most == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                                                        : PROT_READ);
+}
+
+// Whether the hardware lets the device that is named reach the memory of the mapping.
+bool CanBeGiven(const Mapping& mapping, const CUmemAccessDesc& access) {
+  const int owner = physical().at(mapping.handle).properties.location.id;
+  return access.location.id == owner || settings().are_peers(owner, access.location.id);
 }
 
 CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
@@ -188,6 +205,14 @@ CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc
   for (CUdeviceptr at = address; at < address + bytes;) {
     const auto mapping = MappingAt(at);
     if (mapping == mappings().end()) return Behaviour("cuMemSetAccess.unaligned");
+    for (std::size_t i = 0; i < count; ++i) {
+      Device* device = nullptr;
+      if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+          FindDevice(access[i].location.id, device) != CUDA_SUCCESS) {
+        return Behaviour("cuMemSetAccess.bad_device");
+      }
+      if (!CanBeGiven(mapping->second, access[i])) return CUDA_ERROR_INVALID_DEVICE;
+    }
     at = mapping->first + mapping->second.bytes;
   }
   for (CUdeviceptr at = address; at < address + bytes;) {
@@ -207,6 +232,13 @@ bool FindMapping(CUdeviceptr address, CUdeviceptr* base, std::size_t* bytes, int
   *bytes = found->second.bytes;
   if (device) *device = physical().at(found->second.handle).properties.location.id;
   return true;
+}
+
+CUmemAccess_flags AccessTo(CUdeviceptr address, int device) {
+  const auto found = MappingAt(address);
+  if (found == mappings().end()) return CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  const auto given = found->second.access.find(device);
+  return given == found->second.access.end() ? CU_MEM_ACCESS_FLAGS_PROT_NONE : given->second;
 }
 
 }  // namespace standin
@@ -265,9 +297,7 @@ ENTRY(cuMemGetAccess,
   const Lock lock(state().mutex);
   const auto found = MappingAt(address);
   if (!flags || !location || found == mappings().end()) return CUDA_ERROR_INVALID_VALUE;
-  const std::vector<int>& devices = found->second.accessible_by;
-  const bool has = std::find(devices.begin(), devices.end(), location->id) != devices.end();
-  *flags = has ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = AccessTo(address, location->id);
   return CUDA_SUCCESS;
 }
 

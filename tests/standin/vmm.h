@@ -8,4 +8,8 @@ namespace standin {
 // The mapping that contains `address`; false where nothing is mapped. Wants state().mutex held.
 bool FindMapping(CUdeviceptr address, CUdeviceptr* base, std::size_t* bytes, int* device = nullptr);
 
+// What cuMemSetAccess last gave the device to the memory that is mapped at `address`; nothing where
+// nothing is mapped. Wants state().mutex held.
+CUmemAccess_flags AccessTo(CUdeviceptr address, int device);
+
 }  // namespace standin

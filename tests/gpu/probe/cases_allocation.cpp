@@ -1,5 +1,6 @@
 // Allocating and freeing, rightly and wrongly.
 #include <algorithm>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
@@ -105,6 +106,8 @@ void add_allocations(Cases& cases) {
   cases.push_back({"cuMemAllocPitch.above_device", [](Session& s) {
                      return pitched(s, std::size_t{1} << 20U, (total_of(s) >> 20U) + 1, 4);
                    }});
+  cases.push_back(
+      {"cuMemAllocPitch.width_too_large", [](Session& s) { return pitched(s, SIZE_MAX, 1, 4); }});
   cases.push_back({"cuMemAllocManaged.size_zero",
                    [](Session& s) { return managed(s, 0, CU_MEM_ATTACH_GLOBAL); }});
   cases.push_back(

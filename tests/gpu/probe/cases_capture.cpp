@@ -60,6 +60,8 @@ Answer with_survival(CUresult result, CapturingStream& stream) {
 struct Prepared {
   CUdeviceptr block = 0;
   CUevent event = nullptr;
+  CUstream stream = nullptr;  // that captures nothing
+  CUmemoryPool pool = nullptr;
 };
 
 using Call = CUresult (*)(Session&, Prepared&);
@@ -95,6 +97,27 @@ CUresult call_wait(Session& s, Prepared& prepared) {
   return s.cu.wait_context_event(s.context(), prepared.event);
 }
 
+CUresult call_query(Session& s, Prepared& prepared) {
+  return s.cu.cuStreamQuery(prepared.stream);
+}
+CUresult call_stream_synchronize(Session& s, Prepared& prepared) {
+  return s.cu.cuStreamSynchronize(prepared.stream);
+}
+CUresult call_event_query(Session& s, Prepared& prepared) {
+  return s.cu.cuEventQuery(prepared.event);
+}
+CUresult call_event_synchronize(Session& s, Prepared& prepared) {
+  return s.cu.cuEventSynchronize(prepared.event);
+}
+CUresult call_pool_get(Session& s, Prepared& prepared) {
+  cuuint64_t bytes = 0;
+  return s.cu.cuMemPoolGetAttribute(prepared.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+}
+CUresult call_pool_set(Session& s, Prepared& prepared) {
+  cuuint64_t bytes = 0;
+  return s.cu.cuMemPoolSetAttribute(prepared.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+}
+
 struct Function {
   const char* name;
   Call call;
@@ -109,6 +132,12 @@ constexpr std::array kFunctions = std::to_array<Function>({
     {"cuCtxSynchronize", call_synchronize, false},
     {"cuCtxRecordEvent", call_record, true},
     {"cuCtxWaitEvent", call_wait, true},
+    {"cuStreamQuery", call_query, false},
+    {"cuStreamSynchronize", call_stream_synchronize, false},
+    {"cuEventQuery", call_event_query, false},
+    {"cuEventSynchronize", call_event_synchronize, false},
+    {"cuMemPoolGetAttribute", call_pool_get, false},
+    {"cuMemPoolSetAttribute", call_pool_set, false},
 });
 
 struct Mode {
@@ -132,6 +161,8 @@ Answer call_during_capture(Session& s, const Function& function, CUstreamCapture
   prepared.block = s.block();
   s.cu.cuEventCreate(&prepared.event, CU_EVENT_DISABLE_TIMING);
   s.cu.cuEventRecord(prepared.event, nullptr);
+  s.cu.cuStreamCreate(&prepared.stream, CU_STREAM_NON_BLOCKING);
+  s.cu.cuDeviceGetDefaultMemPool(&prepared.pool, s.device());
   s.cu.cuCtxSynchronize();
   CapturingStream stream(s);
   if (const CUresult error = stream.begin(mode)) {
@@ -148,6 +179,7 @@ Answer call_during_capture(Session& s, const Function& function, CUstreamCapture
   }
   Answer found = with_survival(result, stream);
   s.cu.cuEventDestroy(prepared.event);
+  s.cu.cuStreamDestroy(prepared.stream);
   if (prepared.block != 0) {
     s.cu.cuMemFree(prepared.block);
   }
@@ -207,6 +239,51 @@ Answer end_with_fork(Session& s, bool of_fork) {
   s.cu.cuEventDestroy(event);
   s.cu.cuMemFree(block);
   return answer(result);
+}
+
+// The end of a second stream that has joined the capture and gone back.
+Answer destroy_joined_fork(Session& s) {
+  CapturingStream origin(s);
+  CUstream fork = nullptr;
+  CUevent event = nullptr;
+  s.cu.cuStreamCreate(&fork, CU_STREAM_NON_BLOCKING);
+  s.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  const CUdeviceptr block = s.block();
+  origin.begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+  s.cu.cuEventRecord(event, origin.get());
+  s.cu.cuStreamWaitEvent(fork, event, 0);
+  s.cu.cuMemsetD8Async(block, 0, 100, fork);
+  s.cu.cuEventRecord(event, fork);
+  s.cu.cuStreamWaitEvent(origin.get(), event, 0);
+  s.cu.cuStreamDestroy(fork);
+  const CUresult ended = origin.end();
+  s.cu.cuEventDestroy(event);
+  s.cu.cuMemFree(block);
+  return answer_json(ended == CUDA_SUCCESS ? "true" : "false");
+}
+
+// In a capture; the call needs a stream that is not the legacy one.
+Answer copy_batch(Session& s) {
+#if CUDA_VERSION >= 12080
+  if (s.cu.copy_batch == nullptr) {
+    return unanswered("the driver has no cuMemcpyBatchAsync of CUDA 13");
+  }
+  CUdeviceptr to = s.block();
+  CUdeviceptr from = s.block();
+  CUmemcpyAttributes attributes{};
+  attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  std::size_t bytes = 100;
+  std::size_t first = 0;
+  Answer found = while_capturing(s, [&](CUstream stream) {
+    return s.cu.copy_batch(&to, &from, &bytes, 1, &attributes, &first, 1, stream);
+  });
+  s.cu.cuMemFree(to);
+  s.cu.cuMemFree(from);
+  return found;
+#else
+  (void)s;
+  return unanswered("the probe was built with headers older than CUDA 12.8");
+#endif
 }
 
 Answer end_from_other_thread(Session& s) {
@@ -338,6 +415,13 @@ void add_beginnings_and_ends(Cases& cases) {
                      CUgraph graph = nullptr;
                      return answer(s.cu.cuStreamEndCapture(stream.get(), &graph));
                    }});
+  cases.push_back({"capture.end.null_output", [](Session& s) {
+                     const CapturingStream stream(s);
+                     return answer(s.cu.cuStreamEndCapture(stream.get(), nullptr));
+                   }});
+  cases.push_back({"capture.joined_stream_destroyed.survives", destroy_joined_fork,
+                   Begins::kInContext, Kind::kValue});
+  cases.push_back({"capture.cuMemcpyBatchAsync", copy_batch});
   cases.push_back({"capture.end.invalidated", end_invalidated});
   cases.push_back({"capture.end.unjoined", [](Session& s) { return end_with_fork(s, false); }});
   cases.push_back({"capture.end.forked_stream", [](Session& s) { return end_with_fork(s, true); }});

@@ -1,9 +1,11 @@
 // cuMemCreate and its kin, handles of address ranges, and memory of the host.
+#include <cstdint>
 #include <cstdlib>
 #include <vector>
 
 #include "cases.h"
 #include "mapping.h"
+#include "timing.h"
 
 namespace probe {
 
@@ -74,10 +76,9 @@ Answer create(Session& s, std::size_t bytes) {
   return answer(result);
 }
 
-Answer reserve_unaligned(Session& s) {
+Answer reserve(Session& s, std::size_t bytes, std::size_t alignment) {
   CUdeviceptr address = 0;
-  const std::size_t bytes = granularity_of(s) + 1;
-  const CUresult result = s.cu.cuMemAddressReserve(&address, bytes, 0, 0, 0);
+  const CUresult result = s.cu.cuMemAddressReserve(&address, bytes, alignment, 0, 0);
   if (result == CUDA_SUCCESS) {
     s.cu.cuMemAddressFree(address, bytes);
   }
@@ -105,11 +106,46 @@ Answer map_at(Session& s, bool reserved, std::size_t offset) {
   return answer(result);
 }
 
-CUresult set_access_unaligned(Session& s, CUdeviceptr address) {
+CUresult set_access(Session& s, CUdeviceptr address, std::size_t bytes, CUmemAccess_flags flags,
+                    int device) {
   CUmemAccessDesc access{};
-  access.location = device_memory(s).location;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  return s.cu.cuMemSetAccess(address, granularity_of(s) / 2, &access, 1);
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = flags;
+  return s.cu.cuMemSetAccess(address, bytes, &access, 1);
+}
+
+// A write to memory that may only be read.
+CUresult write_without_access(Session& s, CUdeviceptr address) {
+  const char byte = 0;
+  if (const CUresult error =
+          set_access(s, address, granularity_of(s), CU_MEM_ACCESS_FLAGS_PROT_READ, s.device())) {
+    return error;
+  }
+  return s.cu.cuMemcpyHtoD(address, &byte, 1);
+}
+
+// Whether unmapping waits for work that has nothing to do with the range.
+Answer unmap_waits(Session& s) {
+  constexpr int kHeldMs = 200;
+  const CUmemAllocationProp properties = device_memory(s);
+  const std::size_t granule = granularity_of(s);
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  if (s.cu.cuMemCreate(&handle, granule, &properties, 0) != CUDA_SUCCESS ||
+      s.cu.cuMemAddressReserve(&address, granule, 0, 0, 0) != CUDA_SUCCESS ||
+      s.cu.cuMemMap(address, granule, 0, handle, 0) != CUDA_SUCCESS) {
+    return unanswered("no mapped range");
+  }
+  Times times;
+  {
+    HeldStream stream(s.cu);
+    stream.hold(kHeldMs);
+    times.time([&] { return s.cu.cuMemUnmap(address, granule); });
+  }
+  s.cu.cuMemAddressFree(address, granule);
+  s.cu.cuMemRelease(handle);
+  return answer_json(times.median() > std::int64_t{kHeldMs} * 1000000 / 2 ? "true" : "false");
 }
 
 void add_misuse(Cases& cases) {
@@ -121,13 +157,36 @@ void add_misuse(Cases& cases) {
                      const std::size_t granule = granularity_of(s);
                      return create(s, (total / granule + 1) * granule);
                    }});
-  cases.push_back({"cuMemAddressReserve.unaligned", reserve_unaligned});
+  cases.push_back({"cuMemAddressReserve.unaligned",
+                   [](Session& s) { return reserve(s, granularity_of(s) - 1, 0); }});
+  cases.push_back({"cuMemAddressReserve.size_zero", [](Session& s) { return reserve(s, 0, 0); }});
+  cases.push_back({"cuMemAddressReserve.bad_alignment",
+                   [](Session& s) { return reserve(s, granularity_of(s), 3); }});
+  cases.push_back({"cuMemAddressReserve.null_output", [](Session& s) {
+                     return answer(s.cu.cuMemAddressReserve(nullptr, granularity_of(s), 0, 0, 0));
+                   }});
   cases.push_back({"cuMemMap.unaligned", [](Session& s) { return map_at(s, true, 4096); }});
   cases.push_back({"cuMemMap.not_reserved", [](Session& s) { return map_at(s, false, 0); }});
   cases.push_back({"cuMemSetAccess.unaligned", [](Session& s) {
-                     return with_mapped_range(
-                         s, [&](CUdeviceptr address) { return set_access_unaligned(s, address); });
+                     return with_mapped_range(s, [&](CUdeviceptr address) {
+                       return set_access(s, address, granularity_of(s) / 2,
+                                         CU_MEM_ACCESS_FLAGS_PROT_READWRITE, s.device());
+                     });
                    }});
+  cases.push_back({"cuMemSetAccess.bad_device", [](Session& s) {
+                     return with_mapped_range(s, [&](CUdeviceptr address) {
+                       return set_access(s, address, granularity_of(s),
+                                         CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 12345);
+                     });
+                   }});
+  cases.push_back({"cuMemcpy.no_access",
+                   [](Session& s) {
+                     return with_mapped_range(
+                         s, [&](CUdeviceptr address) { return write_without_access(s, address); });
+                   },
+                   Begins::kInContextAlone});
+  cases.push_back(
+      {"cuMemUnmap.synchronizes_context", unmap_waits, Begins::kInContext, Kind::kValue});
   cases.push_back({"cuMemUnmap.not_mapped", [](Session& s) {
                      return answer(s.cu.cuMemUnmap(CUdeviceptr{1} << 40U, granularity_of(s)));
                    }});
@@ -196,6 +255,27 @@ void add_host_memory(Cases& cases) {
                      Answer found = unanswered("the first registration failed");
                      if (s.cu.cuMemHostRegister(host, kPage, 0) == CUDA_SUCCESS) {
                        found = answer(s.cu.cuMemHostRegister(host, kPage, 0));
+                       s.cu.cuMemHostUnregister(host);
+                     }
+                     std::free(host);
+                     return found;
+                   }});
+  cases.push_back(
+      {"cuMemFreeHost.null", [](Session& s) { return answer(s.cu.cuMemFreeHost(nullptr)); }});
+  cases.push_back({"cuMemHostAlloc.size_zero", [](Session& s) {
+                     void* pinned = nullptr;
+                     return answer(s.cu.cuMemHostAlloc(&pinned, 0, 0));
+                   }});
+  cases.push_back({"cuMemHostAlloc.null_output",
+                   [](Session& s) { return answer(s.cu.cuMemHostAlloc(nullptr, 4096, 0)); }});
+  cases.push_back({"cuMemHostUnregister.null",
+                   [](Session& s) { return answer(s.cu.cuMemHostUnregister(nullptr)); }});
+  cases.push_back({"cuMemHostUnregister.interior", [](Session& s) {
+                     constexpr std::size_t kPage = 4096;
+                     auto* const host = static_cast<char*>(std::aligned_alloc(kPage, 2 * kPage));
+                     Answer found = unanswered("the registration failed");
+                     if (s.cu.cuMemHostRegister(host, 2 * kPage, 0) == CUDA_SUCCESS) {
+                       found = answer(s.cu.cuMemHostUnregister(host + kPage));
                        s.cu.cuMemHostUnregister(host);
                      }
                      std::free(host);

@@ -31,6 +31,16 @@ Answer current_context_destroyed(Session& s) {
   return answer(result);
 }
 
+// A process that dies of the handle says nothing.
+Answer garbage_stream(Session& s) {
+  const Answer found = in_forked_child([&] {
+    const CUresult error = s.start();
+    return error != CUDA_SUCCESS ? error
+                                 : s.cu.cuStreamSynchronize(reinterpret_cast<CUstream>(kGarbage));
+  });
+  return answer_json(found.result ? "false" : "true");
+}
+
 Answer no_device(Session& s) {
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   setenv("STANDIN_DEVICES", "0", 1);  // what the software driver is told this with
@@ -118,9 +128,21 @@ void add_any(Cases& cases) {
                      std::size_t total = 0;
                      return answer(s.cu.cuDeviceTotalMem(&total, 12345));
                    }});
-  cases.push_back({"any.bad_stream",
+  cases.push_back({"any.bad_stream.crashes", garbage_stream, Begins::kNothingDone, Kind::kValue});
+  cases.push_back({"any.destroyed_stream",
                    [](Session& s) {
-                     return answer(s.cu.cuStreamSynchronize(reinterpret_cast<CUstream>(kGarbage)));
+                     CUstream stream = nullptr;
+                     s.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+                     s.cu.cuStreamDestroy(stream);
+                     return answer(s.cu.cuStreamSynchronize(stream));
+                   },
+                   Begins::kInContextAlone});
+  cases.push_back({"any.destroyed_event",
+                   [](Session& s) {
+                     CUevent event = nullptr;
+                     s.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+                     s.cu.cuEventDestroy(event);
+                     return answer(s.cu.cuEventQuery(event));
                    },
                    Begins::kInContextAlone});
   cases.push_back(

@@ -94,6 +94,24 @@ Answer open_with_bad_flags(Session& s) {
   });
 }
 
+Answer open_in_second_context(Session& s) {
+  return with_imported_handle(s, [&](const CUipcMemHandle& handle) {
+    CUdeviceptr mapped = 0;
+    CUdeviceptr again = 0;
+    CUcontext const second = s.second_context();
+    if (second == nullptr) {
+      return unanswered("there is no second context on the device");
+    }
+    const CUresult opened =
+        s.cu.cuIpcOpenMemHandle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (opened != CUDA_SUCCESS) {
+      return unanswered("cuIpcOpenMemHandle: " + name_of(s.cu, opened));
+    }
+    s.cu.cuCtxSetCurrent(second);
+    return answer(s.cu.cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  });
+}
+
 CUresult export_handle(Session& s, CUdeviceptr address) {
   CUipcMemHandle handle{};
   return s.cu.cuIpcGetMemHandle(&handle, address);
@@ -145,6 +163,8 @@ Answer open_own(Session& s) {
 void add_sharing_cases(Cases& cases) {
   cases.push_back({"cuMemFree.ipc_mapping", free_mapping, Begins::kNothingDone});
   cases.push_back({"cuIpcOpenMemHandle.bad_flags", open_with_bad_flags, Begins::kNothingDone});
+  cases.push_back(
+      {"cuIpcOpenMemHandle.second_context", open_in_second_context, Begins::kNothingDone});
   const auto of_block = [&](const char* id, std::size_t offset, bool freed) {
     cases.push_back({id, [offset, freed](Session& s) {
                        const CUdeviceptr block = s.block();

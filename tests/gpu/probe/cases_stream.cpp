@@ -1,4 +1,5 @@
 // Streams, events, copies and modules.
+#include <thread>
 #include <vector>
 
 #include "cases.h"
@@ -107,6 +108,21 @@ Answer function_not_found(Session& s) {
   return answer(result);
 }
 
+Answer library_without_context(Session& s) {
+  CUlibrary library = nullptr;
+  if (const CUresult error =
+          s.cu.cuLibraryLoadData(&library, kModule, nullptr, nullptr, 0, nullptr, nullptr, 0)) {
+    return unanswered("cuLibraryLoadData: " + name_of(s.cu, error));
+  }
+  CUresult result = CUDA_SUCCESS;
+  std::thread([&] {
+    CUmodule module = nullptr;
+    result = s.cu.cuLibraryGetModule(&module, library);
+  }).join();
+  s.cu.cuLibraryUnload(library);
+  return answer(result);
+}
+
 Answer unknown_export_table(Session& s) {
   CUuuid id{};
   for (char& byte : id.bytes) {
@@ -149,6 +165,28 @@ void add_stream_cases(Cases& cases) {
                    Begins::kInContextAlone});
   cases.push_back({"cuModuleGetFunction.not_found", function_not_found});
   cases.push_back({"cuGetExportTable.any", unknown_export_table});
+  cases.push_back(
+      {"cuGetProcAddress.unknown", [](Session& s) {
+         void* function = nullptr;
+         return s.cu.old_proc_address == nullptr
+                    ? unanswered("the driver has no such form any more")
+                    : answer(s.cu.old_proc_address("cuNoSuchFunction", &function, CUDA_VERSION, 0));
+       }});
+  cases.push_back({"cuGetProcAddress_v2.unknown", [](Session& s) {
+                     void* function = nullptr;
+                     CUdriverProcAddressQueryResult status{};
+                     return answer(s.cu.cuGetProcAddress("cuNoSuchFunction", &function,
+                                                         CUDA_VERSION, 0, &status));
+                   }});
+  cases.push_back({"cuLibraryGetModule.no_context", library_without_context});
+  cases.push_back({"cuKernelGetName.null",
+                   [](Session& s) {
+                     const char* name = nullptr;
+                     return s.cu.kernel_name == nullptr
+                                ? unanswered("the driver has no cuKernelGetName")
+                                : answer(s.cu.kernel_name(&name, nullptr));
+                   },
+                   Begins::kInContextAlone});
 }
 
 }  // namespace probe

@@ -82,6 +82,25 @@ Answer rounding(Session& s) {
   return answer_json(number(nearest));
 }
 
+// By how much less is free after an allocation of one byte that needs memory of its own.
+Answer accounting(Session& s) {
+  std::vector<CUdeviceptr> blocks;
+  std::size_t before = 0;
+  std::size_t after = 0;
+  std::size_t total = 0;
+  std::size_t step = 0;
+  s.cu.cuMemGetInfo(&before, &total);
+  for (int i = 0; i < 10000 && step == 0; ++i) {
+    blocks.push_back(s.block(64 << 10));
+    s.cu.cuMemGetInfo(&after, &total);
+    step = before - after;
+  }
+  for (const CUdeviceptr block : blocks) {
+    s.cu.cuMemFree(block);
+  }
+  return step == 0 ? unanswered("nothing was taken from the device") : answer_json(number(step));
+}
+
 Answer pitch_alignment(Session& s) {
   CUdeviceptr block = 0;
   std::size_t pitch = 0;
@@ -176,6 +195,47 @@ Answer free_waits_for_second_device(Session& s) {
   return result;
 }
 
+// In the legacy stream behind work of a blocking one.
+Answer set_waits_for_host_memory(Session& s) {
+  constexpr int kHeldMs = 200;
+  void* pinned = nullptr;
+  if (const CUresult error = s.cu.cuMemHostAlloc(&pinned, 4096, 0)) {
+    return unanswered("cuMemHostAlloc: " + name_of(s.cu, error));
+  }
+  Times times;
+  {
+    HeldStream stream(s.cu, CU_STREAM_DEFAULT);
+    stream.hold(kHeldMs);
+    times.time([&] { return s.cu.cuMemsetD8(address_of(pinned), 1, 4096); });
+  }
+  s.cu.cuMemFreeHost(pinned);
+  return answer_json(truth(times.median() > std::int64_t{kHeldMs} * 1000000 / 2));
+}
+
+Answer pool_memory_without_context(Session& s) {
+  const HeldStream stream(s.cu);
+  CUdeviceptr block = 0;
+  CUcontext context = nullptr;
+  if (const CUresult error = s.cu.cuMemAllocAsync(&block, 4096, stream.get())) {
+    return unanswered("cuMemAllocAsync: " + name_of(s.cu, error));
+  }
+  s.cu.cuStreamSynchronize(stream.get());
+  const CUresult result = s.cu.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, block);
+  s.cu.cuMemFreeAsync(block, stream.get());
+  return result == CUDA_SUCCESS ? answer_json(truth(context == nullptr))
+                                : unanswered("cuPointerGetAttribute: " + name_of(s.cu, result));
+}
+
+Answer unknown_host_pointer(Session& s) {
+  const CUdeviceptr block = s.block();
+  s.cu.cuMemFree(block);
+  CUdeviceptr found = 0;
+  CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_HOST_POINTER;
+  void* output = &found;
+  s.cu.cuPointerGetAttributes(1, &attribute, &output, block);
+  return answer_json(truth(found == block));
+}
+
 Answer free_keeps_bytes(Session& s) {
   constexpr std::size_t kBytes = 100000;
   std::vector<unsigned char> read(kBytes);
@@ -218,6 +278,10 @@ void add_value_cases(Cases& cases) {
   add("address.large_alignment", large_alignment);
   add("address.large_from", large_from);
   add("size.rounding", rounding);
+  add("size.accounting", accounting);
+  add("cuMemset.waits_for_host_memory", set_waits_for_host_memory);
+  add("cuPointerGetAttribute.pool_memory_has_no_context", pool_memory_without_context);
+  add("cuPointerGetAttributes.unknown_is_its_own_host_pointer", unknown_host_pointer);
   add("pitch.alignment", pitch_alignment);
   add("cuMemGetAddressRange.reports_requested_size", reported_size);
   add("cuDevicePrimaryCtxReset.handle_reused", reset_handle, Begins::kInContextAlone);

@@ -27,6 +27,11 @@ Driver open_driver(std::string& failure) {
   find("cuCtxRecordEvent", driver.record_context_event);
   find("cuCtxWaitEvent", driver.wait_context_event);
   find("cuMemAlloc", driver.alloc_32_bit);
+  find("cuKernelGetName", driver.kernel_name);
+  find("cuGetProcAddress", driver.old_proc_address);
+#if CUDA_VERSION >= 12080
+  find("cuMemcpyBatchAsync_v2", driver.copy_batch);
+#endif
   // cuda.h: the elapsed time's second form came with CUDA 12.8; the first has the same parameters.
   if (driver.cuEventElapsedTime == nullptr) {
     find("cuEventElapsedTime", driver.cuEventElapsedTime);

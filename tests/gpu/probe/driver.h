@@ -26,7 +26,10 @@
   X(cuStreamIsCapturing) X(cuGraphDestroy) X(cuLaunchHostFunc) X(cuEventCreate) \
   X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuGetExportTable) \
-  X(cuGetProcAddress)
+  X(cuGetProcAddress) X(cuMemHostAlloc) X(cuDeviceGetDefaultMemPool) X(cuMemPoolCreate) \
+  X(cuMemPoolDestroy) X(cuMemPoolSetAccess) X(cuMemPoolGetAttribute) X(cuMemPoolSetAttribute) \
+  X(cuMemAllocFromPoolAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuLibraryLoadData) \
+  X(cuLibraryGetModule) X(cuLibraryUnload)
 // clang-format on
 
 namespace probe {
@@ -40,6 +43,12 @@ struct Driver {
   CUresult(CUDAAPI* record_context_event)(CUcontext, CUevent) = nullptr;  // driver 12.5
   CUresult(CUDAAPI* wait_context_event)(CUcontext, CUevent) = nullptr;    // driver 12.5
   CUresult(CUDAAPI* alloc_32_bit)(unsigned*, unsigned) = nullptr;         // cuMemAlloc of CUDA 2
+  CUresult(CUDAAPI* kernel_name)(const char**, CUkernel) = nullptr;       // driver 12.3
+  CUresult(CUDAAPI* old_proc_address)(const char*, void**, int, cuuint64_t) = nullptr;
+#if CUDA_VERSION >= 12080
+  CUresult(CUDAAPI* copy_batch)(CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*,
+                                size_t*, size_t, CUstream) = nullptr;  // driver 13.0
+#endif
   void* library = nullptr;
 };
 

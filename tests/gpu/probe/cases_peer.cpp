@@ -1,0 +1,123 @@
+// Copies between two devices, to memory of a pool. They need two devices that can reach each other.
+#include <string>
+
+#include "cases.h"
+
+namespace probe {
+namespace {
+
+CUmemAccessDesc full_access_of(CUdevice device) {
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return access;
+}
+
+// Memory of a pool of the second device, and a stream of the first one.
+class PeerPool {
+ public:
+  explicit PeerPool(Session& session) : s_(session) {
+    int count = 0;
+    int can = 0;
+    s_.cu.cuDeviceGetCount(&count);
+    if (count < 2 || s_.cu.cuDeviceGet(&device_, 1) != CUDA_SUCCESS ||
+        s_.cu.cuDeviceCanAccessPeer(&can, s_.device(), device_) != CUDA_SUCCESS || can == 0) {
+      why_ = "needs two devices, of which the first can reach the second";
+      return;
+    }
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device_;
+    CUcontext context = nullptr;
+    s_.cu.cuDevicePrimaryCtxRetain(&context, device_);
+    s_.cu.cuCtxSetCurrent(context);
+    CUstream stream = nullptr;
+    s_.cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    if (s_.cu.cuMemPoolCreate(&pool_, &properties) != CUDA_SUCCESS ||
+        s_.cu.cuMemAllocFromPoolAsync(&block_, kBytes, pool_, stream) != CUDA_SUCCESS) {
+      why_ = "no memory of a pool";
+    }
+    s_.cu.cuMemsetD8Async(block_, 1, kBytes, stream);
+    s_.cu.cuStreamSynchronize(stream);
+    s_.cu.cuStreamDestroy(stream);
+    s_.cu.cuCtxSetCurrent(s_.context());
+    context_ = context;
+  }
+  PeerPool(const PeerPool&) = delete;
+  PeerPool& operator=(const PeerPool&) = delete;
+  ~PeerPool() {
+    if (block_ != 0) {
+      s_.cu.cuMemFree(block_);
+    }
+    if (pool_ != nullptr) {
+      s_.cu.cuMemPoolDestroy(pool_);
+    }
+    if (context_ != nullptr) {
+      s_.cu.cuDevicePrimaryCtxRelease(device_);
+    }
+  }
+
+  static constexpr std::size_t kBytes = 4096;
+  [[nodiscard]] const std::string& why_not() const { return why_; }
+  [[nodiscard]] CUdeviceptr block() const { return block_; }
+  [[nodiscard]] CUcontext context() const { return context_; }
+  CUresult give_access() {
+    const CUmemAccessDesc access = full_access_of(s_.device());
+    return s_.cu.cuMemPoolSetAccess(pool_, &access, 1);
+  }
+
+ private:
+  Session& s_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmemoryPool pool_ = nullptr;
+  CUdeviceptr block_ = 0;
+  std::string why_;
+};
+
+Answer copy_without_access(Session& s) {
+  const PeerPool peer(s);
+  if (!peer.why_not().empty()) {
+    return unanswered(peer.why_not());
+  }
+  const HeldStream stream(s.cu);
+  const CUdeviceptr own = s.block(PeerPool::kBytes);
+  const CUresult result = s.cu.cuMemcpyDtoDAsync(own, peer.block(), PeerPool::kBytes, stream.get());
+  s.cu.cuStreamSynchronize(stream.get());
+  s.cu.cuMemFree(own);
+  return answer(result);
+}
+
+Answer peer_copy_writes(Session& s) {
+  PeerPool peer(s);
+  if (!peer.why_not().empty()) {
+    return unanswered(peer.why_not());
+  }
+  if (const CUresult error = peer.give_access()) {
+    return unanswered("cuMemPoolSetAccess: " + name_of(s.cu, error));
+  }
+  const HeldStream stream(s.cu);
+  const CUdeviceptr own = s.block(PeerPool::kBytes);
+  s.cu.cuMemsetD8(own, 2, PeerPool::kBytes);
+  s.cu.cuCtxSynchronize();
+  const CUresult result = s.cu.cuMemcpyPeerAsync(peer.block(), peer.context(), own, s.context(),
+                                                 PeerPool::kBytes, stream.get());
+  s.cu.cuStreamSynchronize(stream.get());
+  unsigned char byte = 0;
+  s.cu.cuMemcpyDtoH(&byte, peer.block(), 1);
+  s.cu.cuMemFree(own);
+  return result == CUDA_SUCCESS ? answer_json(byte == 2 ? "true" : "false")
+                                : unanswered("cuMemcpyPeerAsync: " + name_of(s.cu, result));
+}
+
+}  // namespace
+
+void add_peer_cases(Cases& cases) {
+  cases.push_back({"cuMemcpy.no_peer_access", copy_without_access, Begins::kInContextAlone});
+  cases.push_back({"cuMemcpyPeer.writes_to_shared_pool", peer_copy_writes, Begins::kInContextAlone,
+                   Kind::kValue});
+}
+
+}  // namespace probe
