@@ -70,11 +70,13 @@ CUresult CheckSynchronousUse(const Stream& stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult AddNode(Stream& stream, std::function<void()> run) {
+CUresult AddNode(Stream& stream, NodeParameters parameters) {
   if (!stream.capture->valid) return Behaviour("capture.work.invalidated");
-  auto& nodes = stream.capture->graph->nodes;
-  nodes.push_back({std::move(run), stream.capture_after});
-  stream.capture_after = {nodes.size() - 1};
+  GraphNode& added =
+      AppendNode(*stream.capture->graph, std::move(parameters), stream.capture_after);
+  added.must_be_joined = true;
+  stream.capture_after.clear();
+  stream.capture_after.Add(added.handle);
   return CUDA_SUCCESS;
 }
 
@@ -88,7 +90,9 @@ void LeaveCapture(std::shared_ptr<Capture> capture) {
       stream->capture_after.clear();
     }
   }
-  std::erase(state().captures, capture);
+  if (std::erase(state().captures, capture) == 0) return;
+  --capture->graph->captures;
+  if (capture->graph->owner == GraphOwner::kCapture) EndGraph(*capture->graph);
 }
 
 }  // namespace standin

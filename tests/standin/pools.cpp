@@ -11,6 +11,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "graph_memory.h"
 #include "work.h"
 
 namespace standin {
@@ -92,17 +93,6 @@ Allocation* TakeFromPool(Lock& lock, Pool& pool, CUmemoryPool handle, Context& c
   }
 }
 
-CUresult AllocateCaptured(Stream& stream, CUdeviceptr* out, std::size_t bytes) {
-  if (const CUresult error = AddNode(stream, nullptr)) return error;
-  const Allocation* const added = Allocate(*stream.context, Kind::kGraph, bytes);
-  if (!added) return Behaviour("cuMemAllocAsync.above_device");
-  auto& memory = stream.capture->graph->memory;
-  if (!memory) memory = std::make_shared<std::vector<CUdeviceptr>>();
-  memory->push_back(added->base);
-  *out = added->base;
-  return CUDA_SUCCESS;
-}
-
 CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream handle) {
   Lock lock(state().mutex);
   StreamPtr stream;
@@ -140,10 +130,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
   if (found == state().allocations.end()) return CaseOfBadFree(address);
   Allocation& allocation = found->second;
   if (allocation.freeing) return Behaviour("cuMemFreeAsync.double");
-  if (stream->capture) {
-    if (allocation.kind != Kind::kGraph) return Behaviour("capture.cuMemFreeAsync.plain_pointer");
-    return AddNode(*stream, nullptr);  // the graph keeps the memory for its next launch
-  }
+  if (stream->capture) return FreeCaptured(*stream, address);
   if (allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered ||
       allocation.kind == Kind::kReserved || allocation.kind == Kind::kIpc) {
     return Behaviour("cuMemFreeAsync.host_pointer");
@@ -152,6 +139,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
     if (const CUresult error = Behaviour("cuMemFreeAsync.plain_pointer")) return error;
   }
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
+  if (allocation.kind == Kind::kGraph) return FreeGraphMemoryAsync(address, *stream);
   allocation.freeing = true;
   allocation.freed = Enqueue(*stream, [address] {
     const Lock own(state().mutex);
@@ -220,19 +208,6 @@ CUresult DevicePool(CUmemoryPool* out, CUdevice ordinal, bool default_pool) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const CUmemoryPool fallback = DefaultPoolOf(ordinal);
   *out = default_pool ? fallback : device->pool;
-  return CUDA_SUCCESS;
-}
-
-// The memory of a graph is its own as long as the graph is there.
-CUresult GraphMemory(CUdevice ordinal, cuuint64_t* out) {
-  const Lock lock(state().mutex);
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = 0;
-  for (const auto& [base, allocation] : state().allocations) {
-    if (allocation.kind == Kind::kGraph && allocation.device == ordinal) *out += allocation.bytes;
-  }
   return CUDA_SUCCESS;
 }
 
@@ -320,17 +295,6 @@ ENTRY(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep)) {
   const std::size_t stays = keep > used ? std::min(keep - used, pool->kept) : 0;
   Discard(*pool, pool->kept - stays);
   return CUDA_SUCCESS;
-}
-
-ENTRY(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value),
-      (device, attribute, value)) {
-  (void)attribute;  // a graph's memory is never more than now, nor reserved and not used
-  return GraphMemory(device, static_cast<cuuint64_t*>(value));
-}
-
-ENTRY(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
-  cuuint64_t ignored = 0;
-  return GraphMemory(device, &ignored);
 }
 
 ENTRY(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value),
