@@ -163,6 +163,25 @@ TEST_CASE("the memory of graphs counts, and is not lent to pools") {
   must(cuCtxSynchronize());
 }
 
+TEST_CASE("memory that graphs keep and do not use is given back before a request fails") {
+  const TestContext context;
+  {
+    const GraphMemory graph(40 * kMiB);
+    must(cuMemFree(graph.memory));
+    CHECK(free_bytes() <= 24 * kMiB);
+    must(cuMemFree(allocate(60 * kMiB)));
+    must(cuGraphLaunch(graph.exec, nullptr));
+    must(cuCtxSynchronize());
+    must(cuMemFree(graph.memory));
+    CUmemGenericAllocationHandle handle = 0;
+    must(create_physical(60 * kMiB, &handle));
+    CHECK(standin_live_bytes(0) <= kLimit);
+    must(cuMemRelease(handle));
+    must(cuGraphLaunch(graph.exec, nullptr));
+    must(cuCtxSynchronize());
+  }
+}
+
 TEST_CASE("what is freed in one stream counts until the stream has got there") {
   const TestContext context;
   const HoardingPool hoarding;

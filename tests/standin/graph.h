@@ -125,7 +125,7 @@ struct ExecNode {
   std::shared_ptr<const NodeParameters> parameters;
   std::vector<std::size_t> dependencies;  // indexes of nodes
   bool enabled = true;
-  std::vector<ExecGraph> inner = {};  // of a child node its graph, of a conditional one its bodies
+  std::vector<ExecGraph> inner;  // of a child node its graph, of a conditional one its bodies
 };
 
 struct ExecGraph {
@@ -219,9 +219,9 @@ struct PlannedNode;
 using Plan = std::vector<PlannedNode>;
 struct PlannedNode {
   std::shared_ptr<const NodeParameters> parameters;
-  Fences wait = {};               // of an event wait node
-  FencePtr record = {};           // of an event record node
-  std::vector<Plan> bodies = {};  // of a conditional node
+  Fences wait;               // of an event wait node
+  FencePtr record;           // of an event record node
+  std::vector<Plan> bodies;  // of a conditional node
 };
 
 // Later changes of the executable graph do not concern the plan. Records events as of now.

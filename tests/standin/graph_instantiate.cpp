@@ -22,7 +22,7 @@ std::size_t CountOfInner(const NodeParameters& parameters) {
 
 const Graph& InnerOf(const NodeParameters& parameters, std::size_t index) {
   if (const auto* child = std::get_if<ChildNode>(&parameters)) return *child->graph;
-  return *std::get<ConditionalNode>(parameters).bodies[index];
+  return *std::get_if<ConditionalNode>(&parameters)->bodies[index];
 }
 
 // An allocation must come before its free in the same graph.
@@ -188,7 +188,8 @@ bool Compile(const Graph& graph, ExecGraph& out, CUgraphNode& offender) {
   for (const auto& node : graph.nodes) {
     ExecNode made{.source = node->handle,
                   .parameters = std::make_shared<const NodeParameters>(node->parameters),
-                  .dependencies = {}};
+                  .dependencies = {},
+                  .inner = {}};
     for (const GraphEdge& edge : node->dependencies) {
       made.dependencies.push_back(indexes.at(edge.from));
       dependents[indexes.at(edge.from)].push_back(out.nodes.size());

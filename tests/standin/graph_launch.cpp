@@ -48,7 +48,7 @@ void NoteUse(const BlocksOfExec& blocks, const Stream& stream, const FencePtr& e
 
 // What a launch in a stream that captures adds to the graph: cuda.h's child graph node.
 std::shared_ptr<Graph> GraphOf(const ExecGraph& exec) {
-  const std::shared_ptr<Graph> graph = NewGraph(GraphOwner::kChildNode);
+  std::shared_ptr<Graph> graph = NewGraph(GraphOwner::kChildNode);
   for (const ExecNode& node : exec.nodes) {
     NodeParameters parameters;
     if (node.enabled) parameters = *node.parameters;

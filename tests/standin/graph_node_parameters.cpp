@@ -22,7 +22,7 @@ CUresult Get(CUgraphNode handle, const void* out, Give give) {
 // What a node was is kept where a change does not say it.
 void Keep(const NodeParameters& old, NodeParameters& wanted) {
   auto* const kernel = std::get_if<KernelNode>(&wanted);
-  if (kernel) kernel->attributes = std::get<KernelNode>(old).attributes;
+  if (kernel) kernel->attributes = std::get_if<KernelNode>(&old)->attributes;
 }
 
 template <typename Make>
@@ -42,15 +42,15 @@ CUresult Set(CUgraphNode handle, Make make) {
 bool MayChangeTo(const NodeParameters& old, const NodeParameters& wanted) {
   if (old.index() != wanted.index()) return false;
   if (const auto* kernel = std::get_if<KernelNode>(&wanted)) {
-    return kernel->context == std::get<KernelNode>(old).context;
+    return kernel->context == std::get_if<KernelNode>(&old)->context;
   }
   if (const auto* set = std::get_if<SetNode>(&wanted)) {
-    const auto& before = std::get<SetNode>(old);
+    const auto& before = *std::get_if<SetNode>(&old);
     const bool flat = set->set.height == 1 && before.set.height == 1;
     return set->context == before.context && flat && set->set.elementSize == before.set.elementSize;
   }
   if (const auto* copy = std::get_if<CopyNode>(&wanted)) {
-    const auto& before = std::get<CopyNode>(old);
+    const auto& before = *std::get_if<CopyNode>(&old);
     const bool flat = copy->copy.Height <= 1 && copy->copy.Depth <= 1 && before.copy.Height <= 1 &&
                       before.copy.Depth <= 1;
     return copy->context == before.context && flat &&

@@ -32,23 +32,17 @@ bool IsKnown(CUmemorytype type) {
 
 }  // namespace
 
+// In the order of NodeParameters.
 CUgraphNodeType TypeOf(const NodeParameters& parameters) {
-  struct Type {
-    CUgraphNodeType operator()(const EmptyNode&) { return CU_GRAPH_NODE_TYPE_EMPTY; }
-    CUgraphNodeType operator()(const KernelNode&) { return CU_GRAPH_NODE_TYPE_KERNEL; }
-    CUgraphNodeType operator()(const CopyNode&) { return CU_GRAPH_NODE_TYPE_MEMCPY; }
-    CUgraphNodeType operator()(const SetNode&) { return CU_GRAPH_NODE_TYPE_MEMSET; }
-    CUgraphNodeType operator()(const HostNode&) { return CU_GRAPH_NODE_TYPE_HOST; }
-    CUgraphNodeType operator()(const ChildNode&) { return CU_GRAPH_NODE_TYPE_GRAPH; }
-    CUgraphNodeType operator()(const RecordNode&) { return CU_GRAPH_NODE_TYPE_EVENT_RECORD; }
-    CUgraphNodeType operator()(const WaitNode&) { return CU_GRAPH_NODE_TYPE_WAIT_EVENT; }
-    CUgraphNodeType operator()(const AllocationNode&) { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
-    CUgraphNodeType operator()(const FreeNode&) { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
-    CUgraphNodeType operator()(const ConditionalNode&) {
-      return static_cast<CUgraphNodeType>(13);  // CU_GRAPH_NODE_TYPE_CONDITIONAL, from 12.3 on
-    }
+  constexpr CUgraphNodeType kTypes[] = {
+      CU_GRAPH_NODE_TYPE_EMPTY,         CU_GRAPH_NODE_TYPE_KERNEL,     CU_GRAPH_NODE_TYPE_MEMCPY,
+      CU_GRAPH_NODE_TYPE_MEMSET,        CU_GRAPH_NODE_TYPE_HOST,       CU_GRAPH_NODE_TYPE_GRAPH,
+      CU_GRAPH_NODE_TYPE_EVENT_RECORD,  CU_GRAPH_NODE_TYPE_WAIT_EVENT, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+      CU_GRAPH_NODE_TYPE_MEM_FREE,
+      static_cast<CUgraphNodeType>(13),  // CU_GRAPH_NODE_TYPE_CONDITIONAL, which is of 12.3
   };
-  return std::visit(Type{}, parameters);
+  static_assert(std::size(kTypes) == std::variant_size_v<NodeParameters>);
+  return kTypes[parameters.index()];
 }
 
 CUDA_KERNEL_NODE_PARAMS Widened(const CUDA_KERNEL_NODE_PARAMS_v1& from) {

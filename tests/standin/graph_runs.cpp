@@ -71,7 +71,8 @@ void AddToPlan(const ExecGraph& graph, Plan& plan) {
       continue;
     }
     static const auto empty = std::make_shared<const NodeParameters>();
-    PlannedNode planned{.parameters = node.enabled ? node.parameters : empty};
+    PlannedNode planned;
+    planned.parameters = node.enabled ? node.parameters : empty;
     for (const ExecGraph& body : node.inner) planned.bodies.push_back(PlanOf(body));
     std::shared_ptr<Event> event;
     if (const auto* wait = std::get_if<WaitNode>(node.parameters.get())) {

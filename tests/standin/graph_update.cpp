@@ -23,12 +23,12 @@ bool SameEnough(const NodeParameters& old, const NodeParameters& wanted,
                 CUgraphExecUpdateResult& why) {
   why = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   if (const auto* copy = std::get_if<CopyNode>(&wanted)) {
-    const auto& before = std::get<CopyNode>(old);
+    const auto& before = *std::get_if<CopyNode>(&old);
     return copy->copy.srcMemoryType == before.copy.srcMemoryType &&
            copy->copy.dstMemoryType == before.copy.dstMemoryType && copy->context == before.context;
   }
   if (const auto* set = std::get_if<SetNode>(&wanted)) {
-    const auto& before = std::get<SetNode>(old);
+    const auto& before = *std::get_if<SetNode>(&old);
     const bool flat = set->set.height == 1 && before.set.height == 1;
     const bool same_shape =
         set->set.width == before.set.width && set->set.height == before.set.height &&
@@ -37,14 +37,14 @@ bool SameEnough(const NodeParameters& old, const NodeParameters& wanted,
   }
   if (const auto* kernel = std::get_if<KernelNode>(&wanted)) {
     why = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-    return kernel->context == std::get<KernelNode>(old).context;
+    return kernel->context == std::get_if<KernelNode>(&old)->context;
   }
   if (const auto* allocation = std::get_if<AllocationNode>(&wanted)) {
-    const GraphBlock& before = *std::get<AllocationNode>(old).block;
+    const GraphBlock& before = *std::get_if<AllocationNode>(&old)->block;
     return allocation->block->bytes == before.bytes && allocation->block->device == before.device;
   }
   if (const auto* conditional = std::get_if<ConditionalNode>(&wanted)) {
-    const auto& before = std::get<ConditionalNode>(old);
+    const auto& before = *std::get_if<ConditionalNode>(&old);
     return conditional->type == before.type && conditional->bodies.size() == before.bodies.size();
   }
   return true;

@@ -130,7 +130,7 @@ GraphNode& AppendNode(Graph& graph, NodeParameters parameters, const DependencyS
 }
 
 std::shared_ptr<Graph> CloneOf(const Graph& graph, GraphOwner owner) {
-  const std::shared_ptr<Graph> clone = NewGraph(owner);
+  std::shared_ptr<Graph> clone = NewGraph(owner);
   clone->objects = graph.objects;
   std::unordered_map<const GraphNode*, GraphNode*> copies;
   for (const auto& node : graph.nodes) {
