@@ -87,7 +87,7 @@ CUresult MakeAllocation(Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS& parameters, No
   }
   parameters.dptr = node.block->base;
   node.parameters.dptr = node.block->base;
-  out = std::move(node);
+  out = NodeParameters(std::move(node));
   return CUDA_SUCCESS;
 }
 
@@ -96,7 +96,7 @@ CUresult MakeFree(const Graph& graph, CUdeviceptr address, NodeParameters& out) 
   if (!block) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckTakesMemoryNodes(graph)) return error;
   if (const CUresult error = AddFreeOf(*block, graph)) return error;
-  out = FreeNode{block};
+  out = NodeParameters(FreeNode{block});
   return CUDA_SUCCESS;
 }
 
@@ -106,7 +106,7 @@ CUresult MakeChild(const Graph& graph, CUgraph handle, bool moved, NodeParameter
   if (child.get() == &graph || HasConditionalNodes(*child)) return CUDA_ERROR_INVALID_VALUE;
   if (!moved) {
     if (HasMemoryNodes(*child)) return CUDA_ERROR_INVALID_VALUE;
-    out = ChildNode{CloneOf(*child, GraphOwner::kChildNode)};
+    out = NodeParameters(ChildNode{CloneOf(*child, GraphOwner::kChildNode)});
     return CUDA_SUCCESS;
   }
   if (child->owner != GraphOwner::kProgram || child->captures > 0 || child->execs > 0) {
@@ -116,7 +116,7 @@ CUresult MakeChild(const Graph& graph, CUgraph handle, bool moved, NodeParameter
     if (const CUresult error = CheckTakesMemoryNodes(graph)) return error;
   }
   child->owner = GraphOwner::kMoved;
-  out = ChildNode{child};
+  out = NodeParameters(ChildNode{child});
   return CUDA_SUCCESS;
 }
 
