@@ -82,6 +82,20 @@ TEST_CASE("edges, not the order of creation, decide what comes last") {
   CHECK(ReadWord(memory) == 2);
 }
 
+TEST_CASE("a node waits for all on which it depends, whenever they were created") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(8);
+  const CUgraph graph = NewGraph();
+  const CUgraphNode last = AddCopy(graph, memory + 4, memory);
+  const CUgraphNode first = AddSet(graph, memory, 1);
+  const CUgraphNode second = AddSet(graph, memory, 2, {first});
+  const Nodes from{first, second};
+  const Nodes to{last, last};
+  Must(cuGraphAddDependencies(graph, from.data(), to.data(), 2));
+  LaunchAndWait(Instantiate(graph), NewStream());
+  CHECK(ReadWord(memory + 4) == 2);
+}
+
 TEST_CASE("lists of nodes are filled as far as there are nodes, and with nulls beyond") {
   const Device device;
   const CUgraph graph = NewGraph();
@@ -296,6 +310,7 @@ TEST_CASE("launches of one executable graph follow each other, in whatever strea
   standin_hold_stream(first);
   Must(cuGraphLaunch(exec, first));
   Must(cuGraphLaunch(exec, second));
+  for (int i = 0; i < 50; ++i) ReadWord(memory);  // time enough for what need not wait
   CHECK(cuStreamQuery(second) == CUDA_ERROR_NOT_READY);
   standin_release_stream(first);
   Must(cuStreamSynchronize(second));
