@@ -36,6 +36,24 @@ inline CUcontext Current() {
 
 using Nodes = std::vector<CUgraphNode>;
 
+inline CUfunction FunctionOf(const char* name) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  Must(cuModuleLoadData(&module, "image"));
+  Must(cuModuleGetFunction(&function, module, name));
+  return function;
+}
+
+inline CUDA_KERNEL_NODE_PARAMS KernelOf(CUfunction function, void** arguments) {
+  CUDA_KERNEL_NODE_PARAMS kernel{};
+  kernel.func = function;
+  kernel.gridDimX = kernel.gridDimY = kernel.gridDimZ = 1;
+  kernel.blockDimX = 32;
+  kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.kernelParams = arguments;
+  return kernel;
+}
+
 // One word at `address`.
 inline CUDA_MEMSET_NODE_PARAMS SetOf(CUdeviceptr address, unsigned value) {
   return {.dst = address, .pitch = 0, .value = value, .elementSize = 4, .width = 1, .height = 1};
