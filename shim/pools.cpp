@@ -130,11 +130,7 @@ bool Pools::refresh() noexcept {
       pool->asked = turn;
     }
   });
-  cuuint64_t of_graphs = 0;
-  if (counts_ == Counts::kAll && driver_.cuDeviceGetGraphMemAttribute != nullptr) {
-    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
-                                         &of_graphs);
-  }
+  const std::uint64_t of_graphs = kept_by_graphs();
   const std::lock_guard lock(mutex_);
   if (graphs_asked_ < turn) {
     graphs_ = of_graphs;
@@ -189,6 +185,14 @@ std::uint64_t Pools::ask(CUmemoryPool pool, CUmemPool_attribute attribute) noexc
   return known ? bytes : 0;
 }
 
+std::uint64_t Pools::kept_by_graphs() noexcept {
+  cuuint64_t bytes = 0;
+  if (counts_ == Counts::kAll && driver_.cuDeviceGetGraphMemAttribute != nullptr) {
+    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  }
+  return bytes;
+}
+
 std::uint64_t Pools::reserved_by(CUmemoryPool pool) noexcept {
   const RelaxedCapture relaxed(driver_);
   return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
@@ -210,9 +214,11 @@ bool Pools::trim() noexcept {
     }
     any = reserved_by(pool) < before || any;
   });
+  const std::uint64_t before = kept_by_graphs();
   if (counts_ == Counts::kAll && driver_.cuDeviceGraphMemTrim != nullptr) {
     driver_.cuDeviceGraphMemTrim(device_);
   }
+  any = kept_by_graphs() < before || any;
   refresh();
   return any;
 }

@@ -65,6 +65,7 @@ class Pools {
   };
 
   std::uint64_t ask(CUmemoryPool pool, CUmemPool_attribute attribute) noexcept;
+  std::uint64_t kept_by_graphs() noexcept;  // what the driver has reserved for them
   void know_default_pool() noexcept;
   Pool* find(CUmemoryPool pool) noexcept;
   bool is_counted(const Pool& pool) const {

@@ -124,3 +124,26 @@ TEST_CASE("a context that does not end takes nothing off the limit's account") {
   must(cuMemAllocAsync(&more, 60 << 20, nullptr));
   must(cuMemFreeAsync(more, nullptr));
 }
+
+TEST_CASE("what graphs keep and do not use is given back, and then a request is served") {
+  const TestContext context;
+  CUstream stream = nullptr;
+  CUdeviceptr of_graph = 0;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  must(cuMemAllocAsync(&of_graph, 40 << 20, stream));
+  must(cuMemFreeAsync(of_graph, stream));
+  must(cuStreamEndCapture(stream, &graph));
+  must(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  must(cuGraphLaunch(exec, stream));
+  must(cuStreamSynchronize(stream));
+  CHECK(standin_live_bytes(0) == 40 << 20);
+  CUdeviceptr block = 0;
+  CHECK(cuMemAlloc(&block, 50 << 20) == CUDA_SUCCESS);
+  CHECK(standin_live_bytes(0) == 50 << 20);
+  must(cuMemFree(block));
+  must(cuGraphExecDestroy(exec));
+  must(cuGraphDestroy(graph));
+}

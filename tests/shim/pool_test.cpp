@@ -43,22 +43,32 @@ struct HoardingPool {
   CUmemoryPool pool = nullptr;
 };
 
-// The memory of a graph, as long as this lives.
+// Memory that a graph has allocated and nobody has freed, as long as this lives. A graph takes
+// memory when it is launched, and keeps it for further launches until it is trimmed.
 struct GraphMemory {
   explicit GraphMemory(std::size_t bytes) {
     CUstream stream = nullptr;
-    CUdeviceptr memory = 0;
     must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     must(cuMemAllocAsync(&memory, bytes, stream));
-    must(cuMemFreeAsync(memory, stream));
     must(cuStreamEndCapture(stream, &graph));
+    must(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    must(cuGraphLaunch(exec, stream));
+    must(cuStreamSynchronize(stream));
+    must(cuStreamDestroy_v2(stream));
   }
-  ~GraphMemory() { cuGraphDestroy(graph); }
+  ~GraphMemory() {
+    cuMemFree(memory);
+    cuGraphExecDestroy(exec);
+    cuGraphDestroy(graph);
+    cuDeviceGraphMemTrim(0);
+  }
   GraphMemory(const GraphMemory&) = delete;
   GraphMemory& operator=(const GraphMemory&) = delete;
 
+  CUdeviceptr memory = 0;
   CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
 };
 
 CUresult create_physical(std::size_t bytes, CUmemGenericAllocationHandle* handle) {
@@ -151,6 +161,25 @@ TEST_CASE("the memory of graphs counts, and is not lent to pools") {
     must(cuMemFreeAsync(each, nullptr));
   }
   must(cuCtxSynchronize());
+}
+
+TEST_CASE("memory that graphs keep and do not use is given back before a request fails") {
+  const TestContext context;
+  {
+    const GraphMemory graph(40 * kMiB);
+    must(cuMemFree(graph.memory));
+    CHECK(free_bytes() <= 24 * kMiB);
+    must(cuMemFree(allocate(60 * kMiB)));
+    must(cuGraphLaunch(graph.exec, nullptr));
+    must(cuCtxSynchronize());
+    must(cuMemFree(graph.memory));
+    CUmemGenericAllocationHandle handle = 0;
+    must(create_physical(60 * kMiB, &handle));
+    CHECK(standin_live_bytes(0) <= kLimit);
+    must(cuMemRelease(handle));
+    must(cuGraphLaunch(graph.exec, nullptr));
+    must(cuCtxSynchronize());
+  }
 }
 
 TEST_CASE("what is freed in one stream counts until the stream has got there") {

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "graph_memory.h"
 #include "pools.h"
 #include "work.h"
 
@@ -81,10 +82,12 @@ void Release(CUdeviceptr base) {
   switch (allocation.kind) {
     case Kind::kDevice:
     case Kind::kPool:
-    case Kind::kGraph:
       state().devices[static_cast<std::size_t>(allocation.device)]->memory.Give(base,
                                                                                 allocation.bytes);
       if (allocation.kind == Kind::kPool) KeepFreed(allocation);
+      break;
+    case Kind::kGraph:
+      EndGraphBlock(base);
       break;
     case Kind::kManaged:
     case Kind::kHostPool:

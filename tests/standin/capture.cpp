@@ -1,6 +1,7 @@
 #include "capture.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "behaviour.h"
@@ -28,14 +29,21 @@ std::string CaseOf(const Capture& capture, std::string_view function) {
          (same ? ".same_thread" : ".other_thread");
 }
 
-// Of each node of the capture's graph, whether it comes before what the origin captured last.
-std::vector<bool> BeforeOrigin(const Capture& capture) {
-  const auto& nodes = capture.graph->nodes;
-  std::vector<bool> reached(nodes.size(), false);
-  for (const std::size_t node : capture.origin->capture_after) reached[node] = true;
-  for (std::size_t i = nodes.size(); i-- > 0;) {
-    if (!reached[i]) continue;
-    for (const std::size_t before : nodes[i].after) reached[before] = true;
+// The nodes that come before what the origin captured last, and those themselves.
+std::set<const GraphNode*> BeforeOrigin(const Capture& capture) {
+  std::set<const GraphNode*> reached;
+  std::vector<const GraphNode*> waiting;
+  const auto reach = [&](const GraphNode* node) {
+    if (reached.insert(node).second) waiting.push_back(node);
+  };
+  for (const CUgraphNode handle : capture.origin->capture_after.nodes) {
+    GraphNode* node = nullptr;
+    if (FindNode(handle, node) == CUDA_SUCCESS) reach(node);
+  }
+  while (!waiting.empty()) {
+    const GraphNode* const node = waiting.back();
+    waiting.pop_back();
+    for (const GraphEdge& edge : node->dependencies) reach(edge.from);
   }
   return reached;
 }
@@ -43,14 +51,20 @@ std::vector<bool> BeforeOrigin(const Capture& capture) {
 }  // namespace
 
 bool HasJoined(const Stream& stream) {
-  const std::vector<bool> reached = BeforeOrigin(*stream.capture);
-  return std::all_of(stream.capture_after.begin(), stream.capture_after.end(),
-                     [&](std::size_t node) { return reached[node]; });
+  const auto reached = BeforeOrigin(*stream.capture);
+  const auto& handles = stream.capture_after.nodes;
+  return std::all_of(handles.begin(), handles.end(), [&](CUgraphNode handle) {
+    GraphNode* node = nullptr;
+    return FindNode(handle, node) != CUDA_SUCCESS || reached.contains(node);
+  });
 }
 
 bool AllJoined(const Capture& capture) {
-  const std::vector<bool> reached = BeforeOrigin(capture);
-  return std::all_of(reached.begin(), reached.end(), [](bool node) { return node; });
+  const auto reached = BeforeOrigin(capture);
+  const auto& nodes = capture.graph->nodes;
+  return std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    return !node->must_be_joined || reached.contains(node.get());
+  });
 }
 
 CUresult FailCapture(Capture& capture, std::string_view id) {
@@ -93,11 +107,13 @@ CUresult CheckSynchronousUse(const Stream& stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult AddNode(Stream& stream, std::function<void()> run) {
+CUresult AddNode(Stream& stream, NodeParameters parameters) {
   if (!stream.capture->valid) return Behaviour("capture.work.invalidated");
-  auto& nodes = stream.capture->graph->nodes;
-  nodes.push_back({std::move(run), stream.capture_after});
-  stream.capture_after = {nodes.size() - 1};
+  GraphNode& added =
+      AppendNode(*stream.capture->graph, std::move(parameters), stream.capture_after);
+  added.must_be_joined = true;
+  stream.capture_after.clear();
+  stream.capture_after.Add(added.handle);
   return CUDA_SUCCESS;
 }
 
@@ -111,7 +127,9 @@ void LeaveCapture(std::shared_ptr<Capture> capture) {
       stream->capture_after.clear();
     }
   }
-  std::erase(state().captures, capture);
+  if (std::erase(state().captures, capture) == 0) return;
+  --capture->graph->captures;
+  if (capture->graph->owner == GraphOwner::kCapture) EndGraph(*capture->graph);
 }
 
 }  // namespace standin

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "state.h"
+#include "graph.h"
 
 namespace standin {
 
@@ -20,19 +20,21 @@ CUresult CheckLegacyUse(const Stream& stream);
 CUresult CheckSynchronousUse(const Stream& stream);
 
 // Adds a node behind what the stream has captured.
-CUresult AddNode(Stream& stream, std::function<void()> run);
+CUresult AddNode(Stream& stream, NodeParameters parameters);
 
 // Whether all that a capturing stream has captured comes before what its capture's origin captured
 // last: it has joined the origin again, or done nothing since it left it.
 bool HasJoined(const Stream& stream);
 
-// Whether that is so of all streams of the capture.
+// Whether that is so of all streams of the capture. Nodes that the program added or let go of by
+// hand do not matter.
 bool AllJoined(const Capture& capture);
 
 // Reports case `id`; the capture stays valid only if it survives that.
 CUresult FailCapture(Capture& capture, std::string_view id);
 
-// The stream and all that joined its capture leave it.
+// The stream and all that joined its capture leave it. A graph that was to be the program's and is
+// not its own by now ends.
 void LeaveCapture(std::shared_ptr<Capture> capture);
 
 }  // namespace standin

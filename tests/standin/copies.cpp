@@ -105,6 +105,30 @@ void CopyRows(CUdeviceptr to, CUdeviceptr from, const Shape& shape) {
   }
 }
 
+// The copy as a memcpy node of a graph. Memory that the driver knows is told apart, other is the
+// host's.
+CUDA_MEMCPY3D Described(const Side& to, const Side& from, const Shape& shape) {
+  const auto type_of = [](const Side& side) {
+    const Allocation* const known = FindAllocation(side.address);
+    const bool host = !known || known->kind == Kind::kHost || known->kind == Kind::kRegistered ||
+                      known->kind == Kind::kHostPool;
+    return host && !side.must_be_device ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  };
+  CUDA_MEMCPY3D copy{};
+  copy.dstMemoryType = type_of(to);
+  copy.dstHost = reinterpret_cast<void*>(to.address);
+  copy.dstDevice = to.address;
+  copy.dstPitch = shape.to_pitch;
+  copy.srcMemoryType = type_of(from);
+  copy.srcHost = reinterpret_cast<const void*>(from.address);
+  copy.srcDevice = from.address;
+  copy.srcPitch = shape.from_pitch;
+  copy.WidthInBytes = shape.width;
+  copy.Height = shape.height;
+  copy.Depth = 1;
+  return copy;
+}
+
 enum class Waits { kAlways, kForHost, kNever };
 
 // A plain copy between two devices is done by the stream's device. cuMemcpyPeer has each side's own
@@ -144,10 +168,14 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
       !MayCopy(from, from_bytes, between ? device : from_device.value_or(0), false)) {
     return Behaviour(between ? "cuMemcpy.no_peer_access" : "cuMemcpy.no_access");
   }
+  if (stream->capture) {
+    if (IsLost(to, by)) return AddNode(*stream, EmptyNode{});
+    return AddNode(*stream, CopyNode{Described(to, from, shape), stream->context->handle});
+  }
   const bool to_pageable = !IsPinned(reinterpret_cast<void*>(to.address));
   const bool from_pageable = !IsPinned(reinterpret_cast<void*>(from.address));
   std::function<void()> run = [=] { CopyRows(to.address, from.address, shape); };
-  if (from_pageable && !stream->capture && waits == Waits::kNever) {
+  if (from_pageable && waits == Waits::kNever) {
     const std::shared_ptr<char[]> staged(new char[from_bytes]);
     std::memcpy(staged.get(), reinterpret_cast<const void*>(from.address), from_bytes);
     run = [=] { CopyRows(to.address, reinterpret_cast<CUdeviceptr>(staged.get()), shape); };

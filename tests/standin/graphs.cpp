@@ -1,65 +1,163 @@
-// cuGraph*: what a capture recorded, run again. Nodes cannot be added by hand.
-#include "allocate.h"
-#include "behaviour.h"
+// Graphs and their nodes come and go: cuGraphCreate, cuGraphClone, cuGraphDestroy and their like.
+#include "graph.h"
+
 #include "entry_point.h"
-#include "work.h"
+#include "graph_memory.h"
 
 namespace standin {
 namespace {
 
-CUresult Instantiate(CUgraphExec* out, CUgraph handle) {
-  const Lock lock(state().mutex);
-  const auto found = state().graphs.find(handle);
-  if (!out || found == state().graphs.end()) return CUDA_ERROR_INVALID_VALUE;
-  *out = AddTo(state().graph_execs, std::make_shared<Graph>(*found->second));
-  return CUDA_SUCCESS;
+// Guarded by state().mutex. Nodes belong to their graphs.
+std::unordered_map<CUgraphNode, GraphNode*>& nodes() {
+  static auto* const instance = new std::unordered_map<CUgraphNode, GraphNode*>;
+  return *instance;
 }
 
-template <typename Handle>
-CUresult Destroy(Registry<Handle, Graph>& graphs, Handle handle) {
-  const Lock lock(state().mutex);
-  const auto found = graphs.find(handle);
-  if (found == graphs.end()) return CUDA_ERROR_INVALID_VALUE;
-  const auto memory = std::move(found->second->memory);
-  if (memory && memory.use_count() == 1) {
-    for (const CUdeviceptr base : *memory) Release(base);
-  }
-  graphs.erase(found);
-  return CUDA_SUCCESS;
-}
-
-void RunNodes(const Graph& graph, std::chrono::nanoseconds delay) {
-  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    // The first node's delay is that of the launch.
-    if (i > 0 && delay.count() > 0) std::this_thread::sleep_for(delay);
-    if (graph.nodes[i].run) graph.nodes[i].run();
+void EndNode(GraphNode& node) {
+  nodes().erase(node.handle);
+  if (auto* child = std::get_if<ChildNode>(&node.parameters)) EndGraph(*child->graph);
+  if (auto* allocation = std::get_if<AllocationNode>(&node.parameters)) LetGo(*allocation->block);
+  if (auto* conditional = std::get_if<ConditionalNode>(&node.parameters)) {
+    for (const auto& body : conditional->bodies) EndGraph(*body);
   }
 }
 
-CUresult Launch(CUgraphExec handle, CUstream stream_handle) {
+CUresult Destroy(CUgraph handle) {
   const Lock lock(state().mutex);
-  StreamPtr stream;
-  if (const CUresult error = FindStream(stream_handle, stream)) return error;
-  const auto found = state().graph_execs.find(handle);
-  if (found == state().graph_execs.end()) return CUDA_ERROR_INVALID_VALUE;
-  return Submit(*stream,
-                [graph = found->second, delay = state().work_delay] { RunNodes(*graph, delay); });
+  std::shared_ptr<Graph> graph;
+  if (const CUresult error = FindGraph(handle, graph)) return error;
+  // cuda.h: a capture's graph is not to be destroyed while the capture is in progress, one inside a
+  // node is the node's.
+  if (graph->owner != GraphOwner::kProgram || graph->captures > 0) return CUDA_ERROR_INVALID_VALUE;
+  EndGraph(*graph);
+  return CUDA_SUCCESS;
 }
 
-// The memory of a graph is its own as long as the graph is there.
-CUresult GraphMemory(CUdevice ordinal, cuuint64_t* out) {
+CUresult DestroyNode(CUgraphNode handle) {
   const Lock lock(state().mutex);
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = 0;
-  for (const auto& [base, allocation] : state().allocations) {
-    if (allocation.kind == Kind::kGraph && allocation.device == ordinal) *out += allocation.bytes;
+  GraphNode* node = nullptr;
+  if (const CUresult error = FindNode(handle, node)) return error;
+  Graph& graph = *node->graph;
+  // cuda.h, cuGraphDestroyNode and cuStreamGetCaptureInfo.
+  if (HasMemoryNodes(graph) || graph.captures > 0) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& other : graph.nodes) {
+    std::erase_if(other->dependencies, [&](const GraphEdge& edge) { return edge.from == node; });
   }
+  EndNode(*node);
+  std::erase_if(graph.nodes, [&](const auto& each) { return each.get() == node; });
   return CUDA_SUCCESS;
+}
+
+CUresult Clone(CUgraph* out, CUgraph handle) {
+  const Lock lock(state().mutex);
+  std::shared_ptr<Graph> graph;
+  if (const CUresult error = FindGraph(handle, graph)) return error;
+  if (!out || HasMemoryNodes(*graph) || HasConditionalNodes(*graph)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  *out = CloneOf(*graph, GraphOwner::kProgram)->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult FindInClone(CUgraphNode* out, CUgraphNode original, CUgraph handle) {
+  const Lock lock(state().mutex);
+  std::shared_ptr<Graph> clone;
+  if (const CUresult error = FindGraph(handle, clone)) return error;
+  if (!out || !original) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& node : clone->nodes) {
+    if (node->cloned_from != original) continue;
+    *out = node->handle;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+template <typename... Types>
+bool Has(const Graph& graph) {
+  for (const auto& node : graph.nodes) {
+    if ((std::holds_alternative<Types>(node->parameters) || ...)) return true;
+    const auto* const child = std::get_if<ChildNode>(&node->parameters);
+    if (child && Has<Types...>(*child->graph)) return true;
+  }
+  return false;
 }
 
 }  // namespace
+
+CUresult FindGraph(CUgraph handle, std::shared_ptr<Graph>& out) {
+  const auto found = state().graphs.find(handle);
+  if (found == state().graphs.end()) return CUDA_ERROR_INVALID_VALUE;
+  out = found->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult FindNode(CUgraphNode handle, GraphNode*& out) {
+  const auto found = nodes().find(handle);
+  if (found == nodes().end()) return CUDA_ERROR_INVALID_VALUE;
+  out = found->second;
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<Graph> NewGraph(GraphOwner owner) {
+  auto graph = std::make_shared<Graph>();
+  graph->handle = NewHandle<CUgraph>();
+  graph->owner = owner;
+  state().graphs[graph->handle] = graph;
+  return graph;
+}
+
+void EndGraph(Graph& graph) {
+  for (const auto& node : graph.nodes) EndNode(*node);
+  for (const auto& condition : graph.conditions) ForgetCondition(*condition);
+  const auto found = state().graphs.find(graph.handle);
+  if (found == state().graphs.end()) return;
+  const std::shared_ptr<Graph> last = std::move(found->second);
+  state().graphs.erase(found);
+  last->objects = {};
+  last->nodes.clear();
+}
+
+GraphNode& AppendNode(Graph& graph, NodeParameters parameters, const DependencySet& after) {
+  auto added = std::make_unique<GraphNode>();
+  added->handle = NewHandle<CUgraphNode>();
+  added->graph = &graph;
+  added->parameters = std::move(parameters);
+  for (std::size_t i = 0; i < after.nodes.size(); ++i) {
+    added->dependencies.push_back({nodes().at(after.nodes[i]), after.edges[i]});
+  }
+  nodes()[added->handle] = added.get();
+  return *graph.nodes.emplace_back(std::move(added));
+}
+
+std::shared_ptr<Graph> CloneOf(const Graph& graph, GraphOwner owner) {
+  std::shared_ptr<Graph> clone = NewGraph(owner);
+  clone->objects = graph.objects;
+  std::unordered_map<const GraphNode*, GraphNode*> copies;
+  for (const auto& node : graph.nodes) {
+    NodeParameters parameters = node->parameters;
+    if (auto* child = std::get_if<ChildNode>(&parameters)) {
+      child->graph = CloneOf(*child->graph, GraphOwner::kChildNode);
+    }
+    GraphNode& copy = AppendNode(*clone, std::move(parameters), {});
+    copy.cloned_from = node->handle;
+    copies[node.get()] = &copy;
+  }
+  for (const auto& node : graph.nodes) {
+    for (const GraphEdge& edge : node->dependencies) {
+      copies[node.get()]->dependencies.push_back({copies.at(edge.from), edge.data});
+    }
+  }
+  return clone;
+}
+
+bool HasMemoryNodes(const Graph& graph) {
+  return Has<AllocationNode, FreeNode>(graph);
+}
+
+bool HasConditionalNodes(const Graph& graph) {
+  return Has<ConditionalNode>(graph);
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -67,71 +165,41 @@ using namespace standin;
 ENTRY(cuGraphCreate, (CUgraph * out, unsigned flags), (out, flags)) {
   if (!out || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(state().mutex);
-  *out = AddTo(state().graphs, std::make_shared<Graph>());
+  *out = NewGraph(GraphOwner::kProgram)->handle;
   return CUDA_SUCCESS;
 }
 
 ENTRY(cuGraphDestroy, (CUgraph graph), (graph)) {
-  return Destroy(state().graphs, graph);
-}
-ENTRY(cuGraphExecDestroy, (CUgraphExec exec), (exec)) {
-  return Destroy(state().graph_execs, exec);
+  return Destroy(graph);
 }
 
-ENTRY(cuGraphInstantiate,
-      (CUgraphExec * out, CUgraph graph, CUgraphNode* node, char* log, size_t log_bytes),
-      (out, graph, node, log, log_bytes)) {
-  (void)node, (void)log, (void)log_bytes;
-  return Instantiate(out, graph);
+ENTRY(cuGraphDestroyNode, (CUgraphNode node), (node)) {
+  return DestroyNode(node);
 }
 
-ENTRY(cuGraphInstantiate_v2,
-      (CUgraphExec * out, CUgraph graph, CUgraphNode* node, char* log, size_t log_bytes),
-      (out, graph, node, log, log_bytes)) {
-  (void)node, (void)log, (void)log_bytes;
-  return Instantiate(out, graph);
+ENTRY(cuGraphClone, (CUgraph * out, CUgraph graph), (out, graph)) {
+  return Clone(out, graph);
 }
 
-ENTRY(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph graph, unsigned long long flags),
-      (out, graph, flags)) {
-  (void)flags;
-  return Instantiate(out, graph);
+ENTRY(cuGraphNodeFindInClone, (CUgraphNode * out, CUgraphNode original, CUgraph clone),
+      (out, original, clone)) {
+  return FindInClone(out, original, clone);
 }
 
-STREAM_ENTRY(cuGraphInstantiateWithParams, _ptsz,
-             (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters),
-             (out, graph, parameters)) {
-  if (!parameters) return CUDA_ERROR_INVALID_VALUE;
-  parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
-  return Instantiate(out, graph);
-}
-
-STREAM_ENTRY(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), (exec, stream)) {
-  return Launch(exec, stream);
-}
-
-STREAM_ENTRY(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream stream), (exec, stream)) {
-  (void)stream;
+ENTRY(cuGraphRetainUserObject,
+      (CUgraph handle, CUuserObject object, unsigned count, unsigned flags),
+      (handle, object, count, flags)) {
   const Lock lock(state().mutex);
-  return state().graph_execs.contains(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Graph> graph;
+  if (const CUresult error = FindGraph(handle, graph)) return error;
+  if ((flags & ~unsigned{CU_GRAPH_USER_OBJECT_MOVE}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return graph->objects.Retain(object, count, flags == CU_GRAPH_USER_OBJECT_MOVE);
 }
 
-ENTRY(cuGraphGetNodes, (CUgraph graph, CUgraphNode* nodes, size_t* count), (graph, nodes, count)) {
+ENTRY(cuGraphReleaseUserObject, (CUgraph handle, CUuserObject object, unsigned count),
+      (handle, object, count)) {
   const Lock lock(state().mutex);
-  const auto found = state().graphs.find(graph);
-  if (!count || found == state().graphs.end()) return CUDA_ERROR_INVALID_VALUE;
-  if (nodes) return CUDA_ERROR_NOT_SUPPORTED;
-  *count = found->second->nodes.size();
-  return CUDA_SUCCESS;
-}
-
-ENTRY(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value),
-      (device, attribute, value)) {
-  (void)attribute;  // a graph's memory is never more than now, nor reserved and not used
-  return GraphMemory(device, static_cast<cuuint64_t*>(value));
-}
-
-ENTRY(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
-  cuuint64_t ignored = 0;
-  return GraphMemory(device, &ignored);
+  std::shared_ptr<Graph> graph;
+  if (const CUresult error = FindGraph(handle, graph)) return error;
+  return graph->objects.Release(object, count);
 }

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include "graph.h"
+
 namespace standin {
 namespace {
 
@@ -28,6 +30,18 @@ void Spin(const Launch& launch) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(launch.argument<std::uint64_t>(0)));
 }
 
+// __global__ void set_conditional(cudaGraphConditionalHandle handle, unsigned value): calls
+// cudaGraphSetConditional
+void SetConditional(const Launch& launch) {
+  SetCondition(launch.argument<std::uint64_t>(0), launch.argument<unsigned>(1));
+}
+
+// __global__ void count_down(cudaGraphConditionalHandle handle, unsigned* left): takes one off what
+// is left, and that is the handle's new value
+void CountDown(const Launch& launch) {
+  SetCondition(launch.argument<std::uint64_t>(0), --*launch.argument<unsigned*>(1));
+}
+
 }  // namespace
 
 std::uint64_t Launch::threads() const {
@@ -37,8 +51,12 @@ std::uint64_t Launch::threads() const {
 }
 
 const Kernel* FindKernel(std::string_view name) {
-  static const auto* const kernels = new std::vector<Kernel>{
-      {"fill", {8, 4, 8}, Fill}, {"add", {8, 8, 8, 8}, Add}, {"spin", {8}, Spin}};
+  static const auto* const kernels =
+      new std::vector<Kernel>{{"fill", {8, 4, 8}, Fill},
+                              {"add", {8, 8, 8, 8}, Add},
+                              {"spin", {8}, Spin},
+                              {"set_conditional", {8, 4}, SetConditional},
+                              {"count_down", {8, 8}, CountDown}};
   for (const Kernel& kernel : *kernels) {
     if (kernel.name == name) return &kernel;
   }

@@ -1,8 +1,11 @@
 // cuLaunchKernel and its like, cuOccupancy*.
+#include "launch.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "behaviour.h"
+#include "capture.h"
 #include "entry_point.h"
 #include "modules.h"
 #include "work.h"
@@ -10,17 +13,11 @@
 namespace standin {
 namespace {
 
-struct Arguments {
-  void** each;    // a pointer to each argument, or
-  void** packed;  // pairs of CU_LAUNCH_PARAM_... and a value
-};
-
 std::vector<std::byte> Bytes(const void* from, std::size_t count) {
   const auto* const start = static_cast<const std::byte*>(from);
   return {start, start + count};
 }
 
-// The arguments belong to the caller again when the launch returns, so they are copied.
 bool CopyArguments(const Kernel& kernel, Arguments from, Launch& to) {
   const char* packed = nullptr;
   for (void** at = from.packed; at && *at != CU_LAUNCH_PARAM_END; at += 2) {
@@ -37,19 +34,23 @@ bool CopyArguments(const Kernel& kernel, Arguments from, Launch& to) {
   return true;
 }
 
-CUresult LaunchFunction(CUfunction handle, Launch launch, CUstream stream_handle,
-                        Arguments arguments) {
+CUresult LaunchFunction(CUfunction handle, Launch launch, unsigned shared_bytes,
+                        CUstream stream_handle, Arguments arguments) {
   const Lock lock(state().mutex);
-  const Function* function = nullptr;
+  KernelNode node;
   StreamPtr stream;
-  if (const CUresult error = FindFunction(handle, function)) return error;
+  const CUresult prepared = PrepareLaunch(handle, std::move(launch), shared_bytes, arguments, node);
+  if (prepared == CUDA_ERROR_INVALID_HANDLE) return prepared;
   if (const CUresult error = FindStream(stream_handle, stream)) return error;
-  const std::uint64_t block = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
-  if (launch.threads() == 0 || block > 1024) return CUDA_ERROR_INVALID_VALUE;
-  const Kernel* const kernel = function->kernel;
-  if (!kernel) return Submit(*stream, nullptr);
-  if (!CopyArguments(*kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
-  return Submit(*stream, [kernel, launch = std::move(launch)] { kernel->run(launch); });
+  if (prepared != CUDA_SUCCESS) return prepared;
+  if (stream->capture) {
+    node.context = stream->context->handle;
+    return AddNode(*stream, std::move(node));
+  }
+  if (!node.kernel) return Submit(*stream, nullptr);
+  return Submit(*stream, [kernel = node.kernel, launched = std::move(node.launch)] {
+    kernel->run(launched);
+  });
 }
 
 CUresult Blocks(int* out, int block_size) {
@@ -59,6 +60,21 @@ CUresult Blocks(int* out, int block_size) {
 }
 
 }  // namespace
+
+CUresult PrepareLaunch(const void* handle, Launch launch, unsigned shared_bytes,
+                       Arguments arguments, KernelNode& out) {
+  const Function* function = nullptr;
+  if (const CUresult error = FindFunction(handle, function)) return error;
+  const std::uint64_t block = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
+  if (launch.threads() == 0 || block > 1024) return CUDA_ERROR_INVALID_VALUE;
+  out.function = static_cast<CUfunction>(const_cast<void*>(handle));
+  out.kernel = function->kernel;
+  out.shared_bytes = shared_bytes;
+  if (out.kernel && !CopyArguments(*out.kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
+  out.launch = std::move(launch);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -67,16 +83,16 @@ STREAM_ENTRY(cuLaunchKernel, _ptsz,
              (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
               unsigned bz, unsigned shared_bytes, CUstream stream, void** arguments, void** extra),
              (function, gx, gy, gz, bx, by, bz, shared_bytes, stream, arguments, extra)) {
-  (void)shared_bytes;
-  return LaunchFunction(function, {{gx, gy, gz}, {bx, by, bz}, {}}, stream, {arguments, extra});
+  return LaunchFunction(function, {{gx, gy, gz}, {bx, by, bz}, {}}, shared_bytes, stream,
+                        {arguments, extra});
 }
 
 STREAM_ENTRY(cuLaunchCooperativeKernel, _ptsz,
              (CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
               unsigned bz, unsigned shared_bytes, CUstream stream, void** arguments),
              (function, gx, gy, gz, bx, by, bz, shared_bytes, stream, arguments)) {
-  (void)shared_bytes;
-  return LaunchFunction(function, {{gx, gy, gz}, {bx, by, bz}, {}}, stream, {arguments, nullptr});
+  return LaunchFunction(function, {{gx, gy, gz}, {bx, by, bz}, {}}, shared_bytes, stream,
+                        {arguments, nullptr});
 }
 
 STREAM_ENTRY(cuLaunchKernelEx, _ptsz,
@@ -87,7 +103,7 @@ STREAM_ENTRY(cuLaunchKernelEx, _ptsz,
                         {{config->gridDimX, config->gridDimY, config->gridDimZ},
                          {config->blockDimX, config->blockDimY, config->blockDimZ},
                          {}},
-                        config->hStream, {arguments, extra});
+                        config->sharedMemBytes, config->hStream, {arguments, extra});
 }
 
 ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor,

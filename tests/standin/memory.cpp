@@ -5,6 +5,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "graph_memory.h"
 #include "vmm.h"
 #include "work.h"
 
@@ -115,6 +116,7 @@ CUresult Free(CUdeviceptr address) {
     }
     WaitFor(lock, pending);
   }
+  if (allocation.kind == Kind::kGraph) return FreeGraphMemory(address);
   Release(address);
   return CUDA_SUCCESS;
 }

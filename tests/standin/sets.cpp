@@ -34,6 +34,15 @@ CUresult Set(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, 
   if (to % sizeof(Value) != 0 || !IsDeviceRange(to, extent)) {
     return Behaviour("cuMemset.not_device_memory");
   }
+  if (stream->capture) {
+    const CUDA_MEMSET_NODE_PARAMS set{.dst = to,
+                                      .pitch = pitch,
+                                      .value = value,
+                                      .elementSize = sizeof(Value),
+                                      .width = width,
+                                      .height = height};
+    return AddNode(*stream, SetNode{set, stream->context->handle});
+  }
   FencePtr fence;
   const CUresult result = Submit(
       *stream, [=] { Write(to, pitch, value, width, height); }, &fence);

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <condition_variable>
@@ -42,16 +43,34 @@ struct Work {
   FencePtr fence;
 };
 
-struct GraphNode {
-  std::function<void()> run;
-  std::vector<std::size_t> after;  // indexes of earlier nodes
+// As CUgraphEdgeData, which CUDA has from 12.3 on.
+struct EdgeData {
+  unsigned char from_port = 0;
+  unsigned char to_port = 0;
+  unsigned char type = 0;
+  unsigned char reserved[5] = {};
+  bool operator==(const EdgeData&) const = default;
 };
 
-struct Graph {
-  std::vector<GraphNode> nodes;  // in an order in which they may run
-  // Captured allocations; they go with the last graph or executable graph that has them.
-  std::shared_ptr<std::vector<CUdeviceptr>> memory;
+// Nodes of a graph on which another is to depend, each once, and the data of the edges to it.
+struct DependencySet {
+  std::vector<CUgraphNode> nodes = {};
+  std::vector<EdgeData> edges = {};
+
+  void Add(CUgraphNode node, const EdgeData& edge = {}) {
+    if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) return;
+    nodes.push_back(node);
+    edges.push_back(edge);
+  }
+  void Add(const DependencySet& others) {
+    for (std::size_t i = 0; i < others.nodes.size(); ++i) Add(others.nodes[i], others.edges[i]);
+  }
+  void clear() { *this = {}; }
 };
+
+struct Graph;  // graph.h
+struct GraphNode;
+struct GraphExec;
 
 struct Context;
 struct Stream;
@@ -62,7 +81,7 @@ struct Capture {
   std::thread::id thread;
   Stream* origin;
   bool valid = true;
-  std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  std::shared_ptr<Graph> graph;
 };
 
 struct Stream {
@@ -80,7 +99,7 @@ struct Stream {
   std::condition_variable wake;
 
   std::shared_ptr<Capture> capture;
-  std::vector<std::size_t> capture_after;  // nodes on which the next captured work depends
+  DependencySet capture_after;  // on which the next captured work depends
 
   bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
@@ -93,7 +112,7 @@ struct Event {
   Fences fences;
   // Set when the event was last recorded in a capturing stream.
   std::shared_ptr<Capture> capture;
-  std::vector<std::size_t> capture_after;
+  DependencySet capture_after;
 };
 
 struct Context {
@@ -160,7 +179,7 @@ struct State {
   Registry<CUevent, Event> events;
   std::set<const void*> destroyed;  // handles of streams and events that nothing new has
   Registry<CUgraph, Graph> graphs;
-  Registry<CUgraphExec, Graph> graph_execs;
+  Registry<CUgraphExec, GraphExec> graph_execs;
   std::map<CUdeviceptr, Allocation> allocations;
   std::vector<std::shared_ptr<Capture>> captures;  // begun and not ended
   std::chrono::nanoseconds work_delay{0};

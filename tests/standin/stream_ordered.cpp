@@ -8,6 +8,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "graph_memory.h"
 #include "pools.h"
 #include "work.h"
 
@@ -55,17 +56,6 @@ Allocation* TakeFromPool(Lock& lock, Pool& pool, CUmemoryPool handle, Context& c
   }
 }
 
-CUresult AllocateCaptured(Stream& stream, CUdeviceptr* out, std::size_t bytes) {
-  if (const CUresult error = AddNode(stream, nullptr)) return error;
-  const Allocation* const added = Allocate(*stream.context, Kind::kGraph, bytes);
-  if (!added) return Behaviour("cuMemAllocAsync.above_device");
-  auto& memory = stream.capture->graph->memory;
-  if (!memory) memory = std::make_shared<std::vector<CUdeviceptr>>();
-  memory->push_back(added->base);
-  *out = added->base;
-  return CUDA_SUCCESS;
-}
-
 CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream handle) {
   Lock lock(state().mutex);
   StreamPtr stream;
@@ -104,10 +94,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
   if (found == state().allocations.end()) return CaseOfBadFree(address);
   Allocation& allocation = found->second;
   if (allocation.freeing) return Behaviour("cuMemFreeAsync.double");
-  if (stream->capture) {
-    if (allocation.kind != Kind::kGraph) return Behaviour("capture.cuMemFreeAsync.plain_pointer");
-    return AddNode(*stream, nullptr);  // the graph keeps the memory for its next launch
-  }
+  if (stream->capture) return FreeCaptured(*stream, address);
   if (allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered ||
       allocation.kind == Kind::kReserved || allocation.kind == Kind::kIpc) {
     return Behaviour("cuMemFreeAsync.host_pointer");
@@ -116,6 +103,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
     if (const CUresult error = Behaviour("cuMemFreeAsync.plain_pointer")) return error;
   }
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
+  if (allocation.kind == Kind::kGraph) return FreeGraphMemoryAsync(address, *stream);
   allocation.freeing = true;
   allocation.freed = Enqueue(*stream, [address] {
     const Lock own(state().mutex);

@@ -78,8 +78,7 @@ CUresult WaitCaptured(Stream& stream, Event& event) {
   if (stream.capture != event.capture) {
     return FailCapture(*stream.capture, "capture.wait_event.other_capture");
   }
-  auto& after = stream.capture_after;
-  after.insert(after.end(), event.capture_after.begin(), event.capture_after.end());
+  stream.capture_after.Add(event.capture_after);
   return CUDA_SUCCESS;
 }
 
@@ -100,6 +99,7 @@ CUresult HostFunction(CUstream handle, CUhostFn function, void* data) {
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture) return AddNode(*stream, HostNode{function, data});
   return Submit(*stream, [function, data] { function(data); });
 }
 

@@ -83,7 +83,6 @@ FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after) {
 }
 
 CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence) {
-  if (stream.capture) return AddNode(stream, std::move(run));
   if (const CUresult error = CheckLegacyUse(stream)) return error;
   FencePtr added = Enqueue(stream, std::move(run));
   if (fence) *fence = std::move(added);

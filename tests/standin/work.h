@@ -12,7 +12,7 @@ StreamPtr NewStream(Context& context, unsigned flags, int priority);
 // Queues work behind the stream's earlier work and behind what the legacy stream's rules demand.
 FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after = {});
 
-// Enqueues, or adds a node to the graph where the stream is capturing. `fence` may be null.
+// Enqueues, unless a capture forbids it. For a stream that does not capture. `fence` may be null.
 CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence = nullptr);
 
 // Lets the lock go until all are done.

@@ -1,0 +1,132 @@
+// What happens when a graph runs in its stream: its nodes' work, one after the other, in an order
+// that their edges allow.
+#include <cstring>
+
+#include "graph.h"
+#include "work.h"
+
+namespace standin {
+namespace {
+
+template <typename Value>
+void SetRows(const CUDA_MEMSET_NODE_PARAMS& set) {
+  for (std::size_t row = 0; row < set.height; ++row) {
+    auto* const start = reinterpret_cast<Value*>(set.dst + row * set.pitch);
+    std::fill_n(start, set.width, static_cast<Value>(set.value));
+  }
+}
+
+void Mark(const FencePtr& fence) {
+  const Lock lock(state().mutex);
+  fence->done = true;
+  fence->when = Clock::now();
+  state().changed.notify_all();
+}
+
+void RunConditional(const ConditionalNode& node, const std::vector<Plan>& bodies,
+                    std::chrono::nanoseconds delay) {
+  const std::atomic<unsigned>& value = node.condition->value;
+  switch (node.type) {
+    case ConditionType::kIf:
+      if (value != 0) {
+        RunPlan(bodies[0], delay);
+      } else if (bodies.size() > 1) {
+        RunPlan(bodies[1], delay);
+      }
+      break;
+    case ConditionType::kWhile:
+      while (value != 0) RunPlan(bodies[0], delay);
+      break;
+    case ConditionType::kSwitch:
+      if (const unsigned choice = value; choice < bodies.size()) RunPlan(bodies[choice], delay);
+      break;
+  }
+}
+
+void RunNode(const PlannedNode& node, std::chrono::nanoseconds delay) {
+  const NodeParameters& parameters = *node.parameters;
+  if (const auto* kernel = std::get_if<KernelNode>(&parameters)) {
+    if (kernel->kernel) kernel->kernel->run(kernel->launch);
+  } else if (const auto* copy = std::get_if<CopyNode>(&parameters)) {
+    RunCopy(copy->copy);
+  } else if (const auto* set = std::get_if<SetNode>(&parameters)) {
+    RunSet(set->set);
+  } else if (const auto* host = std::get_if<HostNode>(&parameters)) {
+    host->function(host->data);
+  } else if (const auto* conditional = std::get_if<ConditionalNode>(&parameters)) {
+    RunConditional(*conditional, node.bodies, delay);
+  } else if (node.record) {
+    Mark(node.record);
+  } else if (!node.wait.empty()) {
+    Lock lock(state().mutex);
+    WaitFor(lock, node.wait);
+  }
+}
+
+void AddToPlan(const ExecGraph& graph, Plan& plan) {
+  for (const std::size_t index : graph.order) {
+    const ExecNode& node = graph.nodes[index];
+    if (std::holds_alternative<ChildNode>(*node.parameters)) {
+      AddToPlan(node.inner.front(), plan);
+      continue;
+    }
+    static const auto empty = std::make_shared<const NodeParameters>();
+    PlannedNode planned;
+    planned.parameters = node.enabled ? node.parameters : empty;
+    for (const ExecGraph& body : node.inner) planned.bodies.push_back(PlanOf(body));
+    std::shared_ptr<Event> event;
+    if (const auto* wait = std::get_if<WaitNode>(node.parameters.get())) {
+      if (FindEvent(wait->event, event) == CUDA_SUCCESS) planned.wait = event->fences;
+    } else if (const auto* record = std::get_if<RecordNode>(node.parameters.get())) {
+      planned.record = std::make_shared<Fence>();
+      if (FindEvent(record->event, event) == CUDA_SUCCESS) {
+        event->capture = nullptr;
+        event->fences = {planned.record};
+        event->recorded = true;
+      }
+    }
+    plan.push_back(std::move(planned));
+  }
+}
+
+}  // namespace
+
+Plan PlanOf(const ExecGraph& graph) {
+  Plan plan;
+  AddToPlan(graph, plan);
+  return plan;
+}
+
+void RunPlan(const Plan& plan, std::chrono::nanoseconds delay) {
+  for (std::size_t i = 0; i < plan.size(); ++i) {
+    // The first node's delay is that of the launch.
+    if (i > 0 && delay.count() > 0) std::this_thread::sleep_for(delay);
+    RunNode(plan[i], delay);
+  }
+}
+
+void RunCopy(const CUDA_MEMCPY3D& copy) {
+  const CUdeviceptr from = copy.srcMemoryType == CU_MEMORYTYPE_HOST
+                               ? reinterpret_cast<CUdeviceptr>(copy.srcHost)
+                               : copy.srcDevice;
+  const CUdeviceptr to = copy.dstMemoryType == CU_MEMORYTYPE_HOST
+                             ? reinterpret_cast<CUdeviceptr>(copy.dstHost)
+                             : copy.dstDevice;
+  for (std::size_t z = 0; z < copy.Depth; ++z) {
+    for (std::size_t y = 0; y < copy.Height; ++y) {
+      const std::size_t to_row = (copy.dstZ + z) * copy.dstHeight + copy.dstY + y;
+      const std::size_t from_row = (copy.srcZ + z) * copy.srcHeight + copy.srcY + y;
+      std::memmove(reinterpret_cast<void*>(to + to_row * copy.dstPitch + copy.dstXInBytes),
+                   reinterpret_cast<void*>(from + from_row * copy.srcPitch + copy.srcXInBytes),
+                   copy.WidthInBytes);
+    }
+  }
+}
+
+void RunSet(const CUDA_MEMSET_NODE_PARAMS& set) {
+  if (set.elementSize == 1) SetRows<unsigned char>(set);
+  if (set.elementSize == 2) SetRows<unsigned short>(set);
+  if (set.elementSize == 4) SetRows<unsigned int>(set);
+}
+
+}  // namespace standin

@@ -1,0 +1,18 @@
+// What a launch of a kernel needs, from a stream or from a graph.
+#pragma once
+
+#include "graph.h"
+
+namespace standin {
+
+struct Arguments {
+  void** each;    // a pointer to each argument, or
+  void** packed;  // pairs of CU_LAUNCH_PARAM_... and a value
+};
+
+// Checks the shape and copies the arguments, which belong to the caller again when the launch
+// returns. Wants state().mutex held.
+CUresult PrepareLaunch(const void* function, Launch launch, unsigned shared_bytes,
+                       Arguments arguments, KernelNode& out);
+
+}  // namespace standin
