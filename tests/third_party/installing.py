@@ -75,6 +75,7 @@ def install(suite, folder, library_folder, say, python=sys.executable):
     _pip(installed, folder, "install", "--only-binary=:all:", *RUNNER, *suite.wheels)
     root = _build(installed, folder, library_folder, say) if suite.source else installed.site
     installed.tests.mkdir()
+    (installed.folder / "cache").mkdir()
     for pattern in suite.only:
         for path in (root / suite.tests).glob(pattern):
             shutil.copy2(path, installed.tests)
