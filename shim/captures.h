@@ -7,7 +7,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -39,11 +38,6 @@ class Captures {
   void end_called(CUstream stream, bool per_thread, bool success);
   void stream_destroyed(CUstream stream);
   void context_ended(CUcontext context);
-
-  void after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    new (&no_wait_) std::condition_variable;
-  }
 
  private:
   friend class DeviceWait;

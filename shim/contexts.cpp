@@ -136,15 +136,6 @@ void Contexts::give_access(Device& owner, CUdevice peer) {
   }
 }
 
-bool Contexts::any_started() const noexcept {
-  for (const Context* context = first(); context != nullptr; context = context->next) {
-    if (context->started) {
-      return true;
-    }
-  }
-  return false;
-}
-
 std::uint64_t Contexts::id_of(CUcontext context) const {
   unsigned long long id = 0;
   return driver_.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;

@@ -59,8 +59,6 @@ class Contexts {
   std::optional<OwnPool::Block> find_in_pool(CUdeviceptr address) const noexcept;
   // More than one context is alive, of this device or, if it is nullptr, of any.
   bool several_alive(const Device* device = nullptr) const noexcept;
-  // Memory was allocated in this process.
-  bool any_started() const noexcept;
 
   // The driver has made a context, or handed out the primary one.
   void created(CUcontext handle, CUdevice device);
@@ -133,12 +131,6 @@ class Contexts {
   // Returns what `owner` reported; CUDA_ERROR_NOT_READY when a context that may be ending could not
   // be waited for. Precondition: a DeviceWait that is allowed.
   CUresult synchronize(const Context& owner);
-
-  void after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    new (&end_mutex_) std::mutex;
-    new (&end_changed_) std::condition_variable;
-  }
 
  private:
   void introduce(Device& newcomer);

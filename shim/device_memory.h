@@ -171,11 +171,6 @@ class DeviceMemory {
     return std::chrono::nanoseconds(waited_ns_.load(std::memory_order_relaxed));
   }
 
-  void after_fork_in_child() {
-    waiting_.after_fork_in_child();
-    new (&host_pools_mutex_) std::mutex;
-  }
-
  private:
   class Stopwatch;
 

@@ -212,9 +212,4 @@ void Ipc::context_ended(std::uint64_t id) {
   any_exports_.store(!exports_.empty(), std::memory_order_release);
 }
 
-void Ipc::after_fork_in_child() {
-  new (&mutex_) std::mutex;
-  shared_.after_fork_in_child();
-}
-
 }  // namespace cubfc

@@ -56,7 +56,6 @@ class Ipc {
 
   // The process ends.
   void leave() noexcept { shared_.leave(); }
-  void after_fork_in_child();
 
  private:
   struct Export {

@@ -1,16 +1,18 @@
 #include "shim/log.h"
 
 #include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 
 namespace cubfc::log {
 namespace {
@@ -100,37 +102,56 @@ void give_format(spdlog::logger& logger) {
   logger.set_error_handler([](const std::string&) {});  // a full disk is no reason to fail
 }
 
-spdlog::logger* make_logger() {
-  // A logger of our own, in no registry: a registry is a global that is destroyed at exit.
-  auto to_stderr = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  if (!settings().file.empty()) {
-    const std::string path = expanded(settings().file);
-    try {
-      // spdlog would make the folders: of a mistyped path, too.
-      const std::size_t slash = path.rfind('/');
-      if (slash != std::string::npos && slash > 0 &&
-          access(path.substr(0, slash).c_str(), W_OK) != 0) {
-        throw std::runtime_error(path + ": its folder is not there, or not writable");
-      }
-      auto* logger =
-          new spdlog::logger("cubfc", std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
-      give_format(*logger);
-      return logger;
-    } catch (const std::exception& error) {
-      auto* logger = new spdlog::logger("cubfc", to_stderr);
-      give_format(*logger);
-      logger->warn("CUBFC_LOG_FILE: {}; logging to stderr", error.what());
-      return logger;
-    }
+// spdlog's own shares one lock among all of the process's.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    std::fwrite(text.data(), 1, text.size(), stderr);
   }
-  auto* logger = new spdlog::logger("cubfc", to_stderr);
-  give_format(*logger);
-  return logger;
+  void flush_() override { std::fflush(stderr); }
+};
+
+// Where the log goes; to stderr, with `problem` set, where it cannot go to its file.
+spdlog::sink_ptr make_sink(std::string& problem) {
+  if (settings().file.empty()) {
+    return std::make_shared<StderrSink>();
+  }
+  const std::string path = expanded(settings().file);
+  try {
+    // spdlog would make the folders: of a mistyped path, too.
+    const std::size_t slash = path.rfind('/');
+    if (slash != std::string::npos && slash > 0 &&
+        access(path.substr(0, slash).c_str(), W_OK) != 0) {
+      throw std::runtime_error(path + ": its folder is not there, or not writable");
+    }
+    return std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return std::make_shared<StderrSink>();
+  }
 }
 
+// Never destroyed, and in no registry: that is a global that is destroyed at exit.
+std::atomic<spdlog::logger*> the_logger{nullptr};
+
+// Made for the first message. Of several threads that make one, the first one's is kept.
 spdlog::logger& logger() {
-  static spdlog::logger& kept = *make_logger();
-  return kept;
+  spdlog::logger* known = the_logger.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    std::string problem;
+    auto* const made = new spdlog::logger("cubfc", make_sink(problem));
+    give_format(*made);
+    if (the_logger.compare_exchange_strong(known, made)) {
+      known = made;
+      if (!problem.empty()) {
+        made->warn("CUBFC_LOG_FILE: {}; logging to stderr", problem);
+      }
+    } else {
+      delete made;
+    }
+  }
+  return *known;
 }
 
 }  // namespace
@@ -138,6 +159,10 @@ spdlog::logger& logger() {
 void start(Level level, const std::string& file) {
   settings().level = level;
   settings().file = file;
+}
+
+void forked_in_child() noexcept {
+  the_logger.store(nullptr);
 }
 
 bool enabled(Level level) noexcept {

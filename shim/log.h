@@ -17,6 +17,10 @@ using Level = config::LogLevel;
 // host.
 void start(Level level, const std::string& file);
 
+// In the child: a thread of the parent may have been in the middle of a message. The child's next
+// message makes a log of its own, which goes on in the same place.
+void forked_in_child() noexcept;
+
 bool enabled(Level level) noexcept;
 
 // One message, without "cubfc: " and end of line. Thread-safe; never throws; after fork() in the

@@ -1,6 +1,7 @@
 #include "shim/process.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +22,10 @@ constexpr int kOldestDriver = 12000;
 
 std::atomic<Process*> instance{nullptr};
 std::atomic<bool> stand_aside{false};
+
+// How far the process's object is.
+enum class Making : std::uint8_t { kNot, kNow, kDone };
+std::atomic<Making> making{Making::kNot};
 
 // A tool that watches allocations sees overruns of blocks only when each is an allocation of the
 // driver's.
@@ -111,48 +116,64 @@ Process* Process::make() {
     return nullptr;
   }
   look_for_overrides();
-  // Inside, nothing waits for the loader's lock: a thread that has it may be waiting for this.
-  static Process* const kMade = [&]() -> Process* {
-    const config::Policy& policy = policy_of_process();
-    if (policy.disable.value) {
-      stand_aside.store(true);
-      return nullptr;
-    }
-    log::start(policy.log_level.value, policy.log_file.value.value_or(""));
-    if (driver->version() < kOldestDriver) {
-      log::warn("the driver is CUDA {}.{}, and cubfc needs 12.0: nothing is intercepted",
-                driver->version() / 1000, driver->version() % 1000 / 10);
-      stand_aside.store(true);
-      return nullptr;
-    }
-    auto* process = new Process(driver->call(), policy);
-    for (const std::string& warning : process->policy().warnings) {
-      log::write(log::Level::kWarn, warning);
-    }
-    if (process->policy().limit_unreadable) {
-      log::write(log::Level::kError, process->policy().limit_explanation);
-    }
+  static std::atomic<bool> watches_forks{false};
+  if (!watches_forks.exchange(true)) {
     pthread_atfork(nullptr, nullptr, &Process::forked_in_child);
+  }
+  // No lock, which a child could inherit with nobody to let it go; and a thread waits for no more
+  // than what is below, where nothing waits for the loader.
+  for (Making before = Making::kNot; !making.compare_exchange_strong(before, Making::kNow);
+       before = Making::kNot) {
+    if (before == Making::kDone) {
+      return instance.load(std::memory_order_acquire);
+    }
+    sched_yield();
+  }
+  try {
+    Process* const process = make_one(*driver);
     instance.store(process, std::memory_order_release);
+    making.store(Making::kDone);
     return process;
-  }();
-  return kMade;
+  } catch (...) {
+    making.store(Making::kNot);
+    throw;
+  }
 }
 
-// A child that forked after its parent had used CUDA cannot use it (the driver says so), and must
-// not touch the arena. One that forked before starts anew; another thread of the parent may have
-// held a lock.
-void Process::forked_in_child() noexcept {
-  Process* process = instance.load(std::memory_order_acquire);
-  if (process->contexts_.any_started()) {
+// nullptr where cubfc is to stand aside.
+Process* Process::make_one(const Driver& driver) {
+  const config::Policy& policy = policy_of_process();
+  if (policy.disable.value) {
     stand_aside.store(true);
-    return;
+    return nullptr;
   }
-  process->pid_ = getpid();
-  process->contexts_.after_fork_in_child();
-  process->captures_.after_fork_in_child();
-  process->ipc_.after_fork_in_child();
-  process->memory_.after_fork_in_child();
+  log::start(policy.log_level.value, policy.log_file.value.value_or(""));
+  if (driver.version() < kOldestDriver) {
+    log::warn("the driver is CUDA {}.{}, and cubfc needs 12.0: nothing is intercepted",
+              driver.version() / 1000, driver.version() % 1000 / 10);
+    stand_aside.store(true);
+    return nullptr;
+  }
+  auto* process = new Process(driver.call(), policy);
+  for (const std::string& warning : process->policy().warnings) {
+    log::write(log::Level::kWarn, warning);
+  }
+  if (process->policy().limit_unreadable) {
+    log::write(log::Level::kError, process->policy().limit_explanation);
+  }
+  return process;
+}
+
+// In the child. Another thread of the parent may have held any of our locks, so the parent's object
+// is never touched again. A child of a process that had a context cannot use CUDA (the driver says
+// so), and is left to the driver; any other begins anew.
+void Process::forked_in_child() noexcept {
+  log::forked_in_child();
+  const Process* const of_parent = instance.exchange(nullptr);
+  making.store(Making::kNot);
+  if (of_parent != nullptr && of_parent->contexts_.first() != nullptr) {
+    stand_aside.store(true);
+  }
 }
 
 void Process::context_ended(const Contexts::Ending& ending, bool success) {

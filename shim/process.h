@@ -49,7 +49,7 @@ class Process {
   void context_ended(const Contexts::Ending& ending, bool success);
   void reference_given_up(CUcontext handle);
 
-  // The process that uses the object: a child that forked early is another.
+  // The process that made the object.
   pid_t pid() const { return pid_; }
 
   // The lines of CUBFC_SHOW_STATS, one for each device. No driver call.
@@ -58,11 +58,12 @@ class Process {
  private:
   void drop(std::uint64_t context_id);
   static Process* make();
+  static Process* make_one(const Driver& driver);
   static void forked_in_child() noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy policy_;
-  pid_t pid_;
+  const pid_t pid_;
   Captures captures_{driver_};
   Contexts contexts_{driver_, policy_, captures_};
   Ipc ipc_{driver_, policy_, contexts_};

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "shim/log.h"
 #include "shim/shared_files.h"
@@ -62,11 +61,6 @@ void SharedBlocks::leave() noexcept {
   if (slots_ != nullptr) {
     unlink(path_.c_str());
   }
-}
-
-// What the parent shares stays the parent's.
-void SharedBlocks::after_fork_in_child() {
-  new (this) SharedBlocks;
 }
 
 std::optional<SharedBlock> find_shared(const Ticket& ticket) {

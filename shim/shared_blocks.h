@@ -41,8 +41,6 @@ class SharedBlocks {
   // Removes the file: the process ends.
   void leave() noexcept;
 
-  void after_fork_in_child();
-
  private:
   struct Slot {
     std::uint64_t number;  // 0: free. Written last

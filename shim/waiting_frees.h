@@ -13,7 +13,6 @@
 #include <list>
 #include <map>
 #include <mutex>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -61,11 +60,6 @@ class WaitingFrees {
 
   // The context's events went with it.
   void context_ended(std::uint64_t id);
-
-  void after_fork_in_child() {
-    new (&mutex_) std::mutex;
-    new (&put_back_) std::condition_variable;
-  }
 
  private:
   struct Block;

@@ -138,6 +138,23 @@ TEST_CASE("a program ends as without us, however it ends") {
   }
 }
 
+TEST_CASE(
+    "no child hangs on what a thread of its parent was doing, and one that is early begins anew") {
+  for (const char* what : {"used", "early"}) {
+    const std::vector<std::string> command{CUBFC_TEST_FORKING, what};
+    const Outcome bare = run(command);
+    REQUIRE(bare.status == 0);
+    for (const Mode& mode : modes()) {
+      INFO(what << ", " << mode.name);
+      Environment environment = mode.environment;
+      environment.emplace("CUBFC_MEM_LIMIT", "1GiB");  // then each call takes more of our locks
+      const Outcome preloaded = run_preloaded(command, environment);
+      INFO(preloaded.err.substr(0, 2000));
+      compare(bare, preloaded);
+    }
+  }
+}
+
 TEST_CASE("a message of ours, a wait, a look-up change nothing for the program") {
   for (const char* way : {"tail", "pipe", "cancel", "dlerror"}) {
     const std::vector<std::string> command{CUBFC_TEST_MANNERS, way};
