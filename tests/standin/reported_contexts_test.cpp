@@ -56,6 +56,11 @@ TEST_CASE("reported: a destroyed stream is told from one that never was") {
   CHECK(cuStreamDestroy_v2(stream) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
+TEST_CASE("reported: the default stream cannot be destroyed") {
+  const Device device;
+  CHECK(cuStreamDestroy_v2(nullptr) == CUDA_ERROR_INVALID_HANDLE);
+}
+
 TEST_CASE("reported: a destroyed event is known as destroyed") {
   const Device device;
   const CUevent event = NewEvent();

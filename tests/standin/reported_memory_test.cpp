@@ -2,7 +2,7 @@
 // addresses, errors, and what waits for what.
 #include <cuda.h>
 
-#include <array>
+#include <thread>
 #include <vector>
 
 #include "reported_test.h"
@@ -53,6 +53,15 @@ TEST_CASE("reported: an address range is as it was requested, not as it was roun
   CHECK(bytes == 1000);
 }
 
+TEST_CASE("reported: an address that no allocation holds has no range") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(1000);
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  CHECK(cuMemGetAddressRange_v2(&base, &bytes, memory + kMebibyte) == CUDA_ERROR_NOT_FOUND);
+  CHECK(cuMemGetAddressRange_v2(&base, &bytes, 0) == CUDA_ERROR_NOT_FOUND);
+}
+
 TEST_CASE("reported: cuMemAlloc needs somewhere to write the address") {
   const Device device;
   CHECK(cuMemAlloc_v2(nullptr, 100) == CUDA_ERROR_INVALID_VALUE);
@@ -101,6 +110,33 @@ TEST_CASE("reported: cuMemFree takes memory of a pool and managed memory") {
   CHECK(cuMemFree_v2(managed) == CUDA_SUCCESS);
   CHECK(standin_live_bytes(0) == 0);
   CHECK(cuMemFree_v2(managed) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE(
+    "reported: a thread without a context can free, and still waits for the memory's context") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(4096);
+  const CUdeviceptr managed = AllocateManaged(4096);
+  const CUstream stream = NewStream();
+  standin_work_delay(20000000);
+  Must(cuMemsetD8Async(memory, 1, 1, stream));
+  std::thread([&] {
+    CHECK(cuMemFree_v2(memory) == CUDA_SUCCESS);
+    CHECK(cuMemFree_v2(managed) == CUDA_SUCCESS);
+  }).join();
+  standin_work_delay(0);
+  CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
+  CHECK(standin_live_bytes(0) == 0);
+}
+
+TEST_CASE("reported: what a context's reset has freed is freed") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(512);
+  Must(cuDevicePrimaryCtxReset_v2(0));
+  CUcontext again = nullptr;
+  Must(cuDevicePrimaryCtxRetain(&again, 0));
+  CHECK(cuMemFree_v2(memory) == CUDA_ERROR_INVALID_VALUE);
+  Must(cuDevicePrimaryCtxRelease_v2(0));
 }
 
 TEST_CASE("reported: cuMemFreeAsync takes memory of cuMemAlloc") {

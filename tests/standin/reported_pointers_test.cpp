@@ -1,8 +1,6 @@
 // What is reported of real drivers about the attributes of pointers.
 #include <cuda.h>
 
-#include <vector>
-
 #include "reported_test.h"
 
 using namespace standin_test;
@@ -22,15 +20,17 @@ struct Described {
   unsigned type = 99;
   int device = 99;
   void* host = nullptr;
+  CUdeviceptr on_device = 1;
 };
 
 Described DescriptionOf(CUdeviceptr memory) {
   CUpointer_attribute attributes[] = {
       CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_HOST_POINTER};
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+      CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
   Described found;
-  void* values[] = {&found.context, &found.type, &found.device, &found.host};
-  found.result = cuPointerGetAttributes(4, attributes, values, memory);
+  void* values[] = {&found.context, &found.type, &found.device, &found.host, &found.on_device};
+  found.result = cuPointerGetAttributes(5, attributes, values, memory);
   return found;
 }
 
@@ -48,35 +48,23 @@ TEST_CASE("reported: one attribute of a pointer that is none is an error") {
   CHECK(ask(&type, static_cast<CUpointer_attribute>(31)) == CUDA_ERROR_INVALID_VALUE);
   Must(cuMemFree_v2(memory));
   CHECK(ask(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, kNowhere) ==
+        CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE("reported: all attributes of a pointer that is none succeed, and it is the host's own") {
   const Device device;
   const CUdeviceptr memory = device.Allocate(4096);
   Must(cuMemFree_v2(memory));
-  for (const CUdeviceptr address : {memory, kNowhere}) {
+  for (const CUdeviceptr address : {memory, kNowhere, CUdeviceptr{0}}) {
     const Described found = DescriptionOf(address);
     CHECK(found.result == CUDA_SUCCESS);
     CHECK(found.context == nullptr);
     CHECK(found.type == 0);
     CHECK(found.device == -2);
+    CHECK(found.on_device == 0);
     CHECK(AddressOf(found.host) == address);
   }
-}
-
-TEST_CASE("reported: an attribute is set of memory that lives, not of freed or of the host's") {
-  const Device device;
-  const CUdeviceptr memory = device.Allocate(4096);
-  const std::vector<char> host(4096);
-  const unsigned value = 1;
-  const auto set = [](const void* from, CUdeviceptr address) {
-    return cuPointerSetAttribute(from, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address);
-  };
-  CHECK(set(&value, memory) == CUDA_SUCCESS);
-  CHECK(set(nullptr, memory) == CUDA_ERROR_INVALID_VALUE);
-  CHECK(set(&value, AddressOf(host.data())) == CUDA_ERROR_INVALID_VALUE);
-  Must(cuMemFree_v2(memory));
-  CHECK(set(&value, memory) == CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_CASE(
