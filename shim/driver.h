@@ -14,9 +14,10 @@ namespace cubfc {
 // driver's names, which cuda.h declares with other types in part, and in part defines as macros.
 namespace wrapper {
 extern "C" {
-#define CUBFC_DECLARE(name, base, version, per_thread, role, parameters)           \
-  CUresult cubfc_##name parameters noexcept __attribute__((visibility("hidden"))); \
-  CUresult exported_##name parameters noexcept __asm__(#name)                      \
+#define CUBFC_DECLARE(name, base, version, per_thread, role, parameters)                 \
+  CUresult cubfc_##name parameters noexcept(Role::role != Role::kCopy)                   \
+      __attribute__((visibility("hidden")));                                             \
+  CUresult exported_##name parameters noexcept(Role::role != Role::kCopy) __asm__(#name) \
       __attribute__((visibility("default")));
 CUBFC_ENTRY_POINTS(CUBFC_DECLARE)
 #undef CUBFC_DECLARE

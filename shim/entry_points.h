@@ -9,7 +9,8 @@
 //   per_thread  1 for the variant whose stream 0 is the per-thread default stream
 //   role        kServe: answered from the arena. kAdjust: the driver's answer, made true for blocks
 //               of the arena. kObserve: the driver's, and we take note. kRetry: the driver's, asked
-//               again when it lacks memory and the arenas have given back what nobody uses.
+//               again when it lacks memory and the arenas have given back what nobody uses. kCopy:
+//               the driver's copy, in which a thread may be cancelled: not noexcept.
 // One line each: shim/CMakeLists.txt reads the names from here.
 #pragma once
 
@@ -29,7 +30,7 @@
 
 namespace cubfc {
 
-enum class Role : unsigned char { kServe, kAdjust, kObserve, kRetry };
+enum class Role : unsigned char { kServe, kAdjust, kObserve, kRetry, kCopy };
 
 // Types that the oldest supported headers (12.1) do not declare; only pointers to them are passed
 // on.
@@ -89,18 +90,18 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuStreamEndCapture_ptsz, "cuStreamEndCapture", 10000, 1, kObserve, (CUstream stream, CUgraph* graph)) \
   X(cuStreamDestroy, "cuStreamDestroy", 2000, 0, kObserve, (CUstream stream)) \
   X(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, kObserve, (CUstream stream)) \
-  X(cuMemcpy, "cuMemcpy", 4000, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
-  X(cuMemcpy_ptds, "cuMemcpy", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
-  X(cuMemcpyAsync, "cuMemcpyAsync", 4000, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
-  X(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
-  X(cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
-  X(cuMemcpyDtoD_v2_ptds, "cuMemcpyDtoD", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
-  X(cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, 0, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
-  X(cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", 7000, 1, kRetry, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
-  X(cuMemcpyPeer, "cuMemcpyPeer", 4000, 0, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
-  X(cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, 1, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
-  X(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, 0, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
-  X(cuMemcpyPeerAsync_ptsz, "cuMemcpyPeerAsync", 7000, 1, kAdjust, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
+  X(cuMemcpy, "cuMemcpy", 4000, 0, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpy_ptds, "cuMemcpy", 7000, 1, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyAsync, "cuMemcpyAsync", 4000, 0, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyAsync_ptsz, "cuMemcpyAsync", 7000, 1, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, 0, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoD_v2_ptds, "cuMemcpyDtoD", 7000, 1, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, 0, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", 7000, 1, kCopy, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyPeer, "cuMemcpyPeer", 4000, 0, kCopy, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
+  X(cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, 1, kCopy, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
+  X(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, 0, kCopy, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
+  X(cuMemcpyPeerAsync_ptsz, "cuMemcpyPeerAsync", 7000, 1, kCopy, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \
   X(cuModuleLoad, "cuModuleLoad", 2000, 0, kRetry, (CUmodule* module, const char* path)) \
   X(cuModuleLoadData, "cuModuleLoadData", 2000, 0, kRetry, (CUmodule* module, const void* image)) \
   X(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, 0, kRetry, (CUmodule* module, const void* image, unsigned count, CUjit_option* options, void** values)) \

@@ -449,6 +449,7 @@ void OwnPool::give_access(CUdevice peer) noexcept {
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = peer;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const RelaxedCapture relaxed(driver_);
   if (const CUresult result = driver_.cuMemPoolSetAccess(pool, &access, 1);
       result != CUDA_SUCCESS) {
     log::warn("GPU {} could not be given access to the pool of GPU {}: driver says {}", peer,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "array_copies.h"
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
@@ -202,7 +203,7 @@ bool Locate(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t
     case CU_MEMORYTYPE_UNIFIED:
       out = AnySide(device);
       break;
-    default:  // arrays
+    default:
       return false;
   }
   out.address += y * pitch + x;
@@ -211,6 +212,9 @@ bool Locate(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, Waits waits) {
   if (!copy) return CUDA_ERROR_INVALID_VALUE;
+  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || copy->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+    return CopyRectangle(*copy, stream, waits == Waits::kNever ? Wait::kNever : Wait::kForHost);
+  }
   Shape shape{copy->WidthInBytes, copy->Height, copy->dstPitch, copy->srcPitch};
   if (shape.to_pitch == 0) shape.to_pitch = shape.width;
   if (shape.from_pitch == 0) shape.from_pitch = shape.width;
@@ -223,7 +227,7 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, Waits waits) {
               copy->dstXInBytes, copy->dstY, to) ||
       !Locate(copy->srcMemoryType, copy->srcHost, copy->srcDevice, shape.from_pitch,
               copy->srcXInBytes, copy->srcY, from)) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
   }
   return Copy(to, from, shape, stream, waits);
 }

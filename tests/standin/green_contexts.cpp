@@ -1,8 +1,10 @@
 // cuGreenCtx*: contexts with a part of a device's multiprocessors, which share the memory of its
 // primary context.
+#include "green_contexts.h"
 #include "behaviour.h"
 #include "contexts.h"
 #include "entry_point.h"
+#include "occupancy.h"
 #include "work.h"
 
 #if CUDA_VERSION >= 12040
@@ -10,13 +12,13 @@
 namespace standin {
 namespace {
 
-constexpr unsigned kMultiprocessors = 132;
-
 // Guarded by state().mutex.
 Registry<CUgreenCtx, Context>& green_contexts() {
   static auto* const instance = new Registry<CUgreenCtx, Context>;
   return *instance;
 }
+
+}  // namespace
 
 CUresult FindGreen(CUgreenCtx handle, std::shared_ptr<Context>& out) {
   const auto found = green_contexts().find(handle);
@@ -25,6 +27,8 @@ CUresult FindGreen(CUgreenCtx handle, std::shared_ptr<Context>& out) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
 CUresult Create(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice device, unsigned flags) {
   const Lock lock(state().mutex);
   Context* primary = nullptr;
@@ -32,6 +36,7 @@ CUresult Create(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice device, u
   // cuda.h, cuGreenCtxCreate: retains the primary context.
   if (const CUresult error = RetainPrimary(device, primary)) return error;
   const std::shared_ptr<Context> context = NewContext(device, 0, nullptr);
+  context->multiprocessors = MultiprocessorsOf(resources);
   context->primary_of_green = primary;
   *out = AddTo(green_contexts(), context);
   return CUDA_SUCCESS;
@@ -51,27 +56,6 @@ CUresult Destroy(CUgreenCtx handle) {
 }  // namespace standin
 
 using namespace standin;
-
-ENTRY(cuDeviceGetDevResource, (CUdevice device, CUdevResource* out, CUdevResourceType type),
-      (device, out, type)) {
-  const Lock lock(state().mutex);
-  Device* found = nullptr;
-  if (const CUresult error = FindDevice(device, found)) return error;
-  if (!out || type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-  *out = {};
-  out->type = type;
-  out->sm.smCount = kMultiprocessors;
-  return CUDA_SUCCESS;
-}
-
-ENTRY(cuDevResourceGenerateDesc,
-      (CUdevResourceDesc * out, CUdevResource* resources, unsigned count),
-      (out, resources, count)) {
-  if (!out || !resources || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  static char descriptor;
-  *out = reinterpret_cast<CUdevResourceDesc>(&descriptor);
-  return CUDA_SUCCESS;
-}
 
 ENTRY(cuGreenCtxCreate,
       (CUgreenCtx * out, CUdevResourceDesc resources, CUdevice device, unsigned flags),

@@ -1,13 +1,13 @@
 // cuLaunchKernel and its like, cuOccupancy*.
 #include "launch.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
 #include "modules.h"
+#include "occupancy.h"
 #include "work.h"
 
 namespace standin {
@@ -53,9 +53,9 @@ CUresult LaunchFunction(CUfunction handle, Launch launch, unsigned shared_bytes,
   });
 }
 
-CUresult Blocks(int* out, int block_size) {
+CUresult Blocks(int* out, int block_size, std::size_t shared_bytes) {
   if (!out || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  *out = std::min(32, 2048 / block_size);
+  *out = BlocksAtOnce(block_size, shared_bytes);
   return CUDA_SUCCESS;
 }
 
@@ -109,13 +109,13 @@ STREAM_ENTRY(cuLaunchKernelEx, _ptsz,
 ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor,
       (int* out, CUfunction function, int block_size, size_t shared_bytes),
       (out, function, block_size, shared_bytes)) {
-  (void)function, (void)shared_bytes;
-  return Blocks(out, block_size);
+  (void)function;
+  return Blocks(out, block_size, shared_bytes);
 }
 
 ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
       (int* out, CUfunction function, int block_size, size_t shared_bytes, unsigned flags),
       (out, function, block_size, shared_bytes, flags)) {
-  (void)function, (void)shared_bytes, (void)flags;
-  return Blocks(out, block_size);
+  (void)function, (void)flags;
+  return Blocks(out, block_size, shared_bytes);
 }

@@ -2,6 +2,8 @@
 // that it is asked for.
 #include "modules.h"
 
+#include <fstream>
+
 #include "behaviour.h"
 #include "entry_point.h"
 
@@ -112,6 +114,10 @@ using namespace standin;
 ENTRY(cuModuleLoadData, (CUmodule * out, const void* image), (out, image)) {
   return LoadHere(out, image);
 }
+ENTRY(cuModuleLoad, (CUmodule * out, const char* path), (out, path)) {
+  if (path && !std::ifstream(path)) return CUDA_ERROR_FILE_NOT_FOUND;
+  return LoadHere(out, path);
+}
 ENTRY(cuModuleLoadFatBinary, (CUmodule * out, const void* image), (out, image)) {
   return LoadHere(out, image);
 }
@@ -136,6 +142,17 @@ ENTRY(cuModuleGetGlobal_v2, (CUdeviceptr * out, size_t* bytes, CUmodule module, 
   return CUDA_ERROR_NOT_FOUND;
 }
 
+ENTRY(cuModuleGetTexRef, (CUtexref * out, CUmodule module, const char* name), (out, module, name)) {
+  (void)out, (void)module, (void)name;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+ENTRY(cuModuleGetSurfRef, (CUsurfref * out, CUmodule module, const char* name),
+      (out, module, name)) {
+  (void)out, (void)module, (void)name;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 ENTRY(cuModuleGetLoadingMode, (CUmoduleLoadingMode * out), (out)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = CU_MODULE_LAZY_LOADING;
@@ -148,6 +165,14 @@ ENTRY(cuLibraryLoadData,
       (out, image, jit_options, jit_values, jit_count, options, values, count)) {
   (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
   return Load(out, image);
+}
+ENTRY(cuLibraryLoadFromFile,
+      (CUlibrary * out, const char* path, CUjit_option* jit_options, void** jit_values,
+       unsigned jit_count, CUlibraryOption* options, void** values, unsigned count),
+      (out, path, jit_options, jit_values, jit_count, options, values, count)) {
+  (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+  if (path && !std::ifstream(path)) return CUDA_ERROR_FILE_NOT_FOUND;
+  return Load(out, path);
 }
 ENTRY(cuLibraryUnload, (CUlibrary library), (library)) {
   return Unload(library);

@@ -123,6 +123,7 @@ struct Context {
   unsigned references = 1;  // cuCtxAttach
   bool primary = false;
   Context* primary_of_green = nullptr;  // of a green context: where its memory is
+  unsigned multiprocessors = 0;         // of a green context
   StreamPtr legacy;
   std::map<std::thread::id, StreamPtr> per_thread;
   std::vector<StreamPtr> streams;  // all of them, those being destroyed too

@@ -1,0 +1,46 @@
+// Functions that a program may ask for, and that there is nothing for here: they say so.
+#include "entry_point.h"
+
+namespace standin {
+namespace {
+
+template <typename... Arguments>
+CUresult Unsupported(const Arguments&... /*ignored*/) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+}  // namespace
+}  // namespace standin
+
+using namespace standin;
+
+#define UNSUPPORTED(symbol, parameters, arguments) \
+  STANDIN_EXPORT(symbol, Unsupported, parameters, arguments, kInit, kLegacy)
+
+// Launches before CUDA 4, deprecated since.
+UNSUPPORTED(cuFuncSetBlockShape, (CUfunction f, int x, int y, int z), (f, x, y, z))
+UNSUPPORTED(cuFuncSetSharedSize, (CUfunction f, unsigned bytes), (f, bytes))
+UNSUPPORTED(cuLaunch, (CUfunction f), (f))
+UNSUPPORTED(cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height))
+UNSUPPORTED(cuLaunchGridAsync, (CUfunction f, int w, int h, CUstream s), (f, w, h, s))
+UNSUPPORTED(cuParamSetSize, (CUfunction f, unsigned bytes), (f, bytes))
+UNSUPPORTED(cuParamSetf, (CUfunction f, int offset, float value), (f, offset, value))
+UNSUPPORTED(cuParamSeti, (CUfunction f, int offset, unsigned value), (f, offset, value))
+UNSUPPORTED(cuParamSetv, (CUfunction f, int offset, void* from, unsigned n), (f, offset, from, n))
+UNSUPPORTED(cuParamSetTexRef, (CUfunction f, int unit, CUtexref texture), (f, unit, texture))
+
+// Events of other processes.
+UNSUPPORTED(cuIpcGetEventHandle, (CUipcEventHandle * out, CUevent event), (out, event))
+UNSUPPORTED(cuIpcOpenEventHandle, (CUevent * out, CUipcEventHandle handle), (out, handle))
+
+// Profiles in files, deprecated since CUDA 11.
+UNSUPPORTED(cuProfilerInitialize, (const char* from, const char* to, int mode), (from, to, mode))
+
+#if CUDA_VERSION >= 12010
+UNSUPPORTED(cuCoredumpGetAttribute, (CUcoredumpSettings what, void* out, size_t* n), (what, out, n))
+UNSUPPORTED(cuCoredumpGetAttributeGlobal, (CUcoredumpSettings what, void* out, size_t* n),
+            (what, out, n))
+UNSUPPORTED(cuCoredumpSetAttribute, (CUcoredumpSettings what, void* in, size_t* n), (what, in, n))
+UNSUPPORTED(cuCoredumpSetAttributeGlobal, (CUcoredumpSettings what, void* in, size_t* n),
+            (what, in, n))
+#endif
