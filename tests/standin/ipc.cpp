@@ -73,7 +73,8 @@ CUresult Export(CUipcMemHandle* out, CUdeviceptr address) {
   std::memcpy(content.magic, kMagic, sizeof(kMagic));
   content.owner = getpid();
   content.fd = memory.fd();
-  content.offset = memory.OffsetOf(found->base);
+  const bool of_base = BehaviourFlag("ipc.handle_of_interior_equals_base");
+  content.offset = memory.OffsetOf(of_base ? found->base : address);
   content.bytes = found->bytes;
   content.buffer_id = found->buffer_id;
   content.device = found->device;

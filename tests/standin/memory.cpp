@@ -85,7 +85,7 @@ CUresult CaseOfFreeUnknown(CUdeviceptr address) {
 
 CUresult Free(CUdeviceptr address) {
   Lock lock(state().mutex);
-  Context* context = nullptr;
+  Context* context = nullptr;  // and none will do where the behaviour says so
   if (const CUresult error = CurrentContext(context, "cuMemFree.no_context")) return error;
   if (address == 0) return Behaviour("cuMemFree.null");
   const auto found = state().allocations.find(address);
@@ -98,7 +98,7 @@ CUresult Free(CUdeviceptr address) {
     if (result != CUDA_SUCCESS || allocation.freeing || !served) return result;
   }
   if (const CUresult error = CheckAllowedDuringCapture("cuMemFree")) return error;
-  if (allocation.context_id != MemoryOf(*context).id) {
+  if (context && allocation.context_id != MemoryOf(*context).id) {
     if (const CUresult error = Behaviour("cuMemFree.other_context")) return error;
   }
   const bool pool = allocation.pool || allocation.kind == Kind::kGraph;
@@ -109,7 +109,7 @@ CUresult Free(CUdeviceptr address) {
     const bool all_devices = BehaviourFlag("cuMemFree.synchronizes_other_devices");
     Fences pending;
     for (const auto& [handle, other] : state().contexts) {
-      const bool concerned = handle == context->handle || handle == allocation.context ||
+      const bool concerned = other.get() == context || handle == allocation.context ||
                              (other->device == allocation.device ? all_contexts : all_devices);
       const Fences more = concerned ? PendingOf(*other) : Fences{};
       pending.insert(pending.end(), more.begin(), more.end());
