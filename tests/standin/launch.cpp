@@ -3,17 +3,12 @@
 
 #include "behaviour.h"
 #include "entry_point.h"
-#include "modules.h"
+#include "launch.h"
 #include "occupancy.h"
 #include "work.h"
 
 namespace standin {
 namespace {
-
-struct Arguments {
-  void** each;    // a pointer to each argument, or
-  void** packed;  // pairs of CU_LAUNCH_PARAM_... and a value
-};
 
 std::vector<std::byte> Bytes(const void* from, std::size_t count) {
   const auto* const start = static_cast<const std::byte*>(from);
@@ -37,6 +32,8 @@ bool CopyArguments(const Kernel& kernel, Arguments from, Launch& to) {
   return true;
 }
 
+}  // namespace
+
 CUresult LaunchFunction(CUfunction handle, Launch launch, CUstream stream_handle,
                         Arguments arguments) {
   const Lock lock(state().mutex);
@@ -51,6 +48,8 @@ CUresult LaunchFunction(CUfunction handle, Launch launch, CUstream stream_handle
   if (!CopyArguments(*kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
   return Submit(*stream, [kernel, launch = std::move(launch)] { kernel->run(launch); });
 }
+
+namespace {
 
 CUresult Blocks(int* out, int block_size, std::size_t shared_bytes) {
   if (!out || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
