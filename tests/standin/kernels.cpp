@@ -38,7 +38,7 @@ std::uint64_t Launch::threads() const {
 
 const Kernel* FindKernel(std::string_view name) {
   static const auto* const kernels = new std::vector<Kernel>{
-      {"fill", {8, 4, 8}, Fill}, {"add", {8, 8, 8, 8}, Add}, {"spin", {8}, Spin}};
+      {"fill", {8, 4, 8}, 1, Fill}, {"add", {8, 8, 8, 8}, 3, Add}, {"spin", {8}, 0, Spin}};
   for (const Kernel& kernel : *kernels) {
     if (kernel.name == name) return &kernel;
   }

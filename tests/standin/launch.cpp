@@ -32,6 +32,15 @@ bool CopyArguments(const Kernel& kernel, Arguments from, Launch& to) {
   return true;
 }
 
+// Whether what should be addresses of memory are. If not, the program's kernel is another one of
+// the same name.
+bool HasItsArguments(const Kernel& kernel, const Launch& launch) {
+  for (std::size_t i = 0; i < kernel.pointers; ++i) {
+    if (!FindAllocation(launch.argument<CUdeviceptr>(i))) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 CUresult LaunchFunction(CUfunction handle, Launch launch, CUstream stream_handle,
@@ -46,6 +55,7 @@ CUresult LaunchFunction(CUfunction handle, Launch launch, CUstream stream_handle
   const Kernel* const kernel = function->kernel;
   if (!kernel) return Submit(*stream, nullptr);
   if (!CopyArguments(*kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
+  if (!HasItsArguments(*kernel, launch)) return Submit(*stream, nullptr);
   return Submit(*stream, [kernel, launch = std::move(launch)] { kernel->run(launch); });
 }
 

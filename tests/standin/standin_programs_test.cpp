@@ -235,6 +235,20 @@ TEST_CASE("a launch by the functions of before CUDA 4 runs with what was set") {
   CHECK(cuLaunchGrid(fill, 0, 1) == CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE("another kernel of the name of one that is known is a delay") {
+  const Device device;
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  REQUIRE(cuModuleLoadData(&module, "image") == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&fill, module, "fill") == CUDA_SUCCESS);
+  std::uint64_t value = 7;  // where our own kernel has an address
+  std::uint32_t count = 4;
+  std::uint64_t to = device.Allocate(64);
+  void* arguments[] = {&value, &count, &to};
+  REQUIRE(cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, nullptr, arguments, nullptr) == CUDA_SUCCESS);
+  CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
 TEST_CASE("what there is nothing for says so") {
   const Device device;
   CUevent event = nullptr;
