@@ -52,11 +52,11 @@ std::uint64_t Launch::threads() const {
 
 const Kernel* FindKernel(std::string_view name) {
   static const auto* const kernels =
-      new std::vector<Kernel>{{"fill", {8, 4, 8}, Fill},
-                              {"add", {8, 8, 8, 8}, Add},
-                              {"spin", {8}, Spin},
-                              {"set_conditional", {8, 4}, SetConditional},
-                              {"count_down", {8, 8}, CountDown}};
+      new std::vector<Kernel>{{"fill", {8, 4, 8}, 1, Fill},
+                              {"add", {8, 8, 8, 8}, 3, Add},
+                              {"spin", {8}, 0, Spin},
+                              {"set_conditional", {8, 4}, 0, SetConditional},
+                              {"count_down", {8, 8}, 0, CountDown}};
   for (const Kernel& kernel : *kernels) {
     if (kernel.name == name) return &kernel;
   }

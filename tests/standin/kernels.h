@@ -24,10 +24,11 @@ struct Launch {
 struct Kernel {
   std::string_view name;  // not mangled: extern "C" __global__
   std::vector<std::size_t> argument_bytes;
+  std::size_t pointers;  // how many arguments, from the first on, are addresses
   void (*run)(const Launch& launch);
 };
 
-// The kernel of this name, or null.
+// The kernel of this name, or null. A program may have another one of that name.
 const Kernel* FindKernel(std::string_view name);
 
 }  // namespace standin

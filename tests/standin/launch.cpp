@@ -34,23 +34,13 @@ bool CopyArguments(const Kernel& kernel, Arguments from, Launch& to) {
   return true;
 }
 
-CUresult LaunchFunction(CUfunction handle, Launch launch, unsigned shared_bytes,
-                        CUstream stream_handle, Arguments arguments) {
-  const Lock lock(state().mutex);
-  KernelNode node;
-  StreamPtr stream;
-  const CUresult prepared = PrepareLaunch(handle, std::move(launch), shared_bytes, arguments, node);
-  if (prepared == CUDA_ERROR_INVALID_HANDLE) return prepared;
-  if (const CUresult error = FindStream(stream_handle, stream)) return error;
-  if (prepared != CUDA_SUCCESS) return prepared;
-  if (stream->capture) {
-    node.context = stream->context->handle;
-    return AddNode(*stream, std::move(node));
+// Whether what should be addresses of memory are. If not, the program's kernel is another one of
+// the same name.
+bool HasItsArguments(const Kernel& kernel, const Launch& launch) {
+  for (std::size_t i = 0; i < kernel.pointers; ++i) {
+    if (!FindAllocation(launch.argument<CUdeviceptr>(i))) return false;
   }
-  if (!node.kernel) return Submit(*stream, nullptr);
-  return Submit(*stream, [kernel = node.kernel, launched = std::move(node.launch)] {
-    kernel->run(launched);
-  });
+  return true;
 }
 
 CUresult Blocks(int* out, int block_size, std::size_t shared_bytes) {
@@ -71,8 +61,28 @@ CUresult PrepareLaunch(const void* handle, Launch launch, unsigned shared_bytes,
   out.kernel = function->kernel;
   out.shared_bytes = shared_bytes;
   if (out.kernel && !CopyArguments(*out.kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
+  if (out.kernel && !HasItsArguments(*out.kernel, launch)) out.kernel = nullptr;
   out.launch = std::move(launch);
   return CUDA_SUCCESS;
+}
+
+CUresult LaunchFunction(CUfunction handle, Launch launch, unsigned shared_bytes,
+                        CUstream stream_handle, Arguments arguments) {
+  const Lock lock(state().mutex);
+  KernelNode node;
+  StreamPtr stream;
+  const CUresult prepared = PrepareLaunch(handle, std::move(launch), shared_bytes, arguments, node);
+  if (prepared == CUDA_ERROR_INVALID_HANDLE) return prepared;
+  if (const CUresult error = FindStream(stream_handle, stream)) return error;
+  if (prepared != CUDA_SUCCESS) return prepared;
+  if (stream->capture) {
+    node.context = stream->context->handle;
+    return AddNode(*stream, std::move(node));
+  }
+  if (!node.kernel) return Submit(*stream, nullptr);
+  return Submit(*stream, [kernel = node.kernel, launched = std::move(node.launch)] {
+    kernel->run(launched);
+  });
 }
 
 }  // namespace standin

@@ -1,4 +1,5 @@
-// What a launch of a kernel needs, from a stream or from a graph.
+// What a launch of a kernel needs, from a stream or from a graph, for all functions that launch
+// one.
 #pragma once
 
 #include "graph.h"
@@ -14,5 +15,9 @@ struct Arguments {
 // returns. Wants state().mutex held.
 CUresult PrepareLaunch(const void* function, Launch launch, unsigned shared_bytes,
                        Arguments arguments, KernelNode& out);
+
+// Launches the function in a stream.
+CUresult LaunchFunction(CUfunction function, Launch launch, unsigned shared_bytes, CUstream stream,
+                        Arguments arguments);
 
 }  // namespace standin

@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -210,9 +211,49 @@ TEST_CASE("a context remembers its own preferences") {
   CHECK(cuCtxGetCacheConfig(&cache) == CUDA_ERROR_INVALID_CONTEXT);
 }
 
+TEST_CASE("a launch by the functions of before CUDA 4 runs with what was set") {
+  const Device device;
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  REQUIRE(cuModuleLoadData(&module, "image") == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&fill, module, "fill") == CUDA_SUCCESS);
+  const CUdeviceptr memory = device.Allocate(64);
+  REQUIRE(cuMemsetD8_v2(memory, 0, 64) == CUDA_SUCCESS);
+  CUdeviceptr to = memory;
+  REQUIRE(cuParamSetv(fill, 0, &to, sizeof(to)) == CUDA_SUCCESS);
+  REQUIRE(cuParamSeti(fill, 8, 7) == CUDA_SUCCESS);
+  std::uint64_t count = 100;
+  REQUIRE(cuParamSetv(fill, 16, &count, sizeof(count)) == CUDA_SUCCESS);
+  REQUIRE(cuParamSetSize(fill, 24) == CUDA_SUCCESS);
+  REQUIRE(cuFuncSetBlockShape(fill, 4, 1, 1) == CUDA_SUCCESS);
+  REQUIRE(cuLaunchGrid(fill, 2, 1) == CUDA_SUCCESS);
+  std::vector<std::uint32_t> read(16);
+  REQUIRE(cuMemcpyDtoH_v2(read.data(), memory, 64) == CUDA_SUCCESS);
+  CHECK(read[7] == 7);  // 8 threads
+  CHECK(read[8] == 0);
+  CHECK(cuFuncSetBlockShape(fill, 0, 1, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuLaunchGrid(fill, 0, 1) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("another kernel of the name of one that is known is a delay") {
+  const Device device;
+  CUmodule module = nullptr;
+  CUfunction fill = nullptr;
+  REQUIRE(cuModuleLoadData(&module, "image") == CUDA_SUCCESS);
+  REQUIRE(cuModuleGetFunction(&fill, module, "fill") == CUDA_SUCCESS);
+  std::uint64_t value = 7;  // where our own kernel has an address
+  std::uint32_t count = 4;
+  std::uint64_t to = device.Allocate(64);
+  void* arguments[] = {&value, &count, &to};
+  REQUIRE(cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, nullptr, arguments, nullptr) == CUDA_SUCCESS);
+  CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
 TEST_CASE("what there is nothing for says so") {
   const Device device;
-  CHECK(cuLaunch(AnyFunction()) == CUDA_ERROR_NOT_SUPPORTED);
+  CUevent event = nullptr;
+  CUipcEventHandle handle{};
+  CHECK(cuIpcGetEventHandle(&handle, event) == CUDA_ERROR_NOT_SUPPORTED);
   CUmodule module = nullptr;
   CUtexref reference = nullptr;
   REQUIRE(cuModuleLoadData(&module, "image") == CUDA_SUCCESS);

@@ -17,16 +17,7 @@ using namespace standin;
 #define UNSUPPORTED(symbol, parameters, arguments) \
   STANDIN_EXPORT(symbol, Unsupported, parameters, arguments, kInit, kLegacy)
 
-// Launches before CUDA 4, deprecated since.
-UNSUPPORTED(cuFuncSetBlockShape, (CUfunction f, int x, int y, int z), (f, x, y, z))
-UNSUPPORTED(cuFuncSetSharedSize, (CUfunction f, unsigned bytes), (f, bytes))
-UNSUPPORTED(cuLaunch, (CUfunction f), (f))
-UNSUPPORTED(cuLaunchGrid, (CUfunction f, int width, int height), (f, width, height))
-UNSUPPORTED(cuLaunchGridAsync, (CUfunction f, int w, int h, CUstream s), (f, w, h, s))
-UNSUPPORTED(cuParamSetSize, (CUfunction f, unsigned bytes), (f, bytes))
-UNSUPPORTED(cuParamSetf, (CUfunction f, int offset, float value), (f, offset, value))
-UNSUPPORTED(cuParamSeti, (CUfunction f, int offset, unsigned value), (f, offset, value))
-UNSUPPORTED(cuParamSetv, (CUfunction f, int offset, void* from, unsigned n), (f, offset, from, n))
+// Textures of launches before CUDA 4.
 UNSUPPORTED(cuParamSetTexRef, (CUfunction f, int unit, CUtexref texture), (f, unit, texture))
 
 // Events of other processes.
