@@ -12,6 +12,10 @@
 namespace standin {
 namespace {
 
+// The values of CUdevSmResourceSplit_flags, which CUDA 12.4 does not name.
+constexpr unsigned kIgnoreCoscheduling = 1;
+constexpr unsigned kFlags = kIgnoreCoscheduling | 2;
+
 constexpr unsigned kPart = 8;  // cuda.h: the least that a part has, and what it is a multiple of
 
 struct Description {
@@ -48,13 +52,11 @@ unsigned MultiprocessorsOf(const Context& context) {
 // many there would be.
 CUresult Split(CUdevResource* result, unsigned* groups, const CUdevResource* input,
                CUdevResource* remaining, unsigned flags, unsigned least) {
-  constexpr unsigned kFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
-                              CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
   if (!groups || !input || input->type != CU_DEV_RESOURCE_TYPE_SM || (flags & ~kFlags) != 0 ||
       input->sm.smCount == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const bool fine = (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0;
+  const bool fine = (flags & kIgnoreCoscheduling) != 0;
   const unsigned step = fine ? 2 : kPart;
   const unsigned each = (std::max(least, 1U) + step - 1) / step * step;
   const unsigned fit = input->sm.smCount / each;

@@ -88,7 +88,7 @@ class Installing(unittest.TestCase):
             installed.python.write_text("#!/bin/sh\necho no route; exit 1\n", encoding="utf-8")
             installed.python.chmod(0o755)
             with self.assertRaises(installing.Failed) as raised:
-                installing._pip(installed, folder, "install", "x==1")
+                installing._pip(installed, "install", "x==1")
         self.assertIn("no route", str(raised.exception))
         self.assertIn("PIP_INDEX_URL", str(raised.exception))
 

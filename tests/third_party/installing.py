@@ -24,8 +24,7 @@ CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
 }
 """
-NO_PYPI = ("Can PyPI be reached from here? PIP_INDEX_URL names a mirror, and {folder} can be copied from a machine "
-           "that has it.")
+NO_PYPI = "Can PyPI be reached from here? PIP_INDEX_URL names a mirror of it, HTTPS_PROXY a proxy."
 
 
 class Failed(Exception):
@@ -72,8 +71,8 @@ def install(suite, folder, library_folder, say, python=sys.executable):
     installed.folder.mkdir(parents=True)
     _run([python, "-m", "venv", str(installed.folder / "venv")],
          "python -m venv failed; on Debian, python3-venv is missing")
-    _pip(installed, folder, "install", "--only-binary=:all:", *RUNNER, *suite.wheels)
-    root = _build(installed, folder, library_folder, say) if suite.source else installed.site
+    _pip(installed, "install", "--only-binary=:all:", *RUNNER, *suite.wheels)
+    root = _build(installed, library_folder, say) if suite.source else installed.site
     installed.tests.mkdir()
     (installed.folder / "cache").mkdir()
     for pattern in suite.only:
@@ -101,21 +100,21 @@ def _run(command, remedy, **options):
     return done.stdout
 
 
-def _pip(installed, folder, *arguments):
+def _pip(installed, *arguments):
     _run([str(installed.python), "-m", "pip", "--disable-pip-version-check", "--timeout", "20", "--retries", "2",
-          arguments[0], "--quiet", "--no-deps", *arguments[1:]], NO_PYPI.format(folder=folder))
+          arguments[0], "--quiet", "--no-deps", *arguments[1:]], NO_PYPI)
 
 
-def _build(installed, folder, library_folder, say):
+def _build(installed, library_folder, say):
     """The folder of the source package, which is installed then."""
     here = installed.folder
-    _pip(installed, folder, "download", "--no-binary=:all:", "--no-build-isolation", "--dest", str(here / "sdist"),
+    _pip(installed, "download", "--no-binary=:all:", "--no-build-isolation", "--dest", str(here / "sdist"),
          installed.suite.source)
     archive = next((here / "sdist").glob("*.tar.gz"))
     with tarfile.open(archive) as file:
         file.extractall(here, filter="data")
     root = here / archive.name.removesuffix(".tar.gz")
-    _pip(installed, folder, "install", "--only-binary=:all:", "--target", str(here / "headers"), HEADERS)
+    _pip(installed, "install", "--only-binary=:all:", "--target", str(here / "headers"), HEADERS)
     include = here / "headers/nvidia/cuda_runtime/include"
     (include / "cudaProfiler.h").write_text(PROFILER_HEADER, encoding="utf-8")
     # PyCUDA's build reads its settings from this file.
