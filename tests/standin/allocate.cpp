@@ -1,9 +1,11 @@
 #include "allocate.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 
 #include "graph_memory.h"
 #include "pools.h"
@@ -93,6 +95,7 @@ void Release(CUdeviceptr base) {
     case Kind::kHostPool:
     case Kind::kHost:
     case Kind::kIpc:
+    case Kind::kImportedPool:
       UnmapWhenUnused(allocation);
       break;
     case Kind::kRegistered:
@@ -123,6 +126,17 @@ bool IsDeviceAddress(CUdeviceptr address) {
 const char* CaseOfUnknown(CUdeviceptr address) {
   if (IsDeviceAddress(address)) return "freed";
   return IsMapped(address) ? "host_pointer" : "never_mapped";
+}
+
+CUdeviceptr MapOfProcess(pid_t owner, int fd, std::uint64_t offset, std::uint64_t bytes) {
+  const std::string path = "/proc/" + std::to_string(owner) + "/fd/" + std::to_string(fd);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return 0;
+  const std::uint64_t within = offset % static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  void* const map = mmap(nullptr, within + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                         static_cast<off_t>(offset - within));
+  close(file);
+  return map == MAP_FAILED ? 0 : reinterpret_cast<CUdeviceptr>(map) + within;
 }
 
 void* MapHost(std::size_t bytes) {

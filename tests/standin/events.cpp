@@ -4,6 +4,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "event_sharing.h"
 #include "work.h"
 
 namespace standin {
@@ -17,8 +18,21 @@ CUresult Create(CUevent* out, unsigned flags) {
   auto event = std::make_shared<Event>();
   event->context = context;
   event->flags = flags;
+  if (flags & CU_EVENT_INTERPROCESS) {
+    // cuda.h, cuEventCreate: only together with CU_EVENT_DISABLE_TIMING.
+    if (!(flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
+    event->shared = SharedEvent::Make();
+    if (!event->shared) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   *out = AddTo(state().events, std::move(event));
   return CUDA_SUCCESS;
+}
+
+// The fence of the work before it; a shared event says it to the other processes as well.
+FencePtr EnqueueRecording(Stream& stream, const Event& event) {
+  if (!event.shared) return Enqueue(stream, nullptr);
+  const std::uint64_t recording = event.shared->Record();
+  return Enqueue(stream, [shared = event.shared, recording] { shared->Complete(recording); });
 }
 
 CUresult Record(CUevent handle, CUstream stream_handle) {
@@ -36,7 +50,7 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
   }
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
   event->capture = nullptr;
-  event->fences = {Enqueue(*stream, nullptr)};
+  event->fences = {EnqueueRecording(*stream, *event)};
   event->recorded = true;
   return CUDA_SUCCESS;
 }
@@ -47,7 +61,8 @@ CUresult Query(CUevent handle) {
   if (const CUresult error = FindEvent(handle, event)) return error;
   if (event->capture) return FailCapture(*event->capture, "capture.event_query.captured");
   if (const CUresult error = CheckAllowedDuringCapture("cuEventQuery")) return error;
-  return AllDone(event->fences) ? CUDA_SUCCESS : Behaviour("cuEventQuery.busy");
+  const bool done = event->shared ? event->shared->IsComplete() : AllDone(event->fences);
+  return done ? CUDA_SUCCESS : Behaviour("cuEventQuery.busy");
 }
 
 CUresult Synchronize(CUevent handle) {
@@ -56,6 +71,11 @@ CUresult Synchronize(CUevent handle) {
   if (const CUresult error = FindEvent(handle, event)) return error;
   if (event->capture) return FailCapture(*event->capture, "capture.event_synchronize.captured");
   if (const CUresult error = CheckAllowedDuringCapture("cuEventSynchronize")) return error;
+  if (const auto shared = event->shared) {
+    lock.unlock();
+    shared->Wait(shared->last_recording());
+    return CUDA_SUCCESS;
+  }
   const Fences pending = event->fences;
   WaitFor(lock, pending);
   return CUDA_SUCCESS;

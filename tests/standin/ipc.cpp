@@ -1,10 +1,7 @@
 // cuIpc*MemHandle: device memory of one process mapped into another. Both see the same bytes.
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <string>
 #include <tuple>
 
 #include "allocate.h"
@@ -48,6 +45,7 @@ const char* CaseOfExport(const Allocation& allocation, CUdeviceptr address) {
     case Kind::kManaged:
       return "cuIpcGetMemHandle.managed";
     case Kind::kPool:
+    case Kind::kImportedPool:
     case Kind::kGraph:
       return "cuIpcGetMemHandle.async_pointer";
     case Kind::kReserved:
@@ -83,20 +81,6 @@ CUresult Export(CUipcMemHandle* out, CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-// Maps the owner's file; 0 where that fails, because the owner is gone for example.
-CUdeviceptr MapOf(const Content& content) {
-  const std::string path =
-      "/proc/" + std::to_string(content.owner) + "/fd/" + std::to_string(content.fd);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  const std::uint64_t within = content.offset % page;  // allocations need not begin at a page
-  void* const map = mmap(nullptr, within + content.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                         static_cast<off_t>(content.offset - within));
-  close(fd);
-  return map == MAP_FAILED ? 0 : reinterpret_cast<CUdeviceptr>(map) + within;
-}
-
 CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
@@ -118,7 +102,7 @@ CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
     return Behaviour("cuIpcOpenMemHandle.second_context");
   }
   if (!known) {
-    const CUdeviceptr base = MapOf(content);
+    const CUdeviceptr base = MapOfProcess(content.owner, content.fd, content.offset, content.bytes);
     if (base == 0) return Behaviour("cuIpcOpenMemHandle.garbage");
     AddAllocation(Kind::kIpc, base, content.bytes, *context);
     import = {.base = base, .context_id = MemoryOf(*context).id, .references = 0};

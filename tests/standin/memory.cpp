@@ -63,6 +63,7 @@ const char* CaseOfFree(const Allocation& allocation) {
       return "cuMemFree.managed";
     case Kind::kPool:
     case Kind::kHostPool:
+    case Kind::kImportedPool:
     case Kind::kGraph:
       return "cuMemFree.async_pointer";
     case Kind::kHost:

@@ -4,26 +4,50 @@
 //   exchange HANDLE VALUE   the first word behind an IPC handle (in hex), which it then overwrites
 //   open-twice HANDLE       of two openings and three closings: the results, and the first word
 //   open-in-two-contexts HANDLE   the results
+//   query-event HANDLE      the result of cuEventQuery
+//   record-event HANDLE     "held" once it has recorded the event behind held work; then the result
+//                           of cuEventSynchronize after it let go
+//   read-after-event EVENT HANDLE   "waiting" once its stream waits for the event; then the first
+//   word import FD DATA VALUE    of an imported pool and an allocation of it: the results, that of
+//   an
+//                           allocation from it, the first word, which is overwritten, and of a free
 //   use-no-stream           dies of a stream that the driver never gave
 #include <cuda.h>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "standin.h"
+
 namespace {
 
-CUresult Open(CUdeviceptr* out, const std::string& text) {
-  CUipcMemHandle handle;
-  for (std::size_t i = 0; i < sizeof(handle); ++i) {
+template <typename Handle>
+Handle FromHexadecimal(const std::string& text) {
+  Handle handle;
+  for (std::size_t i = 0; i < sizeof(handle) && 2 * i < text.size(); ++i) {
     const unsigned long byte = std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16);
     handle.reserved[i] = static_cast<char>(byte);
   }
-  return cuIpcOpenMemHandle_v2(out, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  return handle;
+}
+
+CUresult Open(CUdeviceptr* out, const std::string& text) {
+  return cuIpcOpenMemHandle_v2(out, FromHexadecimal<CUipcMemHandle>(text),
+                               CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+}
+
+// No event where that fails, which the functions that get it then say.
+CUevent OpenEvent(const std::string& text) {
+  CUevent event = nullptr;
+  cuIpcOpenEventHandle(&event, FromHexadecimal<CUipcEventHandle>(text));
+  return event;
 }
 
 unsigned WordAt(CUdeviceptr memory) {
@@ -62,6 +86,55 @@ void OpenInTwoContexts(const std::string& text) {
   std::printf("%d %d\n", opened, Open(&memory, text));
 }
 
+void Say(const char* line) {
+  std::printf("%s\n", line);
+  std::fflush(stdout);
+}
+
+void RecordEvent(const std::string& text) {
+  const CUevent event = OpenEvent(text);
+  standin_hold_stream(nullptr);
+  cuEventRecord(event, nullptr);
+  Say("held");
+  usleep(100000);  // while the other process asks
+  standin_release_stream(nullptr);
+  std::printf("%d\n", cuEventSynchronize(event));
+}
+
+void ReadAfterEvent(const std::string& event, const std::string& handle) {
+  CUdeviceptr memory = 0;
+  unsigned word = 0;
+  Open(&memory, handle);
+  cuStreamWaitEvent(nullptr, OpenEvent(event), 0);
+  Say("waiting");
+  cuMemcpyDtoHAsync_v2(&word, memory, sizeof(word), nullptr);
+  cuStreamSynchronize(nullptr);
+  std::printf("%u\n", word);
+}
+
+void Import(int fd, const std::string& text, unsigned value) {
+  CUmemoryPool pool = nullptr;
+  CUresult result = cuMemPoolImportFromShareableHandle(
+      &pool, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  std::printf("%d", result);
+  CUdeviceptr memory = 0;
+  auto data = FromHexadecimal<CUmemPoolPtrExportData>(text);
+  if (result == CUDA_SUCCESS) {
+    result = cuMemPoolImportPointer(&memory, pool, &data);
+    std::printf(" %d", result);
+  }
+  if (result == CUDA_SUCCESS) {
+    CUdeviceptr more = 0;
+    const CUresult allocated = cuMemAllocFromPoolAsync(&more, 512, pool, nullptr);
+    const unsigned before = WordAt(memory);
+    cuMemcpyHtoD_v2(memory, &value, sizeof(value));
+    std::printf(" %d %u %d", allocated, before, cuMemFreeAsync(memory, nullptr));
+    cuCtxSynchronize();
+  }
+  std::printf("\n");
+}
+
 // By the signal itself, and without a file of what was in memory.
 void UseNoStream() {
   const rlimit none{};
@@ -91,6 +164,14 @@ int main(int argc, char** argv) {
     OpenTwice(argv[2]);
   } else if (what == "open-in-two-contexts" && argc == 3) {
     OpenInTwoContexts(argv[2]);
+  } else if (what == "query-event" && argc == 3) {
+    std::printf("%d\n", cuEventQuery(OpenEvent(argv[2])));
+  } else if (what == "record-event" && argc == 3) {
+    RecordEvent(argv[2]);
+  } else if (what == "read-after-event" && argc == 4) {
+    ReadAfterEvent(argv[2], argv[3]);
+  } else if (what == "import" && argc == 5) {
+    Import(std::atoi(argv[2]), argv[3], static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10)));
   } else if (what == "use-no-stream") {
     UseNoStream();
   } else {

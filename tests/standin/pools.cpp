@@ -188,6 +188,7 @@ CUresult Create(CUmemoryPool* out, const CUmemPoolProps* properties) {
   if (location == CU_MEM_LOCATION_TYPE_HOST && shareable) return CUDA_ERROR_INVALID_VALUE;
   auto pool =
       std::make_shared<Pool>(Pool{.location_type = location, .device = device, .type = type});
+  pool->handle_types = static_cast<int>(properties->handleTypes);
 #if CUDA_VERSION >= 12020
   if (properties->maxSize > 0) pool->most = properties->maxSize;
 #endif
@@ -204,12 +205,12 @@ CUresult DevicePool(CUmemoryPool* out, CUdevice ordinal, CUmemoryPool Current::*
   return CUDA_SUCCESS;
 }
 
-// The pool must be one of the place.
+// The pool must be one of the place, and of this process.
 CUresult SetCurrent(const Place& place, CUmemoryPool handle) {
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
-  if (place != Place{pool->location_type, pool->device, pool->type})
-    return CUDA_ERROR_INVALID_VALUE;
+  const bool of_place = place == Place{pool->location_type, pool->device, pool->type};
+  if (!of_place || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   CurrentOf(place).now = handle;
   return CUDA_SUCCESS;
 }

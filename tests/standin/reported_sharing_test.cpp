@@ -2,36 +2,13 @@
 // process is peer.cpp.
 #include <cuda.h>
 
-#include <array>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "peer_process.h"
 #include "reported_test.h"
 
 using namespace standin_test;
-
-namespace {
-
-std::string Hexadecimal(const CUipcMemHandle& handle) {
-  std::string text;
-  for (const char byte : handle.reserved) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", static_cast<unsigned char>(byte));
-    text += digits.data();
-  }
-  return text;
-}
-
-std::string RunPeer(const std::string& arguments) {
-  FILE* const pipe = popen((SharedVariable() + " " STANDIN_PEER " " + arguments).c_str(), "r");
-  std::array<char, 256> line{};
-  if (!std::fgets(line.data(), static_cast<int>(line.size()), pipe)) line[0] = 0;
-  pclose(pipe);
-  return line.data();
-}
-
-}  // namespace
 
 TEST_CASE("reported: an address within a block gives the handle of the block") {
   const Device device;

@@ -251,9 +251,9 @@ TEST_CASE("another kernel of the name of one that is known is a delay") {
 
 TEST_CASE("what there is nothing for says so") {
   const Device device;
-  CUevent event = nullptr;
-  CUipcEventHandle handle{};
-  CHECK(cuIpcGetEventHandle(&handle, event) == CUDA_ERROR_NOT_SUPPORTED);
+  CUtexref texture = nullptr;
+  CUfunction function = nullptr;
+  CHECK(cuParamSetTexRef(function, 0, texture) == CUDA_ERROR_NOT_SUPPORTED);
   CUmodule module = nullptr;
   CUtexref reference = nullptr;
   REQUIRE(cuModuleLoadData(&module, "image") == CUDA_SUCCESS);

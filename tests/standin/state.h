@@ -72,6 +72,8 @@ struct Graph;  // graph.h
 struct GraphNode;
 struct GraphExec;
 
+class SharedEvent;  // event_sharing.h
+
 struct Context;
 struct Stream;
 
@@ -110,6 +112,7 @@ struct Event {
   unsigned flags = 0;
   bool recorded = false;
   Fences fences;
+  std::shared_ptr<SharedEvent> shared;  // with other processes, or null
   // Set when the event was last recorded in a capturing stream.
   std::shared_ptr<Capture> capture;
   DependencySet capture_after;
@@ -137,6 +140,7 @@ enum class Kind {
   kManaged,
   kPool,
   kHostPool,
+  kImportedPool,  // of a pool of another process
   kGraph,
   kHost,
   kRegistered,

@@ -70,6 +70,7 @@ CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, C
   if (!pool) pool = CurrentPoolOf(stream->context->device);
   std::shared_ptr<Pool> from;
   if (const CUresult error = FindPool(pool, from)) return error;
+  if (from->imported) return CUDA_ERROR_INVALID_VALUE;
   const Allocation* const added = TakeFromPool(lock, *from, pool, *stream->context, bytes);
   if (!added) return Behaviour("cuMemAllocAsync.above_device");
   NoteUse(pool);

@@ -2,6 +2,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "event_sharing.h"
 #include "work.h"
 
 namespace standin {
@@ -90,7 +91,13 @@ CUresult WaitEvent(CUstream handle, CUevent event_handle) {
   if (const CUresult error = FindEvent(event_handle, event)) return error;
   if (stream->capture || event->capture) return WaitCaptured(*stream, *event);
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
-  if (!AllDone(event->fences)) Enqueue(*stream, nullptr, event->fences);
+  if (event->shared) {
+    if (event->shared->IsComplete()) return CUDA_SUCCESS;
+    const std::uint64_t recording = event->shared->last_recording();
+    Enqueue(*stream, [shared = event->shared, recording] { shared->Wait(recording); });
+  } else if (!AllDone(event->fences)) {
+    Enqueue(*stream, nullptr, event->fences);
+  }
   return CUDA_SUCCESS;
 }
 

@@ -20,10 +20,6 @@ using namespace standin;
 // Textures of launches before CUDA 4.
 UNSUPPORTED(cuParamSetTexRef, (CUfunction f, int unit, CUtexref texture), (f, unit, texture))
 
-// Events of other processes.
-UNSUPPORTED(cuIpcGetEventHandle, (CUipcEventHandle * out, CUevent event), (out, event))
-UNSUPPORTED(cuIpcOpenEventHandle, (CUevent * out, CUipcEventHandle handle), (out, handle))
-
 // Profiles in files, deprecated since CUDA 11.
 UNSUPPORTED(cuProfilerInitialize, (const char* from, const char* to, int mode), (from, to, mode))
 
