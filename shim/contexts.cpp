@@ -106,7 +106,8 @@ bool Contexts::several_alive(const Device* device) const noexcept {
   return alive > 1;
 }
 
-// A device is known now that was not: it may use the memory of the others, and they its.
+// A device is known now that was not: it may use the memory of the others, and they its. Two
+// threads that come upon it do the same, rather than one go on before the other is done.
 void Contexts::introduce(Device& newcomer) {
   for_each_device([&](Device& other) {
     if (&other != &newcomer) {
@@ -123,9 +124,7 @@ void Contexts::give_access(Device& owner, CUdevice peer) {
       driver_.cuDeviceCanAccessPeer(&can, peer, owner.handle) != CUDA_SUCCESS || can == 0) {
     return;
   }
-  if ((owner.peers.fetch_or(peer_bit(peer)) & peer_bit(peer)) != 0) {
-    return;
-  }
+  owner.peers.fetch_or(peer_bit(peer));
   if (owner.own_pool != nullptr) {
     owner.own_pool->give_access(peer);
   }
@@ -217,6 +216,15 @@ bool Contexts::start(Context& context) {
 }
 
 Device* Contexts::device(CUdevice handle) {
+  Device* const found = find_or_make_device(handle);
+  if (found != nullptr && !found->introduced.load()) {
+    introduce(*found);
+    found->introduced.store(true);
+  }
+  return found;
+}
+
+Device* Contexts::find_or_make_device(CUdevice handle) {
   const auto known = [&]() -> Device* {
     for (const auto& each : devices_) {
       if (each->handle == handle) {
@@ -236,16 +244,11 @@ Device* Contexts::device(CUdevice handle) {
     return nullptr;
   }
   auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
-  Device* const newcomer = made.get();
-  {
-    const std::lock_guard lock(mutex_);
-    if (Device* device = known(); device != nullptr) {
-      return device;
-    }
-    devices_.push_back(std::move(made));
+  const std::lock_guard lock(mutex_);
+  if (Device* device = known(); device != nullptr) {
+    return device;  // another thread was quicker
   }
-  introduce(*newcomer);
-  return newcomer;
+  return devices_.emplace_back(std::move(made)).get();
 }
 
 Device* Contexts::device_of(CUmemoryPool pool) noexcept {

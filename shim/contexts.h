@@ -133,6 +133,7 @@ class Contexts {
   CUresult synchronize(const Context& owner);
 
  private:
+  Device* find_or_make_device(CUdevice handle);
   void introduce(Device& newcomer);
   void give_access(Device& owner, CUdevice peer);
   Context* find(std::uint64_t id) const noexcept;

@@ -36,20 +36,38 @@ CUresult copy(Function function, PeerFunction peer_function, CUdeviceptr to, CUd
              : result;
 }
 
-// The driver's copy between devices; or a plain one, if that can be had, where the other is not
-// sure to write. Nothing here is to be cleaned up, either.
-template <typename PeerFunction, typename Function, typename... Stream>
-CUresult copy_between(PeerFunction peer_function, Function function, CUdeviceptr to,
-                      CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
-                      Stream... stream) {
+bool may_be_lost(CUdeviceptr to) {
   Process* const process = Process::active();
-  if (process != nullptr && process->peer_copies().peer_copy_may_be_lost(to)) {
-    const CUresult result = call(function, to, from, bytes, stream...);
+  return process != nullptr && process->peer_copies().peer_copy_may_be_lost(to);
+}
+
+// The driver's copy between devices. Where that is not sure to write, the bytes are written once
+// more, in the default stream `queue`: after the first copy, by which all earlier work on both
+// devices is done, and with a wait, so that all later work comes after it. That order is what
+// cudaMemcpyPeer promises. Nothing here is to be cleaned up, either.
+CUresult copy_between(Peer peer_function, Plain function, CUstream queue, CUdeviceptr to,
+                      CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                      size_t bytes) {
+  const CUresult result = call(peer_function, to, to_context, from, from_context, bytes);
+  if (result == CUDA_SUCCESS && may_be_lost(to) &&
+      call(function, to, from, bytes) == CUDA_SUCCESS) {
+    return call(&Functions::cuStreamSynchronize, queue);
+  }
+  return result;
+}
+
+// In a stream's order: a copy within the devices instead, if that can be had, where the other is
+// not sure to write.
+CUresult copy_between_async(PeerAsync peer_function, PlainAsync function, CUdeviceptr to,
+                            CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                            size_t bytes, CUstream stream) {
+  if (may_be_lost(to)) {
+    const CUresult result = call(function, to, from, bytes, stream);
     if (result != CUDA_ERROR_INVALID_VALUE) {
       return result;
     }
   }
-  return call(peer_function, to, to_context, from, from_context, bytes, stream...);
+  return call(peer_function, to, to_context, from, from_context, bytes, stream);
 }
 
 }  // namespace
@@ -93,25 +111,24 @@ CUresult cubfc_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_
 
 CUresult cubfc_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                             CUcontext from_context, size_t bytes) {
-  return copy_between(Peer{&Functions::cuMemcpyPeer}, Plain{&Functions::cuMemcpy}, to, to_context,
-                      from, from_context, bytes);
+  return copy_between(&Functions::cuMemcpyPeer, &Functions::cuMemcpyDtoD_v2, CU_STREAM_LEGACY, to,
+                      to_context, from, from_context, bytes);
 }
 CUresult cubfc_cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                  CUcontext from_context, size_t bytes) {
-  return copy_between(Peer{&Functions::cuMemcpyPeer_ptds}, Plain{&Functions::cuMemcpy_ptds}, to,
-                      to_context, from, from_context, bytes);
+  return copy_between(&Functions::cuMemcpyPeer_ptds, &Functions::cuMemcpyDtoD_v2_ptds,
+                      CU_STREAM_PER_THREAD, to, to_context, from, from_context, bytes);
 }
 CUresult cubfc_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                  CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between(PeerAsync{&Functions::cuMemcpyPeerAsync},
-                      PlainAsync{&Functions::cuMemcpyAsync}, to, to_context, from, from_context,
-                      bytes, stream);
+  return copy_between_async(&Functions::cuMemcpyPeerAsync, &Functions::cuMemcpyDtoDAsync_v2, to,
+                            to_context, from, from_context, bytes, stream);
 }
 CUresult cubfc_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                       CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between(PeerAsync{&Functions::cuMemcpyPeerAsync_ptsz},
-                      PlainAsync{&Functions::cuMemcpyAsync_ptsz}, to, to_context, from,
-                      from_context, bytes, stream);
+  return copy_between_async(&Functions::cuMemcpyPeerAsync_ptsz,
+                            &Functions::cuMemcpyDtoDAsync_v2_ptsz, to, to_context, from,
+                            from_context, bytes, stream);
 }
 
 }  // extern "C"

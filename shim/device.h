@@ -72,6 +72,7 @@ struct Device {
   // only one that was given access. So every device of which the process has a context, and which
   // the hardware lets reach this one's memory, has access to it.
   std::atomic<PeerSet> peers{0};
+  std::atomic<bool> introduced{false};  // the devices that were known before have been told
   bool needs_access() const { return page_bytes > 0 || own_pool != nullptr; }
 
   // For Claims: bytes of the limit, all or nothing.

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -35,9 +37,18 @@ __attribute__((constructor)) void capture_at_load() noexcept {
 }  // namespace
 
 const config::Policy& policy_of_process() {
-  static const config::Policy& kept =
-      *new config::Policy(config::read_policy(config::Environment(captured())));
-  return kept;
+  static std::atomic<const config::Policy*> kept{nullptr};
+  const config::Policy* known = kept.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    // Of several threads that read it, the first one's is kept. No lock: a child that is forked
+    // meanwhile would inherit it, with nobody to let it go.
+    auto made =
+        std::make_unique<config::Policy>(config::read_policy(config::Environment(captured())));
+    if (kept.compare_exchange_strong(known, made.get())) {
+      known = made.release();
+    }
+  }
+  return *known;
 }
 
 }  // namespace cubfc

@@ -84,18 +84,26 @@ class NoSigpipe {
 };
 
 // Neither the settings nor the logger are ever destroyed: the program may allocate from a static
-// destructor, after ours would have run.
+// destructor, after ours would have run. And neither has a lock or changes once it is there: a
+// child that is forked while another thread makes them finds them whole, or not at all.
 struct Settings {
-  Level level = Level::kWarn;
+  Level level;
   std::string file;
 };
-Settings& settings() {
-  static Settings& kept = *new Settings;
-  return kept;
+std::atomic<const Settings*> the_settings{nullptr};
+
+Level lowest_level() noexcept {
+  const Settings* const settings = the_settings.load(std::memory_order_acquire);
+  return settings == nullptr ? Level::kWarn : settings->level;
+}
+
+std::string file() {
+  const Settings* const settings = the_settings.load(std::memory_order_acquire);
+  return settings == nullptr ? "" : settings->file;
 }
 
 void give_format(spdlog::logger& logger) {
-  const bool detailed = settings().level <= Level::kDebug;
+  const bool detailed = lowest_level() <= Level::kDebug;
   logger.set_pattern(detailed ? "cubfc: %T.%f %P/%t %v" : "cubfc: %v");
   logger.set_level(spdlog::level::trace);
   logger.flush_on(spdlog::level::trace);
@@ -114,10 +122,10 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
 
 // Where the log goes; to stderr, with `problem` set, where it cannot go to its file.
 spdlog::sink_ptr make_sink(std::string& problem) {
-  if (settings().file.empty()) {
+  if (file().empty()) {
     return std::make_shared<StderrSink>();
   }
-  const std::string path = expanded(settings().file);
+  const std::string path = expanded(file());
   try {
     // spdlog would make the folders: of a mistyped path, too.
     const std::size_t slash = path.rfind('/');
@@ -157,8 +165,7 @@ spdlog::logger& logger() {
 }  // namespace
 
 void start(Level level, const std::string& file) {
-  settings().level = level;
-  settings().file = file;
+  the_settings.store(new Settings{level, file}, std::memory_order_release);
 }
 
 void forked_in_child() noexcept {
@@ -166,7 +173,7 @@ void forked_in_child() noexcept {
 }
 
 bool enabled(Level level) noexcept {
-  return level >= settings().level && level != Level::kOff;
+  return level >= lowest_level() && level != Level::kOff;
 }
 
 void write(Level level, const std::string& text) noexcept {

@@ -259,18 +259,25 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
   if (of_context == nullptr) {
     return false;
   }
+  // Out of `pages` before the driver is called: give_access() must not take them for refused.
+  Pages going;
+  {
+    const std::lock_guard lock(mutex_);
+    Pages& pages = of_context->pages;
+    for (auto page = pages.lower_bound(base); page != pages.end() && page->first < base + bytes;) {
+      going.insert(pages.extract(page++));  // needs no memory
+    }
+  }
   const CUresult result = driver_.cuMemUnmap(base, bytes);
   called();
   log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), name_of(driver_, result));
-  if (result != CUDA_SUCCESS) {
-    return false;
-  }
   const std::lock_guard lock(mutex_);
-  Pages& pages = of_context->pages;
-  for (auto page = pages.lower_bound(base); page != pages.end() && page->first < base + bytes;) {
-    of_context->spare.insert(pages.extract(page++));  // needs no memory
+  if (result == CUDA_SUCCESS) {
+    of_context->spare.merge(going);
+  } else {
+    of_context->pages.merge(going);
   }
-  return true;
+  return result == CUDA_SUCCESS;
 }
 
 void MappedMemory::drop_spare() noexcept {
@@ -288,7 +295,8 @@ void MappedMemory::drop_spare() noexcept {
   }
 }
 
-// Pages that are unmapped meanwhile need no access any more.
+// Pages that are unmapped meanwhile need no access any more. One refusal is no reason to leave out
+// the rest.
 void MappedMemory::give_access(CUdevice peer) noexcept try {
   std::vector<std::pair<arena::Address, std::uint64_t>> runs;  // of pages side by side
   {
@@ -306,18 +314,21 @@ void MappedMemory::give_access(CUdevice peer) noexcept try {
   }
   const RelaxedCapture relaxed(driver_);
   const PeerSet only = peer_bit(peer);
+  CUresult refused = CUDA_SUCCESS;
   for (const auto& [start, bytes] : runs) {
-    CUresult result = set_access(start, bytes, Own::kNo, only);
+    const CUresult result = set_access(start, bytes, Own::kNo, only);
     for (arena::Address page = start; page < start + bytes && result != CUDA_SUCCESS;
          page += page_bytes_) {
       const CUresult of_page = set_access(page, page_bytes_, Own::kNo, only);
       const std::lock_guard lock(mutex_);
       if (of_page != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
-        log::warn("GPU {} could not be given access to the arena of GPU {}: driver says {}", peer,
-                  device_.handle, name_of(driver_, of_page));
-        return;
+        refused = of_page;
       }
     }
+  }
+  if (refused != CUDA_SUCCESS) {
+    log::warn("GPU {} could not be given access to all of the arena of GPU {}: driver says {}",
+              peer, device_.handle, name_of(driver_, refused));
   }
 } catch (const std::bad_alloc&) {
   log::warn("GPU {} has no access to some of the arena of GPU {}: the host has no memory", peer,

@@ -1,5 +1,7 @@
 #include "shim/peer_copies.h"
 
+#include <new>
+
 #include "shim/device_memory.h"
 
 namespace cubfc {
@@ -10,9 +12,9 @@ bool PeerCopies::may_concern() const {
          policy_.allocator.value == config::Allocator::kCudaAsync;
 }
 
-// Memory that the program has mapped, or has from a pool, is no context's: what a copy of that may
-// do is for the program to arrange.
-PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const {
+// Memory that the program has mapped, or has from a pool, is no context's. The copying device may
+// use its own; for what is on another device, the program is to arrange the access.
+PeerCopies::End PeerCopies::end_at(CUdeviceptr address, const Context* current) const noexcept {
   const FoundBlock found = find_block(contexts_, address);
   if (found.live) {
     return {found.context->handle, found.context};
@@ -20,26 +22,38 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const {
   CUcontext context = nullptr;
   const bool told = driver_.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT,
                                                   address) == CUDA_SUCCESS;
+  int device = 0;
+  if (told && context == nullptr && current != nullptr &&
+      driver_.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
+          CUDA_SUCCESS &&
+      device == current->device.handle) {
+    return {current->handle, nullptr};
+  }
   return {told ? context : nullptr, nullptr};
 }
 
 std::optional<PeerCopies::Ends> PeerCopies::ends_of_refused(CUdeviceptr to,
-                                                            CUdeviceptr from) const {
+                                                            CUdeviceptr from) const noexcept try {
   if (!may_concern()) {
     return std::nullopt;
   }
-  const End target = end_at(to);
-  const End source = end_at(from);
+  const Context* const current = contexts_.current();
+  const End target = end_at(to, current);
+  const End source = end_at(from, current);
+  const auto is_near = [&](const End& end) {
+    return end.of_ours != nullptr && current != nullptr && &end.of_ours->device == &current->device;
+  };
   const bool ours = target.of_ours != nullptr || source.of_ours != nullptr;
-  const bool on_one_device = target.of_ours != nullptr && source.of_ours != nullptr &&
-                             &target.of_ours->device == &source.of_ours->device;
-  if (!ours || on_one_device || target.context == nullptr || source.context == nullptr) {
+  const bool within_reach = is_near(target) && is_near(source);
+  if (!ours || within_reach || target.context == nullptr || source.context == nullptr) {
     return std::nullopt;
   }
   return Ends{target.context, source.context};
+} catch (const std::bad_alloc&) {
+  return std::nullopt;
 }
 
-bool PeerCopies::peer_copy_may_be_lost(CUdeviceptr to) const {
+bool PeerCopies::peer_copy_may_be_lost(CUdeviceptr to) const noexcept {
   if (policy_.allocator.value != config::Allocator::kCudaAsync) {
     return false;
   }

@@ -11,7 +11,7 @@ namespace cubfc {
 // Thread-safe. Asks the driver nothing where the arenas have memory of cuMemAlloc.
 class PeerCopies {
  public:
-  PeerCopies(const DriverFunctions& driver, const config::Policy& policy, const Contexts& contexts)
+  PeerCopies(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
       : driver_(driver), policy_(policy), contexts_(contexts) {}
 
   // The driver has refused a plain copy (CUDA_ERROR_INVALID_VALUE). If that may be because the
@@ -21,23 +21,23 @@ class PeerCopies {
     CUcontext to;
     CUcontext from;
   };
-  std::optional<Ends> ends_of_refused(CUdeviceptr to, CUdeviceptr from) const;
+  std::optional<Ends> ends_of_refused(CUdeviceptr to, CUdeviceptr from) const noexcept;
 
-  // Whether cuMemcpyPeer is to be made as a plain copy: on a pool that other devices have access to
-  // it is reported to succeed and to write nothing (CUDA.jl#3112: Turing, driver 590.48).
-  bool peer_copy_may_be_lost(CUdeviceptr to) const;
+  // Whether cuMemcpyPeer is not sure to write: into a pool that other devices have access to it is
+  // reported to succeed and to write nothing (CUDA.jl#3112: Turing, driver 590.48).
+  bool peer_copy_may_be_lost(CUdeviceptr to) const noexcept;
 
  private:
   struct End {
-    CUcontext context = nullptr;       // nullptr: no memory that every device may copy
+    CUcontext context = nullptr;       // nullptr: the driver knows none, or no such memory
     const Context* of_ours = nullptr;  // whose block it is, if it is one of ours
   };
-  End end_at(CUdeviceptr address) const;
+  End end_at(CUdeviceptr address, const Context* current) const noexcept;
   bool may_concern() const;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
-  const Contexts& contexts_;
+  Contexts& contexts_;
 };
 
 }  // namespace cubfc

@@ -117,8 +117,9 @@ Process* Process::make() {
   }
   look_for_overrides();
   static std::atomic<bool> watches_forks{false};
-  if (!watches_forks.exchange(true)) {
+  if (!watches_forks.load()) {  // before the object is made; twice does no harm
     pthread_atfork(nullptr, nullptr, &Process::forked_in_child);
+    watches_forks.store(true);
   }
   // No lock, which a child could inherit with nobody to let it go; and a thread waits for no more
   // than what is below, where nothing waits for the loader.

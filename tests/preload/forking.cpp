@@ -1,7 +1,8 @@
 // used:  threads use CUDA without a context (physical memory), while the main thread forks again
-// and
-//        again. Each child finds CUDA refused and ends by itself: one that hangs is ended by its
-//        alarm, and that is an error.
+//        and again. Each child finds CUDA refused and ends by itself: one that hangs is ended by
+//        its alarm, and that is an error.
+// first: the same while the threads make the process's first calls, which take long: each malloc
+//        in them sleeps.
 // early: a process that has asked CUDA for something before it initialized it forks; its child
 //        initializes CUDA and uses it.
 #include <cuda.h>
@@ -14,6 +15,23 @@
 #include <cstring>
 #include <thread>
 #include <vector>
+
+namespace {
+
+thread_local bool allocates_slowly = false;
+
+}  // namespace
+
+// The sanitizers have a malloc of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern "C" void* __libc_malloc(std::size_t bytes);  // NOLINT(bugprone-reserved-identifier): glibc's
+extern "C" void* malloc(std::size_t bytes) {
+  if (allocates_slowly) {
+    usleep(2000);
+  }
+  return __libc_malloc(bytes);
+}
+#endif
 
 namespace {
 
@@ -36,6 +54,13 @@ void use(const std::atomic<bool>& stop) {
       cuMemRelease(handle);
     }
   }
+}
+
+void use_first() {
+  allocates_slowly = true;
+  CUdeviceptr address = 0;
+  cuMemAlloc(&address, 4096);  // refused: there is no context
+  allocates_slowly = false;
 }
 
 // The driver refuses all of it: the parent has initialized it.
@@ -83,10 +108,11 @@ int main(int count, char** arguments) {
   if (cuInit(0) != CUDA_SUCCESS) {
     return 1;
   }
+  const bool first = count > 1 && std::strcmp(arguments[1], "first") == 0;
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] { use(stop); });
+    threads.emplace_back([&] { first ? use_first() : use(stop); });
   }
   int hung = 0;
   int wrong = 0;

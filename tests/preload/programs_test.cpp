@@ -140,7 +140,7 @@ TEST_CASE("a program ends as without us, however it ends") {
 
 TEST_CASE(
     "no child hangs on what a thread of its parent was doing, and one that is early begins anew") {
-  for (const char* what : {"used", "early"}) {
+  for (const char* what : {"used", "first", "early"}) {
     const std::vector<std::string> command{CUBFC_TEST_FORKING, what};
     const Outcome bare = run(command);
     REQUIRE(bare.status == 0);

@@ -138,8 +138,40 @@ TEST_CASE("a wrong copy is refused all the same") {
   const Block other(second, 2);
   CHECK(cuMemcpyDtoD(0x1234, one.address, 10) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemcpyDtoD(other.address, one.address, std::size_t{1} << 40) == CUDA_ERROR_INVALID_VALUE);
+  const std::vector<unsigned char> host(kBytes, 9);
+  const auto pageable = reinterpret_cast<CUdeviceptr>(host.data());
+  for (const CUdeviceptr from : {CUdeviceptr{0x1234}, pageable}) {
+    CHECK(cuMemcpyPeer(one.address, first.handle, from, second.handle, 10) ==
+          CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemcpyPeerAsync(one.address, first.handle, from, second.handle, 10, nullptr) ==
+          CUDA_ERROR_INVALID_VALUE);
+  }
+  must(cuCtxSynchronize());
+  CHECK(one.is_full_of(1));
   must(cuMemFree(one.address));
   CHECK(cuMemcpyDtoD(other.address, one.address, std::size_t{1} << 40) == CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_CASE("what the copying device has from its own pool is copied to and from another's block") {
+  const TestContext second(1);
+  const Block there(second, 1);
+  const TestContext first(0);
+  const Block mine(first, 2);
+  CUdeviceptr of_pool = 0;
+  must(cuMemAllocAsync(&of_pool, kBytes, nullptr));
+  must(cuMemsetD8Async(of_pool, 7, kBytes, nullptr));
+  must(cuCtxSynchronize());
+  must(cuMemcpyDtoD(there.address, of_pool, kBytes));
+  must(cuCtxSynchronize());
+  CHECK(there.is_full_of(7));
+  there.fill(8);
+  must(cuCtxSetCurrent(first.handle));
+  must(cuMemcpyDtoD(of_pool, there.address, kBytes));
+  must(cuMemcpyDtoD(mine.address, of_pool, kBytes));
+  must(cuCtxSynchronize());
+  CHECK(mine.is_full_of(8));
+  must(cuMemFreeAsync(of_pool, nullptr));
+  must(cuCtxSynchronize());
 }
 
 TEST_CASE("what the program's own pool may reach stays the program's to say") {
