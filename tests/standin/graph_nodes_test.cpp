@@ -50,6 +50,33 @@ TEST_CASE("the general call adds nodes of any type, and takes no rubbish in unus
   CHECK(ReadWord(memory) == 8);
 }
 
+TEST_CASE("a node that the general call adds without a context is of the current one") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(8);
+  const CUgraph graph = NewGraph();
+  CUgraphNodeParams set{};
+  set.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  set.memset = {memory, 0, 8, 4, 1, 1, nullptr};
+  CUgraphNode first = nullptr;
+  Must(cuGraphAddNode_v2(&first, graph, nullptr, nullptr, 0, &set));
+  CUgraphNodeParams copy{};
+  copy.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  CUDA_MEMCPY3D& shape = copy.memcpy.copyParams;
+  shape.srcMemoryType = shape.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  shape.srcDevice = memory;
+  shape.dstDevice = memory + 4;
+  shape.WidthInBytes = 4;
+  shape.Height = shape.Depth = 1;
+  CUgraphNode second = nullptr;
+  Must(cuGraphAddNode_v2(&second, graph, &first, nullptr, 1, &copy));
+  LaunchAndWait(Instantiate(graph), NewStream());
+  CHECK(ReadWord(memory + 4) == 8);
+  // The calls of their own name their context.
+  const CUDA_MEMSET_NODE_PARAMS named{memory, 0, 8, 4, 1, 1};
+  CHECK(cuGraphAddMemsetNode(&first, graph, nullptr, 0, &named, nullptr) ==
+        CUDA_ERROR_INVALID_CONTEXT);
+}
+
 TEST_CASE("a loop in a graph goes round while its condition holds") {
   const Device device;
   const CUdeviceptr left = device.Allocate(4);

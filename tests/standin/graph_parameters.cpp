@@ -136,6 +136,17 @@ CUresult MakeEventNode(CUgraphNodeType type, CUevent event, NodeParameters& out)
 }
 
 #if CUDA_VERSION >= 12020
+namespace {
+
+// cuGraphAddNode is also called without a context for copies and sets (cuda-python's tests, which
+// pass on GPUs): they are then of the current one.
+CUcontext OrCurrent(CUcontext named) {
+  const auto& stack = thread_state().contexts;
+  return named || stack.empty() ? named : stack.back();
+}
+
+}  // namespace
+
 CUresult MakeNode(const CUgraphNodeParams& from, NodeParameters& out) {
   switch (from.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
@@ -148,11 +159,11 @@ CUresult MakeNode(const CUgraphNodeParams& from, NodeParameters& out) {
     }
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       if (from.memcpy.flags != 0 || from.memcpy.reserved != 0) return CUDA_ERROR_INVALID_VALUE;
-      return MakeCopyNode(from.memcpy.copyParams, from.memcpy.copyCtx, out);
+      return MakeCopyNode(from.memcpy.copyParams, OrCurrent(from.memcpy.copyCtx), out);
     case CU_GRAPH_NODE_TYPE_MEMSET: {
       const auto& set = from.memset;
       return MakeSetNode({set.dst, set.pitch, set.value, set.elementSize, set.width, set.height},
-                         set.ctx, out);
+                         OrCurrent(set.ctx), out);
     }
     case CU_GRAPH_NODE_TYPE_HOST:
       return MakeHostNode({from.host.fn, from.host.userData}, out);
