@@ -1,13 +1,12 @@
 #include "allocate.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
 
 #include "graph_memory.h"
+#include "other_process.h"
 #include "pools.h"
 #include "work.h"
 
@@ -129,8 +128,7 @@ const char* CaseOfUnknown(CUdeviceptr address) {
 }
 
 CUdeviceptr MapOfProcess(pid_t owner, int fd, std::uint64_t offset, std::uint64_t bytes) {
-  const std::string path = "/proc/" + std::to_string(owner) + "/fd/" + std::to_string(fd);
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = OpenFileOf(owner, fd);
   if (file < 0) return 0;
   const std::uint64_t within = offset % static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   void* const map = mmap(nullptr, within + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,

@@ -1,16 +1,15 @@
 // cuIpc*EventHandle: an event that several processes record and wait for.
 #include "event_sharing.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstring>
-#include <string>
 #include <thread>
 
 #include "entry_point.h"
+#include "other_process.h"
 #include "state.h"
 
 namespace standin {
@@ -33,8 +32,7 @@ std::shared_ptr<SharedEvent> SharedEvent::Make() {
 }
 
 std::shared_ptr<SharedEvent> SharedEvent::Open(pid_t owner, int fd) {
-  const std::string path = "/proc/" + std::to_string(owner) + "/fd/" + std::to_string(fd);
-  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int file = OpenFileOf(owner, fd);
   return file < 0 ? nullptr : Map(file);
 }
 

@@ -1,6 +1,5 @@
 // cuMemPoolExport*, cuMemPoolImport*: pools whose allocations several processes use. Nothing is
 // allocated from an imported pool; single allocations of its owner are mapped into it.
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
