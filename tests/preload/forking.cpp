@@ -36,7 +36,11 @@ extern "C" void* malloc(std::size_t bytes) {
 namespace {
 
 constexpr int kThreads = 3;
+#ifdef __SANITIZE_THREAD__
+constexpr int kForks = 20;  // each takes a second
+#else
 constexpr int kForks = 300;
+#endif
 constexpr unsigned kSeconds = 20;
 
 CUmemAllocationProp properties() {
