@@ -82,6 +82,7 @@ void Release(CUdeviceptr base) {
   state().allocations.erase(found);
   switch (allocation.kind) {
     case Kind::kDevice:
+    case Kind::kVariable:
     case Kind::kPool:
       state().devices[static_cast<std::size_t>(allocation.device)]->memory.Give(base,
                                                                                 allocation.bytes);

@@ -5,7 +5,6 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
-#include "settings.h"
 #include "work.h"
 
 #if CUDA_VERSION < 12050
@@ -280,7 +279,7 @@ ENTRY(cuCtxEnablePeerAccess, (CUcontext peer_handle, unsigned flags), (peer_hand
   if (const CUresult error = FindContext(peer_handle, peer)) return error;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == context->device) return Behaviour("cuCtxEnablePeerAccess.same_device");
-  if (!settings().are_peers(context->device, peer->device)) {
+  if (!ArePeers(context->device, peer->device)) {
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   }
   const bool added = context->peers.insert(peer_handle).second;

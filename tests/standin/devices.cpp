@@ -1,12 +1,14 @@
 // cuInit, cuDevice*, cuDriverGetVersion and the names of errors.
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
+#include <numeric>
 
 #include "behaviour.h"
 #include "entry_point.h"
 #include "injection.h"
 #include "settings.h"
 #include "state.h"
+#include "visible_devices.h"
 #include "work.h"
 
 namespace standin {
@@ -32,7 +34,7 @@ const ErrorText* Find(CUresult error) {
 }
 
 // What of the device attributes a program may steer by; the numbers are those of an H100.
-int Attribute(CUdevice_attribute attribute, int device) {
+int Attribute(CUdevice_attribute attribute, const Device& device) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return 9;
@@ -73,7 +75,7 @@ int Attribute(CUdevice_attribute attribute, int device) {
     case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
       return 32;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return device + 1;
+      return device.number + 1;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return 3;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
@@ -96,13 +98,6 @@ int Attribute(CUdevice_attribute attribute, int device) {
   }
 }
 
-CUuuid UuidOf(CUdevice device) {
-  CUuuid uuid{};
-  std::memcpy(uuid.bytes, "standin-device-", 15);
-  uuid.bytes[15] = static_cast<char>('0' + device);
-  return uuid;
-}
-
 // Checks the device; then `write` fills the output.
 template <typename Write>
 CUresult Describe(CUdevice ordinal, const void* output, Write write) {
@@ -117,10 +112,14 @@ CUresult Describe(CUdevice ordinal, const void* output, Write write) {
 CUresult Initialize() {
   const Lock lock(state().mutex);
   if (IsInitialized()) return CUDA_SUCCESS;
-  if (settings().devices == 0) return Behaviour("cuInit.no_device");
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::vector<int> numbers(static_cast<std::size_t>(settings().devices));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  if (visible) numbers = VisibleDevices(visible, settings().devices);
+  if (numbers.empty()) return Behaviour("cuInit.no_device");
   state().usage = settings().shared.empty() ? PrivateUsage() : SharedUsage(settings().shared);
-  for (int i = 0; i < settings().devices; ++i) {
-    state().devices.push_back(std::make_unique<Device>(i, *state().usage));
+  for (const int number : numbers) {
+    state().devices.push_back(std::make_unique<Device>(number, *state().usage));
   }
   state().work_delay = settings().work_delay;
   MarkInitialized();
@@ -161,7 +160,8 @@ EARLY_ENTRY(cuGetErrorString, (CUresult error, const char** out), (error, out)) 
 
 ENTRY(cuDeviceGetCount, (int* out), (out)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = settings().devices;
+  const Lock lock(state().mutex);
+  *out = static_cast<int>(state().devices.size());
   return CUDA_SUCCESS;
 }
 
@@ -177,11 +177,11 @@ ENTRY(cuDeviceGetName, (char* out, int length, CUdevice device), (out, length, d
 }
 
 ENTRY(cuDeviceGetUuid, (CUuuid * out, CUdevice device), (out, device)) {
-  return Describe(device, out, [&](Device&) { *out = UuidOf(device); });
+  return Describe(device, out, [&](Device& found) { *out = UuidOf(found.number); });
 }
 
 ENTRY(cuDeviceGetUuid_v2, (CUuuid * out, CUdevice device), (out, device)) {
-  return Describe(device, out, [&](Device&) { *out = UuidOf(device); });
+  return Describe(device, out, [&](Device& found) { *out = UuidOf(found.number); });
 }
 
 ENTRY(cuDeviceTotalMem, (unsigned* out, CUdevice device), (out, device)) {
@@ -196,21 +196,21 @@ ENTRY(cuDeviceTotalMem_v2, (size_t * out, CUdevice device), (out, device)) {
 ENTRY(cuDeviceGetAttribute, (int* out, CUdevice_attribute attribute, CUdevice device),
       (out, attribute, device)) {
   if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-  return Describe(device, out, [&](Device&) { *out = Attribute(attribute, device); });
+  return Describe(device, out, [&](Device& found) { *out = Attribute(attribute, found); });
 }
 
 ENTRY(cuDeviceComputeCapability, (int* major, int* minor, CUdevice device),
       (major, minor, device)) {
-  return Describe(device, major && minor ? major : nullptr, [&](Device&) {
-    *major = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-    *minor = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  return Describe(device, major && minor ? major : nullptr, [&](Device& found) {
+    *major = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, found);
+    *minor = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, found);
   });
 }
 
 ENTRY(cuDeviceGetPCIBusId, (char* out, int length, CUdevice device), (out, length, device)) {
   if (length < 13) return CUDA_ERROR_INVALID_VALUE;
-  return Describe(device, out, [&](Device&) {
-    std::snprintf(out, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+  return Describe(device, out, [&](Device& found) {
+    std::snprintf(out, static_cast<std::size_t>(length), "0000:%02x:00.0", found.number + 1);
   });
 }
 
@@ -218,14 +218,19 @@ ENTRY(cuDeviceGetByPCIBusId, (CUdevice * out, const char* id), (out, id)) {
   unsigned domain = 0;
   unsigned bus = 0;
   if (!out || !id || std::sscanf(id, "%x:%x", &domain, &bus) != 2) return CUDA_ERROR_INVALID_VALUE;
-  const int device = static_cast<int>(bus) - 1;
-  return Describe(device, out, [&](Device&) { *out = device; });
+  const Lock lock(state().mutex);
+  for (std::size_t i = 0; i < state().devices.size(); ++i) {
+    if (static_cast<unsigned>(state().devices[i]->number) + 1 != bus) continue;
+    *out = static_cast<int>(i);
+    return CUDA_SUCCESS;
+  }
+  return Behaviour("any.bad_device");
 }
 
 ENTRY(cuDeviceCanAccessPeer, (int* out, CUdevice device, CUdevice peer), (out, device, peer)) {
   Device* found = nullptr;
   if (const CUresult error = FindDevice(peer, found)) return error;
-  return Describe(device, out, [&](Device&) { *out = settings().are_peers(device, peer) ? 1 : 0; });
+  return Describe(device, out, [&](Device&) { *out = ArePeers(device, peer) ? 1 : 0; });
 }
 
 ENTRY(cuDeviceGetP2PAttribute,
@@ -236,6 +241,6 @@ ENTRY(cuDeviceGetP2PAttribute,
   if (device == peer) return Behaviour("any.bad_device");
   return Describe(device, out, [&](Device&) {
     const bool asked = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
-    *out = asked && settings().are_peers(device, peer) ? 1 : 0;
+    *out = asked && ArePeers(device, peer) ? 1 : 0;
   });
 }

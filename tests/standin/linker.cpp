@@ -1,18 +1,23 @@
-// cuLink*: what is added is kept as it is, and the image is all of it in a row. Nothing is
-// compiled.
+// cuLink*. With a compiler (jit.h) what is added is linked; without one, the image is all of it in
+// a row.
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "behaviour.h"
 #include "entry_point.h"
+#include "jit.h"
 #include "state.h"
 
 namespace standin {
 namespace {
 
 struct Link {
+  std::vector<JitInput> inputs;
   std::string image;
   bool complete = false;
   CUjit_option* options;  // the caller's, until the link is destroyed
@@ -26,10 +31,10 @@ Registry<CUlinkState, Link>& links() {
   return *instance;
 }
 
-CUresult Find(CUlinkState handle, Link*& out) {
+CUresult Find(CUlinkState handle, std::shared_ptr<Link>& out) {
   const auto found = links().find(handle);
   if (found == links().end()) return CUDA_ERROR_INVALID_HANDLE;
-  out = found->second.get();
+  out = found->second;
   return CUDA_SUCCESS;
 }
 
@@ -38,18 +43,21 @@ CUresult Create(unsigned count, CUjit_option* options, void** values, CUlinkStat
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
   if (!out || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
-  *out = AddTo(links(), std::make_shared<Link>(Link{
-                            .image = {}, .options = options, .values = values, .count = count}));
+  *out =
+      AddTo(links(),
+            std::make_shared<Link>(Link{
+                .inputs = {}, .image = {}, .options = options, .values = values, .count = count}));
   return CUDA_SUCCESS;
 }
 
-CUresult Add(CUlinkState handle, CUjitInputType type, const void* data, std::size_t bytes) {
+CUresult Add(CUlinkState handle, CUjitInputType type, const void* data, std::size_t bytes,
+             const char* name) {
   const Lock lock(state().mutex);
-  Link* link = nullptr;
+  std::shared_ptr<Link> link;
   if (const CUresult error = Find(handle, link)) return error;
   const bool known = type >= CU_JIT_INPUT_CUBIN && type < CU_JIT_NUM_INPUT_TYPES;
   if (!data || bytes == 0 || !known || link->complete) return CUDA_ERROR_INVALID_VALUE;
-  link->image.append(static_cast<const char*>(data), bytes);
+  link->inputs.push_back({type, {static_cast<const char*>(data), bytes}, name ? name : ""});
   return CUDA_SUCCESS;
 }
 
@@ -58,22 +66,47 @@ CUresult AddFile(CUlinkState handle, CUjitInputType type, const char* path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return Add(handle, type, bytes.data(), bytes.size());
+  return Add(handle, type, bytes.data(), bytes.size(), path);
 }
 
-// cuda.h: the sizes of the logs become what was written there, which is nothing.
-CUresult Complete(CUlinkState handle, void** image, std::size_t* bytes) {
-  const Lock lock(state().mutex);
-  Link* link = nullptr;
-  if (const CUresult error = Find(handle, link)) return error;
-  if (!image || link->image.empty()) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < link->count; ++i) {
-    const CUjit_option option = link->options[i];
-    if (option == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
-        option == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
-      link->values[i] = nullptr;
-    }
+// Writes a log to the caller's buffer, which cuLinkCreate was given with its size. cuda.h: the size
+// becomes what was written there.
+void WriteLog(const Link& link, CUjit_option buffer, CUjit_option size, const std::string& log) {
+  char* to = nullptr;
+  for (unsigned i = 0; i < link.count; ++i) {
+    if (link.options[i] == buffer) to = static_cast<char*>(link.values[i]);
   }
+  for (unsigned i = 0; i < link.count; ++i) {
+    if (link.options[i] != size) continue;
+    const auto room = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(link.values[i]) &
+                                               UINT32_MAX);  // an unsigned int in its place
+    const std::size_t written = to && room > 0 ? std::min(log.size(), room - 1) : 0;
+    if (to && room > 0) {
+      std::memcpy(to, log.data(), written);
+      to[written] = '\0';
+    }
+    link.values[i] = reinterpret_cast<void*>(written);
+  }
+}
+
+CUresult Complete(CUlinkState handle, void** image, std::size_t* bytes) {
+  std::shared_ptr<Link> link;
+  {
+    const Lock lock(state().mutex);
+    if (const CUresult error = Find(handle, link)) return error;
+  }
+  // Without the lock, for compiling takes long. A link is for one thread at a time.
+  if (!image || link->inputs.empty()) return CUDA_ERROR_INVALID_VALUE;
+  Linked linked;
+  if (CanCompile()) {
+    linked = Compile(link->inputs, JitOptions::Of(link->count, link->options, link->values));
+  } else {
+    for (const JitInput& input : link->inputs) linked.cubin += input.bytes;
+  }
+  WriteLog(*link, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, {});
+  WriteLog(*link, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, linked.log);
+  if (linked.result != CUDA_SUCCESS) return linked.result;
+  link->image = std::move(linked.cubin);
   link->complete = true;
   *image = link->image.data();
   if (bytes) *bytes = link->image.size();
@@ -94,8 +127,8 @@ ENTRY(cuLinkAddData_v2,
       (CUlinkState link, CUjitInputType type, void* data, size_t bytes, const char* name,
        unsigned count, CUjit_option* options, void** values),
       (link, type, data, bytes, name, count, options, values)) {
-  (void)name, (void)count, (void)options, (void)values;
-  return Add(link, type, data, bytes);
+  (void)count, (void)options, (void)values;
+  return Add(link, type, data, bytes, name);
 }
 
 ENTRY(cuLinkAddFile_v2,

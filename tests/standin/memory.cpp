@@ -69,6 +69,8 @@ const char* CaseOfFree(const Allocation& allocation) {
     case Kind::kHost:
     case Kind::kRegistered:
       return "cuMemFree.pinned_host_pointer";
+    case Kind::kVariable:
+      return "cuMemFree.garbage";
     case Kind::kReserved:
       return "cuMemFree.mapped_range";
     case Kind::kIpc:

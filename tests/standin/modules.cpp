@@ -1,8 +1,9 @@
-// cuModule*, cuLibrary*, cuKernel*, cuFunc*. Images are taken unread: a module has every function
+// cuModule*, cuLibrary*, cuKernel*, cuFunc*. A module whose image cannot be read has every function
 // that it is asked for.
 #include "modules.h"
 
 #include <fstream>
+#include <iterator>
 
 #include "behaviour.h"
 #include "entry_point.h"
@@ -10,13 +11,9 @@
 namespace standin {
 namespace {
 
-struct Module {
-  std::map<std::string, std::shared_ptr<Function>, std::less<>> functions;
-};
-
-// Guarded by state().mutex. A CUmodule and a CUlibrary are the same here.
-Registry<void*, Module>& modules() {
-  static auto* const instance = new Registry<void*, Module>;
+// Guarded by state().mutex.
+Registry<const void*, Module>& modules() {
+  static auto* const instance = new Registry<const void*, Module>;
   return *instance;
 }
 
@@ -25,42 +22,75 @@ Registry<const void*, Function>& functions() {
   return *instance;
 }
 
-template <typename Handle>
-CUresult Load(Handle* out, const void* image) {
-  if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+// The image is read without the lock: compiling takes long.
+CUresult Read(const void* start, const JitOptions& options, std::shared_ptr<Module>& out) {
+  if (!start) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  out = std::make_shared<Module>();
+  out->image = ReadImage(start, options, error);
+  return error;
+}
+
+CUresult LoadLibrary(CUlibrary* out, const void* image, const JitOptions& options) {
+  std::shared_ptr<Module> library;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = Read(image, options, library)) return error;
   const Lock lock(state().mutex);
-  *out = reinterpret_cast<Handle>(AddTo(modules(), std::make_shared<Module>()));
+  *out = reinterpret_cast<CUlibrary>(library.get());
+  modules()[*out] = std::move(library);
   return CUDA_SUCCESS;
 }
 
-template <typename Handle>
-CUresult LoadHere(Handle* out, const void* image) {
+CUresult LoadModule(CUmodule* out, const void* image, const JitOptions& options) {
+  Context* context = nullptr;
   {
     const Lock lock(state().mutex);
-    Context* context = nullptr;
     if (const CUresult error = CurrentContext(context)) return error;
   }
-  return Load(out, image);
+  std::shared_ptr<Module> module;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = Read(image, options, module)) return error;
+  const Lock lock(state().mutex);
+  if (const CUresult error = CurrentContext(context)) return error;  // it may be gone meanwhile
+  module->context_id = context->id;
+  if (const CUresult error = PlaceAllVariables(*module, *context)) return error;
+  *out = reinterpret_cast<CUmodule>(module.get());
+  modules()[*out] = std::move(module);
+  return CUDA_SUCCESS;
 }
 
-CUresult Unload(void* handle) {
+// The whole file, and a NUL behind it.
+CUresult ReadFile(const char* path, std::string& out) {
+  if (!path) return CUDA_ERROR_INVALID_VALUE;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  out.assign(std::istreambuf_iterator<char>(file), {});
+  return CUDA_SUCCESS;
+}
+
+CUresult Unload(const void* handle) {
   const Lock lock(state().mutex);
   const auto found = modules().find(handle);
   if (found == modules().end()) return CUDA_ERROR_INVALID_HANDLE;
   for (const auto& [name, function] : found->second->functions) functions().erase(function.get());
+  ReleaseVariables(*found->second);
   modules().erase(found);
   return CUDA_SUCCESS;
 }
 
 template <typename Handle>
-CUresult GetFunction(Handle* out, void* handle, const char* name) {
+CUresult GetFunction(Handle* out, const void* handle, const char* name) {
   const Lock lock(state().mutex);
-  const auto found = modules().find(handle);
-  if (!out || !name || found == modules().end()) return CUDA_ERROR_INVALID_VALUE;
-  if (!*name) return Behaviour("cuModuleGetFunction.not_found");
-  std::shared_ptr<Function>& function = found->second->functions[name];
+  Module* const module = FindModule(handle);
+  if (!out || !name || !module) return CUDA_ERROR_INVALID_VALUE;
+  if (!*name || (module->image && !module->image->kernels.contains(name))) {
+    return Behaviour("cuModuleGetFunction.not_found");
+  }
+  std::shared_ptr<Function>& function = module->functions[name];
   if (!function) {
-    function = std::make_shared<Function>(Function{.name = name, .kernel = FindKernel(name)});
+    function =
+        std::make_shared<Function>(Function{.name = name, .kernel = FindKernel(name), .needs = {}});
+    if (module->image) function->needs = module->image->kernels.find(name)->second;
     functions()[function.get()] = function;
   }
   *out = reinterpret_cast<Handle>(function.get());
@@ -72,11 +102,30 @@ CUresult Attribute(int* out, CUfunction_attribute attribute, const void* handle)
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
-         : attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 32
-         : attribute == CU_FUNC_ATTRIBUTE_PTX_VERSION         ? 90
-         : attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION      ? 90
-                                                              : 0;
+  const KernelNeeds needs = function->needs.value_or(KernelNeeds{.registers = 32});
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *out = 1024;
+      break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *out = static_cast<int>(needs.registers);
+      break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *out = static_cast<int>(needs.shared_bytes);
+      break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+      *out = static_cast<int>(needs.local_bytes);
+      break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+      *out = static_cast<int>(needs.constant_bytes);
+      break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+      *out = 90;
+      break;
+    default:
+      *out = 0;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -100,6 +149,11 @@ CUresult Name(const char** out, const void* handle) {
 
 }  // namespace
 
+Module* FindModule(const void* handle) {
+  const auto found = modules().find(handle);
+  return found == modules().end() ? nullptr : found->second.get();
+}
+
 CUresult FindFunction(const void* handle, const Function*& out) {
   const auto found = functions().find(handle);
   if (found == functions().end()) return CUDA_ERROR_INVALID_HANDLE;
@@ -112,20 +166,20 @@ CUresult FindFunction(const void* handle, const Function*& out) {
 using namespace standin;
 
 ENTRY(cuModuleLoadData, (CUmodule * out, const void* image), (out, image)) {
-  return LoadHere(out, image);
+  return LoadModule(out, image, {});
 }
 ENTRY(cuModuleLoad, (CUmodule * out, const char* path), (out, path)) {
-  if (path && !std::ifstream(path)) return CUDA_ERROR_FILE_NOT_FOUND;
-  return LoadHere(out, path);
+  std::string image;
+  if (const CUresult error = ReadFile(path, image)) return error;
+  return LoadModule(out, image.c_str(), {});
 }
 ENTRY(cuModuleLoadFatBinary, (CUmodule * out, const void* image), (out, image)) {
-  return LoadHere(out, image);
+  return LoadModule(out, image, {});
 }
 ENTRY(cuModuleLoadDataEx,
       (CUmodule * out, const void* image, unsigned count, CUjit_option* options, void** values),
       (out, image, count, options, values)) {
-  (void)count, (void)options, (void)values;
-  return LoadHere(out, image);
+  return LoadModule(out, image, JitOptions::Of(count, options, values));
 }
 ENTRY(cuModuleUnload, (CUmodule module), (module)) {
   return Unload(module);
@@ -134,12 +188,6 @@ ENTRY(cuModuleUnload, (CUmodule module), (module)) {
 ENTRY(cuModuleGetFunction, (CUfunction * out, CUmodule module, const char* name),
       (out, module, name)) {
   return GetFunction(out, module, name);
-}
-
-ENTRY(cuModuleGetGlobal_v2, (CUdeviceptr * out, size_t* bytes, CUmodule module, const char* name),
-      (out, bytes, module, name)) {
-  (void)out, (void)bytes, (void)module, (void)name;
-  return CUDA_ERROR_NOT_FOUND;
 }
 
 ENTRY(cuModuleGetTexRef, (CUtexref * out, CUmodule module, const char* name), (out, module, name)) {
@@ -163,16 +211,17 @@ ENTRY(cuLibraryLoadData,
       (CUlibrary * out, const void* image, CUjit_option* jit_options, void** jit_values,
        unsigned jit_count, CUlibraryOption* options, void** values, unsigned count),
       (out, image, jit_options, jit_values, jit_count, options, values, count)) {
-  (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-  return Load(out, image);
+  (void)options, (void)values, (void)count;
+  return LoadLibrary(out, image, JitOptions::Of(jit_count, jit_options, jit_values));
 }
 ENTRY(cuLibraryLoadFromFile,
       (CUlibrary * out, const char* path, CUjit_option* jit_options, void** jit_values,
        unsigned jit_count, CUlibraryOption* options, void** values, unsigned count),
       (out, path, jit_options, jit_values, jit_count, options, values, count)) {
-  (void)jit_options, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
-  if (path && !std::ifstream(path)) return CUDA_ERROR_FILE_NOT_FOUND;
-  return Load(out, path);
+  (void)options, (void)values, (void)count;
+  std::string image;
+  if (const CUresult error = ReadFile(path, image)) return error;
+  return LoadLibrary(out, image.c_str(), JitOptions::Of(jit_count, jit_options, jit_values));
 }
 ENTRY(cuLibraryUnload, (CUlibrary library), (library)) {
   return Unload(library);
@@ -187,7 +236,7 @@ ENTRY(cuLibraryGetModule, (CUmodule * out, CUlibrary library), (out, library)) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context, "cuLibraryGetModule.no_context")) return error;
-  if (!out || !modules().contains(library)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!out || !FindModule(library)) return CUDA_ERROR_INVALID_HANDLE;
   *out = reinterpret_cast<CUmodule>(library);
   return CUDA_SUCCESS;
 }

@@ -1,8 +1,10 @@
 // Functions of loaded modules and libraries.
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "images.h"
 #include "kernels.h"
 #include "state.h"
 
@@ -10,8 +12,33 @@ namespace standin {
 
 struct Function {
   std::string name;
-  const Kernel* kernel;  // null: nothing but a delay
+  const Kernel* kernel;              // null: nothing but a delay
+  std::optional<KernelNeeds> needs;  // where its image could be read
 };
+
+// A loaded image. A CUmodule and a CUlibrary are the same here, but that a library is of no
+// context.
+struct Module {
+  std::optional<Image> image;  // nothing: it could not be read
+  Id context_id = 0;           // that it was loaded in; 0 for a library
+  std::map<std::string, std::shared_ptr<Function>, std::less<>> functions;
+  // Where its variables are: in each context that has them, by its id.
+  struct Place {
+    CUdeviceptr address;
+    Id buffer_id;
+  };
+  std::map<std::pair<Id, std::string>, Place> places;
+};
+
+// Null where there is none. Wants state().mutex held.
+Module* FindModule(const void* handle);
+
+// Where the module's variable is in the context, whose memory it takes at the first call.
+// CUDA_ERROR_NOT_FOUND where the module has none of this name. Wants state().mutex held.
+CUresult PlaceVariable(Module& module, Context& context, const std::string& name,
+                       CUdeviceptr& address, std::size_t& bytes);
+CUresult PlaceAllVariables(Module& module, Context& context);
+void ReleaseVariables(const Module& module);
 
 // A CUfunction or a CUkernel, which are the same here. Wants state().mutex held.
 CUresult FindFunction(const void* handle, const Function*& out);

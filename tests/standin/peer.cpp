@@ -8,9 +8,10 @@
 //   record-event HANDLE     "held" once it has recorded the event behind held work; then the result
 //                           of cuEventSynchronize after it let go
 //   read-after-event EVENT HANDLE   "waiting" once its stream waits for the event; then the first
-//   word import FD DATA VALUE    of an imported pool and an allocation of it: the results, that of
-//   an
+//                           word
+//   import FD DATA VALUE    of an imported pool and an allocation of it: the results, that of an
 //                           allocation from it, the first word, which is overwritten, and of a free
+//   devices                 the result of cuInit, and each device's address on its bus
 //   use-no-stream           dies of a stream that the driver never gave
 #include <cuda.h>
 
@@ -143,9 +144,27 @@ void UseNoStream() {
   cuStreamQuery(reinterpret_cast<CUstream>(0x5a5a5a5a));
 }
 
+void ShowDevices() {
+  int count = 0;
+  std::printf("%d", cuInit(0));
+  cuDeviceGetCount(&count);
+  for (int i = 0; i < count; ++i) {
+    char id[20] = {};
+    CUdevice found = -1;
+    cuDeviceGetPCIBusId(id, sizeof id, i);
+    cuDeviceGetByPCIBusId(&found, id);
+    std::printf(" %s%s", id, found == i ? "" : " (another)");
+  }
+  std::printf("\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "devices") == 0) {
+    ShowDevices();
+    return 0;
+  }
   CUcontext context = nullptr;
   if (argc < 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0)) return 1;
   cuCtxSetCurrent(context);

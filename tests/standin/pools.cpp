@@ -7,7 +7,6 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
-#include "settings.h"
 
 namespace standin {
 
@@ -164,9 +163,8 @@ CUresult SetAccess(CUmemoryPool handle, const CUmemAccessDesc* access, std::size
     if (IsOfHost(type) && IsOfHost(pool->location_type)) continue;
     if (type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult error = FindDevice(id, device)) return error;
-    const bool possible = id == pool->device
-                              ? access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                              : !pool->is_of_device() || settings().are_peers(pool->device, id);
+    const bool possible = id == pool->device ? access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                             : !pool->is_of_device() || ArePeers(pool->device, id);
     if (!possible) return CUDA_ERROR_INVALID_DEVICE;
   }
   for (std::size_t i = 0; i < count; ++i) {

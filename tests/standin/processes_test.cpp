@@ -204,3 +204,47 @@ TEST_CASE("only a pool that was made for it can be shared, and only its allocati
   CHECK(cuMemPoolExportPointer(nullptr, shared.memory()) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemPoolExportPointer(&data, 0) == CUDA_ERROR_INVALID_VALUE);
 }
+
+TEST_CASE("a process sees the devices that CUDA_VISIBLE_DEVICES names, by its own numbers") {
+  const Device device;
+  const auto seen = [](const char* list) {
+    setenv("CUDA_VISIBLE_DEVICES", list, 1);
+    const std::string line = RunPeer("devices");
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    return line;
+  };
+  const std::string first = " 0000:01:00.0";
+  const std::string second = " 0000:02:00.0";
+  CHECK(RunPeer("devices") == "0" + first + second + "\n");
+  CHECK(seen("0,1") == "0" + first + second + "\n");
+  CHECK(seen("1, 0") == "0" + second + first + "\n");
+  CHECK(seen("1") == "0" + second + "\n");
+  CHECK(seen("1,2,0") == "0" + second + "\n");  // nothing behind what there is not
+  CHECK(seen("1,1,0") == "0" + second + "\n");
+  for (const char* none : {"", "-1", "2,0", "NoDevFiles", "0x", "GPU-"}) {
+    INFO(none);
+    CHECK(seen(none) == std::to_string(CUDA_ERROR_NO_DEVICE) + "\n");
+  }
+  CUuuid uuid;
+  REQUIRE(cuDeviceGetUuid_v2(&uuid, 1) == CUDA_SUCCESS);
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    char digits[4];
+    std::snprintf(digits, sizeof digits, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                  static_cast<unsigned char>(uuid.bytes[i]));
+    text += digits;
+  }
+  CHECK(seen(text.c_str()) == "0" + second + "\n");
+}
+
+TEST_CASE("the bytes of a device are the same whatever number a process gives it") {
+  const Device device(1);
+  const std::string before = RunPeer("free");
+  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  CHECK(RunPeer("free") == before);
+  CUdeviceptr memory = 0;
+  REQUIRE(cuMemAlloc_v2(&memory, kMemory / 2) == CUDA_SUCCESS);
+  CHECK(std::stoull(RunPeer("free")) == std::stoull(before) - kMemory / 2);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  CHECK(RunPeer("free") == before);
+}

@@ -133,7 +133,7 @@ Settings FromEnvironment() {
   for (const char* name :
        {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
         "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
-        "STANDIN_SHARED", "STANDIN_BEHAVIOUR"}) {
+        "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -169,6 +169,7 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_REPORT") return out.report = value, true;
   if (name == "STANDIN_SHARED") return out.shared = value, true;
   if (name == "STANDIN_BEHAVIOUR") return out.behaviour = value, true;
+  if (name == "STANDIN_JIT") return out.jit = value, true;
   return false;
 }
 

@@ -41,6 +41,7 @@ struct Settings {
   std::string report;                                     // path; %p in it is the process id
   std::string shared;                                     // path of the usage that processes share
   std::string behaviour;                                  // path of the behaviour data
+  std::string jit;                                        // path of libnvJitLink; none if empty
 
   std::size_t memory_of(int device) const { return At(memory, device); }
   std::size_t reserved_of(int device) const { return At(reserved, device); }

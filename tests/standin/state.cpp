@@ -11,7 +11,8 @@
 namespace standin {
 
 Device::Device(int ordinal, Usage& usage)
-    : memory(ordinal, settings().memory_of(ordinal), settings().reserved_of(ordinal), usage) {}
+    : number(ordinal),
+      memory(ordinal, settings().memory_of(ordinal), settings().reserved_of(ordinal), usage) {}
 
 State& state() {
   static State* const instance = new State;
@@ -90,6 +91,13 @@ CUresult FindEvent(CUevent handle, std::shared_ptr<Event>& out) {
   }
   out = found->second;
   return CUDA_SUCCESS;
+}
+
+bool ArePeers(int one, int other) {
+  Device* first = nullptr;
+  Device* second = nullptr;
+  return FindDevice(one, first) == CUDA_SUCCESS && FindDevice(other, second) == CUDA_SUCCESS &&
+         settings().are_peers(first->number, second->number);
 }
 
 void Forget(CUstream handle) {

@@ -137,6 +137,7 @@ struct Context {
 
 enum class Kind {
   kDevice,
+  kVariable,  // of a module
   kManaged,
   kPool,
   kHostPool,
@@ -164,7 +165,8 @@ struct Allocation {
 };
 
 struct Device {
-  Device(int ordinal, Usage& usage);
+  Device(int number, Usage& usage);
+  const int number;  // among the machine's: CUDA_VISIBLE_DEVICES gives it another in the process
   DeviceMemory memory;
   std::shared_ptr<Context> primary;  // null while inactive
   unsigned primary_references = 0;
@@ -233,6 +235,9 @@ CUresult ContextOrCurrent(CUcontext handle, Context*& out);
 CUresult FindStream(CUstream handle, StreamPtr& out);
 CUresult FindEvent(CUevent handle, std::shared_ptr<Event>& out);
 CUresult FindDevice(CUdevice device, Device*& out);
+
+// Whether the hardware lets one device, by its number in the process, reach another's memory.
+bool ArePeers(int one, int other);
 
 // Forgets a stream or an event; its handle is known as a destroyed one from now on.
 void Forget(CUstream handle);

@@ -22,12 +22,3 @@ UNSUPPORTED(cuParamSetTexRef, (CUfunction f, int unit, CUtexref texture), (f, un
 
 // Profiles in files, deprecated since CUDA 11.
 UNSUPPORTED(cuProfilerInitialize, (const char* from, const char* to, int mode), (from, to, mode))
-
-#if CUDA_VERSION >= 12010
-UNSUPPORTED(cuCoredumpGetAttribute, (CUcoredumpSettings what, void* out, size_t* n), (what, out, n))
-UNSUPPORTED(cuCoredumpGetAttributeGlobal, (CUcoredumpSettings what, void* out, size_t* n),
-            (what, out, n))
-UNSUPPORTED(cuCoredumpSetAttribute, (CUcoredumpSettings what, void* in, size_t* n), (what, in, n))
-UNSUPPORTED(cuCoredumpSetAttributeGlobal, (CUcoredumpSettings what, void* in, size_t* n),
-            (what, in, n))
-#endif

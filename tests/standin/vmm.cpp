@@ -10,7 +10,6 @@
 #include "allocate.h"
 #include "behaviour.h"
 #include "entry_point.h"
-#include "settings.h"
 #include "work.h"
 
 namespace standin {
@@ -193,7 +192,7 @@ void SetAccessOf(CUdeviceptr start, Mapping& mapping, const CUmemAccessDesc& acc
 // Whether the hardware lets the device that is named reach the memory of the mapping.
 bool CanBeGiven(const Mapping& mapping, const CUmemAccessDesc& access) {
   const int owner = physical().at(mapping.handle).properties.location.id;
-  return access.location.id == owner || settings().are_peers(owner, access.location.id);
+  return access.location.id == owner || ArePeers(owner, access.location.id);
 }
 
 CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,

@@ -72,7 +72,7 @@ class TheList(unittest.TestCase):
     def test_the_committed_list_is_well_formed(self):
         names = {suite.name for suite in SUITES}
         for entry in comparing.read_expected((HERE / "expected.txt").read_text(encoding="utf-8")):
-            self.assertIn(entry.suite, names)
+            self.assertTrue(any(entry.concerns(name) for name in names), entry)
 
 
 class Counts(unittest.TestCase):

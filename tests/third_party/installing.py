@@ -56,7 +56,7 @@ class Installed:
 
 def install(suite, folder, library_folder, say, python=sys.executable):
     """`library_folder` has the libcuda.so that a source package is linked to."""
-    installed = Installed(suite, folder / suite.name)
+    installed = Installed(suite, folder / (suite.place or suite.name))
     state = _state(suite, python)
     done = installed.folder / "installed"
     if done.exists() and done.read_text(encoding="utf-8") == state:

@@ -19,6 +19,7 @@ class Suite:
     each: str = ""  # Python that is run in each process, before it loads the tests
     only: tuple = ("test_*.py",)  # of the files in that folder
     python: tuple = ((3, 10), (3, 13))  # the versions that there are wheels for
+    place: str = ""  # of a suite that is installed just so; its own name when empty
 
 
 # Compiles to PTX for a device that need not be there, so that no test does again what the compiler does first.
@@ -28,23 +29,31 @@ from numba import float32, void
 numba.cuda.compile_ptx(lambda a, b: None, void(float32[:], float32), cc=(9, 0))
 """
 
+NUMBA = Suite(
+    name="numba-cuda",
+    what="Numba's tests of its use of the driver, by NVIDIA's binding",
+    wheels=("numba-cuda==0.15.2", "numba==0.61.2", "llvmlite==0.44.0", "numpy==2.2.6", "filecheck==1.0.2",
+            "psutil==7.0.0", "cffi==1.17.1", "pycparser==2.22", "ml-dtypes==0.5.1", "cuda-bindings==12.9.2",
+            "cuda-pathfinder==1.2.2", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvrtc-cu12==12.9.86",
+            "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-nvjitlink-cu12==12.9.86",
+            "pynvjitlink-cu12==0.7.0"),
+    tests="numba_cuda/numba/cuda/tests/cudadrv",
+    environment={"NUMBA_CUDA_TEST_BIN_DIR": "{here}/tests",
+                 "STANDIN_JIT": "{site}/nvidia/nvjitlink/lib/libnvJitLink.so.12"},
+    first=NUMBA_FIRST)
+
 SUITES = (
-    Suite(
-        name="numba-cuda",
-        what="Numba's tests of its driver API binding (ctypes)",
-        wheels=("numba-cuda==0.15.2", "numba==0.61.2", "llvmlite==0.44.0", "numpy==2.2.6", "filecheck==1.0.2",
-                "psutil==7.0.0", "cffi==1.17.1", "pycparser==2.22", "ml-dtypes==0.5.1", "cuda-bindings==12.9.2",
-                "cuda-pathfinder==1.2.2", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvrtc-cu12==12.9.86",
-                "nvidia-cuda-runtime-cu12==12.9.79"),
-        tests="numba_cuda/numba/cuda/tests/cudadrv",
-        environment={"NUMBA_CUDA_USE_NVIDIA_BINDING": "0"},
-        first=NUMBA_FIRST),
+    NUMBA,
+    dataclasses.replace(NUMBA, name="numba-ctypes", place="numba-cuda", what="the same by its own binding, of ctypes",
+                        environment=NUMBA.environment | {"NUMBA_CUDA_USE_NVIDIA_BINDING": "0"}),
     Suite(
         name="cuda-python",
         what="the tests of NVIDIA's binding of driver and runtime, whose runtime is written over the driver",
-        wheels=("cuda-python==12.6.0", "numpy==2.2.6", "nvidia-cuda-nvrtc-cu12==12.6.85"),
+        wheels=("cuda-python==12.6.0", "numpy==2.2.6", "nvidia-cuda-nvrtc-cu12==12.6.85",
+                "nvidia-nvjitlink-cu12==12.6.85"),
         tests="cuda/tests",
-        environment={"LD_LIBRARY_PATH": "{site}/nvidia/cuda_nvrtc/lib"},
+        environment={"LD_LIBRARY_PATH": "{site}/nvidia/cuda_nvrtc/lib",
+                     "STANDIN_JIT": "{site}/nvidia/nvjitlink/lib/libnvJitLink.so.12"},
         first="import numpy, cuda.cuda, cuda.cudart, cuda.nvrtc",
         # Some of its files ask the driver for what to skip when they are loaded, and count on another's call.
         each="import cuda.cuda\ncuda.cuda.cuInit(0)",
@@ -54,10 +63,13 @@ SUITES = (
         what="PyCUDA's tests of the driver",
         wheels=("numpy==2.2.6", "pytools==2024.1.14", "platformdirs==4.3.6", "typing-extensions==4.12.2",
                 "mako==1.3.8", "markupsafe==3.0.2", "setuptools==75.8.0", "wheel==0.45.1",
-                "siphash24==1.7"),
+                "siphash24==1.7", "nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-nvjitlink-cu12==12.9.86"),
         source="pycuda==2026.1",
         tests="test",
-        environment={"PYCUDA_CACHE_DIR": "{here}/cache", "PATH": "{compiler}"},
+        environment={"PYCUDA_CACHE_DIR": "{here}/cache", "PATH": "{compiler}",
+                     "NVRTC_LIBRARY": "{site}/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+                     "NVRTC_INCLUDE": "{here}/headers/nvidia/cuda_runtime/include",
+                     "STANDIN_JIT": "{site}/nvidia/nvjitlink/lib/libnvJitLink.so.12"},
         first="import numpy, pycuda.driver, pycuda.gpuarray, pycuda.compiler",
         only=("test_driver.py",)),
 )

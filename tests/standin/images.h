@@ -1,0 +1,40 @@
+// What the image of a module says of its kernels and its variables. Cubins (ELF files of NVIDIA's
+// compilers) are read as they are, PTX where there is a compiler for it (jit.h). Knows no state of
+// the driver.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "jit.h"
+
+namespace standin {
+
+// What one thread or block of a kernel takes: attributes of functions, in bytes but for registers.
+struct KernelNeeds {
+  std::size_t registers = 0;
+  std::size_t shared_bytes = 0;  // without what the system keeps of it
+  std::size_t local_bytes = 0;
+  std::size_t constant_bytes = 0;
+};
+
+// A variable of __device__ or __constant__ memory.
+struct Variable {
+  std::size_t bytes = 0;
+  std::string initial;  // its first bytes; the others are 0
+};
+
+struct Image {
+  std::map<std::string, KernelNeeds, std::less<>> kernels;
+  std::map<std::string, Variable, std::less<>> variables;
+};
+
+// Reads the image at `start`, whose own headers, or for PTX the NUL at its end, tell its length:
+// nobody else does. Nothing where it is none that can be read. CUDA_ERROR_INVALID_PTX in `error`
+// where a compiler refused it.
+std::optional<Image> ReadImage(const void* start, const JitOptions& options, CUresult& error);
+
+}  // namespace standin
