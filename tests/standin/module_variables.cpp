@@ -1,4 +1,5 @@
 // cuModuleGetGlobal, cuLibraryGetGlobal: the variables that images have, in device memory.
+#include <algorithm>
 #include <cstring>
 
 #include "allocate.h"
@@ -56,7 +57,7 @@ CUresult PlaceVariable(Module& module, Context& context, const std::string& name
   address = added->base;
   auto* const start = reinterpret_cast<char*>(address);
   std::memset(start, 0, bytes);
-  std::memcpy(start, variable.initial.data(), variable.initial.size());
+  std::copy(variable.initial.begin(), variable.initial.end(), start);
   module.places[{context.id, name}] = {address, added->buffer_id};
   return CUDA_SUCCESS;
 }
