@@ -1,7 +1,6 @@
 #include "shim/contexts.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "shim/log.h"
 #include "shim/mapped_memory.h"
@@ -19,23 +18,13 @@ struct Remembered {
 };
 thread_local Remembered remembered{};
 
-constexpr std::chrono::seconds kPatience{2};
-
-std::size_t place_of(CUdevice device) {
-  return static_cast<std::size_t>(device) % std::tuple_size_v<Contexts::LastRemains>;
-}
-
 // This part of what is preallocated is a region for a few small blocks.
 constexpr std::uint64_t kSmallRegionShare = 256;
 
 }  // namespace
 
 Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures)
-    : driver_(driver), policy_(policy), captures_(captures) {
-  for (std::shared_ptr<Remains>& each : last_remains_) {
-    each = std::make_shared<Remains>();
-  }
-}
+    : driver_(driver), policy_(policy), captures_(captures) {}
 
 Context* Contexts::current() {
   CUcontext handle = nullptr;
@@ -165,7 +154,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   Context* context = first();
   {
     // One that a call may still be ending stays out of use: that call would hold up this context.
-    const std::lock_guard end_lock(end_mutex_);
+    const std::lock_guard uses_lock(uses_.mutex_);
     while (context != nullptr &&
            (context->alive() || context->ends > 0 || &context->device != its_device)) {
       context = context->next;
@@ -174,6 +163,10 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   const bool fresh = context == nullptr;
   if (fresh) {
     context = new Context(*its_device, source_for(*its_device));
+  }
+  {
+    const std::lock_guard uses_lock(uses_.mutex_);
+    context->references.held = 1;
   }
   context->handle = handle;
   context->primary = *primary == handle;
@@ -224,20 +217,17 @@ Device* Contexts::device(CUdevice handle) {
   return found;
 }
 
+// nullptr if it is not known yet.
+Device* Contexts::known_device(CUdevice handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::find_if(devices_.begin(), devices_.end(),
+                                  [&](const auto& each) { return each->handle == handle; });
+  return known == devices_.end() ? nullptr : known->get();
+}
+
 Device* Contexts::find_or_make_device(CUdevice handle) {
-  const auto known = [&]() -> Device* {
-    for (const auto& each : devices_) {
-      if (each->handle == handle) {
-        return each.get();
-      }
-    }
-    return nullptr;
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (Device* device = known(); device != nullptr) {
-      return device;
-    }
+  if (Device* const known = known_device(handle); known != nullptr) {
+    return known;
   }
   std::size_t total_bytes = 0;
   if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
@@ -245,8 +235,10 @@ Device* Contexts::find_or_make_device(CUdevice handle) {
   }
   auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
   const std::lock_guard lock(mutex_);
-  if (Device* device = known(); device != nullptr) {
-    return device;  // another thread was quicker
+  for (const auto& each : devices_) {
+    if (each->handle == handle) {
+      return each.get();  // another thread was quicker
+    }
   }
   return devices_.emplace_back(std::move(made)).get();
 }
@@ -283,127 +275,95 @@ void Contexts::is_green(CUcontext context) {
   green_ids_.push_back(id);
 }
 
+void Contexts::green_made(const void* green, CUdevice device) {
+  const std::lock_guard lock(mutex_);
+  greens_[green] = device;
+}
+
+std::optional<CUdevice> Contexts::device_of_green(const void* green) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = greens_.find(green);
+  return known == greens_.end() ? std::nullopt : std::optional(known->second);
+}
+
 bool Contexts::is_known_green(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
 }
 
-Contexts::Use::Use(Contexts& contexts, Context& context, Waits waits)
-    : contexts_(contexts), context_(context) {
-  std::unique_lock lock(contexts_.end_mutex_);
-  if (waits == Waits::kYes) {
-    contexts_.end_changed_.wait_for(lock, kPatience,
-                                    [&] { return context.ends == 0 || !context.alive(); });
-  }
-  allowed_ = context.ends == 0 && context.alive();
-  context_.users += allowed_ ? 1 : 0;
-}
-
-Contexts::Use::~Use() {
-  if (allowed_) {
-    const std::lock_guard lock(contexts_.end_mutex_);
-    --context_.users;
-    contexts_.end_changed_.notify_all();
+void Contexts::reference_taken(CUdevice device) {
+  if (Device* const known = known_device(device); known != nullptr) {
+    uses_.taken(known->references);
   }
 }
 
-Contexts::MayEnd::MayEnd(Contexts& contexts, const EndOf& which)
-    : contexts_(contexts), device_(which.device), begin_(contexts.first()) {
-  if (which.handle != nullptr) {
-    while (begin_ != nullptr && !(begin_->alive() && begin_->handle == which.handle)) {
-      begin_ = begin_->next;
+void Contexts::reference_taken(Context& context) {
+  uses_.taken(context.references);
+}
+
+void Contexts::forget_references(CUdevice device) {
+  if (Device* const known = known_device(device); known != nullptr) {
+    uses_.forgotten(known->references);
+  }
+}
+
+// nullptr where they are not counted.
+References* Contexts::references_to(CUcontext handle, std::optional<CUdevice> device) const {
+  if (handle != nullptr) {
+    Context* const context = known_as(handle);
+    return context == nullptr || context->primary ? nullptr : &context->references;
+  }
+  Device* const known = device ? known_device(*device) : nullptr;
+  return known == nullptr ? nullptr : &known->references;
+}
+
+// nullptr if there is none.
+CUcontext Contexts::handle_of_primary(CUdevice device) const {
+  if (const auto handle = primary_of(device)) {
+    return *handle;
+  }
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    if (context->alive() && context->primary && context->device.handle == device) {
+      return context->handle;  // the driver could not tell
     }
-    end_ = begin_ == nullptr ? nullptr : begin_->next;
   }
-  std::unique_lock lock(contexts_.end_mutex_);
-  const Device* const only =
-      which.handle != nullptr && begin_ != nullptr ? &begin_->device : nullptr;
-  for (std::size_t place = 0; place < remains_.size(); ++place) {
-    const bool of_device = device_ && place_of(*device_) == place;
-    const bool of_handle = only != nullptr && place_of(only->handle) == place;
-    if (of_device || of_handle || (!device_ && which.handle == nullptr)) {
-      remains_[place] = contexts_.last_remains_[place];
-    }
-  }
-  for (Context* context = begin_; context != end_; context = context->next) {
-    context->ends += concerns(*context) ? 1 : 0;
-  }
-  contexts_.end_changed_.wait_for(lock, kPatience, [&] {
-    for (const Context* context = begin_; context != end_; context = context->next) {
-      if (concerns(*context) && context->users > 0) {
-        return false;
-      }
-    }
-    return true;
-  });
+  return nullptr;
 }
 
-// Of a context object it is always the same.
-bool Contexts::MayEnd::concerns(const Context& context) const {
-  return !device_ || context.device.handle == *device_;
-}
-
-Contexts::MayEnd::~MayEnd() {
-  const std::lock_guard lock(contexts_.end_mutex_);
-  for (Context* context = begin_; context != end_; context = context->next) {
-    context->ends -= concerns(*context) ? 1 : 0;
-  }
-  contexts_.end_changed_.notify_all();
-}
-
-Contexts::Ending Contexts::will_end(CUcontext handle) {
-  forget_handles();
+// The context that this handle means, nullptr if it is not known here.
+Context* Contexts::known_as(CUcontext handle) const {
   const std::uint64_t driver_says = handle == nullptr ? 0 : id_of(handle);
   for (Context* context = first(); context != nullptr && handle != nullptr;
        context = context->next) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
     if (id != 0 && (driver_says != 0 ? id == driver_says : context->handle == handle)) {
-      context->ending = true;
-      return {context, id, handle};
+      return context;
     }
   }
-  return {nullptr, 0, handle};
+  return nullptr;
 }
 
-Contexts::Ending Contexts::primary_will_end(CUdevice device) {
-  if (const auto handle = primary_of(device)) {
-    return will_end(*handle);
+void Contexts::ended(Context* context, std::uint64_t id, CUcontext handle, bool success) {
+  if (success && handle != nullptr) {
+    captures_.context_ended(handle);
   }
-  for (const Context* context = first(); context != nullptr; context = context->next) {
-    if (context->alive() && context->primary && context->device.handle == device) {
-      return will_end(context->handle);
-    }
+  if (context != nullptr && success) {
+    drop(*context, id, Needed::kNo);
+  } else if (context != nullptr) {
+    context->ending = false;
   }
-  return {};
 }
 
-std::uint64_t Contexts::ended(const Ending& ending, bool success) {
-  if (success && ending.handle != nullptr) {
-    captures_.context_ended(ending.handle);
-  }
-  if (ending.context == nullptr) {
-    return 0;
-  }
-  if (!success) {
-    ending.context->ending = false;
-    return 0;
-  }
-  return drop(*ending.context, ending.id, false) ? ending.id : 0;
-}
-
-std::uint64_t Contexts::drop_one_gone(CUcontext handle) {
+void Contexts::drop_all_gone(CUcontext handle) {
   forget_handles();
   for (Context* context = first(); context != nullptr; context = context->next) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
     if (id != 0 && (context->primary || context->handle == handle) && is_gone(*context)) {
       captures_.context_ended(context->handle);
-      // The driver call that ends it may still be waiting for its work, on another thread.
-      if (drop(*context, id, true)) {
-        return id;
-      }
+      // The driver's call that ends it may be another thread's, and still wait for its work.
+      drop(*context, id, Needed::kByOtherCalls);
     }
   }
-  return 0;
 }
 
 // A reference may have been taken again meanwhile, by which the handle means a context of another
@@ -422,29 +382,28 @@ bool Contexts::is_gone(const Context& context) const {
 }
 
 // The driver takes its memory back, or has done so already; what does not go with it is given back
-// now, or when all calls are over that may end a context. False when another thread was quicker.
-bool Contexts::drop(Context& context, std::uint64_t id, bool may_be_in_use) {
-  std::shared_ptr<Remains> remains;
+// now, or when all calls are over that may still need it. Nothing if another thread was quicker.
+void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
+  std::unique_ptr<Leftovers> leftovers;  // given back without a lock
   {
     const std::lock_guard lock(mutex_);
     if (context.id != id) {
-      return false;
+      return;
     }
     log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
     OwnPool* const pool = context.device.own_pool.get();
-    remains = pool != nullptr ? pool->leave_behind(id) : context.memory->leave_behind();
+    leftovers = pool != nullptr ? pool->leave_behind(id) : context.memory->leave_behind();
     context.arena.abandon();
     context.ending = false;
     context.id.store(0, std::memory_order_release);
   }
-  if (remains != nullptr && may_be_in_use) {
-    const std::lock_guard lock(end_mutex_);
-    std::shared_ptr<Remains>& last = last_remains_[place_of(context.device.handle)];
-    last->memory = std::move(remains->memory);
-    last->next = remains;
-    last.swap(remains);
+  if (leftovers != nullptr && needed == Needed::kByOtherCalls) {
+    uses_.keep(std::move(leftovers), context.device.handle);
   }
-  return true;  // gives back what nobody needs, without a lock
+  leftovers.reset();
+  for (ContextListener* listener : listeners_) {
+    listener->context_ended(id);
+  }
 }
 
 // The primary context's handle, nullptr if it is not active: asking never makes it active. Nothing
@@ -473,7 +432,7 @@ CUresult Contexts::synchronize(const Context& owner) {
   bool all = true;
   bool current_done = current == nullptr;
   for (Context* context = first(); context != nullptr; context = context->next) {
-    const Use use(*this, *context);
+    const ContextUse use(*this, *context);
     if (!use.allowed()) {
       all = all && !context->alive();
       continue;

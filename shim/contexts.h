@@ -2,15 +2,15 @@
 // request means.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
+#include "shim/context_end.h"
 #include "shim/device.h"
 #include "shim/own_pool.h"
 
@@ -64,66 +64,17 @@ class Contexts {
   void created(CUcontext handle, CUdevice device);
   // `context` was made from a green context.
   void is_green(CUcontext context);
+  // Of which device a green context is; nothing where it was not seen to be made.
+  void green_made(const void* green, CUdevice device);
+  std::optional<CUdevice> device_of_green(const void* green) const;
 
-  // While it lives and is allowed(), the context does not end: cuda.h (cuCtxDestroy) makes that the
-  // duty of whoever calls into it, and what is given back of its memory is still its own. While a
-  // call that may end it is under way, waits if it is to, but not for long: a hook may have called
-  // on that call's thread.
-  class Use {
-   public:
-    enum class Waits : bool { kNo, kYes };
-    Use(Contexts& contexts, Context& context, Waits waits = Waits::kYes);
-    ~Use();
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-    bool allowed() const { return allowed_; }
+  // The program has taken a reference: by cuDevicePrimaryCtxRetain or cuGreenCtxCreate to the
+  // device's primary context, by cuCtxAttach to this one.
+  void reference_taken(CUdevice device);
+  void reference_taken(Context& context);
 
-   private:
-    Contexts& contexts_;
-    Context& context_;
-    bool allowed_;
-  };
-  // What a driver call may end: the context of this handle if it is not nullptr, else contexts of
-  // this device, else any.
-  struct EndOf {
-    CUcontext handle = nullptr;
-    std::optional<CUdevice> device = std::nullopt;
-  };
-  // By device, several of which may share a place.
-  using LastRemains = std::array<std::shared_ptr<Remains>, 8>;
-  // Around such a call. Waits for those who use what may end, but not for long.
-  class MayEnd {
-   public:
-    MayEnd(Contexts& contexts, const EndOf& which);
-    ~MayEnd();
-    MayEnd(const MayEnd&) = delete;
-    MayEnd& operator=(const MayEnd&) = delete;
-
-   private:
-    bool concerns(const Context& context) const;
-
-    Contexts& contexts_;
-    const std::optional<CUdevice> device_;
-    Context* begin_;  // of the list: those up to `end_` are concerned, if they are of the device
-    Context* end_ = nullptr;
-    LastRemains remains_;  // of what ends meanwhile: the driver may still use it
-  };
-
-  // Around a driver call that ends a context if it succeeds. In between no address is looked up in
-  // its arena: the driver may already give its memory to others.
-  struct Ending {
-    Context* context = nullptr;
-    std::uint64_t id = 0;
-    CUcontext handle = nullptr;
-  };
-  Ending will_end(CUcontext handle);
-  Ending primary_will_end(CUdevice device);
-  // Returns the id of the context that has ended, 0 if none that was known.
-  std::uint64_t ended(const Ending& ending, bool success);
-
-  // After a driver call that may have ended contexts by giving up a reference: drops one that is
-  // gone, among all primary contexts and `handle`, if not nullptr. Returns its id, 0 if none is.
-  std::uint64_t drop_one_gone(CUcontext handle);
+  // Who is told of each end from now on. Before the first context is known.
+  void tell(ContextListener& listener) { listeners_.push_back(&listener); }
   // A handle may from now on mean another context than before.
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 
@@ -133,6 +84,20 @@ class Contexts {
   CUresult synchronize(const Context& owner);
 
  private:
+  friend class ContextEnd;
+  friend class ContextUse;
+
+  // For ContextEnd. Before the driver's call:
+  References* references_to(CUcontext handle, std::optional<CUdevice> device) const;
+  CUcontext handle_of_primary(CUdevice device) const;
+  Context* known_as(CUcontext handle) const;
+  // After it: the context is dropped if it has ended; after giving up a reference all are that are
+  // gone, among the primary contexts and `handle`, if not nullptr.
+  void ended(Context* context, std::uint64_t id, CUcontext handle, bool success);
+  void drop_all_gone(CUcontext handle);
+  void forget_references(CUdevice device);
+
+  Device* known_device(CUdevice handle) const;
   Device* find_or_make_device(CUdevice handle);
   void introduce(Device& newcomer);
   void give_access(Device& owner, CUdevice peer);
@@ -140,7 +105,8 @@ class Contexts {
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
   std::unique_ptr<RegionSource> source_for(Device& device) const;
   bool start(Context& context);
-  bool drop(Context& context, std::uint64_t id, bool may_be_in_use);
+  enum class Needed : bool { kNo, kByOtherCalls };
+  void drop(Context& context, std::uint64_t id, Needed leftovers);
   bool is_gone(const Context& context) const;
   std::uint64_t id_of(CUcontext context) const;
   std::optional<CUcontext> primary_of(CUdevice device) const;
@@ -156,10 +122,10 @@ class Contexts {
   mutable std::mutex mutex_;  // guards the rest, and changes of the list
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::uint64_t> green_ids_;
+  std::map<const void*, CUdevice> greens_;
 
-  std::mutex end_mutex_;  // guards each Context's `users` and `ends`, and
-  LastRemains last_remains_;
-  std::condition_variable end_changed_;
+  ContextUses uses_;
+  std::vector<ContextListener*> listeners_;
 };
 
 }  // namespace cubfc

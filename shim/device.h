@@ -13,6 +13,7 @@
 #include "arena/arena.h"
 #include "config/policy.h"
 #include "shim/captures.h"
+#include "shim/context_end.h"
 #include "shim/driver.h"
 #include "shim/pools.h"
 
@@ -68,6 +69,8 @@ struct Device {
   // has no pools.
   const std::unique_ptr<OwnPool> own_pool;
 
+  References references;  // to its primary context
+
   // What cuMemAlloc gives, any device can copy to and from; what is mapped or comes from a pool
   // only one that was given access. So every device of which the process has a context, and which
   // the hardware lets reach this one's memory, has access to it.
@@ -100,20 +103,12 @@ struct Device {
   std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
 };
 
-// What contexts leave behind that does not go with them. One links to the next, and each that may
-// still need some of it holds the link that was the last when it began: what came later is given
-// back when the last of those goes.
-struct Remains {
-  std::shared_ptr<void> memory;
-  std::shared_ptr<Remains> next;
-};
-
 // What a context's arena takes its memory from.
 class RegionSource : public arena::MemorySource {
  public:
   // The context has ended, and its object may serve another: what did not go with it. nullptr when
   // there is nothing. No driver call, and needs no host memory.
-  virtual std::shared_ptr<Remains> leave_behind() noexcept { return nullptr; }
+  virtual std::unique_ptr<Leftovers> leave_behind() noexcept { return nullptr; }
   // A device has been added to its device's peers.
   virtual void give_access(CUdevice /*peer*/) noexcept {}
 
@@ -162,9 +157,10 @@ struct Context {
   const std::unique_ptr<RegionSource> memory;
   arena::Arena arena;
   std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first
-  int users = 0;                                // threads whose calls into it are under way, and
-  int ends = 0;                                 // calls that may end it: both guarded by Contexts
-  Context* next = nullptr;                      // in the list of all; set once
+  int users = 0;                                // threads of ours that use it, and
+  int ends = 0;             // calls under way that may end it: ContextUses guards both, and
+  References references;    // to one that is not primary
+  Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
   // What its device's own pool has, where that serves it.

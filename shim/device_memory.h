@@ -23,7 +23,7 @@ namespace cubfc {
 
 // Each function answers as the driver's of the same purpose would. Thread-safe. Throws
 // std::bad_alloc only before anything has been changed.
-class DeviceMemory {
+class DeviceMemory : private ContextListener {
  public:
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
                Captures& captures, Ipc& ipc)
@@ -34,7 +34,9 @@ class DeviceMemory {
         ipc_(ipc),
         waiting_(driver, contexts, captures),
         trim_requests_(policy, {[this](bool preallocated) { return trim(preallocated); },
-                                [this] { return operations(); }}) {}
+                                [this] { return operations(); }}) {
+    contexts.tell(*this);
+  }
 
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
@@ -143,22 +145,6 @@ class DeviceMemory {
   void capture_will_begin() noexcept { waiting_.close_and_collect(); }
   void stream_will_end(CUstream stream) { waiting_.stream_will_end(stream); }
 
-  // The driver takes a context's memory with it, and waits for the context's own work; but work of
-  // other contexts may still use what was freed there: waits for that.
-  void context_may_end() noexcept {
-    // Memory of a pool does not go with its context.
-    const bool waits =
-        contexts_.several_alive() || policy_.allocator.value == config::Allocator::kCudaAsync;
-    while (waits && waiting_.any() && waiting_.wait_for_oldest()) {
-    }
-  }
-  // The context will end, unless its driver is broken.
-  void context_will_end(Context& context) noexcept;
-  void context_ended(std::uint64_t id) {
-    ledger_.context_ended(id);
-    waiting_.context_ended(id);
-  }
-
   // The time that allocations and frees have taken, waits for the device included; counted only
   // when CUBFC_SHOW_STATS is set.
   std::chrono::nanoseconds time_spent() const {
@@ -173,6 +159,13 @@ class DeviceMemory {
 
  private:
   class Stopwatch;
+
+  // The driver takes a context's memory with it, and waits for the context's own work; but work of
+  // other contexts may still use what was freed there: waits for that.
+  void context_may_end() noexcept override;
+  // What a pool gave it does not go with it: given back, once its work is done.
+  void context_will_end(Context& context) noexcept override;
+  void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
 
   // What is to serve a request as cuMemAlloc gets it.
   enum class Server : std::uint8_t { kArena, kOwnPool, kDriver };

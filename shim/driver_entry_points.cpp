@@ -65,50 +65,23 @@ CUresult route_result(CUresult result, const char* symbol, void** function) {
   return result;
 }
 
-// Calls the driver's function to end a context. Which one it is must be asked while its handle is
-// good.
-template <typename WillEnd, typename... Args, typename... Given>
-CUresult end_context(const Contexts::EndOf& which, WillEnd will_end,
+// Calls the driver's function to end a context, or to give up a reference to one.
+template <typename... Args, typename... Given>
+CUresult end_context(const ContextEnd::Which& which, ContextEnd::Call what,
                      CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  Process* process = Process::active();
-  std::optional<Contexts::MayEnd> may_end;
-  if (process != nullptr) {
-    process->memory().context_may_end();
-    may_end.emplace(process->contexts(), which);
-  }
-  const Contexts::Ending ending =
-      process == nullptr ? Contexts::Ending{} : will_end(process->contexts());
-  // A primary context is reset, but cannot be destroyed.
-  if (ending.context != nullptr && (which.handle == nullptr || !ending.context->primary)) {
-    process->memory().context_will_end(*ending.context);
+  std::optional<ContextEnd> end;
+  if (Process* process = Process::active(); process != nullptr) {
+    end.emplace(process->contexts(), which, what);
   }
   const CUresult result = call(function, args...);
-  if (process != nullptr) {
-    process->context_ended(ending, result == CUDA_SUCCESS);
+  if (end) {
+    const NoCancellation no_cancellation;
+    end->answered(result);
   }
   return result;
 }
-
-auto this_context(CUcontext context) {
-  return [=](Contexts& contexts) { return contexts.will_end(context); };
-}
-auto primary_context_of(CUdevice device) {
-  return [=](Contexts& contexts) { return contexts.primary_will_end(device); };
-}
-
-// Calls the driver's function to give up a reference, which may be the last.
-template <typename... Args, typename... Given>
-CUresult give_up_reference(const Contexts::EndOf& which,
-                           CUresult (*DriverFunctions::*function)(Args...), Given... args) {
-  std::optional<Contexts::MayEnd> may_end;
-  if (Process* process = Process::active(); process != nullptr) {
-    process->memory().context_may_end();
-    may_end.emplace(process->contexts(), which);
-    process->contexts().forget_handles();
-  }
-  return observe([&](Process& process) { process.reference_given_up(which.handle); }, function,
-                 args...);
-}
+constexpr auto kEndsIt = ContextEnd::Call::kEndsIt;
+constexpr auto kGivesUpReference = ContextEnd::Call::kGivesUpReference;
 
 // As soon as the driver has destroyed a stream, another may have its handle.
 CUresult destroy_stream(CUresult (*DriverFunctions::*function)(CUstream), CUstream stream) {
@@ -523,7 +496,9 @@ CUresult cubfc_cuCtxCreate_v4(CUcontext* context, CreateParameters parameters, u
                         device);
 }
 CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
-  return create_context(context, device, &Functions::cuDevicePrimaryCtxRetain, context, device);
+  return noted(
+      create_context(context, device, &Functions::cuDevicePrimaryCtxRetain, context, device),
+      [=](Process& process) { process.contexts().reference_taken(device); });
 }
 // The current context's device will use other devices' memory, and may not be known yet.
 CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
@@ -531,35 +506,56 @@ CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
                  peer, flags);
 }
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
-  return end_context({context}, this_context(context), &Functions::cuCtxDestroy, context);
+  return end_context({context}, kEndsIt, &Functions::cuCtxDestroy, context);
 }
 CUresult cubfc_cuCtxDestroy_v2(CUcontext context) noexcept {
-  return end_context({context}, this_context(context), &Functions::cuCtxDestroy_v2, context);
+  return end_context({context}, kEndsIt, &Functions::cuCtxDestroy_v2, context);
 }
 CUresult cubfc_cuCtxDetach(CUcontext context) noexcept {
-  return give_up_reference({context}, &Functions::cuCtxDetach, context);
+  return end_context({context}, kGivesUpReference, &Functions::cuCtxDetach, context);
+}
+CUresult cubfc_cuCtxAttach(CUcontext* context, unsigned flags) noexcept {
+  return observe(
+      [](Process& process) {
+        if (Context* const current = process.contexts().current(); current != nullptr) {
+          process.contexts().reference_taken(*current);
+        }
+      },
+      &Functions::cuCtxAttach, context, flags);
 }
 // cuda.h, cuGreenCtxCreate: a green context retains the primary context until it is destroyed.
+CUresult cubfc_cuGreenCtxCreate(GreenContext* context, ResourceDescription resources,
+                                CUdevice device, unsigned flags) noexcept {
+  return noted(
+      call_with_room_on(device, &Functions::cuGreenCtxCreate, context, resources, device, flags),
+      [=](Process& process) {
+        process.contexts().reference_taken(device);
+        process.contexts().green_made(*context, device);
+      });
+}
 CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
-  return give_up_reference({}, &Functions::cuGreenCtxDestroy, context);
+  Process* const process = Process::active();
+  const auto device =
+      process == nullptr ? std::nullopt : process->contexts().device_of_green(context);
+  return end_context({nullptr, device}, kGivesUpReference, &Functions::cuGreenCtxDestroy, context);
 }
 CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {
   return observe([&](Process& p) { p.contexts().is_green(*context); },
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
-  return give_up_reference({nullptr, device}, &Functions::cuDevicePrimaryCtxRelease, device);
+  return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease,
+                     device);
 }
 CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
-  return give_up_reference({nullptr, device}, &Functions::cuDevicePrimaryCtxRelease_v2, device);
+  return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease_v2,
+                     device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) noexcept {
-  return end_context({nullptr, device}, primary_context_of(device),
-                     &Functions::cuDevicePrimaryCtxReset, device);
+  return end_context({nullptr, device}, kEndsIt, &Functions::cuDevicePrimaryCtxReset, device);
 }
 CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
-  return end_context({nullptr, device}, primary_context_of(device),
-                     &Functions::cuDevicePrimaryCtxReset_v2, device);
+  return end_context({nullptr, device}, kEndsIt, &Functions::cuDevicePrimaryCtxReset_v2, device);
 }
 
 }  // extern "C"

@@ -37,6 +37,7 @@ enum class Role : unsigned char { kServe, kAdjust, kObserve, kRetry, kCopy };
 using GreenContext = struct CUgreenCtx_st*;
 using GraphEdges = const struct CUgraphEdgeData_st*;
 using CreateParameters = struct CUctxCreateParams_st*;
+using ResourceDescription = struct CUdevResourceDesc_st*;
 
 }  // namespace cubfc
 
@@ -131,6 +132,8 @@ using CreateParameters = struct CUctxCreateParams_st*;
   X(cuCtxDestroy, "cuCtxDestroy", 2000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, kObserve, (CUcontext context)) \
   X(cuCtxDetach, "cuCtxDetach", 2000, 0, kObserve, (CUcontext context)) \
+  X(cuCtxAttach, "cuCtxAttach", 2000, 0, kObserve, (CUcontext* context, unsigned flags)) \
+  X(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, kObserve, (::cubfc::GreenContext* context, ::cubfc::ResourceDescription resources, CUdevice device, unsigned flags)) \
   X(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, kObserve, (::cubfc::GreenContext context)) \
   X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, 0, kObserve, (CUcontext* context, ::cubfc::GreenContext green)) \
   X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, kObserve, (CUdevice device)) \

@@ -50,6 +50,14 @@ bool DeviceMemory::fits_limit(Device& device) {
   return device.pools.refresh() || (release_unused(&device) && device.pools.refresh());
 }
 
+void DeviceMemory::context_may_end() noexcept {
+  // Memory of a pool does not go with its context.
+  const bool waits =
+      contexts_.several_alive() || policy_.allocator.value == config::Allocator::kCudaAsync;
+  while (waits && waiting_.any() && waiting_.wait_for_oldest()) {
+  }
+}
+
 void DeviceMemory::context_will_end(Context& context) noexcept {
   OwnPool* const pool = context.device.own_pool.get();
   const DeviceWait wait(captures_);
@@ -68,7 +76,7 @@ bool DeviceMemory::release_unused(const Device* device) {
   std::uint64_t bytes = contexts_.trim_pools(device) ? 1 : 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     if (context->alive() && (device == nullptr || &context->device == device)) {
-      const Contexts::Use use(contexts_, *context);
+      const ContextUse use(contexts_, *context);
       if (use.allowed()) {
         // The current context may be another one, or none, and then the driver frees nothing.
         const PushedContext inside(driver_, context->handle);
@@ -83,7 +91,7 @@ bool DeviceMemory::release_unused(const Device* device) {
 std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
   std::uint64_t bytes = 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
+    const ContextUse use(contexts_, *context, ContextUse::Waits::kNo);
     if (!use.allowed()) {
       continue;
     }

@@ -26,10 +26,12 @@ namespace cubfc {
 inline constexpr std::uint64_t kSmallestDriverShared = std::uint64_t{1} << 20;
 
 // Thread-safe. Its lock is never held across a driver call.
-class Ipc {
+class Ipc : private ContextListener {
  public:
   Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
-      : driver_(driver), policy_(policy), contexts_(contexts) {}
+      : driver_(driver), policy_(policy), contexts_(contexts) {
+    contexts.tell(*this);
+  }
 
   // As the driver's functions of these purposes would answer.
   CUresult handle_of(CUipcMemHandle* handle, CUdeviceptr address);
@@ -52,7 +54,6 @@ class Ipc {
       withdraw(address);
     }
   }
-  void context_ended(std::uint64_t id);
 
   // The process ends.
   void leave() noexcept { shared_.leave(); }
@@ -72,6 +73,7 @@ class Ipc {
     unsigned times;
   };
 
+  void context_ended(std::uint64_t id) override;
   void withdraw(CUdeviceptr address) noexcept;
 
   const DriverFunctions& driver_;

@@ -73,7 +73,7 @@ class Ledger {
   }
 
   // The context's memory is gone.
-  void context_ended(std::uint64_t context_id) {
+  void forget_context(std::uint64_t context_id) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [&](const auto& each) {
       const bool gone = each.second.context_id == context_id;

@@ -82,7 +82,7 @@ std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
 }
 
 // The driver does not take physical memory with a context.
-std::shared_ptr<Remains> MappedMemory::leave_behind() noexcept {
+std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
   const std::lock_guard lock(mutex_);
   if (holdings_ == nullptr) {
     return nullptr;
@@ -90,8 +90,8 @@ std::shared_ptr<Remains> MappedMemory::leave_behind() noexcept {
   // The arena forgets what it has of the limit.
   holdings_->left_behind_bytes = (holdings_->pages.size() + holdings_->spare.size()) * page_bytes_;
   holdings_->budget.force(holdings_->left_behind_bytes);
-  remains_->memory = std::exchange(holdings_, nullptr);
-  return std::exchange(remains_, nullptr);
+  leftovers_->memory = std::exchange(holdings_, nullptr);
+  return std::exchange(leftovers_, nullptr);
 }
 
 arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept try {
@@ -99,7 +99,7 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
   {
     const std::lock_guard lock(mutex_);
     if (holdings_ == nullptr) {
-      remains_ = std::make_shared<Remains>();
+      leftovers_ = std::make_unique<Leftovers>();
       holdings_ = std::make_shared<Holdings>(*this);
     }
   }

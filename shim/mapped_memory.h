@@ -33,7 +33,7 @@ class MappedMemory : public RegionSource {
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
-  std::shared_ptr<Remains> leave_behind() noexcept override;
+  std::unique_ptr<Leftovers> leave_behind() noexcept override;
   void give_access(CUdevice peer) noexcept override;
 
  private:
@@ -73,9 +73,9 @@ class MappedMemory : public RegionSource {
   Device& device_;
   const std::uint64_t page_bytes_;
 
-  std::mutex mutex_;                    // guards all below
-  std::shared_ptr<Holdings> holdings_;  // nullptr before the first range
-  std::shared_ptr<Remains> remains_;    // for leave_behind()
+  std::mutex mutex_;                      // guards all below
+  std::shared_ptr<Holdings> holdings_;    // nullptr before the first range
+  std::unique_ptr<Leftovers> leftovers_;  // for leave_behind()
 };
 
 }  // namespace cubfc

@@ -51,10 +51,12 @@ class PhysicalMemory {
 };
 
 // Thread-safe.
-class Arrays {
+class Arrays : private ContextListener {
  public:
   Arrays(const DriverFunctions& driver, Contexts& contexts, DeviceMemory& memory)
-      : driver_(driver), contexts_(contexts), memory_(memory) {}
+      : driver_(driver), contexts_(contexts), memory_(memory) {
+    contexts.tell(*this);
+  }
 
   CUresult create(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape);
   CUresult create_3d(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape);
@@ -63,9 +65,8 @@ class Arrays {
   CUresult destroy(CUarray array);
   CUresult destroy_mipmapped(CUmipmappedArray array);
 
-  void context_ended(std::uint64_t id) { ledger_.context_ended(id); }
-
  private:
+  void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
   template <typename Array, typename Create>
   CUresult create(Array* array, std::uint64_t bytes, const char* function, Create create);
   template <typename Array>

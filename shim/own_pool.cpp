@@ -107,8 +107,8 @@ CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept t
     }
   }
   // What needs memory comes first.
-  const auto remains = std::make_shared<Remains>();
-  remains->memory = std::make_shared<Blocks>(*this, id);
+  auto leftovers = std::make_unique<Leftovers>();
+  leftovers->memory = std::make_shared<Blocks>(*this, id);
   {
     const std::lock_guard lock(mutex_);
     users_.reserve(users_.size() + 8);
@@ -128,7 +128,7 @@ CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept t
     driver_.cuStreamDestroy_v2(spare);
     return CUDA_SUCCESS;
   }
-  users_.push_back({id, stream, remains});
+  users_.push_back({id, stream, std::move(leftovers)});
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -397,16 +397,16 @@ void OwnPool::give_back_orphans() noexcept {
   }
 }
 
-std::shared_ptr<Remains> OwnPool::leave_behind(std::uint64_t context_id) noexcept {
+std::unique_ptr<Leftovers> OwnPool::leave_behind(std::uint64_t context_id) noexcept {
   const std::lock_guard lock(mutex_);
   User* const leaving = user(context_id);
   if (leaving == nullptr) {
     return nullptr;
   }
-  std::shared_ptr<Remains> remains = std::move(leaving->remains);
+  std::unique_ptr<Leftovers> leftovers = std::move(leaving->leftovers);
   *leaving = std::move(users_.back());
   users_.pop_back();
-  return remains;
+  return leftovers;
 }
 
 void OwnPool::give_up(std::uint64_t context_id) noexcept {

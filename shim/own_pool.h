@@ -58,7 +58,7 @@ class OwnPool {
   // The context has ended. What blocks it has left go back once the result is gone and a context is
   // there for it; the pool goes after the last context. nullptr if it never allocated. No driver
   // call, and needs no host memory.
-  std::shared_ptr<Remains> leave_behind(std::uint64_t context_id) noexcept;
+  std::unique_ptr<Leftovers> leave_behind(std::uint64_t context_id) noexcept;
   // A device has been added to its device's peers.
   void give_access(CUdevice peer) noexcept;
 
@@ -105,8 +105,8 @@ class OwnPool {
   };
   struct User {  // a context that allocates
     std::uint64_t context_id = 0;
-    CUstream stream = nullptr;                   // in which it does, and nothing else is done
-    std::shared_ptr<Remains> remains = nullptr;  // its Blocks
+    CUstream stream = nullptr;                       // in which it does, and nothing else is done
+    std::unique_ptr<Leftovers> leftovers = nullptr;  // its Blocks
   };
 
   CUresult make_pool(CUmemoryPool& pool) noexcept;

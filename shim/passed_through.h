@@ -49,7 +49,7 @@
 
 // Contexts, what neither makes nor ends one.
 #define CUBFC_CONTEXTS(Z) \
-  Z(cuCtxAttach) Z(cuCtxDisablePeerAccess) Z(cuGreenCtxCreate) Z(cuDevicePrimaryCtxGetState) Z(cuDevicePrimaryCtxSetFlags) \
+  Z(cuCtxDisablePeerAccess) Z(cuDevicePrimaryCtxGetState) Z(cuDevicePrimaryCtxSetFlags) \
   Z(cuDevicePrimaryCtxSetFlags_v2)
 
 #define CUBFC_PASSED_THROUGH(Z) \

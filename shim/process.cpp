@@ -177,24 +177,6 @@ void Process::forked_in_child() noexcept {
   }
 }
 
-void Process::context_ended(const Contexts::Ending& ending, bool success) {
-  if (const std::uint64_t id = contexts_.ended(ending, success); id != 0) {
-    drop(id);
-  }
-}
-
-void Process::drop(std::uint64_t context_id) {
-  ipc_.context_ended(context_id);
-  memory_.context_ended(context_id);
-  arrays_.context_ended(context_id);
-}
-
-void Process::reference_given_up(CUcontext handle) {
-  while (const std::uint64_t id = contexts_.drop_one_gone(handle)) {
-    drop(id);
-  }
-}
-
 std::string Process::summary() const {
   struct Line {
     const Device* device = nullptr;

@@ -44,11 +44,6 @@ class Process {
   const DriverFunctions& driver() const { return driver_; }
   const config::Policy& policy() const { return policy_; }
 
-  // After the driver's call that was to end a context; after one that gave up a reference to
-  // `handle` (not nullptr), or to a primary context.
-  void context_ended(const Contexts::Ending& ending, bool success);
-  void reference_given_up(CUcontext handle);
-
   // The process that made the object.
   pid_t pid() const { return pid_; }
 
@@ -56,7 +51,6 @@ class Process {
   std::string summary() const;
 
  private:
-  void drop(std::uint64_t context_id);
   static Process* make();
   static Process* make_one(const Driver& driver);
   static void forked_in_child() noexcept;

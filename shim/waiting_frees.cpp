@@ -176,7 +176,7 @@ void WaitingFrees::record_fence(Epoch& epoch) noexcept try {
     return;
   }
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const Contexts::Use use(contexts_, *context, Contexts::Use::Waits::kNo);
+    const ContextUse use(contexts_, *context, ContextUse::Waits::kNo);
     if (!use.allowed()) {
       if (context->alive()) {
         return;  // it may end, or may not
@@ -223,8 +223,8 @@ CUevent WaitingFrees::event_for(const Context& context, std::uint64_t id, CUcont
 // Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
 CUresult WaitingFrees::ask(const Mark& mark, CUresult (*question)(CUevent)) {
   const bool waits = question == driver_.cuEventSynchronize;
-  const Contexts::Use use(contexts_, *mark.context,
-                          waits ? Contexts::Use::Waits::kYes : Contexts::Use::Waits::kNo);
+  const ContextUse use(contexts_, *mark.context,
+                       waits ? ContextUse::Waits::kYes : ContextUse::Waits::kNo);
   if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
     return CUDA_SUCCESS;
   }

@@ -24,10 +24,12 @@ namespace cubfc {
 
 // Thread-safe. Its lock is never held across a driver call. While a stream captures, nothing is
 // recorded and nothing waits: blocks stay where they are.
-class WaitingFrees {
+class WaitingFrees : private ContextListener {
  public:
   WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
-      : driver_(driver), contexts_(contexts), captures_(captures) {}
+      : driver_(driver), contexts_(contexts), captures_(captures) {
+    contexts.tell(*this);
+  }
 
   bool any() const noexcept { return any_.load(std::memory_order_acquire); }
 
@@ -57,9 +59,6 @@ class WaitingFrees {
   // Waits for all work submitted in any context, and makes free what was freed before. Returns what
   // the wait for `owner` reported. Precondition: a DeviceWait that is allowed.
   CUresult wait_for_all(const Context& owner);
-
-  // The context's events went with it.
-  void context_ended(std::uint64_t id);
 
  private:
   struct Block;
@@ -92,6 +91,8 @@ class WaitingFrees {
   };
   using Epochs = std::list<Epoch>;  // nodes are moved, so that only add() needs memory
 
+  // The context's events went with it.
+  void context_ended(std::uint64_t id) override;
   static bool retire(Block& block, CUdeviceptr address);
   static void reclaim(const Block& block) noexcept;
   void close();

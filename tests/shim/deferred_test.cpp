@@ -278,3 +278,33 @@ TEST_CASE("threads that free while others allocate never share a block", "[defer
   CHECK(wrong == 0);
   verify_arenas();
 }
+
+TEST_CASE("giving up a reference to a context that is not the last waits for nothing",
+          "[deferred]") {
+  const TestContext primary;
+  CUcontext own = nullptr;
+  must(cuCtxCreate_v2(&own, 0, 0));
+  const CUdeviceptr block = allocate(1 << 20);
+  {
+    const HeldStream held;
+    must(cuMemsetD8Async(block, 1, 1 << 20, held.stream));
+    must(cuMemFree(block));  // and waits for the stream
+    CUcontext again = nullptr;
+    must(cuDevicePrimaryCtxRetain(&again, 0));
+    must(cuDevicePrimaryCtxRelease_v2(0));
+    must(cuCtxAttach(&again, 0));
+    must(cuCtxDetach(own));
+#if CUDA_VERSION >= 12050
+    CUdevResource all{};
+    must(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    CUdevResourceDesc description = nullptr;
+    must(cuDevResourceGenerateDesc(&description, &all, 1));
+    CUgreenCtx green = nullptr;
+    must(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    must(cuGreenCtxDestroy(green));
+#endif
+    CHECK(cuStreamQuery(held.stream) == CUDA_ERROR_NOT_READY);
+  }
+  must(cuCtxDestroy_v2(own));
+  CHECK(standin_live_bytes(0) == 0);
+}
