@@ -75,7 +75,6 @@ __attribute__((destructor)) void at_exit() noexcept {
     return;
   }
   process->ipc().leave();
-  process->memory().trim_requests().leave();
   if (!process->policy().show_stats.value) {
     return;
   }
