@@ -231,13 +231,6 @@ const Origin& origin(const Policy& policy) {
   return (policy.*kMember).origin;
 }
 
-bool always(const Value& /*value*/) {
-  return true;
-}
-bool never(const Value& /*value*/) {
-  return false;
-}
-
 constexpr std::string_view kBooleanForms = "true or false (also 1/0, yes/no, on/off)";
 constexpr std::string_view kSizeForms =
     "a size such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, TB of "
@@ -287,20 +280,17 @@ constexpr std::array kUnifiedHonoured = std::to_array<Spelling>({
     {"TF_FORCE_UNIFIED_MEMORY", boolean, kBooleanForms, ""},
 });
 
-// A row's last four columns, from the member of Policy that it sets.
+// A row's last three columns, from the member of Policy that it sets.
 template <auto kMember>
 constexpr Option row(Spelling own, std::span<const Spelling> honoured,
                      std::string_view default_text, std::string_view placeholder,
-                     std::string_view meaning, bool (*available)(const Value&) = always,
-                     std::string_view missing = "") {
+                     std::string_view meaning) {
   return Option{.own = own,
                 .honoured = honoured,
                 .default_text = default_text,
                 .placeholder = placeholder,
                 .meaning = meaning,
-                .missing = missing,
                 .limits = false,
-                .available = available,
                 .store = store<kMember>,
                 .show = show<kMember>,
                 .origin = origin<kMember>};
@@ -390,8 +380,6 @@ constexpr std::array kOptions = std::to_array<Option>({
                            "PATH", "where the log goes; `%p` is the process id, `%h` the host"),
     row<&Policy::show_stats>({"CUBFC_SHOW_STATS", boolean, kBooleanForms, ""}, kNoneHonoured,
                              "false", "BOOL", "a summary at exit, where the log goes"),
-    row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset", "PATH",
-                        "record every allocation and free to this file", never, "recording"),
     row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured, "false",
                           "BOOL", "a real off switch: nothing is intercepted"),
 });
@@ -473,11 +461,8 @@ std::string markdown_table() {
       }
     }
     table += "| `" + std::string(option.own.name) + "` | `" + std::string(option.default_text) +
-             "` | " + (honoured.empty() ? "–" : honoured) + " | " + std::string(option.meaning);
-    if (!option.missing.empty()) {
-      table += ". *Not in this version: " + std::string(option.missing) + "*";
-    }
-    table += " |\n";
+             "` | " + (honoured.empty() ? "–" : honoured) + " | " + std::string(option.meaning) +
+             " |\n";
   }
   return table;
 }

@@ -39,9 +39,7 @@ struct Option {
   std::string_view default_text;       ///< a value, or words where the default is none
   std::string_view placeholder;        ///< for a command line: "SIZE"
   std::string_view meaning;            ///< one line
-  std::string_view missing;         ///< what this version lacks of it; empty when it is all there
-  bool limits;                      ///< unreadable under our own name, it fails closed
-  bool (*available)(const Value&);  ///< whether this version does what the value asks for
+  bool limits;                         ///< unreadable under our own name, it fails closed
   void (*store)(Policy&, const Value&, const Origin&);
   std::string (*show)(
       const Policy&);  ///< the value in force where it is set, as it would be written

@@ -148,7 +148,7 @@ TEST_CASE("an environment of the greatest size is read in good time", "[config]"
     entries.push_back("CUBFC_" + std::string(200, 'A') + std::to_string(i) + "=" +
                       std::string(1000, 'b'));
   }
-  entries.push_back("CUBFC_TRACE=" + std::string(131072, '/'));
+  entries.push_back("CUBFC_LOG_FILE=" + std::string(131072, '/'));
   const config::Policy policy = config::read_policy(config::Environment(entries));
   CHECK(policy.warnings.size() == entries.size());
 }
