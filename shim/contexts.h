@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "shim/captures.h"
 #include "shim/device.h"
 #include "shim/own_pool.h"
 

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <memory>
 #include <new>
 
 #include "shim/runtime_entry_points.h"

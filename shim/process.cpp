@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <utility>
