@@ -419,8 +419,6 @@ Stats Arena::stats() const noexcept {
   stats.usable_bytes = usable_bytes_;
   stats.pool_bytes = pool_bytes_;
   stats.peak_pool_bytes = peak_pool_bytes_;
-  stats.bytes_reserved = pool_bytes_;
-  stats.peak_bytes_reserved = peak_pool_bytes_;
   return stats;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "arena/block.h"
 #include "arena/units.h"
@@ -14,12 +13,10 @@ struct Stats {
   std::uint64_t num_allocs = 0;    // allocations that succeeded
   std::uint64_t bytes_in_use = 0;  // of live and retired blocks, rounding included
   std::uint64_t peak_bytes_in_use = 0;
-  std::uint64_t largest_alloc_size = 0;  // as requested
-  std::uint64_t bytes_limit = 0;         // Budget::kUnlimited when there is none
-  std::uint64_t bytes_reserved = 0;      // of regions, as obtained from the source
-  std::uint64_t peak_bytes_reserved = 0;
+  std::uint64_t largest_alloc_size = 0;        // as requested
+  std::uint64_t bytes_limit = 0;               // Budget::kUnlimited when there is none
   std::uint64_t largest_free_block_bytes = 0;  // the largest request that needs no growth
-  std::uint64_t pool_bytes = 0;                // XLA's newer name for bytes_reserved
+  std::uint64_t pool_bytes = 0;                // of regions, as obtained from the source
   std::uint64_t peak_pool_bytes = 0;
 
   std::uint64_t num_frees = 0;

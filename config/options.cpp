@@ -231,13 +231,6 @@ const Origin& origin(const Policy& policy) {
   return (policy.*kMember).origin;
 }
 
-bool always(const Value& /*value*/) {
-  return true;
-}
-bool never(const Value& /*value*/) {
-  return false;
-}
-
 constexpr std::string_view kBooleanForms = "true or false (also 1/0, yes/no, on/off)";
 constexpr std::string_view kSizeForms =
     "a size such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, TB of "
@@ -287,20 +280,15 @@ constexpr std::array kUnifiedHonoured = std::to_array<Spelling>({
     {"TF_FORCE_UNIFIED_MEMORY", boolean, kBooleanForms, ""},
 });
 
-// A row's last four columns, from the member of Policy that it sets.
+// A row's last three columns, from the member of Policy that it sets.
 template <auto kMember>
 constexpr Option row(Spelling own, std::span<const Spelling> honoured,
-                     std::string_view default_text, std::string_view placeholder,
-                     std::string_view meaning, bool (*available)(const Value&) = always,
-                     std::string_view missing = "") {
+                     std::string_view default_text, std::string_view meaning) {
   return Option{.own = own,
                 .honoured = honoured,
                 .default_text = default_text,
-                .placeholder = placeholder,
                 .meaning = meaning,
-                .missing = missing,
                 .limits = false,
-                .available = available,
                 .store = store<kMember>,
                 .show = show<kMember>,
                 .origin = origin<kMember>};
@@ -316,66 +304,63 @@ constexpr std::span<const Spelling> kNoneHonoured;
 constexpr std::array kOptions = std::to_array<Option>({
     row<&Policy::allocator>(
         {"CUBFC_ALLOCATOR", word<kAllocatorWords>, "bfc, vmm, cuda_async or platform", ""},
-        kAllocatorHonoured, "bfc", "NAME",
+        kAllocatorHonoured, "bfc",
         "`bfc`: best fit with coalescing over regions from the driver. `vmm`: the same over one "
         "address range in which memory moves to where it is needed, so that fragmentation makes no "
         "request fail (not yet confirmed on a GPU). `cuda_async`: the driver's stream-ordered "
         "pool, one of its own whose limit is enforced. "
         "`platform`: every call goes to the driver, still logged, counted and limited"),
     row<&Policy::preallocate>({"CUBFC_PREALLOCATE", boolean, kBooleanForms, ""},
-                              kPreallocateHonoured, "true", "BOOL",
+                              kPreallocateHonoured, "true",
                               "take the whole arena at the first allocation, or grow as needed"),
     limiting(row<&Policy::mem_fraction>({"CUBFC_MEM_FRACTION", fraction, kFractionForms, ""},
-                                        kFractionHonoured, "unset (0.75)", "SHARE",
+                                        kFractionHonoured, "unset (0.75)",
                                         "this share of the free memory is preallocated; set, it is "
                                         "also a hard limit: this share of "
                                         "the device's total")),
     row<&Policy::mem_fraction_of>(
         {"CUBFC_MEM_FRACTION_OF", word<kFractionOfWords>, "free or total", ""}, kNoneHonoured,
-        "free", "free|total",
-        "what the preallocation is a share of; the limit is always a share of the total"),
+        "free", "what the preallocation is a share of; the limit is always a share of the total"),
     limiting(row<&Policy::mem_limit>(
-        {"CUBFC_MEM_LIMIT", size_above_zero, kLimitForms, ""}, kNoneHonoured, "unset", "SIZE",
+        {"CUBFC_MEM_LIMIT", size_above_zero, kLimitForms, ""}, kNoneHonoured, "unset",
         "the hard limit as a size, for each device; wins over a fraction")),
     row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", size, kSizeForms, ""},
-                                    kPreallocateLimitHonoured, "unset", "SIZE",
+                                    kPreallocateLimitHonoured, "unset",
                                     "preallocate at most this much; growth goes on to the limit"),
-    row<&Policy::reserve>({"CUBFC_RESERVE", size, kSizeForms, ""}, kReserveHonoured, "0", "SIZE",
+    row<&Policy::reserve>({"CUBFC_RESERVE", size, kSizeForms, ""}, kReserveHonoured, "0",
                           "leave this much of the device free, for a display or for libraries' "
                           "workspaces"),
     row<&Policy::async_preallocate>(
         {"CUBFC_ASYNC_PREALLOCATE", size_or_minus_one,
          "a size such as 8GiB, or -1 for as much as bfc preallocates", ""},
-        kAsyncHonoured, "0", "SIZE",
+        kAsyncHonoured, "0",
         "with `cuda_async`: how much to warm the pool with; `-1`: as much as `bfc` would "
         "preallocate"),
     row<&Policy::trim_after>(
-        {"CUBFC_TRIM_AFTER", time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset", "TIME",
+        {"CUBFC_TRIM_AFTER", time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset",
         "when the program has neither allocated nor freed for so long, memory that it does not use "
         "goes back to the device, but for what was preallocated; a thread of cubfc's sees to it"),
     row<&Policy::unified_memory>(
-        {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false", "BOOL",
+        {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false",
         "regions of managed memory, which the driver moves between device and host; allows a share "
         "above 1"),
     row<&Policy::free_mode>({"CUBFC_FREE", word<kFreeWords>, "sync or deferred", ""}, kNoneHonoured,
-                            "sync", "sync|deferred",
+                            "sync",
                             "`sync`: a free waits for the device, as the driver's does. "
                             "`deferred`: it returns at once, "
                             "and the block is reused when all work submitted before has finished"),
     row<&Policy::stream_ordered>(
         {"CUBFC_STREAM_ORDERED", word<kStreamOrderedWords>, "driver or arena", ""}, kNoneHonoured,
-        "driver", "driver|arena",
+        "driver",
         "what serves `cuMemAllocAsync`. `driver`: its pools, counted and limited. `arena`: the "
         "arena, in stream order, as long as the program leaves the default pool as it is (not yet "
         "confirmed on a GPU)"),
     row<&Policy::limit_counts>(
         {"CUBFC_LIMIT_COUNTS", word<kLimitCountsWords>, "all or arena", ""}, kNoneHonoured, "all",
-        "all|arena",
         "what a hard limit counts. `all`: also pools, `cuMemCreate`, managed memory and arrays. "
         "`arena`: only what `cuMemAlloc` and its like give"),
     row<&Policy::ipc>(
         {"CUBFC_IPC", word<kIpcWords>, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
-        "cubfc|driver",
         "how memory is shared with other processes. `cubfc`: by handles that only a process under "
         "cubfc can open. `driver`: by the driver's, for a peer without cubfc: requests of 1 MiB "
         "and more get allocations of their own, smaller blocks cannot be shared, and nothing is "
@@ -383,17 +368,15 @@ constexpr std::array kOptions = std::to_array<Option>({
     row<&Policy::log_level>(
         {"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
          "trace, debug, info, warn, error, critical or off", ""},
-        kNoneHonoured, "warn", "LEVEL",
+        kNoneHonoured, "warn",
         "how much is logged: from `warn` on what is wrong and reports of failed allocations, from "
         "`info` on a line for each arena, from `debug` on regions, from `trace` on every call"),
     row<&Policy::log_file>({"CUBFC_LOG_FILE", path, kPathForms, ""}, kNoneHonoured, "stderr",
-                           "PATH", "where the log goes; `%p` is the process id, `%h` the host"),
+                           "where the log goes; `%p` is the process id, `%h` the host"),
     row<&Policy::show_stats>({"CUBFC_SHOW_STATS", boolean, kBooleanForms, ""}, kNoneHonoured,
-                             "false", "BOOL", "a summary at exit, where the log goes"),
-    row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset", "PATH",
-                        "record every allocation and free to this file", never, "recording"),
+                             "false", "a summary at exit, where the log goes"),
     row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured, "false",
-                          "BOOL", "a real off switch: nothing is intercepted"),
+                          "a real off switch: nothing is intercepted"),
 });
 
 // environment.h decides by its own short list which variables are copied at load.
@@ -436,28 +419,11 @@ std::string_view nearest_name(std::string_view name) {
       ->own.name;
 }
 
-std::string flag_of(const Option& option) {
-  std::string flag = "--";
-  for (const char c : option.own.name.substr(kOwnPrefix.size())) {
-    flag += c == '_' ? '-' : static_cast<char>(c - 'A' + 'a');
-  }
-  return flag;
-}
-
 std::string in_force(const Option& option, const Policy& policy) {
   const Origin& from = option.origin(policy);
   const std::string value =
       from.variable.empty() ? std::string(option.default_text) : option.show(policy);
   return value + " (" + from.text() + ")";
-}
-
-std::vector<std::string> describe(const Policy& policy) {
-  std::vector<std::string> lines;
-  lines.reserve(kOptions.size());
-  for (const Option& option : kOptions) {
-    lines.push_back(std::string(option.own.name) + " = " + in_force(option, policy));
-  }
-  return lines;
 }
 
 std::string markdown_table() {
@@ -473,11 +439,8 @@ std::string markdown_table() {
       }
     }
     table += "| `" + std::string(option.own.name) + "` | `" + std::string(option.default_text) +
-             "` | " + (honoured.empty() ? "–" : honoured) + " | " + std::string(option.meaning);
-    if (!option.missing.empty()) {
-      table += ". *Not in this version: " + std::string(option.missing) + "*";
-    }
-    table += " |\n";
+             "` | " + (honoured.empty() ? "–" : honoured) + " | " + std::string(option.meaning) +
+             " |\n";
   }
   return table;
 }

@@ -1,6 +1,6 @@
-// The one table of options. It drives the reading of the environment, the printed configuration,
-// the flags of `cubfc run`, the manual page and the README's table, so that they cannot disagree.
-// Knows what each option is called and means; knows nothing of CUDA.
+// The one table of options. It drives the reading of the environment, the warnings and the README's
+// table, so that they cannot disagree. Knows what each option is called and means; knows nothing of
+// CUDA.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 #include "config/policy.h"
 
@@ -37,11 +36,8 @@ struct Option {
   Spelling own;
   std::span<const Spelling> honoured;  ///< others' names, the newest first
   std::string_view default_text;       ///< a value, or words where the default is none
-  std::string_view placeholder;        ///< for a command line: "SIZE"
   std::string_view meaning;            ///< one line
-  std::string_view missing;         ///< what this version lacks of it; empty when it is all there
-  bool limits;                      ///< unreadable under our own name, it fails closed
-  bool (*available)(const Value&);  ///< whether this version does what the value asks for
+  bool limits;                         ///< unreadable under our own name, it fails closed
   void (*store)(Policy&, const Value&, const Origin&);
   std::string (*show)(
       const Policy&);  ///< the value in force where it is set, as it would be written
@@ -57,14 +53,8 @@ struct Option {
 /// The known CUBFC_ name that is spelled most like this one.
 [[nodiscard]] std::string_view nearest_name(std::string_view name);
 
-/// The option's flag of `cubfc run`: "--mem-fraction" for CUBFC_MEM_FRACTION.
-[[nodiscard]] std::string flag_of(const Option& option);
-
 /// What is in force for one option: "0.5 (XLA_CLIENT_MEM_FRACTION=0.5)", "bfc (default)".
 [[nodiscard]] std::string in_force(const Option& option, const Policy& policy);
-
-/// The whole configuration, a line "CUBFC_X = value (origin)" for each option.
-[[nodiscard]] std::vector<std::string> describe(const Policy& policy);
 
 /// The README's table of options, in Markdown, each line ended.
 [[nodiscard]] std::string markdown_table();

@@ -111,10 +111,9 @@ struct Policy {
   Setting<Ipc> ipc;
   Setting<LimitCounts> limit_counts;
   Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
-  /// Paths as the user wrote them, %p and %h not replaced; nothing means stderr, or no trace.
+  /// A path as the user wrote it, %p and %h not replaced; nothing means stderr.
   Setting<std::optional<std::string>> log_file;
   Setting<bool> show_stats;
-  Setting<std::optional<std::string>> trace;
   Setting<bool> disable;
 
   /// A limit under cubfc's own name could not be read: every device allocation is to be refused

@@ -79,10 +79,6 @@ class PolicyReader {
   }
 
   void take(const Option& option, const Candidate& candidate) {
-    if (!option.available(*candidate.value)) {
-      complaints_.push_back({&option, assignment(candidate) + " is not available in this version"});
-      return;
-    }
     option.store(policy_, *candidate.value,
                  Origin{.variable = std::string(candidate.spelling->name),
                         .value = std::string(candidate.text),

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "shim/captures.h"
 #include "shim/context_end.h"
 #include "shim/device.h"
 #include "shim/own_pool.h"

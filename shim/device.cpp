@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "shim/captures.h"
 #include "shim/log.h"
 #include "shim/mapped_memory.h"
 #include "shim/own_pool.h"

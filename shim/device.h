@@ -12,7 +12,6 @@
 
 #include "arena/arena.h"
 #include "config/policy.h"
-#include "shim/captures.h"
 #include "shim/context_end.h"
 #include "shim/driver.h"
 #include "shim/pools.h"

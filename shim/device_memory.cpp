@@ -56,7 +56,7 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   if (context == nullptr) {
     return without_context(address, bytes);
   }
-  trim_requests_.look();
+  idle_trimmer_.start_once();
   return allocate_from(server_of(context->device, bytes), *context, address, bytes, "cuMemAlloc");
 }
 
@@ -466,7 +466,7 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     return 0;
   }
   const Stopwatch stopwatch(*this);
-  trim_requests_.look();
+  idle_trimmer_.start_once();
   collect_waiting(*context);
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
   if (address != 0) {

@@ -12,11 +12,11 @@
 #include "shim/captures.h"
 #include "shim/contexts.h"
 #include "shim/driver.h"
+#include "shim/idle_trimmer.h"
 #include "shim/ipc.h"
 #include "shim/ledger.h"
 #include "shim/log.h"
 #include "shim/out_of_memory.h"
-#include "shim/trim_requests.h"
 #include "shim/waiting_frees.h"
 
 namespace cubfc {
@@ -33,8 +33,8 @@ class DeviceMemory : private ContextListener {
         captures_(captures),
         ipc_(ipc),
         waiting_(driver, contexts, captures),
-        trim_requests_(policy, {[this](bool preallocated) { return trim(preallocated); },
-                                [this] { return operations(); }}) {
+        idle_trimmer_(policy.trim_after.value,
+                      {[this] { return trim(false); }, [this] { return operations(); }}) {
     contexts.tell(*this);
   }
 
@@ -117,7 +117,6 @@ class DeviceMemory : private ContextListener {
   // Gives unused memory back to the devices; what was preallocated only on demand. Returns its
   // bytes.
   std::uint64_t trim(bool preallocated) noexcept;
-  TrimRequests& trim_requests() { return trim_requests_; }
 
   CUresult info(std::size_t* free_bytes, std::size_t* total_bytes);
   CUresult total(std::size_t* bytes, CUdevice device);
@@ -244,7 +243,7 @@ class DeviceMemory : private ContextListener {
 
   // All frees under CUBFC_FREE=deferred, and those made while a stream captured.
   WaitingFrees waiting_;
-  TrimRequests trim_requests_;
+  IdleTrimmer idle_trimmer_;
 };
 
 // By `obtain`, which calls the driver's function; `undo` gives back what that got.

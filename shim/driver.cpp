@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <memory>
 #include <new>
 
 #include "shim/runtime_entry_points.h"
@@ -16,13 +15,12 @@ constexpr const char* kDriverSoname = "libcuda.so.1";
 
 const std::array<EntryPoint, kEntryPointCount>& table() {
   static const std::array<EntryPoint, kEntryPointCount> kTable{{
-#define CUBFC_ROW(name, base, version, per_thread, role, parameters) \
-  EntryPoint{#name,                                                  \
-             base,                                                   \
-             version,                                                \
-             (per_thread) != 0,                                      \
-             Role::role,                                             \
-             reinterpret_cast<void*>(&wrapper::exported_##name),     \
+#define CUBFC_ROW(name, base, version, per_thread, parameters)   \
+  EntryPoint{#name,                                              \
+             base,                                               \
+             version,                                            \
+             (per_thread) != 0,                                  \
+             reinterpret_cast<void*>(&wrapper::exported_##name), \
              [](const DriverFunctions& f) { return reinterpret_cast<void*>(f.name); }},
       CUBFC_ENTRY_POINTS(CUBFC_ROW)
 #undef CUBFC_ROW
@@ -104,7 +102,7 @@ const Driver* Driver::find(void* handle) {
 }
 
 Driver::Driver(void* handle) {
-#define CUBFC_LOOK_UP(name, base, version, per_thread, role, parameters) \
+#define CUBFC_LOOK_UP(name, base, version, per_thread, parameters) \
   look_up(functions_.name, handle, #name);
 #define CUBFC_LOOK_UP_CALLED(name, parameters) look_up(functions_.name, handle, #name);
   CUBFC_ENTRY_POINTS(CUBFC_LOOK_UP)

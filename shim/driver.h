@@ -10,14 +10,20 @@
 
 namespace cubfc {
 
+// A thread may be cancelled inside a copy of the driver's, which unwinds it through our wrapper:
+// that one is not noexcept.
+constexpr bool is_copy(std::string_view name) {
+  return name.starts_with("cuMemcpy");
+}
+
 // The wrappers, and the exported functions that jump to them (thunks.cpp): those are symbols of the
 // driver's names, which cuda.h declares with other types in part, and in part defines as macros.
 namespace wrapper {
 extern "C" {
-#define CUBFC_DECLARE(name, base, version, per_thread, role, parameters)                 \
-  CUresult cubfc_##name parameters noexcept(Role::role != Role::kCopy)                   \
-      __attribute__((visibility("hidden")));                                             \
-  CUresult exported_##name parameters noexcept(Role::role != Role::kCopy) __asm__(#name) \
+#define CUBFC_DECLARE(name, base, version, per_thread, parameters)             \
+  CUresult cubfc_##name parameters noexcept(!is_copy(#name))                   \
+      __attribute__((visibility("hidden")));                                   \
+  CUresult exported_##name parameters noexcept(!is_copy(#name)) __asm__(#name) \
       __attribute__((visibility("default")));
 CUBFC_ENTRY_POINTS(CUBFC_DECLARE)
 #undef CUBFC_DECLARE
@@ -27,7 +33,7 @@ CUBFC_ENTRY_POINTS(CUBFC_DECLARE)
 // The driver's functions as it exports them. Tests fill it with others. A function that this driver
 // does not have is nullptr.
 struct DriverFunctions {
-#define CUBFC_MEMBER(name, base, version, per_thread, role, parameters) \
+#define CUBFC_MEMBER(name, base, version, per_thread, parameters) \
   CUresult(*name) parameters = nullptr;
 #define CUBFC_CALLED_MEMBER(name, parameters) CUresult(*name) parameters = nullptr;
   CUBFC_ENTRY_POINTS(CUBFC_MEMBER)
@@ -45,7 +51,6 @@ struct EntryPoint {
   std::string_view base;
   int version;
   bool per_thread;
-  Role role;
   void* wrapper;  // as it is exported
   // The real function's place in the table.
   void* (*real)(const DriverFunctions&);
@@ -54,7 +59,7 @@ struct EntryPoint {
 // All of CUBFC_ENTRY_POINTS.
 inline constexpr std::size_t kEntryPointCount = [] {
   std::size_t count = 0;
-#define CUBFC_COUNT(name, base, version, per_thread, role, parameters) ++count;
+#define CUBFC_COUNT(name, base, version, per_thread, parameters) ++count;
   CUBFC_ENTRY_POINTS(CUBFC_COUNT)
 #undef CUBFC_COUNT
   return count;

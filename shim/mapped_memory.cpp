@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "shim/captures.h"
 #include "shim/log.h"
 
 namespace cubfc {

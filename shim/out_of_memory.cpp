@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdio>
-#include <string_view>
 
 #include "shim/log.h"
 

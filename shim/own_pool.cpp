@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "shim/captures.h"
 #include "shim/log.h"
 #include "shim/pushed_context.h"
 

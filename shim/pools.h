@@ -2,7 +2,6 @@
 // which is more than what is allocated from them, and what that takes of the limit.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>

@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <utility>
@@ -75,7 +74,6 @@ __attribute__((destructor)) void at_exit() noexcept {
     return;
   }
   process->ipc().leave();
-  process->memory().trim_requests().leave();
   if (!process->policy().show_stats.value) {
     return;
   }

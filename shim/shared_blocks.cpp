@@ -1,8 +1,8 @@
 #include "shim/shared_blocks.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -65,8 +65,7 @@ void SharedBlocks::leave() noexcept {
 
 std::optional<SharedBlock> find_shared(const Ticket& ticket) {
   using Slot = SharedBlocks::Slot;
-  const Descriptor file =
-      open_shared_file(name_of_shared_file(kKind, ticket.owner, ticket.key), O_RDONLY);
+  const Descriptor file = open_shared_file(name_of_shared_file(kKind, ticket.owner, ticket.key));
   if (!file || ticket.slot >= SharedBlocks::kSlots) {
     return std::nullopt;
   }

@@ -38,26 +38,19 @@ Descriptor open_file(int folder, const char* name, int flags) {
   return Descriptor(openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
-template <typename Do>
-void for_each_name(const std::string& path, Do what) {
-  DIR* listing = opendir(path.c_str());
+// Removes the files that nobody has locked. An owner that has just made its file notices.
+void remove_files_of_the_dead(const std::string& path, const Descriptor& folder) {
+  DIR* const listing = opendir(path.c_str());
   if (listing == nullptr) {
     return;
   }
-  while (const dirent* entry = readdir(listing)) {
-    what(entry->d_name);
+  while (const dirent* const entry = readdir(listing)) {
+    const Descriptor file = open_file(folder.get(), entry->d_name, O_RDONLY | O_NONBLOCK);
+    if (file && is_ours_alone(file.get(), S_IFREG) && flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+      unlinkat(folder.get(), entry->d_name, 0);
+    }
   }
   closedir(listing);
-}
-
-// Removes the files that nobody has locked. An owner that has just made its file notices.
-void remove_files_of_the_dead(const std::string& path, const Descriptor& folder) {
-  for_each_name(path, [&](const char* name) {
-    const Descriptor file = open_file(folder.get(), name, O_RDONLY | O_NONBLOCK);
-    if (file && is_ours_alone(file.get(), S_IFREG) && flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
-      unlinkat(folder.get(), name, 0);
-    }
-  });
 }
 
 std::optional<SharedFile> make_in(const std::string& path, int folder, std::string_view kind,
@@ -115,27 +108,16 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
   return std::nullopt;
 }
 
-Descriptor open_shared_file(const std::string& name, int flags) {
+Descriptor open_shared_file(const std::string& name) {
   for (const char* place : kPlaces) {
     const Descriptor folder = open_folder(folder_in(place));
     Descriptor file =
-        folder ? open_file(folder.get(), name.c_str(), flags | O_NONBLOCK) : Descriptor();
+        folder ? open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK) : Descriptor();
     if (file && is_ours_alone(file.get(), S_IFREG)) {
       return file;
     }
   }
   return Descriptor();
-}
-
-std::vector<std::string> names_of_shared_files() {
-  std::vector<std::string> names;
-  for (const char* place : kPlaces) {
-    const std::string path = folder_in(place);
-    if (open_folder(path)) {
-      for_each_name(path, [&](const char* name) { names.emplace_back(name); });
-    }
-  }
-  return names;
 }
 
 std::string shared_folders() {

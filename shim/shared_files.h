@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace cubfc {
 
@@ -48,12 +47,10 @@ struct SharedFile {
 // says why. Throws std::bad_alloc.
 std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t bytes);
 
-// Of another process. `flags` as open(2) takes them. An empty Descriptor when there is none, or
-// somebody else may write there.
-Descriptor open_shared_file(const std::string& name, int flags);
+// Of another process, to be read. An empty Descriptor when there is none, or somebody else may
+// write there.
+Descriptor open_shared_file(const std::string& name);
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key);
-// Of all processes, dead ones included.
-std::vector<std::string> names_of_shared_files();
 
 // For a message: where files are looked for.
 std::string shared_folders();

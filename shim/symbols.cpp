@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string_view>
 
 #include "shim/driver.h"
 #include "shim/loaded_objects.h"

@@ -20,7 +20,7 @@
 #define CUBFC_JUMP "b"
 #endif
 
-#define CUBFC_THUNK(name, base, version, per_thread, role, parameters) \
+#define CUBFC_THUNK(name, base, version, per_thread, parameters)       \
   ".globl " #name "\n .type " #name ", %function\n .p2align 4\n" #name \
   ":\n"                                                                \
   " .cfi_startproc\n " CUBFC_MOVABLE CUBFC_JUMP " cubfc_" #name        \

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "arena/epoch.h"
-#include "shim/log.h"
 #include "shim/own_pool.h"
 #include "shim/pushed_context.h"
 

@@ -13,7 +13,6 @@
 #include <list>
 #include <map>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "shim/captures.h"

@@ -256,7 +256,6 @@ TEST_CASE("the statistics count what happened") {
   CHECK(stats.peak_bytes_in_use == 3 * kMiB + 1024);
   CHECK(stats.largest_alloc_size == 3 * kMiB);
   CHECK(stats.pool_bytes == 64 * kMiB);
-  CHECK(stats.bytes_reserved == 64 * kMiB);
   CHECK(stats.bytes_limit == Budget::kUnlimited);
   CHECK(stats.live_blocks == 1);
   // The hole is 60 MiB and some, and what it can serve is a multiple of 64 KiB.

@@ -36,9 +36,9 @@ TEST_CASE("a variable that concerns somebody else is not copied", "[config]") {
 }
 
 TEST_CASE("a value may contain an equals sign or be empty", "[config]") {
-  const Environment environment{"CUBFC_LOG_FILE=/tmp/a=b", "CUBFC_TRACE="};
+  const Environment environment{"CUBFC_LOG_FILE=/tmp/a=b", "CUBFC_LOG_LEVEL="};
   CHECK(environment.lookup("CUBFC_LOG_FILE") == "/tmp/a=b");
-  CHECK(environment.lookup("CUBFC_TRACE") == "");
+  CHECK(environment.lookup("CUBFC_LOG_LEVEL") == "");
   CHECK(environment.lookup("CUBFC_FREE") == std::nullopt);
 }
 

@@ -120,8 +120,9 @@ TEST_CASE("no environment crashes the reading of it or spoils the log", "[config
     const config::Policy policy = config::read_policy(config::Environment(entries));
     const bool clean = std::ranges::all_of(policy.warnings, is_one_clean_line);
     const bool described =
-        std::ranges::all_of(config::describe(policy), [](const std::string& line) {
-          return std::ranges::all_of(line, [](char c) { return c >= 0x20 && c < 0x7f; });
+        std::ranges::all_of(config::options(), [&](const config::Option& option) {
+          return std::ranges::all_of(config::in_force(option, policy),
+                                     [](char c) { return c >= 0x20 && c < 0x7f; });
         });
     const std::uint64_t total = std::uint64_t{80} << 30U;
     const std::uint64_t limit = policy.hard_limit(total).value_or(total);
@@ -148,7 +149,7 @@ TEST_CASE("an environment of the greatest size is read in good time", "[config]"
     entries.push_back("CUBFC_" + std::string(200, 'A') + std::to_string(i) + "=" +
                       std::string(1000, 'b'));
   }
-  entries.push_back("CUBFC_TRACE=" + std::string(131072, '/'));
+  entries.push_back("CUBFC_LOG_FILE=" + std::string(131072, '/'));
   const config::Policy policy = config::read_policy(config::Environment(entries));
   CHECK(policy.warnings.size() == entries.size());
 }

@@ -103,23 +103,6 @@ TEST_CASE("each bad value has its own warning", "[config]") {
   }
 }
 
-TEST_CASE("what this version lacks is said in one warning, with what is in force instead",
-          "[config]") {
-  struct Case {
-    const char* entry;
-    const char* in_force;
-  };
-  for (const Case& each : {Case{"CUBFC_TRACE=/tmp/trace", "in force: unset (default)"}}) {
-    const Policy policy = read_policy(Environment{each.entry});
-    INFO(each.entry);
-    REQUIRE(policy.warnings.size() == 1);
-    INFO(policy.warnings[0]);
-    CHECK(says(policy.warnings[0], "is not available in this version"));
-    CHECK(says(policy.warnings[0], each.in_force));
-    CHECK_FALSE(policy.trace.value.has_value());
-  }
-}
-
 TEST_CASE("asking for what is in force anyway is no reason to warn", "[config]") {
   const Policy policy = read_policy(
       Environment{"CUBFC_ALLOCATOR=bfc", "CUBFC_FREE=sync", "CUBFC_UNIFIED_MEMORY=false",
@@ -127,9 +110,9 @@ TEST_CASE("asking for what is in force anyway is no reason to warn", "[config]")
   CHECK(policy.warnings.empty());
 }
 
-TEST_CASE("a value is checked even where this version lacks the feature", "[config]") {
+TEST_CASE("a value that is nearly right cannot be used", "[config]") {
   for (const char* entry : {"CUBFC_UNIFIED_MEMORY=perhaps", "CUBFC_ASYNC_PREALLOCATE=-2",
-                            "CUBFC_FREE=defer", "CUBFC_ALLOCATOR=vm", "CUBFC_TRACE=ab"}) {
+                            "CUBFC_FREE=defer", "CUBFC_ALLOCATOR=vm", "CUBFC_LOG_FILE=ab"}) {
     const Policy policy = read_policy(Environment{entry});
     INFO(entry);
     REQUIRE(policy.warnings.size() == 1);

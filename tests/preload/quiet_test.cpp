@@ -54,18 +54,20 @@ TEST_CASE("the library starts no thread, but for the one that CUBFC_TRIM_AFTER a
       "cu.cuInit(0); cu.cuDevicePrimaryCtxRetain(ctypes.byref(here), 0); cu.cuCtxSetCurrent(here);"
       "cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(1 << 20));" +
       count +
-      // A child that exits takes nothing with it.
-      "child = os.fork() or sys.exit(); os.waitpid(child, 0);"
-      "names = os.listdir('/dev/shm/cubfc-%d' % os.geteuid());"
-      "print(any(name.startswith('page-%d-' % os.getpid()) for name in names));"
+      // A child that exits takes nothing with it. Other processes find no file of this one's.
+      "child = os.fork() or sys.exit(); print(os.waitpid(child, 0)[1], flush=True);"
+      "folders = [place + '/cubfc-%d' % os.geteuid() for place in ('/dev/shm', '/tmp')];"
+      "names = [name for f in folders if os.path.isdir(f) for name in os.listdir(f)];"
+      "print(any('-%d-' % os.getpid() in name for name in names), flush=True);" +
+      count +
       "cu.cuMemFree_v2(at); trim = ctypes.CDLL(None).cubfc_trim;"
       "trim.restype = ctypes.c_ulonglong; print(trim(1) >= 1 << 20, trim(1))";
   const Outcome without = run_preloaded({"python3", "-c", use_cuda});
-  CHECK(without.out == "1\nTrue\nTrue 0\n");
+  CHECK(without.out == "1\n0\nFalse\n1\nTrue 0\n");
   CHECK(without.err.empty());
   for (int i = 0; i < 20; ++i) {  // however the exit meets the thread
     const Outcome outcome = run_preloaded({"python3", "-c", use_cuda}, asks);
-    CHECK(outcome.out == "2\nTrue\nTrue 0\n");
+    CHECK(outcome.out == "2\n0\nFalse\n2\nTrue 0\n");
     CHECK(outcome.err.empty());
     CHECK(outcome.status == 0);
   }

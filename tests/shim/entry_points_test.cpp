@@ -60,7 +60,7 @@ bool concerns_memory(const std::string& name) {
 
 std::set<std::string> listed_symbols() {
   std::set<std::string> names;
-#define CUBFC_NAME(name, base, version, per_thread, role, parameters) names.insert(#name);
+#define CUBFC_NAME(name, base, version, per_thread, parameters) names.insert(#name);
   CUBFC_ENTRY_POINTS(CUBFC_NAME)
 #undef CUBFC_NAME
 #define CUBFC_NAME(name) names.insert(#name);

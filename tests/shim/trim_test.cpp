@@ -1,14 +1,11 @@
-// Memory that comes back: on request, of the program itself or of another process, and when the
-// program is idle. With a preallocation of 32 MiB.
-#include <unistd.h>
-
+// Memory that comes back: when the program asks for it, and when it is idle. With a preallocation
+// of 32 MiB.
 #include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "shim/cubfc.h"
 #include "shim/test_context.h"
-#include "shim/trim_requests.h"
 
 using namespace cubfc::test;
 
@@ -136,21 +133,6 @@ TEST_CASE("threads that allocate and free are not disturbed", "[request]") {
   verify_arenas();
 }
 
-TEST_CASE("another process can ask, and is answered at the next allocation", "[request]") {
-  const TestContext context;
-  free_all({allocate(512), allocate(100 * kMiB)});
-  const std::uint64_t before = standin_live_bytes(0);
-  CHECK(cubfc::request_trim(getpid(), false));
-  CHECK(standin_live_bytes(0) == before);
-  must(cuMemFree(allocate(512)));
-  CHECK(standin_live_bytes(0) < before);
-  CHECK(cubfc::request_trim(getpid(), true));
-  const CUdeviceptr block = allocate(512);
-  CHECK(standin_live_bytes(0) <= kPreallocated);
-  must(cuMemFree(block));
-  CHECK_FALSE(cubfc::request_trim(1, false));
-}
-
 TEST_CASE("what is unused goes back when the program is idle, and what was preallocated stays",
           "[idle]") {
   const TestContext context;
@@ -161,13 +143,6 @@ TEST_CASE("what is unused goes back when the program is idle, and what was preal
   free_all({kept, allocate(100 * kMiB)});
   CHECK(comes_true([] { return standin_live_bytes(0) < 130 * kMiB; }));
   verify_arenas();
-}
-
-TEST_CASE("an idle program answers another process", "[idle]") {
-  const TestContext context;
-  free_all({allocate(100 * kMiB)});
-  CHECK(cubfc::request_trim(getpid(), true));
-  CHECK(comes_true([] { return standin_live_bytes(0) == 0; }));
 }
 
 TEST_CASE("contexts come and go beside the thread that watches", "[idle]") {
