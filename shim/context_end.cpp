@@ -53,22 +53,8 @@ std::unique_ptr<Leftovers> ContextUses::take_unneeded() noexcept {
   return unneeded;
 }
 
-ContextUse::ContextUse(Contexts& contexts, Context& context, Waits waits)
-    : uses_(contexts.uses_), context_(context) {
-  std::unique_lock lock(uses_.mutex_);
-  if (waits == Waits::kYes) {
-    uses_.changed_.wait_for(lock, kPatience, [&] { return context.ends == 0 || !context.alive(); });
-  }
-  allowed_ = context.ends == 0 && context.alive();
-  context_.users += allowed_ ? 1 : 0;
-}
-
-ContextUse::~ContextUse() {
-  if (allowed_) {
-    const std::lock_guard lock(uses_.mutex_);
-    --context_.users;
-    uses_.changed_.notify_all();
-  }
+void ContextUses::wait_for_ends(std::unique_lock<std::mutex>& lock, const Context& context) {
+  changed_.wait_for(lock, kPatience, [&] { return context.ends == 0 || !context.alive(); });
 }
 
 ContextEnd::ContextEnd(Contexts& contexts, const Which& which, Call call)

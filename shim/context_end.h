@@ -55,6 +55,7 @@ class ContextUses {
   friend class ContextEnd;
   friend class Contexts;
 
+  void wait_for_ends(std::unique_lock<std::mutex>& lock, const Context& context);
   void taken(References& references);
   void forgotten(References& references);
   void keep(std::unique_ptr<Leftovers> leftovers, CUdevice device) noexcept;
@@ -65,25 +66,6 @@ class ContextUses {
   std::uint64_t last_end_ = 0;
   ContextEnd* ends_ = nullptr;  // under way, the oldest first
   std::unique_ptr<Leftovers> leftovers_;
-};
-
-// While it lives and is allowed(), the context does not end: cuda.h (cuCtxDestroy) makes that the
-// duty of whoever calls into it, and what is given back of its memory is still its own. While a
-// call that may end it is under way, waits for that if it is to, but not for long: a hook of the
-// program's may have called on that call's thread.
-class ContextUse {
- public:
-  enum class Waits : bool { kNo, kYes };
-  ContextUse(Contexts& contexts, Context& context, Waits waits = Waits::kYes);
-  ~ContextUse();
-  ContextUse(const ContextUse&) = delete;
-  ContextUse& operator=(const ContextUse&) = delete;
-  bool allowed() const { return allowed_; }
-
- private:
-  ContextUses& uses_;
-  Context& context_;
-  bool allowed_;
 };
 
 // Around the driver's call, made by the program's thread (the wrappers of cuCtxDestroy,

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "shim/log.h"
-#include "shim/mapped_memory.h"
-#include "shim/own_pool.h"
 #include "shim/pushed_context.h"
 
 namespace cubfc {
@@ -75,12 +73,12 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return owner;
 }
 
-std::optional<OwnPool::Block> Contexts::find_in_pool(CUdeviceptr address) const noexcept {
-  std::optional<OwnPool::Block> block;
-  if (policy_.allocator.value == config::Allocator::kCudaAsync) {
+std::optional<Server::Block> Contexts::find_beside_arenas(CUdeviceptr address) const noexcept {
+  std::optional<Server::Block> block;
+  if (any_beside_arenas()) {
     for_each_device([&](const Device& device) {
-      if (!block && device.own_pool != nullptr) {
-        block = device.own_pool->find(address);
+      if (!block) {
+        block = device.server->find(address);
       }
     });
   }
@@ -109,14 +107,13 @@ void Contexts::introduce(Device& newcomer) {
 // What is mapped, or in the pool, from now on has the access from the beginning.
 void Contexts::give_access(Device& owner, CUdevice peer) {
   int can = 0;
-  if (!owner.needs_access() || driver_.cuDeviceCanAccessPeer == nullptr || peer >= kMostPeers ||
+  if (!owner.server->needs_access() || driver_.cuDeviceCanAccessPeer == nullptr ||
+      peer >= kMostPeers ||
       driver_.cuDeviceCanAccessPeer(&can, peer, owner.handle) != CUDA_SUCCESS || can == 0) {
     return;
   }
   owner.peers.fetch_or(peer_bit(peer));
-  if (owner.own_pool != nullptr) {
-    owner.own_pool->give_access(peer);
-  }
+  owner.server->give_access(peer);
   for (Context* context = first(); context != nullptr; context = context->next) {
     if (&context->device == &owner) {
       context->memory->give_access(peer);
@@ -162,7 +159,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   }
   const bool fresh = context == nullptr;
   if (fresh) {
-    context = new Context(*its_device, source_for(*its_device));
+    context = new Context(*its_device, its_device->server->make_source());
   }
   {
     const std::lock_guard uses_lock(uses_.mutex_);
@@ -179,13 +176,6 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
     first_.store(context, std::memory_order_release);
   }
   return context;
-}
-
-std::unique_ptr<RegionSource> Contexts::source_for(Device& device) const {
-  if (device.page_bytes > 0) {
-    return std::make_unique<MappedMemory>(driver_, policy_, device);
-  }
-  return std::make_unique<ContextMemory>(driver_, policy_, device);
 }
 
 // Gives the arena its options, by what is free now. Precondition: the context, or a green one of
@@ -240,6 +230,8 @@ Device* Contexts::find_or_make_device(CUdevice handle) {
       return each.get();  // another thread was quicker
     }
   }
+  any_needs_access_ = any_needs_access_ || made->server->needs_access();
+  any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();
   return devices_.emplace_back(std::move(made)).get();
 }
 
@@ -255,7 +247,7 @@ bool Contexts::trim_pools(const Device* only) noexcept {
   bool any = false;
   for_each_device([&](Device& device) {
     const bool concerned = only == nullptr || only == &device;
-    if (concerned && (device.own_pool != nullptr || device.pools.counts())) {
+    if (concerned && (device.server->by == Server::By::kClaims || device.pools.counts())) {
       any = device.pools.trim() || any;
     }
   });
@@ -391,8 +383,7 @@ void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
       return;
     }
     log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
-    OwnPool* const pool = context.device.own_pool.get();
-    leftovers = pool != nullptr ? pool->leave_behind(id) : context.memory->leave_behind();
+    leftovers = context.device.server->leave_behind(context, id);
     context.arena.abandon();
     context.ending = false;
     context.id.store(0, std::memory_order_release);

@@ -13,7 +13,7 @@
 #include "shim/captures.h"
 #include "shim/context_end.h"
 #include "shim/device.h"
-#include "shim/own_pool.h"
+#include "shim/server.h"
 
 namespace cubfc {
 
@@ -56,8 +56,15 @@ class Contexts {
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }
   // The context in whose arena's regions an address lies; nullptr if in none.
   Context* owner_of(CUdeviceptr address) const noexcept;
-  // The block of a device's own pool that contains the address, whether live or not.
-  std::optional<OwnPool::Block> find_in_pool(CUdeviceptr address) const noexcept;
+  // The block beside all arenas that contains the address, whether live or not.
+  std::optional<Server::Block> find_beside_arenas(CUdeviceptr address) const noexcept;
+  // Blocks of some device are reached by another only where that was given access.
+  bool any_needs_access() const noexcept {
+    return any_needs_access_.load(std::memory_order_acquire);
+  }
+  bool any_beside_arenas() const noexcept {
+    return any_beside_arenas_.load(std::memory_order_acquire);
+  }
   // More than one context is alive, of this device or, if it is nullptr, of any.
   bool several_alive(const Device* device = nullptr) const noexcept;
 
@@ -104,7 +111,6 @@ class Contexts {
   void give_access(Device& owner, CUdevice peer);
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
-  std::unique_ptr<RegionSource> source_for(Device& device) const;
   bool start(Context& context);
   enum class Needed : bool { kNo, kByOtherCalls };
   void drop(Context& context, std::uint64_t id, Needed leftovers);
@@ -119,6 +125,8 @@ class Contexts {
   Captures& captures_;
   std::atomic<Context*> first_{nullptr};
   std::atomic<std::uint64_t> generation_{1};  // of what handles mean
+  std::atomic<bool> any_needs_access_{false};
+  std::atomic<bool> any_beside_arenas_{false};  // a device has blocks that are in no arena
 
   mutable std::mutex mutex_;  // guards the rest, and changes of the list
   std::vector<std::unique_ptr<Device>> devices_;
@@ -127,6 +135,42 @@ class Contexts {
 
   ContextUses uses_;
   std::vector<ContextListener*> listeners_;
+};
+
+// While it lives and is allowed(), the context does not end: cuda.h (cuCtxDestroy) makes that the
+// duty of whoever calls into it, and what is given back of its memory is still its own. While a
+// call that may end it is under way, waits for that if it is to, but not for long: a hook of the
+// program's may have called on that call's thread.
+class ContextUse {
+ public:
+  enum class Waits : bool { kNo, kYes };
+  ContextUse(Contexts& contexts, Context& context, Waits waits = Waits::kYes)
+      : uses_(contexts.uses_), context_(context) {
+    std::unique_lock lock(uses_.mutex_);
+    if (waits == Waits::kYes && context.ends > 0) {
+      uses_.wait_for_ends(lock, context);
+    }
+    allowed_ = context.ends == 0 && context.alive();
+    context_.users += allowed_ ? 1 : 0;
+  }
+  ~ContextUse() {
+    if (!allowed_) {
+      return;
+    }
+    const std::lock_guard lock(uses_.mutex_);
+    --context_.users;
+    if (context_.ends > 0) {
+      uses_.changed_.notify_all();  // who is to end it waits
+    }
+  }
+  ContextUse(const ContextUse&) = delete;
+  ContextUse& operator=(const ContextUse&) = delete;
+  bool allowed() const { return allowed_; }
+
+ private:
+  ContextUses& uses_;
+  Context& context_;
+  bool allowed_;
 };
 
 }  // namespace cubfc

@@ -1,12 +1,10 @@
 #include "shim/device.h"
 
-#include <algorithm>
 #include <array>
 
 #include "shim/captures.h"
 #include "shim/log.h"
-#include "shim/mapped_memory.h"
-#include "shim/own_pool.h"
+#include "shim/server.h"
 
 namespace cubfc {
 namespace {
@@ -34,29 +32,15 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy, CUde
       total_bytes(its_bytes),
       budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
-      page_bytes(policy.allocator.value == config::Allocator::kVmm && !managed
-                     ? MappedMemory::page_bytes_for(driver, device_handle,
-                                                    std::min(total_bytes, budget.limit()))
-                     : 0),
       pools(driver, device_handle, budget,
             !budget.limited()                                        ? Pools::Counts::kNothing
             : policy.limit_counts.value == config::LimitCounts::kAll ? Pools::Counts::kAll
                                                                      : Pools::Counts::kOurs),
-      own_pool(policy.allocator.value == config::Allocator::kCudaAsync && !managed &&
-                       OwnPool::is_possible(driver, device_handle)
-                   ? std::make_unique<OwnPool>(driver, policy, *this)
-                   : nullptr),
+      server(choose_server(driver, policy, *this)),
       limits_all_(policy.limit_counts.value == config::LimitCounts::kAll) {
   if (policy.unified_memory.value && !managed) {
     log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
               handle, name);
-  }
-  if (policy.allocator.value == config::Allocator::kVmm && page_bytes == 0 && !managed) {
-    log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there", handle, name);
-  }
-  if (policy.allocator.value == config::Allocator::kCudaAsync && own_pool == nullptr && !managed) {
-    log::warn("GPU {} ({}) has no memory pools, so CUBFC_ALLOCATOR=cuda_async is bfc there", handle,
-              name);
   }
 }
 
@@ -87,7 +71,11 @@ void Device::give(Holding holding, std::uint64_t bytes, std::uint64_t pool_id) n
 }
 
 arena::Room Context::room() const {
-  return device.own_pool != nullptr ? device.own_pool->room() : arena.room();
+  return device.server->room(*this);
+}
+
+bool Context::is_shareable() const {
+  return device.server->is_shareable(*this);
 }
 
 arena::MemorySource::Region ContextMemory::obtain(std::uint64_t bytes) noexcept {

@@ -29,7 +29,7 @@ enum class Holding : std::uint8_t {
 };
 inline constexpr std::size_t kHoldings = 6;
 
-class OwnPool;
+class Server;
 
 // The GPUs that may use another one's memory, by their ordinals. CUDA numbers no more than so many.
 using PeerSet = std::uint64_t;
@@ -61,12 +61,8 @@ struct Device {
   std::atomic<std::size_t> pitch_alignment[5] = {};
   // Arenas have managed memory, which may be more than the device has: CUBFC_UNIFIED_MEMORY.
   const bool managed;
-  // Of memory that is mapped, under CUBFC_ALLOCATOR=vmm; 0: it is not, or the device cannot.
-  const std::uint64_t page_bytes;
   Pools pools;
-  // What serves cuMemAlloc under CUBFC_ALLOCATOR=cuda_async; nullptr: it is not set, or the device
-  // has no pools.
-  const std::unique_ptr<OwnPool> own_pool;
+  const std::unique_ptr<Server> server;  // who serves cuMemAlloc: server.h
 
   References references;  // to its primary context
 
@@ -75,7 +71,6 @@ struct Device {
   // the hardware lets reach this one's memory, has access to it.
   std::atomic<PeerSet> peers{0};
   std::atomic<bool> introduced{false};  // the devices that were known before have been told
-  bool needs_access() const { return page_bytes > 0 || own_pool != nullptr; }
 
   // For Claims: bytes of the limit, all or nothing.
   bool take(Holding holding, std::uint64_t bytes, CUmemoryPool pool,
@@ -162,10 +157,10 @@ struct Context {
   Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
-  // What its device's own pool has, where that serves it.
+  // For its next blocks.
   arena::Room room() const;
   // Whether the driver has IPC handles for its blocks.
-  bool is_shareable() const { return device.own_pool == nullptr && memory->is_shareable(); }
+  bool is_shareable() const;
 };
 
 }  // namespace cubfc

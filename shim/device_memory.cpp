@@ -5,7 +5,7 @@
 
 #include "arena/epoch.h"
 #include "shim/log.h"
-#include "shim/own_pool.h"
+#include "shim/server.h"
 
 namespace cubfc {
 
@@ -42,7 +42,7 @@ FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
     }
     return found;
   }
-  if (const auto block = contexts.find_in_pool(address)) {
+  if (const auto block = contexts.find_beside_arenas(address)) {
     found = {block->context, block->live, {block->address, block->bytes, block->bytes, block->id}};
   }
   return found;
@@ -57,17 +57,17 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
     return without_context(address, bytes);
   }
   idle_trimmer_.start_once();
-  return allocate_from(server_of(context->device, bytes), *context, address, bytes, "cuMemAlloc");
+  return serve(*context, address, bytes, "cuMemAlloc");
 }
 
-CUresult DeviceMemory::allocate_from(Server server, Context& context, CUdeviceptr* address,
-                                     std::size_t bytes, const char* function) {
-  switch (server) {
-    case Server::kArena:
+CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
+                             const char* function) {
+  switch (served_by(context.device, bytes)) {
+    case Server::By::kArena:
       return allocate_from_arena(context, address, bytes, function);
-    case Server::kOwnPool:
-      return allocate_from_pool(context, address, bytes, function);
-    case Server::kDriver:
+    case Server::By::kClaims:
+      return allocate_claimed(context, address, bytes, function);
+    case Server::By::kDriver:
       return allocate_from_driver(context, address, bytes, function);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -144,28 +144,28 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
-                                          const char* function) {
+CUresult DeviceMemory::allocate_claimed(Context& context, CUdeviceptr* address, std::size_t bytes,
+                                        const char* function) {
   announce(context);
   collect_waiting(context);
-  OwnPool& pool = *context.device.own_pool;
-  if (const CUresult result = pool.prepare(context); result != CUDA_SUCCESS) {
-    pool.failed();
+  Server& server = *context.device.server;
+  if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {
+    server.failed();
     return result;
   }
   CUdeviceptr got = 0;
   std::optional<Claim> claim;
   if (const CUresult result = claim_and_call(
-          {context.device, Holding::kOwnPool, bytes, function, pool.handle()}, claim,
-          [&] { return pool.allocate(context, &got, bytes); }, [&] { pool.undo(got); });
+          {context.device, Holding::kOwnPool, bytes, function, server.pool()}, claim,
+          [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
-    pool.failed();
+    server.failed();
     return result;
   }
   try {
-    pool.add(context, got, std::move(*claim));
+    server.enter(context, got, std::move(*claim));
   } catch (const std::bad_alloc&) {
-    pool.undo(got);
+    server.undo(got);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = got;
@@ -197,19 +197,14 @@ void DeviceMemory::announce(Context& context) const noexcept try {
       limit == nullptr
           ? "none"
           : format("{} ({})", log::bytes(context.device.budget.limit()), limit->text());
-  if (policy_.allocator.value == config::Allocator::kPlatform) {
-    log::info(
-        "active on GPU {} ({}): platform, every allocation goes to the driver; limit {}; "
-        "version " CUBFC_VERSION,
-        context.device.handle, context.device.name, limits);
-    return;
-  }
-  if (context.device.own_pool != nullptr) {
-    log::info(
-        "active on GPU {} ({}): cuda_async, a pool of the driver's; limit {}, free {} ({}); "
-        "version " CUBFC_VERSION,
-        context.device.handle, context.device.name, limits,
-        config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
+  const Server& server = *context.device.server;
+  if (const char* const what = server.description(); what != nullptr) {
+    log::info("active on GPU {} ({}): {}; limit {}{}; version " CUBFC_VERSION,
+              context.device.handle, context.device.name, what, limits,
+              server.by == Server::By::kDriver
+                  ? ""
+                  : format(", free {} ({})", config::name_of(policy_.free_mode.value),
+                           policy_.free_mode.origin.text()));
     return;
   }
   const arena::Stats stats = context.arena.stats();
@@ -220,9 +215,8 @@ void DeviceMemory::announce(Context& context) const noexcept try {
       context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
       log::bytes(context.device.total_bytes),
       less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
-      config::name_of(context.device.page_bytes > 0 ? config::Allocator::kVmm
-                                                    : config::Allocator::kBfc),
-      limits, config::name_of(policy_.free_mode.value), policy_.free_mode.origin.text());
+      config::name_of(server.allocator()), limits, config::name_of(policy_.free_mode.value),
+      policy_.free_mode.origin.text());
   if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
     log::warn(
         "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
@@ -233,7 +227,7 @@ void DeviceMemory::announce(Context& context) const noexcept try {
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
-  if (policy_.allocator.value == config::Allocator::kPlatform) {
+  if (context.device.server->by == Server::By::kDriver) {
     announce(context);
   }
   return allocate_from_driver(
@@ -278,8 +272,7 @@ CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, 
   const bool overflows = height > std::numeric_limits<std::size_t>::max() / row_bytes;
   const std::size_t bytes =
       overflows ? std::numeric_limits<std::size_t>::max() : row_bytes * height;
-  const CUresult result =
-      allocate_from(server_of(context->device, bytes), *context, address, bytes, "cuMemAllocPitch");
+  const CUresult result = serve(*context, address, bytes, "cuMemAllocPitch");
   if (result == CUDA_SUCCESS) {
     *pitch = row_bytes;
   }
@@ -330,7 +323,7 @@ Context* DeviceMemory::owner_of(CUdeviceptr address) const {
   if (Context* const context = contexts_.owner_of(address); context != nullptr) {
     return context;
   }
-  const auto block = contexts_.find_in_pool(address);
+  const auto block = contexts_.find_beside_arenas(address);
   return block ? block->context : nullptr;
 }
 
@@ -342,7 +335,7 @@ CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr
     return CUDA_SUCCESS;
   }
   const CUresult result =
-      driver_.cuMemFree_v2(owner.device.own_pool != nullptr ? kNowhere : address);
+      driver_.cuMemFree_v2(owner.device.server->hides_blocks_from_driver() ? address : kNowhere);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
@@ -356,10 +349,7 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
         wait.allowed() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
       ipc_.will_free(address);
-      if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
-        return pool->free(address);
-      }
-      return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return context.device.server->free(context, address);
     }
     if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result != CUDA_ERROR_NOT_READY) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
@@ -419,17 +409,10 @@ std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device
   // Others would give that up, to the device and to the limit.
   const std::uint64_t of_others = unused_by_others(context);
   const std::uint64_t limit_left = device.budget.left();
-  std::uint64_t to_grow =
+  const std::uint64_t to_grow =
       std::min(policy_.beyond_reserve(device_free + of_others),
                limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
-  if (const std::uint64_t page = device.page_bytes; page > 0) {
-    to_grow = arena::round_down(to_grow, page);  // else nobody could have all that is free
-  }
-  if (OwnPool* const pool = device.own_pool.get(); pool != nullptr) {
-    return pool->idle_bytes() + pool->stats().bytes_retired + to_grow;
-  }
-  const arena::Stats stats = context.arena.stats();
-  return stats.free_bytes() + stats.bytes_retired + to_grow;
+  return device.server->bytes_at_hand(context) + device.server->growth_in(to_grow);
 }
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
@@ -462,7 +445,7 @@ std::uint64_t DeviceMemory::shown_total(std::uint64_t bytes) const {
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
   Context* const context = bytes == 0 ? nullptr : contexts_.current_to_allocate();
-  if (context == nullptr || server_of(context->device, bytes) != Server::kArena) {
+  if (context == nullptr || served_by(context->device, bytes) != Server::By::kArena) {
     return 0;
   }
   const Stopwatch stopwatch(*this);

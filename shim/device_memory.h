@@ -166,19 +166,16 @@ class DeviceMemory : private ContextListener {
   void context_will_end(Context& context) noexcept override;
   void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
 
-  // What is to serve a request as cuMemAlloc gets it.
-  enum class Server : std::uint8_t { kArena, kOwnPool, kDriver };
-  Server server_of(const Device& device, std::size_t bytes) const {
-    const bool dedicated =
-        policy_.ipc.value == config::Ipc::kDriver && bytes >= kSmallestDriverShared;
-    return policy_.allocator.value == config::Allocator::kPlatform || dedicated ? Server::kDriver
-           : device.own_pool != nullptr                                         ? Server::kOwnPool
-                                                                                : Server::kArena;
+  // Requests of this size have an allocation of the driver's of their own, to be shared by its IPC.
+  bool is_dedicated(std::size_t bytes) const {
+    return policy_.ipc.value == config::Ipc::kDriver && bytes >= kSmallestDriverShared;
   }
-  CUresult allocate_from(Server server, Context& context, CUdeviceptr* address, std::size_t bytes,
-                         const char* function);
-  CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
-                              const char* function);
+  Server::By served_by(const Device& device, std::size_t bytes) const {
+    return is_dedicated(bytes) ? Server::By::kDriver : device.server->by;
+  }
+  CUresult serve(Context& context, CUdeviceptr* address, std::size_t bytes, const char* function);
+  CUresult allocate_claimed(Context& context, CUdeviceptr* address, std::size_t bytes,
+                            const char* function);
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,

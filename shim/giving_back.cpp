@@ -1,6 +1,5 @@
 // What is given back: for a request that would fail else, on demand, and before a context ends.
 #include "shim/device_memory.h"
-#include "shim/own_pool.h"
 #include "shim/pushed_context.h"
 
 namespace cubfc {
@@ -51,22 +50,20 @@ bool DeviceMemory::fits_limit(Device& device) {
 }
 
 void DeviceMemory::context_may_end() noexcept {
-  // Memory of a pool does not go with its context.
-  const bool waits =
-      contexts_.several_alive() || policy_.allocator.value == config::Allocator::kCudaAsync;
+  const bool waits = contexts_.several_alive() || contexts_.any_beside_arenas();
   while (waits && waiting_.any() && waiting_.wait_for_oldest()) {
   }
 }
 
 void DeviceMemory::context_will_end(Context& context) noexcept {
-  OwnPool* const pool = context.device.own_pool.get();
+  Server& server = *context.device.server;
   const DeviceWait wait(captures_);
-  if (pool == nullptr || !wait.allowed()) {
+  if (server.blocks_go_with_context() || !wait.allowed()) {
     return;
   }
   const PushedContext inside(driver_, context.handle);
   if (inside.pushed() && driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
-    pool->free_all_of(context);
+    server.free_all_of(context);
   }
 }
 
@@ -101,9 +98,7 @@ std::uint64_t DeviceMemory::trim(bool preallocated) noexcept {
     }
     waiting_.close_and_collect();
     bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
-    if (OwnPool* const pool = context->device.own_pool.get(); pool != nullptr) {
-      bytes += pool->trim(preallocated ? 0 : pool->warm_bytes());
-    }
+    bytes += context->device.server->trim(preallocated);
   }
   return bytes;
 }
@@ -115,9 +110,7 @@ std::uint64_t DeviceMemory::operations() const noexcept {
     operations += stats.num_allocs + stats.num_frees + stats.num_failures;
   }
   contexts_.for_each_device([&](const Device& device) {
-    if (device.own_pool != nullptr) {
-      operations += device.own_pool->stats().operations;
-    }
+    operations += device.server->stats().value_or(Server::Stats{}).operations;
   });
   return operations;
 }

@@ -92,18 +92,13 @@ struct Settings {
 };
 std::atomic<const Settings*> the_settings{nullptr};
 
-Level lowest_level() noexcept {
-  const Settings* const settings = the_settings.load(std::memory_order_acquire);
-  return settings == nullptr ? Level::kWarn : settings->level;
-}
-
 std::string file() {
   const Settings* const settings = the_settings.load(std::memory_order_acquire);
   return settings == nullptr ? "" : settings->file;
 }
 
 void give_format(spdlog::logger& logger) {
-  const bool detailed = lowest_level() <= Level::kDebug;
+  const bool detailed = lowest.load() <= Level::kDebug;
   logger.set_pattern(detailed ? "cubfc: %T.%f %P/%t %v" : "cubfc: %v");
   logger.set_level(spdlog::level::trace);
   logger.flush_on(spdlog::level::trace);
@@ -166,14 +161,11 @@ spdlog::logger& logger() {
 
 void start(Level level, const std::string& file) {
   the_settings.store(new Settings{level, file}, std::memory_order_release);
+  lowest.store(level, std::memory_order_relaxed);
 }
 
 void forked_in_child() noexcept {
   the_logger.store(nullptr);
-}
-
-bool enabled(Level level) noexcept {
-  return level >= lowest_level() && level != Level::kOff;
 }
 
 void write(Level level, const std::string& text) noexcept {

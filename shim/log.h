@@ -2,6 +2,7 @@
 // opened or created before the first message that is written.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,7 +22,11 @@ void start(Level level, const std::string& file);
 // message makes a log of its own, which goes on in the same place.
 void forked_in_child() noexcept;
 
-bool enabled(Level level) noexcept;
+// Of CUBFC_LOG_LEVEL, from start() on.
+inline std::atomic<Level> lowest{Level::kWarn};
+inline bool enabled(Level level) noexcept {
+  return level >= lowest.load(std::memory_order_relaxed) && level != Level::kOff;
+}
 
 // One message, without "cubfc: " and end of line. Thread-safe; never throws; after fork() in the
 // child, too.
@@ -31,14 +36,17 @@ void write(Level level, const std::string& text) noexcept;
 void always(const std::string& text) noexcept;
 
 template <typename... Args>
+[[gnu::noinline]] void put_together(Level level, fmt::format_string<Args...> format,
+                                    Args&&... args) noexcept try {
+  write(level, cubfc::format(format, std::forward<Args>(args)...));
+} catch (...) {
+  write(Level::kError, "a message could not be put together");
+}
+
+template <typename... Args>
 void at(Level level, fmt::format_string<Args...> format, Args&&... args) noexcept {
-  if (!enabled(level)) {
-    return;
-  }
-  try {
-    write(level, cubfc::format(format, std::forward<Args>(args)...));
-  } catch (...) {
-    write(Level::kError, "a message could not be put together");
+  if (enabled(level)) {
+    put_together(level, format, std::forward<Args>(args)...);
   }
 }
 

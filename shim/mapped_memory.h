@@ -13,9 +13,9 @@ namespace cubfc {
 // Pages are of one device. Thread-safe; its lock is never held across a driver call.
 class MappedMemory : public RegionSource {
  public:
-  // Of a device with pages.
-  MappedMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : driver_(driver), policy_(policy), device_(device), page_bytes_(device.page_bytes) {}
+  MappedMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device,
+               std::uint64_t page_bytes)
+      : driver_(driver), policy_(policy), device_(device), page_bytes_(page_bytes) {}
 
   // What a page should have for so much memory of this device; 0 where physical memory cannot be
   // mapped.

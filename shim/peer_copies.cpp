@@ -6,12 +6,6 @@
 
 namespace cubfc {
 
-// Only under these allocators do arenas have other memory than that of cuMemAlloc.
-bool PeerCopies::may_concern() const {
-  return policy_.allocator.value == config::Allocator::kVmm ||
-         policy_.allocator.value == config::Allocator::kCudaAsync;
-}
-
 // Memory that the program has mapped, or has from a pool, is no context's. The copying device may
 // use its own; for what is on another device, the program is to arrange the access.
 PeerCopies::End PeerCopies::end_at(CUdeviceptr address, const Context* current) const noexcept {
@@ -34,7 +28,7 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address, const Context* current) 
 
 std::optional<PeerCopies::Ends> PeerCopies::ends_of_refused(CUdeviceptr to,
                                                             CUdeviceptr from) const noexcept try {
-  if (!may_concern()) {
+  if (!contexts_.any_needs_access()) {
     return std::nullopt;
   }
   const Context* const current = contexts_.current();
@@ -54,10 +48,7 @@ std::optional<PeerCopies::Ends> PeerCopies::ends_of_refused(CUdeviceptr to,
 }
 
 bool PeerCopies::peer_copy_may_be_lost(CUdeviceptr to) const noexcept {
-  if (policy_.allocator.value != config::Allocator::kCudaAsync) {
-    return false;
-  }
-  const auto block = contexts_.find_in_pool(to);
+  const auto block = contexts_.find_beside_arenas(to);
   return block && block->live && block->context->device.peers.load() != 0;
 }
 

@@ -3,7 +3,6 @@
 // cuMemcpyPeer, whether the hardware lets the two reach each other or not.
 #pragma once
 
-#include "config/policy.h"
 #include "shim/contexts.h"
 
 namespace cubfc {
@@ -11,8 +10,8 @@ namespace cubfc {
 // Thread-safe. Asks the driver nothing where the arenas have memory of cuMemAlloc.
 class PeerCopies {
  public:
-  PeerCopies(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
-      : driver_(driver), policy_(policy), contexts_(contexts) {}
+  PeerCopies(const DriverFunctions& driver, Contexts& contexts)
+      : driver_(driver), contexts_(contexts) {}
 
   // The driver has refused a plain copy (CUDA_ERROR_INVALID_VALUE). If that may be because the
   // stream's device cannot reach one of the ends, though memory of cuMemAlloc would have been
@@ -33,10 +32,8 @@ class PeerCopies {
     const Context* of_ours = nullptr;  // whose block it is, if it is one of ours
   };
   End end_at(CUdeviceptr address, const Context* current) const noexcept;
-  bool may_concern() const;
 
   const DriverFunctions& driver_;
-  const config::Policy& policy_;
   Contexts& contexts_;
 };
 

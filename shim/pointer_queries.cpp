@@ -4,7 +4,7 @@
 
 #include "shim/device_memory.h"
 #include "shim/log.h"
-#include "shim/own_pool.h"
+#include "shim/server.h"
 
 namespace cubfc {
 namespace {
@@ -140,7 +140,7 @@ CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std
 }
 
 // Whether part of a live block lies in what the range has of each page of the GPU's.
-bool PointerQueries::has_blocks_throughout(const Context& context, CUdeviceptr address,
+bool PointerQueries::has_blocks_throughout(Context& context, CUdeviceptr address,
                                            std::size_t bytes) {
   const CUdeviceptr range_end = address + bytes;
   if (range_end < address) {
@@ -148,16 +148,8 @@ bool PointerQueries::has_blocks_throughout(const Context& context, CUdeviceptr a
   }
   CUdeviceptr from = address;
   while (from < range_end) {
-    CUdeviceptr start = 0;
-    CUdeviceptr end = 0;
-    if (OwnPool* const pool = context.device.own_pool.get(); pool != nullptr) {
-      const auto block = pool->find_live_from(from);
-      start = block ? block->address : 0;
-      end = block ? block->address + block->bytes : 0;
-    } else if (const auto block = context.arena.find_live_from(from)) {
-      start = block->address;
-      end = block->address + block->block_bytes;
-    }
+    const auto [start, end] =
+        context.device.server->find_live_from(context, from).value_or(Server::Extent{});
     const CUdeviceptr page_end = arena::round_up(from + 1, arena::kPageBytes);
     if (end <= from || start >= std::min(page_end, range_end)) {
       return false;

@@ -35,7 +35,7 @@ class PointerQueries {
     bool shareable = true;  // by the driver's IPC
   };
   Seen look_at(CUdeviceptr address) const;
-  static bool has_blocks_throughout(const Context& context, CUdeviceptr address, std::size_t bytes);
+  static bool has_blocks_throughout(Context& context, CUdeviceptr address, std::size_t bytes);
   void answer(const Seen& block, CUpointer_attribute attribute, void* value) const;
 
   const DriverFunctions& driver_;

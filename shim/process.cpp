@@ -10,8 +10,8 @@
 
 #include "shim/environment.h"
 #include "shim/log.h"
-#include "shim/own_pool.h"
 #include "shim/runtime_entry_points.h"
+#include "shim/server.h"
 
 namespace cubfc {
 namespace {
@@ -201,7 +201,7 @@ std::string Process::summary() const {
     operations += stats.num_allocs;
   }
   for (const Line& line : lines) {
-    operations += line.device->own_pool == nullptr ? 0 : line.device->own_pool->stats().num_allocs;
+    operations += line.device->server->stats().value_or(Server::Stats{}).num_allocs;
   }
   const Ledger<CUdeviceptr>::Totals direct = memory_.ledger().totals();
   operations += direct.allocations;
@@ -210,8 +210,8 @@ std::string Process::summary() const {
                                                1000.0 / static_cast<double>(operations);
   std::string text;
   for (const Line& line : lines) {
-    if (line.device->own_pool != nullptr) {
-      const OwnPool::Stats stats = line.device->own_pool->stats();
+    if (const auto beside = line.device->server->stats()) {
+      const Server::Stats& stats = *beside;
       text += format(
           "{}GPU {}: peak {} from the pool, {}, {:.1f} µs each with the program's waits, {} failed",
           text.empty() ? "" : "\ncubfc: ", line.device->handle, log::bytes(stats.peak_bytes_in_use),

@@ -65,7 +65,7 @@ class Process {
   PhysicalMemory physical_{driver_, contexts_, memory_};
   Arrays arrays_{driver_, contexts_, memory_};
   PointerQueries pointers_{driver_, policy_, contexts_, ipc_};
-  PeerCopies peer_copies_{driver_, policy_, contexts_};
+  PeerCopies peer_copies_{driver_, contexts_};
 };
 
 }  // namespace cubfc

@@ -4,7 +4,6 @@
 
 #include "shim/device_memory.h"
 #include "shim/log.h"
-#include "shim/own_pool.h"
 #include "shim/pushed_context.h"
 
 namespace cubfc {
@@ -100,7 +99,7 @@ std::optional<StreamId> DeviceMemory::order_in(const Context& context, CUstream 
 bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request,
                                              const Context& context) {
   return serves_stream_order() && !request.from_pool &&
-         server_of(context.device, request.bytes) == Server::kArena &&
+         served_by(context.device, request.bytes) == Server::By::kArena &&
          !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
          contexts_.current() == &context;
 }
@@ -121,7 +120,7 @@ CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per
   if (context == nullptr) {
     return free_at_driver(address, at_driver);
   }
-  if (!serves_stream_order() || context->device.own_pool != nullptr) {
+  if (!serves_stream_order() || context->device.server->by == Server::By::kClaims) {
     return free(address);
   }
   const auto order = order_in(*context, stream, per_thread);

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "arena/epoch.h"
-#include "shim/own_pool.h"
 #include "shim/pushed_context.h"
+#include "shim/server.h"
 
 namespace cubfc {
 namespace {
@@ -37,7 +37,7 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
     throw;
   }
   block.context = &context;
-  if (!retire(block, address)) {
+  if (!context.device.server->retire(context, address, block.retired)) {
     if (ordered != nullptr) {
       ordered->erase(place);
     }
@@ -46,11 +46,11 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
   }
   if (ordered != nullptr) {
     auto node = ordered->extract(place);
-    node.key() = block.block.bytes;
+    node.key() = block.retired.block.bytes;
     block.ordered = ordered;
     block.place = ordered->insert(std::move(node));
   }
-  open.bytes += block.block.bytes;
+  open.bytes += block.retired.block.bytes;
   ++waiting_;
   any_.store(true, std::memory_order_release);
   due_.store(waiting_ > kMostWaiting ||
@@ -59,26 +59,9 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
   return true;
 }
 
-bool WaitingFrees::retire(Block& block, CUdeviceptr address) {
-  if (OwnPool* const pool = block.context->device.own_pool.get(); pool != nullptr) {
-    const auto retired = pool->retire(address);
-    if (retired) {
-      block.in_pool = address;
-      block.pool_id = retired->id;
-      block.block.bytes = retired->bytes;
-    }
-    return retired.has_value();
-  }
-  const auto retired = block.context->arena.retire(address);
-  block.block = retired.value_or(arena::RetiredBlock{});
-  return retired.has_value();
-}
-
 void WaitingFrees::reclaim(const Block& block) noexcept {
-  if (block.in_pool != 0) {
-    block.context->device.own_pool->reclaim(block.in_pool, block.pool_id);
-  } else if (!block.taken) {
-    block.context->arena.reclaim(block.block);
+  if (!block.taken) {
+    block.context->device.server->reclaim(*block.context, block.retired);
   }
 }
 
@@ -96,7 +79,7 @@ CUdeviceptr WaitingFrees::take_back(Context& context, const StreamId& order, std
     return 0;
   }
   Block& block = *found->second;
-  const CUdeviceptr address = context.arena.revive(block.block, bytes);
+  const CUdeviceptr address = context.arena.revive(block.retired.block, bytes);
   if (address != 0) {
     forget_order(block);
     block.taken = true;

@@ -70,9 +70,7 @@ class WaitingFrees : private ContextListener {
   using Ordered = std::multimap<std::uint64_t, Block*>;  // by bytes
   struct Block {
     Context* context;
-    arena::RetiredBlock block;
-    CUdeviceptr in_pool = 0;     // its address in the device's own pool; 0: it is the arena's
-    std::uint64_t pool_id = 0;   // and its id there
+    Server::Retired retired;
     bool taken = false;          // back, by the stream that freed it
     Ordered* ordered = nullptr;  // where its stream finds it, at `place`
     Ordered::iterator place = {};
@@ -92,7 +90,6 @@ class WaitingFrees : private ContextListener {
 
   // The context's events went with it.
   void context_ended(std::uint64_t id) override;
-  static bool retire(Block& block, CUdeviceptr address);
   static void reclaim(const Block& block) noexcept;
   void close();
   void record_fence(Epoch& epoch) noexcept;

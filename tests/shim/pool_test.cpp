@@ -526,5 +526,5 @@ TEST_CASE("a device without pools is served from an arena") {
   functions.cuMemPoolCreate = nullptr;
   CHECK_FALSE(cubfc::OwnPool::is_possible(functions, 0));
   const cubfc::Device none(functions, cubfc::Process::active()->policy(), 0, 1 << 30);
-  CHECK(none.own_pool == nullptr);
+  CHECK(none.server->allocator() == cubfc::config::Allocator::kBfc);
 }
