@@ -51,6 +51,15 @@ int Attribute(CUdevice_attribute attribute, const Device& device) {
       return 65535;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
       return 49152;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return 232448;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return 233472;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
       return 65536;
@@ -243,4 +252,11 @@ ENTRY(cuDeviceGetP2PAttribute,
     const bool asked = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED;
     *out = asked && ArePeers(device, peer) ? 1 : 0;
   });
+}
+
+// A part of a device's multiprocessors is had by green contexts only.
+ENTRY(cuDeviceGetExecAffinitySupport, (int* out, CUexecAffinityType type, CUdevice device),
+      (out, type, device)) {
+  if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  return Describe(device, out, [&](Device&) { *out = 0; });
 }

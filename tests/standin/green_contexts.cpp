@@ -42,6 +42,14 @@ CUresult Create(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice device, u
   return CUDA_SUCCESS;
 }
 
+CUresult HandleOf(CUgreenCtx handle, CUcontext& out) {
+  const Lock lock(state().mutex);
+  std::shared_ptr<Context> context;
+  if (const CUresult error = FindGreen(handle, context)) return error;
+  out = context->handle;
+  return CUDA_SUCCESS;
+}
+
 CUresult Destroy(CUgreenCtx handle) {
   Lock lock(state().mutex);
   std::shared_ptr<Context> context;
@@ -74,6 +82,17 @@ ENTRY(cuCtxFromGreenCtx, (CUcontext * out, CUgreenCtx handle), (out, handle)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = context->handle;
   return CUDA_SUCCESS;
+}
+
+ENTRY(cuGreenCtxRecordEvent, (CUgreenCtx handle, CUevent event), (handle, event)) {
+  CUcontext context = nullptr;
+  if (const CUresult error = HandleOf(handle, context)) return error;
+  return cuCtxRecordEvent(context, event);
+}
+ENTRY(cuGreenCtxWaitEvent, (CUgreenCtx handle, CUevent event), (handle, event)) {
+  CUcontext context = nullptr;
+  if (const CUresult error = HandleOf(handle, context)) return error;
+  return cuCtxWaitEvent(context, event);
 }
 
 #if CUDA_VERSION >= 12050

@@ -22,7 +22,9 @@ constexpr int kOldestPtx = 310;                 // 3.1: libnvJitLink compiles no
 // .nv.info is a row of entries: a format, an attribute, and a value of two bytes or, in this
 // format, its length and as many bytes.
 constexpr std::uint8_t kSizedValue = 4;
+constexpr std::uint8_t kMostThreads = 0x05;  // of a block, in each of three dimensions
 constexpr std::uint8_t kFrameSize = 0x11;
+constexpr std::uint8_t kParameter = 0x17;
 constexpr std::uint8_t kRegisterCount = 0x2f;
 
 template <typename T>
@@ -54,6 +56,7 @@ class Cubin {
       const Elf64_Shdr* const shared = Find(".nv.shared." + name);
       if (shared && shared->sh_size > reserved) needs.shared_bytes = shared->sh_size - reserved;
       if (constants) needs.constant_bytes = constants->sh_size;
+      if (const Elf64_Shdr* const own = Find(".nv.info." + name)) AddOwnNeeds(Bytes(*own), needs);
     }
     return image;
   }
@@ -115,8 +118,9 @@ class Cubin {
     }
   }
 
-  static void AddNeeds(std::string_view info,
-                       const std::map<std::uint32_t, KernelNeeds*>& numbered) {
+  // Calls `take` for each entry with a sized value: its attribute and where the value is.
+  template <typename Take>
+  static void ForEachEntry(std::string_view info, Take take) {
     std::size_t at = 0;
     while (at + 4 <= info.size()) {
       const auto format = Read<std::uint8_t>(info, at);
@@ -124,12 +128,35 @@ class Cubin {
       const auto length = Read<std::uint16_t>(info, at + 2);
       at += 4;
       if (format != kSizedValue) continue;
-      const auto found = numbered.find(Read<std::uint32_t>(info, at));
-      const auto value = Read<std::uint32_t>(info, at + 4);
-      if (found != numbered.end() && attribute == kRegisterCount) found->second->registers = value;
-      if (found != numbered.end() && attribute == kFrameSize) found->second->local_bytes = value;
+      take(attribute, at);
       at += length;
     }
+  }
+
+  // Of all kernels, by their symbols' numbers.
+  static void AddNeeds(std::string_view info,
+                       const std::map<std::uint32_t, KernelNeeds*>& numbered) {
+    ForEachEntry(info, [&](std::uint8_t attribute, std::size_t at) {
+      const auto found = numbered.find(Read<std::uint32_t>(info, at));
+      const auto value = Read<std::uint32_t>(info, at + 4);
+      if (found == numbered.end()) return;
+      if (attribute == kRegisterCount) found->second->registers = value;
+      if (attribute == kFrameSize) found->second->local_bytes = value;
+    });
+  }
+
+  // Of one kernel, from its own section. A parameter has its number and its offset in 16 bits each
+  // behind the first word, and its bytes in the upper 14 of the third.
+  static void AddOwnNeeds(std::string_view info, KernelNeeds& needs) {
+    ForEachEntry(info, [&](std::uint8_t attribute, std::size_t at) {
+      if (attribute == kMostThreads) {
+        needs.most_threads = std::size_t{Read<std::uint32_t>(info, at)} *
+                             Read<std::uint32_t>(info, at + 4) * Read<std::uint32_t>(info, at + 8);
+      } else if (attribute == kParameter) {
+        needs.parameters[Read<std::uint16_t>(info, at + 4)] = {
+            Read<std::uint16_t>(info, at + 6), Read<std::uint32_t>(info, at + 8) >> 18U};
+      }
+    });
   }
 
   const std::string_view file_;
@@ -182,10 +209,12 @@ std::optional<Image> ReadImage(const void* image, const JitOptions& options, CUr
   error = CUDA_SUCCESS;
   if (IsCubin(start)) return Cubin({start, BytesOfCubin(start)}).Contents();
   if (!CanCompile() || VersionOfPtx(start) < kOldestPtx) return std::nullopt;
-  const Linked linked = Compile({{CU_JIT_INPUT_PTX, start, "image"}}, options);
-  error = linked.result;
+  JitLink link(options);
+  std::string cubin;
+  error = link.Add(CU_JIT_INPUT_PTX, start, "image");
+  if (error == CUDA_SUCCESS) error = link.Complete(cubin);
   if (error != CUDA_SUCCESS) return std::nullopt;
-  return Cubin(linked.cubin).Contents();
+  return Cubin(cubin).Contents();
 }
 
 }  // namespace standin

@@ -19,6 +19,12 @@ struct KernelNeeds {
   std::size_t shared_bytes = 0;  // without what the system keeps of it
   std::size_t local_bytes = 0;
   std::size_t constant_bytes = 0;
+  std::size_t most_threads = 1024;  // of a block: __launch_bounds__, .maxntid
+  struct Parameter {
+    std::size_t offset;
+    std::size_t bytes;
+  };
+  std::map<unsigned, Parameter> parameters = {};
 };
 
 // A variable of __device__ or __constant__ memory.
@@ -33,8 +39,8 @@ struct Image {
 };
 
 // Reads the image at `start`, whose own headers, or for PTX the NUL at its end, tell its length:
-// nobody else does. Nothing where it is none that can be read. CUDA_ERROR_INVALID_PTX in `error`
-// where a compiler refused it.
+// nobody else does. Nothing where it is none that can be read; where a compiler refused it, `error`
+// says why.
 std::optional<Image> ReadImage(const void* start, const JitOptions& options, CUresult& error);
 
 }  // namespace standin

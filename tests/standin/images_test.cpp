@@ -89,18 +89,21 @@ class Cubin {
   std::size_t symbols_ = 0;
 };
 
+constexpr std::uint8_t kMostThreads = 0x05;
 constexpr std::uint8_t kFrameSize = 0x11;
+constexpr std::uint8_t kParameter = 0x17;
 constexpr std::uint8_t kRegisterCount = 0x2f;
 
-std::string Info(std::uint8_t attribute, std::uint32_t symbol, std::uint32_t value) {
-  const std::array<std::uint32_t, 2> words{symbol, value};
-  std::string entry{'\x04', static_cast<char>(attribute), '\x08', '\0'};
-  entry.append(reinterpret_cast<const char*>(words.data()), sizeof words);
+std::string Info(std::uint8_t attribute, const std::vector<std::uint32_t>& words) {
+  const std::size_t bytes = words.size() * sizeof(std::uint32_t);
+  std::string entry{'\x04', static_cast<char>(attribute), static_cast<char>(bytes), '\0'};
+  entry.append(reinterpret_cast<const char*>(words.data()), bytes);
   return entry;
 }
 
 // __device__ int counter = 7; __device__ char zeroes[3000]; __constant__ char table[400];
-// __global__ void kernel(): 12 registers, 256 bytes of shared memory, 512 of local memory.
+// __launch_bounds__(128) __global__ void kernel(int*, short): 12 registers, 256 bytes of shared
+// memory, 512 of local memory.
 std::string Sample() {
   Cubin cubin;
   const std::size_t text = cubin.Add(".text.kernel", SHT_PROGBITS, std::string(128, '\x90'));
@@ -117,7 +120,10 @@ std::string Sample() {
   cubin.AddSymbol("table", STT_OBJECT, 0, constant, 0, 400);
   const std::string skipped{'\x03', '\x19', '\x08', '\0'};
   cubin.Add(".nv.info", 0x70000000,
-            Info(kFrameSize, kernel, 512) + skipped + Info(kRegisterCount, kernel, 12));
+            Info(kFrameSize, {kernel, 512}) + skipped + Info(kRegisterCount, {kernel, 12}));
+  cubin.Add(".nv.info.kernel", 0x70000000,
+            Info(kParameter, {0, 1U | 8U << 16U, 2U << 18U}) + skipped +
+                Info(kParameter, {0, 0, 8U << 18U}) + Info(kMostThreads, {64, 2, 1}));
   return cubin.Bytes();
 }
 
@@ -152,6 +158,37 @@ TEST_CASE("an image says which kernels there are, and what they take") {
   CHECK(Attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function) == 256);
   CHECK(Attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) == 512);
   CHECK(Attribute(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, function) == 400);
+  CHECK(Attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function) == 128);
+  CHECK(cuLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr) == CUDA_SUCCESS);
+  CHECK(cuLaunchKernel(function, 1, 1, 1, 129, 1, 1, 0, nullptr, nullptr, nullptr) ==
+        CUDA_ERROR_INVALID_VALUE);
+  int grid = 0;
+  int block = 0;
+  CHECK(cuOccupancyMaxPotentialBlockSize(&grid, &block, function, nullptr, 0, 0) == CUDA_SUCCESS);
+  CHECK(block <= 128);
+#if CUDA_VERSION >= 12040
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  CHECK(cuFuncGetParamInfo(function, 0, &offset, &bytes) == CUDA_SUCCESS);
+  CHECK(offset == 0);
+  CHECK(bytes == 8);
+  CHECK(cuFuncGetParamInfo(function, 1, &offset, nullptr) == CUDA_SUCCESS);
+  CHECK(offset == 8);
+  CHECK(cuFuncGetParamInfo(function, 2, &offset, &bytes) == CUDA_ERROR_INVALID_VALUE);
+  unsigned count = 0;
+  CHECK(cuModuleGetFunctionCount(&count, module) == CUDA_SUCCESS);
+  CHECK(count == 1);
+  std::array<CUfunction, 2> all{};
+  CHECK(cuModuleEnumerateFunctions(all.data(), 2, module) == CUDA_SUCCESS);
+  CHECK(all[0] == function);
+  CHECK(all[1] == nullptr);
+  CUfunctionLoadingState loaded = CU_FUNCTION_LOADING_STATE_UNLOADED;
+  CHECK(cuFuncIsLoaded(&loaded, function) == CUDA_SUCCESS);
+  CHECK(loaded == CU_FUNCTION_LOADING_STATE_LOADED);
+#endif
+  CUmodule owner = nullptr;
+  CHECK(cuFuncGetModule(&owner, function) == CUDA_SUCCESS);
+  CHECK(owner == module);
   CHECK(cuModuleGetFunction(&function, module, "helper") == CUDA_ERROR_NOT_FOUND);
   CHECK(cuModuleGetFunction(&function, module, "another") == CUDA_ERROR_NOT_FOUND);
   CHECK(cuModuleUnload(module) == CUDA_SUCCESS);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 #include "settings.h"
 
@@ -13,7 +14,7 @@ namespace standin {
 namespace {
 
 // nvJitLink.h: its handle, its functions by the major version of the toolkit, its kinds of input.
-using Handle = struct nvJitLink*;
+using Handle = nvJitLink*;
 enum class InputType { kCubin = 1, kPtx = 2, kFatbin = 4, kObject = 5, kLibrary = 6 };
 
 struct Library {
@@ -90,42 +91,49 @@ bool CanCompile() {
   return library() != nullptr;
 }
 
-Linked Compile(const std::vector<JitInput>& inputs, const JitOptions& options) {
-  const Library& jit = *library();
+JitLink::JitLink(const JitOptions& options) {
   std::vector<std::string> words{"-arch=sm_90"};  // as the devices say of themselves
   if (options.most_registers != 0) {
     words.push_back("-maxrregcount=" + std::to_string(options.most_registers));
   }
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
+  library()->create(&handle_, static_cast<std::uint32_t>(arguments.size()), arguments.data());
+}
 
-  Linked linked;
-  Handle handle = nullptr;
-  if (jit.create(&handle, static_cast<std::uint32_t>(arguments.size()), arguments.data()) != 0) {
-    linked.result = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-    return linked;
-  }
-  bool good = true;
-  for (const JitInput& input : inputs) {
-    good = good && jit.add(handle, TypeOf(input.type), input.bytes.data(), input.bytes.size(),
-                           input.name.c_str()) == 0;
-  }
+JitLink::~JitLink() {
+  if (handle_) library()->destroy(&handle_);
+}
+
+CUresult JitLink::Add(CUjitInputType type, std::string_view bytes, const std::string& name) {
+  if (!handle_) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+  const int result =
+      library()->add(handle_, TypeOf(type), bytes.data(), bytes.size(), name.c_str());
+  return result == 0 ? CUDA_SUCCESS : Failure();
+}
+
+CUresult JitLink::Complete(std::string& cubin) {
   std::size_t bytes = 0;
-  good = good && jit.complete(handle) == 0 && jit.cubin_size(handle, &bytes) == 0;
-  if (good) {
-    linked.cubin.resize(bytes);
-    good = jit.cubin(handle, linked.cubin.data()) == 0;
+  if (!handle_) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+  if (library()->complete(handle_) != 0 || library()->cubin_size(handle_, &bytes) != 0) {
+    return Failure();
   }
-  if (!good) {
-    linked.result = CUDA_ERROR_INVALID_PTX;
-    if (jit.log_size(handle, &bytes) == 0 && bytes > 0) {
-      linked.log.resize(bytes);
-      jit.log(handle, linked.log.data());
-      linked.log.resize(linked.log.find_last_not_of('\0') + 1);
-    }
-  }
-  jit.destroy(&handle);
-  return linked;
+  cubin.resize(bytes);
+  return library()->cubin(handle_, cubin.data()) == 0 ? CUDA_SUCCESS : Failure();
+}
+
+std::string JitLink::Log() const {
+  std::size_t bytes = 0;
+  if (!handle_ || library()->log_size(handle_, &bytes) != 0 || bytes == 0) return {};
+  std::string log(bytes, '\0');
+  library()->log(handle_, log.data());
+  log.resize(log.find_last_not_of('\0') + 1);
+  return log;
+}
+
+CUresult JitLink::Failure() const {
+  const bool too_new = Log().find("Unsupported .version") != std::string::npos;
+  return too_new ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_ERROR_INVALID_PTX;
 }
 
 }  // namespace standin

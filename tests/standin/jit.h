@@ -5,7 +5,7 @@
 #include <cuda.h>
 
 #include <string>
-#include <vector>
+#include <string_view>
 
 namespace standin {
 
@@ -16,21 +16,29 @@ struct JitOptions {
   static JitOptions Of(unsigned count, const CUjit_option* options, void* const* values);
 };
 
-struct JitInput {
-  CUjitInputType type;
-  std::string bytes;
-  std::string name;
-};
-
-struct Linked {
-  CUresult result = CUDA_SUCCESS;
-  std::string cubin;
-  std::string log;  // of errors
-};
-
 // Whether there is a compiler.
 bool CanCompile();
 
-Linked Compile(const std::vector<JitInput>& inputs, const JitOptions& options);
+// One image being put together. For one thread at a time.
+class JitLink {
+ public:
+  // Precondition: CanCompile().
+  explicit JitLink(const JitOptions& options);
+  ~JitLink();
+  JitLink(const JitLink&) = delete;
+  JitLink& operator=(const JitLink&) = delete;
+
+  // PTX is compiled when it is added. CUDA_ERROR_INVALID_PTX, or
+  // CUDA_ERROR_UNSUPPORTED_PTX_VERSION where it is newer than the compiler.
+  CUresult Add(CUjitInputType type, std::string_view bytes, const std::string& name);
+  CUresult Complete(std::string& cubin);
+  // What the compiler says of errors.
+  std::string Log() const;
+
+ private:
+  CUresult Failure() const;
+
+  struct nvJitLink* handle_ = nullptr;
+};
 
 }  // namespace standin

@@ -17,12 +17,13 @@ namespace standin {
 namespace {
 
 struct Link {
-  std::vector<JitInput> inputs;
-  std::string image;
+  std::unique_ptr<JitLink> jit;  // null where there is no compiler
+  std::string image;             // without one, what was added so far
+  bool any = false;              // was added
   bool complete = false;
-  CUjit_option* options;  // the caller's, until the link is destroyed
-  void** values;
-  unsigned count;
+  CUjit_option* options = nullptr;  // the caller's, until the link is destroyed
+  void** values = nullptr;
+  unsigned count = 0;
 };
 
 // Guarded by state().mutex.
@@ -39,34 +40,17 @@ CUresult Find(CUlinkState handle, std::shared_ptr<Link>& out) {
 }
 
 CUresult Create(unsigned count, CUjit_option* options, void** values, CUlinkState* out) {
+  if (!out || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
+  const auto link = std::make_shared<Link>();
+  link->options = options;
+  link->values = values;
+  link->count = count;
+  if (CanCompile()) link->jit = std::make_unique<JitLink>(JitOptions::Of(count, options, values));
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
-  if (!out || (count > 0 && (!options || !values))) return CUDA_ERROR_INVALID_VALUE;
-  *out =
-      AddTo(links(),
-            std::make_shared<Link>(Link{
-                .inputs = {}, .image = {}, .options = options, .values = values, .count = count}));
+  *out = AddTo(links(), link);
   return CUDA_SUCCESS;
-}
-
-CUresult Add(CUlinkState handle, CUjitInputType type, const void* data, std::size_t bytes,
-             const char* name) {
-  const Lock lock(state().mutex);
-  std::shared_ptr<Link> link;
-  if (const CUresult error = Find(handle, link)) return error;
-  const bool known = type >= CU_JIT_INPUT_CUBIN && type < CU_JIT_NUM_INPUT_TYPES;
-  if (!data || bytes == 0 || !known || link->complete) return CUDA_ERROR_INVALID_VALUE;
-  link->inputs.push_back({type, {static_cast<const char*>(data), bytes}, name ? name : ""});
-  return CUDA_SUCCESS;
-}
-
-CUresult AddFile(CUlinkState handle, CUjitInputType type, const char* path) {
-  if (!path) return CUDA_ERROR_INVALID_VALUE;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return Add(handle, type, bytes.data(), bytes.size(), path);
 }
 
 // Writes a log to the caller's buffer, which cuLinkCreate was given with its size. cuda.h: the size
@@ -89,24 +73,51 @@ void WriteLog(const Link& link, CUjit_option buffer, CUjit_option size, const st
   }
 }
 
+void WriteLogs(const Link& link) {
+  WriteLog(link, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, {});
+  WriteLog(link, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+           link.jit ? link.jit->Log() : std::string());
+}
+
+// Compiles without the lock, which takes long. A link is for one thread at a time.
+CUresult Add(CUlinkState handle, CUjitInputType type, const void* data, std::size_t bytes,
+             const char* name) {
+  std::shared_ptr<Link> link;
+  {
+    const Lock lock(state().mutex);
+    if (const CUresult error = Find(handle, link)) return error;
+  }
+  const bool known = type >= CU_JIT_INPUT_CUBIN && type < CU_JIT_NUM_INPUT_TYPES;
+  if (!data || bytes == 0 || !known || link->complete) return CUDA_ERROR_INVALID_VALUE;
+  const std::string_view added(static_cast<const char*>(data), bytes);
+  link->any = true;
+  if (!link->jit) {
+    link->image += added;
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = link->jit->Add(type, added, name ? name : "");
+  if (result != CUDA_SUCCESS) WriteLogs(*link);
+  return result;
+}
+
+CUresult AddFile(CUlinkState handle, CUjitInputType type, const char* path) {
+  if (!path) return CUDA_ERROR_INVALID_VALUE;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return Add(handle, type, bytes.data(), bytes.size(), path);
+}
+
 CUresult Complete(CUlinkState handle, void** image, std::size_t* bytes) {
   std::shared_ptr<Link> link;
   {
     const Lock lock(state().mutex);
     if (const CUresult error = Find(handle, link)) return error;
   }
-  // Without the lock, for compiling takes long. A link is for one thread at a time.
-  if (!image || link->inputs.empty()) return CUDA_ERROR_INVALID_VALUE;
-  Linked linked;
-  if (CanCompile()) {
-    linked = Compile(link->inputs, JitOptions::Of(link->count, link->options, link->values));
-  } else {
-    for (const JitInput& input : link->inputs) linked.cubin += input.bytes;
-  }
-  WriteLog(*link, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, {});
-  WriteLog(*link, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, linked.log);
-  if (linked.result != CUDA_SUCCESS) return linked.result;
-  link->image = std::move(linked.cubin);
+  if (!image || !link->any) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = link->jit ? link->jit->Complete(link->image) : CUDA_SUCCESS;
+  WriteLogs(*link);
+  if (result != CUDA_SUCCESS) return result;
   link->complete = true;
   *image = link->image.data();
   if (bytes) *bytes = link->image.size();

@@ -1,9 +1,10 @@
-// cuModule*, cuLibrary*, cuKernel*, cuFunc*. A module whose image cannot be read has every function
-// that it is asked for.
+// cuModule*, cuLibrary*: what is loaded, and the functions that it has. A module whose image cannot
+// be read has every function that it is asked for.
 #include "modules.h"
 
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "behaviour.h"
 #include "entry_point.h"
@@ -78,6 +79,7 @@ CUresult Unload(const void* handle) {
   return CUDA_SUCCESS;
 }
 
+// A name's function, made when it is first asked for.
 template <typename Handle>
 CUresult GetFunction(Handle* out, const void* handle, const char* name) {
   const Lock lock(state().mutex);
@@ -88,8 +90,8 @@ CUresult GetFunction(Handle* out, const void* handle, const char* name) {
   }
   std::shared_ptr<Function>& function = module->functions[name];
   if (!function) {
-    function =
-        std::make_shared<Function>(Function{.name = name, .kernel = FindKernel(name), .needs = {}});
+    function = std::make_shared<Function>(
+        Function{.name = name, .module = handle, .kernel = FindKernel(name), .needs = {}});
     if (module->image) function->needs = module->image->kernels.find(name)->second;
     functions()[function.get()] = function;
   }
@@ -97,55 +99,33 @@ CUresult GetFunction(Handle* out, const void* handle, const char* name) {
   return CUDA_SUCCESS;
 }
 
-CUresult Attribute(int* out, CUfunction_attribute attribute, const void* handle) {
+// Of an image that could not be read nobody knows.
+CUresult Count(unsigned* out, const void* handle) {
   const Lock lock(state().mutex);
-  const Function* function = nullptr;
-  if (const CUresult error = FindFunction(handle, function)) return error;
+  const Module* const module = FindModule(handle);
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  const KernelNeeds needs = function->needs.value_or(KernelNeeds{.registers = 32});
-  switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      *out = 1024;
-      break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *out = static_cast<int>(needs.registers);
-      break;
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-      *out = static_cast<int>(needs.shared_bytes);
-      break;
-    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-      *out = static_cast<int>(needs.local_bytes);
-      break;
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-      *out = static_cast<int>(needs.constant_bytes);
-      break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *out = 90;
-      break;
-    default:
-      *out = 0;
+  if (!module->image) return CUDA_ERROR_NOT_SUPPORTED;
+  *out = static_cast<unsigned>(module->image->kernels.size());
+  return CUDA_SUCCESS;
+}
+
+template <typename Handle>
+CUresult Enumerate(Handle* out, unsigned most, const void* handle) {
+  std::vector<std::string> names;
+  {
+    const Lock lock(state().mutex);
+    const Module* const module = FindModule(handle);
+    if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    if (!module->image) return CUDA_ERROR_NOT_SUPPORTED;
+    for (const auto& [name, needs] : module->image->kernels) names.push_back(name);
+  }
+  for (std::size_t i = 0; i < names.size() && i < most; ++i) {
+    if (const CUresult error = GetFunction(&out[i], handle, names[i].c_str())) return error;
   }
   return CUDA_SUCCESS;
 }
-
-CUresult Exists(const void* handle) {
-  const Lock lock(state().mutex);
-  const Function* function = nullptr;
-  return FindFunction(handle, function);
-}
-
-#if CUDA_VERSION >= 12030
-CUresult Name(const char** out, const void* handle) {
-  const Lock lock(state().mutex);
-  const Function* function = nullptr;
-  if (!handle) return Behaviour("cuKernelGetName.null");
-  if (const CUresult error = FindFunction(handle, function)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = function->name.c_str();
-  return CUDA_SUCCESS;
-}
-#endif
 
 }  // namespace
 
@@ -241,47 +221,19 @@ ENTRY(cuLibraryGetModule, (CUmodule * out, CUlibrary library), (out, library)) {
   return CUDA_SUCCESS;
 }
 
-ENTRY(cuKernelGetFunction, (CUfunction * out, CUkernel kernel), (out, kernel)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = reinterpret_cast<CUfunction>(kernel);
-  return Exists(kernel);
+#if CUDA_VERSION >= 12040
+ENTRY(cuModuleGetFunctionCount, (unsigned* out, CUmodule module), (out, module)) {
+  return Count(out, module);
 }
-
-ENTRY(cuKernelGetAttribute,
-      (int* out, CUfunction_attribute attribute, CUkernel kernel, CUdevice device),
-      (out, attribute, kernel, device)) {
-  (void)device;
-  return Attribute(out, attribute, kernel);
+ENTRY(cuModuleEnumerateFunctions, (CUfunction * out, unsigned most, CUmodule module),
+      (out, most, module)) {
+  return Enumerate(out, most, module);
 }
-
-ENTRY(cuKernelSetAttribute,
-      (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device),
-      (attribute, value, kernel, device)) {
-  (void)attribute, (void)value, (void)device;
-  return Exists(kernel);
+ENTRY(cuLibraryGetKernelCount, (unsigned* out, CUlibrary library), (out, library)) {
+  return Count(out, library);
 }
-
-ENTRY(cuFuncGetAttribute, (int* out, CUfunction_attribute attribute, CUfunction function),
-      (out, attribute, function)) {
-  return Attribute(out, attribute, function);
-}
-
-ENTRY(cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value),
-      (function, attribute, value)) {
-  (void)attribute, (void)value;
-  return Exists(function);
-}
-
-ENTRY(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache config), (function, config)) {
-  (void)config;
-  return Exists(function);
-}
-
-#if CUDA_VERSION >= 12030
-ENTRY(cuFuncGetName, (const char** out, CUfunction function), (out, function)) {
-  return Name(out, function);
-}
-ENTRY(cuKernelGetName, (const char** out, CUkernel kernel), (out, kernel)) {
-  return Name(out, kernel);
+ENTRY(cuLibraryEnumerateKernels, (CUkernel * out, unsigned most, CUlibrary library),
+      (out, most, library)) {
+  return Enumerate(out, most, library);
 }
 #endif

@@ -12,6 +12,7 @@ namespace standin {
 
 struct Function {
   std::string name;
+  const void* module;                // that it is of
   const Kernel* kernel;              // null: nothing but a delay
   std::optional<KernelNeeds> needs;  // where its image could be read
 };

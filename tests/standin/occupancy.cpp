@@ -23,19 +23,22 @@ int RoundUp(int threads) {
   return (threads + kWarp - 1) / kWarp * kWarp;
 }
 
-CUresult Find(CUfunction handle) {
+CUresult Find(CUfunction handle, int& largest_block) {
   const Lock lock(state().mutex);
   const Function* function = nullptr;
-  return FindFunction(handle, function);
+  if (const CUresult error = FindFunction(handle, function)) return error;
+  largest_block = function->needs ? static_cast<int>(function->needs->most_threads) : kLargestBlock;
+  return CUDA_SUCCESS;
 }
 
 // cuda.h: the block size that gives the most threads, the largest of several.
 CUresult Potential(int* grid, int* block, CUfunction function, CUoccupancyB2DSize shared_of,
                    std::size_t shared, int limit) {
   if (!grid || !block || limit < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = Find(function)) return error;
+  int largest_block = 0;
+  if (const CUresult error = Find(function, largest_block)) return error;
   int most = 0;
-  const int largest = limit == 0 ? kLargestBlock : std::min(limit, kLargestBlock);
+  const int largest = limit == 0 ? largest_block : std::min(limit, largest_block);
   for (int size = RoundUp(largest); size > 0; size -= kWarp) {
     const int tried = std::min(size, largest);
     const int blocks = BlocksAtOnce(tried, shared_of ? shared_of(tried) : shared);
@@ -78,7 +81,8 @@ ENTRY(cuOccupancyAvailableDynamicSMemPerBlock,
       (size_t * out, CUfunction function, int blocks, int block_size),
       (out, function, blocks, block_size)) {
   if (!out || blocks <= 0 || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = Find(function)) return error;
+  int largest_block = 0;
+  if (const CUresult error = Find(function, largest_block)) return error;
   if (blocks > BlocksAtOnce(block_size, 0)) return CUDA_ERROR_INVALID_VALUE;
   *out = kShared / static_cast<std::size_t>(blocks) - kReserved;
   return CUDA_SUCCESS;
@@ -87,7 +91,8 @@ ENTRY(cuOccupancyAvailableDynamicSMemPerBlock,
 ENTRY(cuOccupancyMaxPotentialClusterSize,
       (int* out, CUfunction function, const CUlaunchConfig* config), (out, function, config)) {
   if (!out || !config) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = Find(function)) return error;
+  int largest_block = 0;
+  if (const CUresult error = Find(function, largest_block)) return error;
   *out = kLargestCluster;
   return CUDA_SUCCESS;
 }
@@ -95,7 +100,8 @@ ENTRY(cuOccupancyMaxPotentialClusterSize,
 ENTRY(cuOccupancyMaxActiveClusters, (int* out, CUfunction function, const CUlaunchConfig* config),
       (out, function, config)) {
   if (!out || !config) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = Find(function)) return error;
+  int largest_block = 0;
+  if (const CUresult error = Find(function, largest_block)) return error;
   unsigned cluster = 1;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];

@@ -84,3 +84,18 @@ ENTRY(cuProfilerStart, (), ()) {
 ENTRY(cuProfilerStop, (), ()) {
   return HasContext();
 }
+
+// Nothing is cached here, and no other processor writes.
+ENTRY(cuCtxResetPersistingL2Cache, (), ()) {
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  return CurrentContext(context);
+}
+ENTRY(cuFlushGPUDirectRDMAWrites,
+      (CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope),
+      (target, scope)) {
+  (void)target, (void)scope;
+  const Lock lock(state().mutex);
+  Context* context = nullptr;
+  return CurrentContext(context);
+}

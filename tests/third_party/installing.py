@@ -56,7 +56,7 @@ class Installed:
 
 def install(suite, folder, library_folder, say, python=sys.executable):
     """`library_folder` has the libcuda.so that a source package is linked to."""
-    installed = Installed(suite, folder / (suite.place or suite.name))
+    installed = Installed(suite, folder / suite.name)
     state = _state(suite, python)
     done = installed.folder / "installed"
     if done.exists() and done.read_text(encoding="utf-8") == state:
@@ -78,6 +78,8 @@ def install(suite, folder, library_folder, say, python=sys.executable):
     for pattern in suite.only:
         for path in (root / suite.tests).glob(pattern):
             shutil.copy2(path, installed.tests)
+    if suite.conftest:
+        (installed.tests / "conftest.py").write_text(suite.conftest, encoding="utf-8")
     done.write_text(state, encoding="utf-8")
     return installed
 
@@ -88,7 +90,7 @@ def _dotted(version):
 
 def _state(suite, python):
     """What is installed is made anew when this changes."""
-    of = [RUNNER, suite.wheels, suite.source, suite.tests, suite.only, HEADERS, PROFILER_HEADER, python]
+    of = [RUNNER, suite.wheels, suite.source, suite.tests, suite.only, suite.conftest, HEADERS, PROFILER_HEADER, python]
     return hashlib.sha256(repr(of).encode()).hexdigest() + "\n"
 
 

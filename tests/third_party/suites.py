@@ -18,8 +18,8 @@ class Suite:
     first: str = ""  # Python that loads what its tests load; it must not use CUDA
     each: str = ""  # Python that is run in each process, before it loads the tests
     only: tuple = ("test_*.py",)  # of the files in that folder
+    conftest: str = ""  # what pytest is to find beside the tests, where the package lacks it
     python: tuple = ((3, 10), (3, 13))  # the versions that there are wheels for
-    place: str = ""  # of a suite that is installed just so; its own name when empty
 
 
 # Compiles to PTX for a device that need not be there, so that no test does again what the compiler does first.
@@ -29,23 +29,42 @@ from numba import float32, void
 numba.cuda.compile_ptx(lambda a, b: None, void(float32[:], float32), cc=(9, 0))
 """
 
-NUMBA = Suite(
-    name="numba-cuda",
-    what="Numba's tests of its use of the driver, by NVIDIA's binding",
-    wheels=("numba-cuda==0.15.2", "numba==0.61.2", "llvmlite==0.44.0", "numpy==2.2.6", "filecheck==1.0.2",
-            "psutil==7.0.0", "cffi==1.17.1", "pycparser==2.22", "ml-dtypes==0.5.1", "cuda-bindings==12.9.2",
-            "cuda-pathfinder==1.2.2", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvrtc-cu12==12.9.86",
-            "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-nvjitlink-cu12==12.9.86",
-            "pynvjitlink-cu12==0.7.0"),
-    tests="numba_cuda/numba/cuda/tests/cudadrv",
-    environment={"NUMBA_CUDA_TEST_BIN_DIR": "{here}/tests",
-                 "STANDIN_JIT": "{site}/nvidia/nvjitlink/lib/libnvJitLink.so.12"},
-    first=NUMBA_FIRST)
+# The tests ask for this fixture, which only Numba's repository has.
+NUMBA_CONFTEST = """
+import pytest
+
+@pytest.fixture(scope="class")
+def initialize_from_pytest_config(request):
+    request.cls._dump_failed_filechecks = False
+"""
 
 SUITES = (
-    NUMBA,
-    dataclasses.replace(NUMBA, name="numba-ctypes", place="numba-cuda", what="the same by its own binding, of ctypes",
-                        environment=NUMBA.environment | {"NUMBA_CUDA_USE_NVIDIA_BINDING": "0"}),
+    Suite(
+        name="numba-cuda",
+        what="Numba's tests of its use of the driver, by NVIDIA's binding and cuda.core",
+        wheels=("numba-cuda==0.30.4", "numba==0.61.2", "llvmlite==0.44.0", "numpy==2.2.6", "filecheck==1.0.2",
+                "psutil==7.0.0", "cffi==1.17.1", "pycparser==2.22", "ml-dtypes==0.5.1", "cuda-bindings==12.9.10",
+                "cuda-core==1.2.2", "cuda-pathfinder==1.9.0", "nvidia-cuda-nvcc-cu12==12.9.86",
+                "nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime-cu12==12.9.79",
+                "nvidia-nvjitlink-cu12==12.9.86", "nvidia-cuda-cccl-cu12==12.9.27"),
+        tests="numba_cuda/numba/cuda/tests/cudadrv",
+        environment={"NUMBA_CUDA_TEST_BIN_DIR": "{here}/tests",
+                     "STANDIN_JIT": "{site}/nvidia/nvjitlink/lib/libnvJitLink.so.12",
+                     "LD_LIBRARY_PATH": "{site}/nvidia/cuda_nvcc/nvvm/lib64"},
+        first=NUMBA_FIRST,
+        conftest=NUMBA_CONFTEST),
+    Suite(
+        name="numba-ctypes",
+        what="the same of an older version, by Numba's own binding, of ctypes",
+        wheels=("numba-cuda==0.15.2", "numba==0.61.2", "llvmlite==0.44.0", "numpy==2.2.6", "filecheck==1.0.2",
+                "psutil==7.0.0", "cffi==1.17.1", "pycparser==2.22", "ml-dtypes==0.5.1", "cuda-bindings==12.9.2",
+                "cuda-pathfinder==1.2.2", "nvidia-cuda-nvcc-cu12==12.9.86", "nvidia-cuda-nvrtc-cu12==12.9.86",
+                "nvidia-cuda-runtime-cu12==12.9.79", "nvidia-nvjitlink-cu12==12.9.86",
+                "pynvjitlink-cu12==0.7.0"),
+        tests="numba_cuda/numba/cuda/tests/cudadrv",
+        environment={"NUMBA_CUDA_TEST_BIN_DIR": "{here}/tests", "NUMBA_CUDA_USE_NVIDIA_BINDING": "0",
+                     "STANDIN_JIT": "{site}/nvidia/nvjitlink/lib/libnvJitLink.so.12"},
+        first=NUMBA_FIRST),
     Suite(
         name="cuda-python",
         what="the tests of NVIDIA's binding of driver and runtime, whose runtime is written over the driver",
