@@ -88,8 +88,7 @@ bool ContextEnd::is_not_last() {
   }
   ContextUses& uses = contexts_.uses_;
   std::unique_lock lock(uses.mutex_);
-  counted_ = references_->held > 0 ? 1 : 0;
-  references_->held -= counted_;
+  references_->held -= references_->held > 0 ? 1 : 0;
   if (references_->held > 0) {
     ++references_->leaving;
     return true;
@@ -136,19 +135,19 @@ bool ContextEnd::concerns(const Context& context) const {
 // already give its memory to others. Which one it is must be asked while its handle is good.
 void ContextEnd::find_what_ends() {
   ending_handle_ = which_.device ? contexts_.handle_of_primary(*which_.device) : which_.handle;
-  ending_ = contexts_.known_as(ending_handle_);
+  ending_ = contexts_.known_as(ending_handle_, &ending_id_);
   if (ending_ != nullptr) {
-    ending_id_ = ending_->id.load(std::memory_order_acquire);
     ending_->ending = true;
   }
 }
 
 void ContextEnd::answered(CUresult result) noexcept try {
   const bool success = result == CUDA_SUCCESS;
-  if (references_ != nullptr) {
+  // Whether a call that fails has given its reference up nobody says: one too few is counted then,
+  // which costs a wait, and not one too many.
+  if (!last_) {
     const std::lock_guard lock(contexts_.uses_.mutex_);
-    references_->leaving -= last_ ? 0 : 1;
-    references_->held += success ? 0 : counted_;
+    --references_->leaving;
     contexts_.uses_.changed_.notify_all();
   }
   if (call_ == Call::kGivesUpReference) {

@@ -101,7 +101,6 @@ class ContextEnd {
   const Which which_;
   const Call call_;
   References* references_ = nullptr;  // one of which the call gives up
-  int counted_ = 0;                   // what it has been taken for in `held`
   bool last_ = true;                  // or it ends the context in any case
   // What our threads are kept out of: from `first_` up to `end_` in the list of contexts, those
   // that it concerns.

@@ -267,6 +267,11 @@ void Contexts::is_green(CUcontext context) {
   green_ids_.push_back(id);
 }
 
+void Contexts::green_ended(const void* green) {
+  const std::lock_guard lock(mutex_);
+  greens_.erase(green);
+}
+
 void Contexts::green_made(const void* green, CUdevice device) {
   const std::lock_guard lock(mutex_);
   greens_[green] = device;
@@ -323,12 +328,15 @@ CUcontext Contexts::handle_of_primary(CUdevice device) const {
 }
 
 // The context that this handle means, nullptr if it is not known here.
-Context* Contexts::known_as(CUcontext handle) const {
+Context* Contexts::known_as(CUcontext handle, std::uint64_t* its_id) const {
   const std::uint64_t driver_says = handle == nullptr ? 0 : id_of(handle);
   for (Context* context = first(); context != nullptr && handle != nullptr;
        context = context->next) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
     if (id != 0 && (driver_says != 0 ? id == driver_says : context->handle == handle)) {
+      if (its_id != nullptr) {
+        *its_id = id;
+      }
       return context;
     }
   }

@@ -74,6 +74,7 @@ class Contexts {
   void is_green(CUcontext context);
   // Of which device a green context is; nothing where it was not seen to be made.
   void green_made(const void* green, CUdevice device);
+  void green_ended(const void* green);
   std::optional<CUdevice> device_of_green(const void* green) const;
 
   // The program has taken a reference: by cuDevicePrimaryCtxRetain or cuGreenCtxCreate to the
@@ -98,7 +99,7 @@ class Contexts {
   // For ContextEnd. Before the driver's call:
   References* references_to(CUcontext handle, std::optional<CUdevice> device) const;
   CUcontext handle_of_primary(CUdevice device) const;
-  Context* known_as(CUcontext handle) const;
+  Context* known_as(CUcontext handle, std::uint64_t* its_id = nullptr) const;
   // After it: the context is dropped if it has ended; after giving up a reference all are that are
   // gone, among the primary contexts and `handle`, if not nullptr.
   void ended(Context* context, std::uint64_t id, CUcontext handle, bool success);

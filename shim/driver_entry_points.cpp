@@ -529,14 +529,17 @@ CUresult cubfc_cuGreenCtxCreate(GreenContext* context, ResourceDescription resou
   return noted(
       call_with_room_on(device, &Functions::cuGreenCtxCreate, context, resources, device, flags),
       [=](Process& process) {
+        process.contexts().green_made(*context, device);  // if that fails, nothing is counted
         process.contexts().reference_taken(device);
-        process.contexts().green_made(*context, device);
       });
 }
 CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
   Process* const process = Process::active();
   const auto device =
       process == nullptr ? std::nullopt : process->contexts().device_of_green(context);
+  if (process != nullptr) {
+    process->contexts().green_ended(context);  // before another can have its handle
+  }
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuGreenCtxDestroy, context);
 }
 CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {

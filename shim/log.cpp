@@ -161,7 +161,7 @@ spdlog::logger& logger() {
 
 void start(Level level, const std::string& file) {
   the_settings.store(new Settings{level, file}, std::memory_order_release);
-  lowest.store(level, std::memory_order_relaxed);
+  lowest.store(level, std::memory_order_release);  // then the file is there, too
 }
 
 void forked_in_child() noexcept {

@@ -25,7 +25,7 @@ void forked_in_child() noexcept;
 // Of CUBFC_LOG_LEVEL, from start() on.
 inline std::atomic<Level> lowest{Level::kWarn};
 inline bool enabled(Level level) noexcept {
-  return level >= lowest.load(std::memory_order_relaxed) && level != Level::kOff;
+  return level >= lowest.load(std::memory_order_acquire) && level != Level::kOff;
 }
 
 // One message, without "cubfc: " and end of line. Thread-safe; never throws; after fork() in the

@@ -129,7 +129,8 @@ CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept t
     driver_.cuStreamDestroy_v2(spare);
     return CUDA_SUCCESS;
   }
-  users_.push_back({id, stream, std::move(leftovers)});
+  users_.push_back({id, stream});  // what fails here must not end the Blocks, under the lock
+  users_.back().leftovers = std::move(leftovers);
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;
