@@ -210,6 +210,11 @@ Device* Contexts::device(CUdevice handle) {
 // nullptr if it is not known yet.
 Device* Contexts::known_device(CUdevice handle) const {
   const std::lock_guard lock(mutex_);
+  return find_device(handle);
+}
+
+// The same. Precondition: the lock is held.
+Device* Contexts::find_device(CUdevice handle) const {
   const auto known = std::find_if(devices_.begin(), devices_.end(),
                                   [&](const auto& each) { return each->handle == handle; });
   return known == devices_.end() ? nullptr : known->get();
@@ -225,10 +230,8 @@ Device* Contexts::find_or_make_device(CUdevice handle) {
   }
   auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
   const std::lock_guard lock(mutex_);
-  for (const auto& each : devices_) {
-    if (each->handle == handle) {
-      return each.get();  // another thread was quicker
-    }
+  if (Device* const known = find_device(handle); known != nullptr) {
+    return known;  // another thread was quicker
   }
   any_needs_access_ = any_needs_access_ || made->server->needs_access();
   any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();

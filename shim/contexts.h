@@ -107,6 +107,7 @@ class Contexts {
   void forget_references(CUdevice device);
 
   Device* known_device(CUdevice handle) const;
+  Device* find_device(CUdevice handle) const;
   Device* find_or_make_device(CUdevice handle);
   void introduce(Device& newcomer);
   void give_access(Device& owner, CUdevice peer);

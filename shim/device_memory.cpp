@@ -335,7 +335,7 @@ CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr
     return CUDA_SUCCESS;
   }
   const CUresult result =
-      driver_.cuMemFree_v2(owner.device.server->hides_blocks_from_driver() ? address : kNowhere);
+      driver_.cuMemFree_v2(owner.device.server->has_blocks_beside_arenas() ? kNowhere : address);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 

@@ -1,5 +1,6 @@
 #include "shim/log.h"
 
+#include <spdlog/formatter.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
@@ -7,8 +8,10 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -97,9 +100,31 @@ std::string file() {
   return settings == nullptr ? "" : settings->file;
 }
 
+// "cubfc: " and the message; when calls are traced, UTC and the process and thread before it.
+// spdlog's own asks localtime_r, whose lock stays taken in the forked child of a process that had
+// another thread in it.
+class Formatter final : public spdlog::formatter {
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& text) override {
+    const auto end = std::back_inserter(text);
+    fmt::format_to(end, "cubfc: ");
+    if (lowest.load() <= Level::kDebug) {
+      const auto since_midnight = std::chrono::duration_cast<std::chrono::microseconds>(
+          message.time.time_since_epoch() % std::chrono::hours(24));
+      const std::chrono::hh_mm_ss<std::chrono::microseconds> time(since_midnight);
+      fmt::format_to(end, "{:02}:{:02}:{:02}.{:06}Z {}/{} ", time.hours().count(),
+                     time.minutes().count(), time.seconds().count(), time.subseconds().count(),
+                     getpid(), message.thread_id);
+    }
+    text.append(message.payload.begin(), message.payload.end());
+    text.push_back('\n');
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<Formatter>();
+  }
+};
+
 void give_format(spdlog::logger& logger) {
-  const bool detailed = lowest.load() <= Level::kDebug;
-  logger.set_pattern(detailed ? "cubfc: %T.%f %P/%t %v" : "cubfc: %v");
+  logger.set_formatter(std::make_unique<Formatter>());
   logger.set_level(spdlog::level::trace);
   logger.flush_on(spdlog::level::trace);
   logger.set_error_handler([](const std::string&) {});  // a full disk is no reason to fail

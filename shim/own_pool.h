@@ -9,6 +9,7 @@
 
 #include "arena/epoch.h"
 #include "shim/claim.h"
+#include "shim/server.h"
 
 namespace cubfc {
 
@@ -33,13 +34,7 @@ class OwnPool {
   void add(Context& context, CUdeviceptr address, Claim&& claim);
   void failed() noexcept;
 
-  struct Block {
-    CUdeviceptr address;
-    std::uint64_t bytes;
-    std::uint64_t id;  // no other block of this process has or had it
-    Context* context;
-    bool live;  // not freed, and its context has not ended
-  };
+  using Block = Server::Block;
   // That contains the address, not yet given back to the driver.
   std::optional<Block> find(CUdeviceptr address) const noexcept;
 

@@ -57,7 +57,7 @@ class Server {
     Context* context;
     bool live;  // not freed, and its context has not ended
   };
-  virtual bool has_blocks_beside_arenas() const noexcept { return false; }
+  bool has_blocks_beside_arenas() const noexcept { return by == By::kClaims; }
   virtual std::optional<Block> find(CUdeviceptr /*address*/) const noexcept { return {}; }
 
   // The live block that contains the address, else the next one.
@@ -80,8 +80,6 @@ class Server {
   virtual void reclaim(Context& context, const Retired& retired) noexcept = 0;
   // Both for a live block: the driver's answer, or CUDA_ERROR_INVALID_VALUE.
   virtual CUresult free(Context& context, CUdeviceptr address) noexcept = 0;
-  // Asking the driver to free an address in a block can only be refused.
-  virtual bool hides_blocks_from_driver() const noexcept { return true; }
 
   virtual arena::Room room(const Context& context) const noexcept = 0;
   // Bytes that the context can have without growth, once what waits is free.

@@ -111,12 +111,8 @@ class PoolServer : public RegionServer {
   void failed() noexcept override { pool_.failed(); }
   CUmemoryPool pool() const noexcept override { return pool_.handle(); }
 
-  bool has_blocks_beside_arenas() const noexcept override { return true; }
   std::optional<Block> find(CUdeviceptr address) const noexcept override {
-    const auto block = pool_.find(address);
-    return block ? std::optional(
-                       Block{block->address, block->bytes, block->id, block->context, block->live})
-                 : std::nullopt;
+    return pool_.find(address);
   }
   std::optional<Extent> find_live_from(Context& /*context*/,
                                        CUdeviceptr address) const noexcept override {
@@ -139,7 +135,6 @@ class PoolServer : public RegionServer {
   CUresult free(Context& /*context*/, CUdeviceptr address) noexcept override {
     return pool_.free(address);
   }
-  bool hides_blocks_from_driver() const noexcept override { return false; }
 
   arena::Room room(const Context& /*context*/) const noexcept override { return pool_.room(); }
   std::uint64_t bytes_at_hand(const Context& /*context*/) noexcept override {

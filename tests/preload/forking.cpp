@@ -1,6 +1,6 @@
-// used:  threads use CUDA without a context (physical memory), while the main thread forks again
-//        and again. Each child finds CUDA refused and ends by itself: one that hangs is ended by
-//        its alarm, and that is an error.
+// used:  threads use CUDA without a context (physical memory) and ask for the time, while the main
+//        thread forks again and again. Each child finds CUDA refused and ends by itself: one that
+//        hangs is ended by its alarm, and that is an error.
 // first: the same while the threads make the process's first calls, which take long: each malloc
 //        in them sleeps.
 // early: a process that has asked CUDA for something before it initialized it forks; its child
@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <thread>
 #include <vector>
 
@@ -50,9 +51,15 @@ CUmemAllocationProp properties() {
   return result;
 }
 
+// With a clock as loggers write it: localtime_r's lock is not let go in a forked child.
 void use(const std::atomic<bool>& stop) {
   const CUmemAllocationProp wanted = properties();
   while (!stop) {
+    const std::time_t now = std::time(nullptr);
+    std::tm clock{};
+    for (int i = 0; i < 50; ++i) {
+      localtime_r(&now, &clock);
+    }
     CUmemGenericAllocationHandle handle = 0;
     if (cuMemCreate(&handle, 2U << 20U, &wanted, 0) == CUDA_SUCCESS) {
       cuMemRelease(handle);

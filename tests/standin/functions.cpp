@@ -11,7 +11,7 @@ CUresult Attribute(int* out, CUfunction_attribute attribute, const void* handle)
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  const KernelNeeds needs = function->needs.value_or(KernelNeeds{.registers = 32});
+  const KernelNeeds& needs = function->needs;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       *out = static_cast<int>(needs.most_threads);
@@ -62,9 +62,9 @@ CUresult ParameterInfo(const void* handle, std::size_t index, std::size_t* offse
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
   if (!offset) return CUDA_ERROR_INVALID_VALUE;
-  if (!function->needs) return CUDA_ERROR_NOT_SUPPORTED;
-  const auto found = function->needs->parameters.find(static_cast<unsigned>(index));
-  if (found == function->needs->parameters.end()) return CUDA_ERROR_INVALID_VALUE;
+  if (!FindModule(function->module)->image) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto found = function->needs.parameters.find(static_cast<unsigned>(index));
+  if (found == function->needs.parameters.end()) return CUDA_ERROR_INVALID_VALUE;
   *offset = found->second.offset;
   if (bytes) *bytes = found->second.bytes;
   return CUDA_SUCCESS;

@@ -22,14 +22,18 @@ struct Pair {
   EdgeData data;
 };
 
-CUresult ReadPairs(const Graph& graph, const CUgraphNode* from, const CUgraphNode* to,
-                   const void* edge_data, std::size_t count, std::vector<Pair>& out) {
+// Finds the graph and the pairs of its nodes that are named.
+CUresult ReadPairs(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
+                   const void* edge_data, std::size_t count, std::shared_ptr<Graph>& graph,
+                   std::vector<Pair>& out) {
+  if (const CUresult error = FindGraph(handle, graph)) return error;
   if (count > 0 && (!from || !to)) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
     Pair pair;
     if (const CUresult error = FindNode(from[i], pair.from)) return error;
     if (const CUresult error = FindNode(to[i], pair.to)) return error;
-    if (pair.from->graph != &graph || pair.to->graph != &graph) return CUDA_ERROR_INVALID_VALUE;
+    if (pair.from->graph != graph.get() || pair.to->graph != graph.get())
+      return CUDA_ERROR_INVALID_VALUE;
     pair.data = EdgeAt(edge_data, i);
     out.push_back(pair);
   }
@@ -47,8 +51,9 @@ CUresult AddEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to
   const Lock lock(state().mutex);
   std::shared_ptr<Graph> graph;
   std::vector<Pair> pairs;
-  if (const CUresult error = FindGraph(handle, graph)) return error;
-  if (const CUresult error = ReadPairs(*graph, from, to, edge_data, count, pairs)) return error;
+  if (const CUresult error = ReadPairs(handle, from, to, edge_data, count, graph, pairs)) {
+    return error;
+  }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const auto& [source, target, data] = pairs[i];
     const bool twice = std::any_of(
@@ -68,8 +73,9 @@ CUresult RemoveEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
   const Lock lock(state().mutex);
   std::shared_ptr<Graph> graph;
   std::vector<Pair> pairs;
-  if (const CUresult error = FindGraph(handle, graph)) return error;
-  if (const CUresult error = ReadPairs(*graph, from, to, edge_data, count, pairs)) return error;
+  if (const CUresult error = ReadPairs(handle, from, to, edge_data, count, graph, pairs)) {
+    return error;
+  }
   if (HasMemoryNodes(*graph)) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& [source, target, data] : pairs) {
     const auto found = FindEdge(*target, *source);

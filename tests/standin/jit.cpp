@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -56,8 +56,8 @@ CUresult PrepareLaunch(const void* handle, Launch launch, unsigned shared_bytes,
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
   const std::uint64_t block = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
-  const std::uint64_t most = function->needs ? function->needs->most_threads : 1024;
-  if (launch.threads() == 0 || block > most) return CUDA_ERROR_INVALID_VALUE;
+  if (launch.threads() == 0 || block > function->needs.most_threads)
+    return CUDA_ERROR_INVALID_VALUE;
   out.function = static_cast<CUfunction>(const_cast<void*>(handle));
   out.kernel = function->kernel;
   out.shared_bytes = shared_bytes;

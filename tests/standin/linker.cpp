@@ -5,10 +5,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "behaviour.h"
 #include "entry_point.h"
 #include "jit.h"
 #include "state.h"

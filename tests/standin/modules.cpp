@@ -90,8 +90,8 @@ CUresult GetFunction(Handle* out, const void* handle, const char* name) {
   }
   std::shared_ptr<Function>& function = module->functions[name];
   if (!function) {
-    function = std::make_shared<Function>(
-        Function{.name = name, .module = handle, .kernel = FindKernel(name), .needs = {}});
+    function = std::make_shared<Function>(Function{
+        .name = name, .module = handle, .kernel = FindKernel(name), .needs = {.registers = 32}});
     if (module->image) function->needs = module->image->kernels.find(name)->second;
     functions()[function.get()] = function;
   }

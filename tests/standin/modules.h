@@ -12,9 +12,9 @@ namespace standin {
 
 struct Function {
   std::string name;
-  const void* module;                // that it is of
-  const Kernel* kernel;              // null: nothing but a delay
-  std::optional<KernelNeeds> needs;  // where its image could be read
+  const void* module;    // that it is of
+  const Kernel* kernel;  // null: nothing but a delay
+  KernelNeeds needs;     // guessed where its image could not be read
 };
 
 // A loaded image. A CUmodule and a CUlibrary are the same here, but that a library is of no

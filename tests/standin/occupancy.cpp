@@ -27,7 +27,7 @@ CUresult Find(CUfunction handle, int& largest_block) {
   const Lock lock(state().mutex);
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
-  largest_block = function->needs ? static_cast<int>(function->needs->most_threads) : kLargestBlock;
+  largest_block = static_cast<int>(function->needs.most_threads);
   return CUDA_SUCCESS;
 }
 
