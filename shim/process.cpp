@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "shim/device/server.h"
 #include "shim/environment.h"
-#include "shim/log.h"
-#include "shim/runtime_entry_points.h"
-#include "shim/server.h"
+#include "shim/hook/runtime_entry_points.h"
+#include "shim/tell/log.h"
 
 namespace cubfc {
 namespace {

@@ -7,14 +7,14 @@
 #include <string>
 
 #include "config/policy.h"
-#include "shim/captures.h"
-#include "shim/contexts.h"
-#include "shim/device_memory.h"
-#include "shim/driver.h"
-#include "shim/ipc.h"
-#include "shim/outside_memory.h"
-#include "shim/peer_copies.h"
-#include "shim/pointer_queries.h"
+#include "shim/device/contexts.h"
+#include "shim/driver/captures.h"
+#include "shim/driver/driver.h"
+#include "shim/serve/device_memory.h"
+#include "shim/serve/outside_memory.h"
+#include "shim/serve/peer_copies.h"
+#include "shim/serve/pointer_queries.h"
+#include "shim/share/ipc.h"
 
 namespace cubfc {
 

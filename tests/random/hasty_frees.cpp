@@ -1,6 +1,6 @@
 // WaitingFrees as it must not be: nothing waits for the device, and a freed block is free at once.
 // A library made with it must not get past the random programs.
-#include "shim/waiting_frees.h"
+#include "shim/serve/waiting_frees.h"
 
 namespace cubfc {
 

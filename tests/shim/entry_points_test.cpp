@@ -1,6 +1,6 @@
 // The list of entry points against the toolkit's headers: nothing that allocates, frees or
 // describes device memory is forgotten, and each row says what cudaTypedefs.h says.
-#include "shim/entry_points.h"
+#include "shim/driver/entry_points.h"
 
 #include <fstream>
 #include <map>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "catch.h"
-#include "shim/driver.h"
+#include "shim/driver/driver.h"
 #include "shim/passed_through.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "shim/own_pool.h"
+#include "shim/serve/own_pool.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;

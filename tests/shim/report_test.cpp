@@ -1,7 +1,7 @@
 // What reports are made of.
 #include "catch.h"
-#include "shim/log.h"
-#include "shim/out_of_memory.h"
+#include "shim/tell/log.h"
+#include "shim/tell/out_of_memory.h"
 
 using cubfc::arena::BlockSnapshot;
 using cubfc::arena::BlockState;

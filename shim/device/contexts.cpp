@@ -1,0 +1,463 @@
+#include "shim/device/contexts.h"
+
+#include <algorithm>
+
+#include "shim/driver/pushed_context.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+namespace {
+
+// What this thread's current context was when it was last looked up.
+struct Remembered {
+  CUcontext handle;
+  std::uint64_t generation;
+  Context* context;
+};
+thread_local Remembered remembered{};
+
+// This part of what is preallocated is a region for a few small blocks.
+constexpr std::uint64_t kSmallRegionShare = 256;
+
+}  // namespace
+
+Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures)
+    : driver_(driver), policy_(policy), captures_(captures) {}
+
+Context* Contexts::current() {
+  CUcontext handle = nullptr;
+  if (driver_.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == nullptr) {
+    return nullptr;
+  }
+  const std::uint64_t generation = generation_.load(std::memory_order_acquire);
+  if (remembered.handle == handle && remembered.generation == generation) {
+    return remembered.context;
+  }
+  const RelaxedCapture relaxed(driver_);
+  CUdevice device = 0;
+  std::uint64_t id = id_of(handle);
+  if (id == 0 || driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  CUcontext memory_handle = handle;
+  if (is_known_green(id)) {
+    memory_handle = primary_of(device).value_or(nullptr);
+    id = memory_handle == nullptr ? 0 : id_of(memory_handle);
+  }
+  Context* const context = id == 0 ? nullptr : find_or_make(memory_handle, id, device);
+  if (context == nullptr) {
+    return nullptr;  // and not remembered: the next call asks again
+  }
+  remembered = {handle, generation, context};
+  return context;
+}
+
+Context* Contexts::current_to_allocate() {
+  Context* const context = current();
+  const bool ready = context != nullptr && (context->started || start(*context));
+  return ready ? context : nullptr;
+}
+
+Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
+  Context* owner = nullptr;
+  std::uint64_t newest = 0;
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    if (!context->alive() || context->ending) {
+      continue;
+    }
+    if (const std::uint64_t number = context->arena.region_at(address); number > newest) {
+      newest = number;
+      owner = context;
+    }
+  }
+  return owner;
+}
+
+std::optional<Server::Block> Contexts::find_beside_arenas(CUdeviceptr address) const noexcept {
+  std::optional<Server::Block> block;
+  if (any_beside_arenas()) {
+    for_each_device([&](const Device& device) {
+      if (!block) {
+        block = device.server->find(address);
+      }
+    });
+  }
+  return block;
+}
+
+bool Contexts::several_alive(const Device* device) const noexcept {
+  int alive = 0;
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    alive += context->alive() && (device == nullptr || &context->device == device) ? 1 : 0;
+  }
+  return alive > 1;
+}
+
+// A device is known now that was not: it may use the memory of the others, and they its. Two
+// threads that come upon it do the same, rather than one go on before the other is done.
+void Contexts::introduce(Device& newcomer) {
+  for_each_device([&](Device& other) {
+    if (&other != &newcomer) {
+      give_access(other, newcomer.handle);
+      give_access(newcomer, other.handle);
+    }
+  });
+}
+
+// What is mapped, or in the pool, from now on has the access from the beginning.
+void Contexts::give_access(Device& owner, CUdevice peer) {
+  int can = 0;
+  if (!owner.server->needs_access() || driver_.cuDeviceCanAccessPeer == nullptr ||
+      peer >= kMostPeers ||
+      driver_.cuDeviceCanAccessPeer(&can, peer, owner.handle) != CUDA_SUCCESS || can == 0) {
+    return;
+  }
+  owner.peers.fetch_or(peer_bit(peer));
+  owner.server->give_access(peer);
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    if (&context->device == &owner) {
+      context->memory->give_access(peer);
+    }
+  }
+}
+
+std::uint64_t Contexts::id_of(CUcontext context) const {
+  unsigned long long id = 0;
+  return driver_.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+Context* Contexts::find(std::uint64_t id) const noexcept {
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    if (context->id.load(std::memory_order_acquire) == id) {
+      return context;
+    }
+  }
+  return nullptr;
+}
+
+Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice device_handle) {
+  if (Context* known = find(id); known != nullptr) {
+    return known;
+  }
+  Device* const its_device = device(device_handle);
+  const std::optional<CUcontext> primary = primary_of(device_handle);
+  if (its_device == nullptr || !primary) {
+    return nullptr;  // what is to be known of it for as long as it lives, the driver must tell
+  }
+  const std::lock_guard lock(mutex_);
+  if (Context* known = find(id); known != nullptr) {
+    return known;  // another thread was quicker
+  }
+  Context* context = first();
+  {
+    // One that a call may still be ending stays out of use: that call would hold up this context.
+    const std::lock_guard uses_lock(uses_.mutex_);
+    while (context != nullptr &&
+           (context->alive() || context->ends > 0 || &context->device != its_device)) {
+      context = context->next;
+    }
+  }
+  const bool fresh = context == nullptr;
+  if (fresh) {
+    context = new Context(*its_device, its_device->server->make_source());
+  }
+  {
+    const std::lock_guard uses_lock(uses_.mutex_);
+    context->references.held = 1;
+  }
+  context->handle = handle;
+  context->primary = *primary == handle;
+  context->ending = false;
+  context->started = false;
+  context->announced = false;
+  context->id.store(id, std::memory_order_release);
+  if (fresh) {
+    context->next = first();
+    first_.store(context, std::memory_order_release);
+  }
+  return context;
+}
+
+// Gives the arena its options, by what is free now. Precondition: the context, or a green one of
+// its device, is current. False when the driver cannot tell what is free.
+bool Contexts::start(Context& context) {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  const RelaxedCapture relaxed(driver_);
+  if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
+    return false;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!context.started) {
+    context.preallocation = policy_.preallocation(free_bytes, total_bytes);
+    context.arena.begin(
+        {context.preallocation, context.preallocation / kSmallRegionShare,
+         context.device.managed ? arena::kLargestRequestBytes : context.device.total_bytes});
+    context.started = true;
+  }
+  return true;
+}
+
+Device* Contexts::device(CUdevice handle) {
+  Device* const found = find_or_make_device(handle);
+  if (found != nullptr && !found->introduced.load()) {
+    introduce(*found);
+    found->introduced.store(true);
+  }
+  return found;
+}
+
+// nullptr if it is not known yet.
+Device* Contexts::known_device(CUdevice handle) const {
+  const std::lock_guard lock(mutex_);
+  return find_device(handle);
+}
+
+// The same. Precondition: the lock is held.
+Device* Contexts::find_device(CUdevice handle) const {
+  const auto known = std::find_if(devices_.begin(), devices_.end(),
+                                  [&](const auto& each) { return each->handle == handle; });
+  return known == devices_.end() ? nullptr : known->get();
+}
+
+Device* Contexts::find_or_make_device(CUdevice handle) {
+  if (Device* const known = known_device(handle); known != nullptr) {
+    return known;
+  }
+  std::size_t total_bytes = 0;
+  if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
+  const std::lock_guard lock(mutex_);
+  if (Device* const known = find_device(handle); known != nullptr) {
+    return known;  // another thread was quicker
+  }
+  any_needs_access_ = any_needs_access_ || made->server->needs_access();
+  any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();
+  return devices_.emplace_back(std::move(made)).get();
+}
+
+Device* Contexts::device_of(CUmemoryPool pool) noexcept {
+  Device* its_device = nullptr;
+  for_each_device([&](Device& device) {
+    its_device = its_device == nullptr && device.pools.has(pool) ? &device : its_device;
+  });
+  return its_device;
+}
+
+bool Contexts::trim_pools(const Device* only) noexcept {
+  bool any = false;
+  for_each_device([&](Device& device) {
+    const bool concerned = only == nullptr || only == &device;
+    if (concerned && (device.server->by == Server::By::kClaims || device.pools.counts())) {
+      any = device.pools.trim() || any;
+    }
+  });
+  return any;
+}
+
+void Contexts::created(CUcontext handle, CUdevice device) {
+  if (const std::uint64_t id = id_of(handle); id != 0) {
+    find_or_make(handle, id, device);
+  }
+}
+
+void Contexts::is_green(CUcontext context) {
+  const std::uint64_t id = id_of(context);
+  forget_handles();
+  const std::lock_guard lock(mutex_);
+  green_ids_.push_back(id);
+}
+
+void Contexts::green_ended(const void* green) {
+  const std::lock_guard lock(mutex_);
+  greens_.erase(green);
+}
+
+void Contexts::green_made(const void* green, CUdevice device) {
+  const std::lock_guard lock(mutex_);
+  greens_[green] = device;
+}
+
+std::optional<CUdevice> Contexts::device_of_green(const void* green) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = greens_.find(green);
+  return known == greens_.end() ? std::nullopt : std::optional(known->second);
+}
+
+bool Contexts::is_known_green(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
+}
+
+void Contexts::reference_taken(CUdevice device) {
+  if (Device* const known = known_device(device); known != nullptr) {
+    uses_.taken(known->references);
+  }
+}
+
+void Contexts::reference_taken(Context& context) {
+  uses_.taken(context.references);
+}
+
+void Contexts::forget_references(CUdevice device) {
+  if (Device* const known = known_device(device); known != nullptr) {
+    uses_.forgotten(known->references);
+  }
+}
+
+// nullptr where they are not counted.
+References* Contexts::references_to(CUcontext handle, std::optional<CUdevice> device) const {
+  if (handle != nullptr) {
+    Context* const context = known_as(handle);
+    return context == nullptr || context->primary ? nullptr : &context->references;
+  }
+  Device* const known = device ? known_device(*device) : nullptr;
+  return known == nullptr ? nullptr : &known->references;
+}
+
+// nullptr if there is none.
+CUcontext Contexts::handle_of_primary(CUdevice device) const {
+  if (const auto handle = primary_of(device)) {
+    return *handle;
+  }
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    if (context->alive() && context->primary && context->device.handle == device) {
+      return context->handle;  // the driver could not tell
+    }
+  }
+  return nullptr;
+}
+
+// The context that this handle means, nullptr if it is not known here.
+Context* Contexts::known_as(CUcontext handle, std::uint64_t* its_id) const {
+  const std::uint64_t driver_says = handle == nullptr ? 0 : id_of(handle);
+  for (Context* context = first(); context != nullptr && handle != nullptr;
+       context = context->next) {
+    const std::uint64_t id = context->id.load(std::memory_order_acquire);
+    if (id != 0 && (driver_says != 0 ? id == driver_says : context->handle == handle)) {
+      if (its_id != nullptr) {
+        *its_id = id;
+      }
+      return context;
+    }
+  }
+  return nullptr;
+}
+
+void Contexts::ended(Context* context, std::uint64_t id, CUcontext handle, bool success) {
+  if (success && handle != nullptr) {
+    captures_.context_ended(handle);
+  }
+  if (context != nullptr && success) {
+    drop(*context, id, Needed::kNo);
+  } else if (context != nullptr) {
+    context->ending = false;
+  }
+}
+
+void Contexts::drop_all_gone(CUcontext handle) {
+  forget_handles();
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    const std::uint64_t id = context->id.load(std::memory_order_acquire);
+    if (id != 0 && (context->primary || context->handle == handle) && is_gone(*context)) {
+      captures_.context_ended(context->handle);
+      // The driver's call that ends it may be another thread's, and still wait for its work.
+      drop(*context, id, Needed::kByOtherCalls);
+    }
+  }
+}
+
+// A reference may have been taken again meanwhile, by which the handle means a context of another
+// id.
+bool Contexts::is_gone(const Context& context) const {
+  unsigned flags = 0;
+  int active = 1;
+  if (context.primary &&
+      driver_.cuDevicePrimaryCtxGetState(context.device.handle, &flags, &active) == CUDA_SUCCESS &&
+      active == 0) {
+    return true;
+  }
+  unsigned long long id = 0;
+  const CUresult result = driver_.cuCtxGetId(context.handle, &id);
+  return result == CUDA_SUCCESS ? id != context.id : result != CUDA_ERROR_DEINITIALIZED;
+}
+
+// The driver takes its memory back, or has done so already; what does not go with it is given back
+// now, or when all calls are over that may still need it. Nothing if another thread was quicker.
+void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
+  std::unique_ptr<Leftovers> leftovers;  // given back without a lock
+  {
+    const std::lock_guard lock(mutex_);
+    if (context.id != id) {
+      return;
+    }
+    log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
+    leftovers = context.device.server->leave_behind(context, id);
+    context.arena.abandon();
+    context.ending = false;
+    context.id.store(0, std::memory_order_release);
+  }
+  if (leftovers != nullptr && needed == Needed::kByOtherCalls) {
+    uses_.keep(std::move(leftovers), context.device.handle);
+  }
+  leftovers.reset();
+  for (ContextListener* listener : listeners_) {
+    listener->context_ended(id);
+  }
+}
+
+// The primary context's handle, nullptr if it is not active: asking never makes it active. Nothing
+// if the driver cannot tell.
+std::optional<CUcontext> Contexts::primary_of(CUdevice device) const {
+  unsigned flags = 0;
+  int active = 0;
+  CUcontext primary = nullptr;
+  if (driver_.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) {
+    return std::nullopt;
+  }
+  if (active == 0) {
+    return nullptr;
+  }
+  if (driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
+    return std::nullopt;
+  }
+  driver_.cuDevicePrimaryCtxRelease_v2(device);
+  return primary;
+}
+
+CUresult Contexts::synchronize(const Context& owner) {
+  CUcontext current = nullptr;
+  driver_.cuCtxGetCurrent(&current);
+  CUresult of_owner = CUDA_SUCCESS;
+  bool all = true;
+  bool current_done = current == nullptr;
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    const ContextUse use(*this, *context);
+    if (!use.allowed()) {
+      all = all && !context->alive();
+      continue;
+    }
+    const CUcontext handle = context->handle;
+    const CUresult result = synchronize_one(handle, current);
+    current_done = current_done || handle == current;
+    if (context == &owner) {
+      of_owner = result;
+    }
+  }
+  if (!current_done) {
+    driver_.cuCtxSynchronize();
+  }
+  return of_owner == CUDA_SUCCESS && !all ? CUDA_ERROR_NOT_READY : of_owner;
+}
+
+CUresult Contexts::synchronize_one(CUcontext context, CUcontext current) {
+  if (context == current) {
+    return driver_.cuCtxSynchronize();
+  }
+  const PushedContext inside(driver_, context);
+  return inside.pushed() ? driver_.cuCtxSynchronize() : inside.result();
+}
+
+}  // namespace cubfc

@@ -1,0 +1,55 @@
+// How an entry point gets its answer: from the driver, from us, or from the driver with a note
+// taken. Knows nothing of what any one of them does.
+#pragma once
+
+#include <new>
+
+#include "shim/hook/no_cancellation.h"
+#include "shim/process.h"
+
+namespace cubfc {
+
+// Calls the driver's function; one that this driver does not have is not found.
+template <typename... Args, typename... Given>
+CUresult call(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  const Driver* driver = Driver::find();
+  if (driver == nullptr || driver->call().*function == nullptr) {
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  return (driver->call().*function)(args...);
+}
+
+// Our answer, or the driver's when cubfc stands aside.
+template <typename Ours, typename... Args, typename... Given>
+CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  Process* process = Process::active();
+  if (process == nullptr || process->driver().*function == nullptr) {
+    return call(function, args...);
+  }
+  const NoCancellation no_cancellation;
+  try {
+    return ours(*process);
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+  }
+}
+
+// The driver's answer; `note` is told when it is a success.
+template <typename Note>
+CUresult noted(CUresult result, Note note) {
+  if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
+    const NoCancellation no_cancellation;
+    try {
+      note(*process);
+    } catch (const std::bad_alloc&) {  // what is lost is a note, not the program's result
+    }
+  }
+  return result;
+}
+
+template <typename Note, typename... Args, typename... Given>
+CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  return noted(call(function, args...), note);
+}
+
+}  // namespace cubfc

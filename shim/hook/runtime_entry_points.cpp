@@ -1,0 +1,110 @@
+#include "shim/hook/runtime_entry_points.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <new>
+
+#include "shim/hook/no_cancellation.h"
+#include "shim/hook/thunks.h"
+#include "shim/loader/loaded_objects.h"
+#include "shim/loader/symbols.h"
+#include "shim/process.h"
+
+// Thin on purpose: what is plain goes to the arena; everything else, every failure included, goes
+// to the program's runtime, which comes back through the driver's entry points and keeps its last
+// error right. Others are left to see every call: a library that overrides these functions, too, or
+// a tool that has replaced the driver's.
+
+namespace {
+
+// cudaError_t, of which two values are needed (driver_types.h): cudaSuccess and
+// cudaErrorInitializationError.
+using RuntimeError = int;
+constexpr RuntimeError kSuccess = 0;
+constexpr RuntimeError kInitializationError = 3;
+
+// By another library, behind this one.
+std::atomic<bool> malloc_is_overridden{false};
+std::atomic<bool> free_is_overridden{false};
+
+// Looked up again when it is called from elsewhere, or another object may have it.
+template <typename Function>
+Function real_function(const char* name, const void* caller) {
+  struct Found {
+    const void* caller;
+    std::uint64_t generation;
+    void* function;
+  };
+  thread_local std::array<Found, 8> known{};
+  const std::uint64_t generation = cubfc::objects_generation();
+  Found& last = known[reinterpret_cast<std::uintptr_t>(caller) / 4 % known.size()];
+  if (last.caller != caller || last.generation != generation) {
+    void* found = cubfc::definition_without_us(name, caller);
+    if (found == nullptr) {
+      found = cubfc::definition_in_loaded_runtime(name);
+    }
+    last = {caller, generation, found};
+  }
+  return reinterpret_cast<Function>(last.function);
+}
+
+}  // namespace
+
+extern "C" {
+
+__attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
+                                                               std::size_t bytes) noexcept {
+  cubfc::Process* process = cubfc::Process::active();
+  if (process != nullptr && address != nullptr &&
+      !malloc_is_overridden.load(std::memory_order_relaxed) &&
+      !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
+    const cubfc::NoCancellation no_cancellation;
+    try {
+      if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
+        *address = reinterpret_cast<void*>(got);
+        return kSuccess;
+      }
+    } catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
+    }
+  }
+  using Function = RuntimeError (*)(void**, std::size_t);
+  const auto real = real_function<Function>("cudaMalloc", __builtin_return_address(0));
+  return real == nullptr ? kInitializationError : real(address, bytes);
+}
+
+__attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
+  cubfc::Process* process = cubfc::Process::active();
+  if (process != nullptr && address != nullptr &&
+      !free_is_overridden.load(std::memory_order_relaxed) &&
+      !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
+    const cubfc::NoCancellation no_cancellation;
+    try {
+      if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {
+        return kSuccess;
+      }
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  using Function = RuntimeError (*)(void*);
+  const auto real = real_function<Function>("cudaFree", __builtin_return_address(0));
+  return real == nullptr ? kInitializationError : real(address);
+}
+
+}  // extern "C"
+
+namespace cubfc {
+
+void look_for_overrides() noexcept {
+  malloc_is_overridden.store(is_overridden_behind_us("cudaMalloc"));
+  free_is_overridden.store(is_overridden_behind_us("cudaFree"));
+}
+
+void* runtime_wrapper(std::string_view name) {
+  if (name == "cudaMalloc") {
+    return reinterpret_cast<void*>(&cudaMalloc);
+  }
+  return name == "cudaFree" ? reinterpret_cast<void*>(&cudaFree) : nullptr;
+}
+
+}  // namespace cubfc

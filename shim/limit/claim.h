@@ -1,0 +1,60 @@
+// What the program holds of a device beside its arenas.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "shim/device/device.h"
+
+namespace cubfc {
+
+// Bytes of a device's limit, held until the object goes. Thread-safe like the limit itself.
+class Claim {
+ public:
+  // Nothing when the limit has not that much left. `pool` is what will serve it, if one does and is
+  // known: what it has reserved is taken already.
+  static std::optional<Claim> take(Device& device, Holding holding, std::uint64_t bytes,
+                                   CUmemoryPool pool = nullptr) noexcept {
+    std::uint64_t pool_id = 0;
+    if (!device.take(holding, bytes, pool, pool_id)) {
+      return std::nullopt;
+    }
+    return Claim(device, holding, bytes, pool_id);
+  }
+
+  Claim(Claim&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)),
+        holding_(other.holding_),
+        bytes_(other.bytes_),
+        pool_id_(other.pool_id_) {}
+  Claim& operator=(Claim&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(holding_, other.holding_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(pool_id_, other.pool_id_);
+    return *this;
+  }
+  ~Claim() {
+    if (device_ != nullptr) {
+      device_->give(holding_, bytes_, pool_id_);
+    }
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+  // Nobody will give it back.
+  void leave() noexcept { device_ = nullptr; }
+
+ private:
+  Claim(Device& device, Holding holding, std::uint64_t bytes, std::uint64_t pool_id)
+      : device_(&device), holding_(holding), bytes_(bytes), pool_id_(pool_id) {}
+
+  Device* device_;
+  Holding holding_;
+  std::uint64_t bytes_;
+  std::uint64_t pool_id_;
+};
+
+}  // namespace cubfc

@@ -1,0 +1,101 @@
+// Memory that went to the driver: what each address or handle of the driver's holds.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "shim/limit/claim.h"
+
+namespace cubfc {
+
+// Thread-safe.
+template <typename Key>
+class Ledger {
+ public:
+  struct Entry {
+    Claim claim;
+    std::uint64_t context_id;  // with which the memory goes; 0: with none
+  };
+  struct Totals {
+    std::uint64_t allocations = 0;
+    std::uint64_t frees = 0;
+    std::uint64_t failures = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t peak_bytes = 0;
+  };
+
+  // What was entered there before is gone: the driver gives nothing twice. Throws std::bad_alloc
+  // and has changed nothing then; the entry is the caller's still.
+  void add(Key key, Entry&& entry) {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t bytes = entry.claim.bytes();
+    if (const auto found = entries_.find(key); found != entries_.end()) {
+      totals_.bytes -= found->second.claim.bytes();
+      found->second = std::move(entry);
+    } else {
+      entries_.emplace(key, std::move(entry));
+    }
+    ++totals_.allocations;
+    totals_.bytes += bytes;
+    totals_.peak_bytes = std::max(totals_.peak_bytes, totals_.bytes);
+  }
+
+  // Nothing when the key is not known: not all that is freed was allocated through us.
+  std::optional<Entry> remove(Key key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) {
+      return std::nullopt;
+    }
+    std::optional<Entry> entry(std::move(found->second));
+    entries_.erase(found);
+    ++totals_.frees;
+    totals_.bytes -= entry->claim.bytes();
+    return entry;
+  }
+
+  // Undoes remove(). Without host memory for it the bytes stay taken: the limit is kept.
+  void put_back(Key key, Entry&& entry) noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t bytes = entry.claim.bytes();
+    try {
+      entries_.insert_or_assign(key, std::move(entry));
+    } catch (...) {
+      entry.claim.leave();
+      return;
+    }
+    --totals_.frees;
+    totals_.bytes += bytes;
+  }
+
+  // The context's memory is gone.
+  void forget_context(std::uint64_t context_id) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries_, [&](const auto& each) {
+      const bool gone = each.second.context_id == context_id;
+      totals_.bytes -= gone ? each.second.claim.bytes() : 0;
+      return gone;
+    });
+  }
+
+  void failed() {
+    const std::lock_guard lock(mutex_);
+    ++totals_.failures;
+  }
+
+  Totals totals() const {
+    const std::lock_guard lock(mutex_);
+    return totals_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<Key, Entry> entries_;
+  Totals totals_;
+};
+
+}  // namespace cubfc

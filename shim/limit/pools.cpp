@@ -1,0 +1,226 @@
+#include "shim/limit/pools.h"
+
+#include <algorithm>
+
+#include "shim/driver/captures.h"
+
+namespace cubfc {
+
+void Pools::add(CUmemoryPool pool, Owner owner) {
+  const std::lock_guard lock(mutex_);
+  pools_.push_back({last_id_ + 1, pool, owner});
+  ++last_id_;
+}
+
+// nullptr when it is not known. Precondition: the lock is held.
+Pools::Pool* Pools::find(CUmemoryPool pool) noexcept {
+  for (Pool& each : pools_) {
+    if (each.handle == pool && pool != nullptr && !each.destroyed) {
+      return &each;
+    }
+  }
+  return nullptr;
+}
+
+bool Pools::has(CUmemoryPool pool) noexcept {
+  know_default_pool();
+  const std::lock_guard lock(mutex_);
+  return find(pool) != nullptr;
+}
+
+void Pools::know_default_pool() noexcept try {
+  {
+    const std::lock_guard lock(mutex_);
+    if (knows_default_) {
+      return;
+    }
+  }
+  CUmemoryPool found = nullptr;
+  if (driver_.cuDeviceGetDefaultMemPool == nullptr ||
+      driver_.cuDeviceGetDefaultMemPool(&found, device_) != CUDA_SUCCESS) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (!knows_default_) {
+    pools_.push_back({last_id_ + 1, found, Owner::kProgram});
+    ++last_id_;
+    knows_default_ = true;
+  }
+} catch (const std::bad_alloc&) {  // the next call knows it
+}
+
+void Pools::will_be_destroyed(CUmemoryPool pool) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (Pool* const found = find(pool); found != nullptr) {
+    found->destroyed = true;
+  }
+}
+
+void Pools::not_destroyed(CUmemoryPool pool) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (Pool& each : pools_) {
+    if (each.handle == pool && each.destroyed) {
+      each.destroyed = false;
+    }
+  }
+}
+
+// What is allocated from a destroyed pool stays until it is freed. Precondition: the lock is held.
+void Pools::forget_the_empty() noexcept {
+  std::erase_if(pools_, [](const Pool& pool) { return pool.destroyed && pool.claimed == 0; });
+}
+
+// Precondition: the lock is held.
+std::uint64_t Pools::needed() const noexcept {
+  std::uint64_t bytes = counts_ == Counts::kAll ? graphs_ : 0;
+  for (const Pool& pool : pools_) {
+    if (is_counted(pool)) {
+      bytes += pool.destroyed ? pool.claimed : std::max(pool.reserved, pool.claimed);
+    }
+  }
+  return bytes;
+}
+
+bool Pools::claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noexcept {
+  if (!counts()) {
+    id = 0;
+    return true;
+  }
+  refresh();
+  const std::lock_guard lock(mutex_);
+  Pool* const known = find(pool);
+  Pool& from = known == nullptr ? pools_.front() : *known;
+  from.claimed += bytes;
+  const std::uint64_t need = needed();
+  if (need > taken_ && !budget_.take(need - taken_)) {
+    from.claimed -= bytes;
+    return false;
+  }
+  taken_ = std::max(need, taken_);
+  id = from.id;
+  return true;
+}
+
+void Pools::unclaim(std::uint64_t id, std::uint64_t bytes) noexcept {
+  if (id == 0) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto from =
+      std::find_if(pools_.begin(), pools_.end(), [id](const Pool& pool) { return pool.id == id; });
+  from->claimed -= bytes;
+  const std::uint64_t need = needed();
+  budget_.give(taken_ - std::min(taken_, need));
+  taken_ = std::min(taken_, need);
+}
+
+// An answer of the driver's that comes late does not replace one to a later question.
+bool Pools::refresh() noexcept {
+  if (!counts()) {
+    return true;
+  }
+  const std::uint64_t turn = turn_.fetch_add(1) + 1;
+  const RelaxedCapture relaxed(driver_);
+  know_default_pool();
+  for_each([&](CUmemoryPool handle) {
+    const std::uint64_t reserved = ask(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    const std::lock_guard lock(mutex_);
+    if (Pool* const pool = find(handle); pool != nullptr && pool->asked < turn) {
+      pool->reserved = reserved;
+      pool->asked = turn;
+    }
+  });
+  const std::uint64_t of_graphs = kept_by_graphs();
+  const std::lock_guard lock(mutex_);
+  if (graphs_asked_ < turn) {
+    graphs_ = of_graphs;
+    graphs_asked_ = turn;
+  }
+  forget_the_empty();
+  const std::uint64_t need = needed();
+  if (need > taken_) {
+    budget_.force(need - taken_);
+  } else {
+    budget_.give(taken_ - need);
+  }
+  taken_ = need;
+  return budget_.used() <= budget_.limit();
+}
+
+std::uint64_t Pools::unclaimed() const noexcept {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t claimed = 0;
+  for (const Pool& pool : pools_) {
+    claimed += is_counted(pool) ? pool.claimed : 0;
+  }
+  return taken_ - std::min(taken_, claimed);
+}
+
+// Those that are there. Of one that another thread destroys meanwhile the driver says that it is
+// none.
+template <typename Do>
+void Pools::for_each(Do what) noexcept {
+  for (std::uint64_t id = kUnknown;;) {
+    CUmemoryPool handle = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto next = std::find_if(pools_.begin(), pools_.end(), [id](const Pool& pool) {
+        return pool.id > id && !pool.destroyed;
+      });
+      if (next == pools_.end()) {
+        return;
+      }
+      id = next->id;
+      handle = next->handle;
+    }
+    what(handle);
+  }
+}
+
+// 0 when the driver cannot tell.
+std::uint64_t Pools::ask(CUmemoryPool pool, CUmemPool_attribute attribute) noexcept {
+  cuuint64_t bytes = 0;
+  const bool known = driver_.cuMemPoolGetAttribute != nullptr &&
+                     driver_.cuMemPoolGetAttribute(pool, attribute, &bytes) == CUDA_SUCCESS;
+  return known ? bytes : 0;
+}
+
+std::uint64_t Pools::kept_by_graphs() noexcept {
+  cuuint64_t bytes = 0;
+  if (counts_ == Counts::kAll && driver_.cuDeviceGetGraphMemAttribute != nullptr) {
+    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  }
+  return bytes;
+}
+
+std::uint64_t Pools::reserved_by(CUmemoryPool pool) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+std::uint64_t Pools::idle_in(CUmemoryPool pool) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::uint64_t reserved = ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+  return reserved - std::min(reserved, ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+}
+
+bool Pools::trim() noexcept {
+  const RelaxedCapture relaxed(driver_);
+  bool any = false;
+  for_each([&](CUmemoryPool pool) {
+    const std::uint64_t before = reserved_by(pool);
+    if (driver_.cuMemPoolTrimTo != nullptr) {
+      driver_.cuMemPoolTrimTo(pool, 0);
+    }
+    any = reserved_by(pool) < before || any;
+  });
+  const std::uint64_t before = kept_by_graphs();
+  if (counts_ == Counts::kAll && driver_.cuDeviceGraphMemTrim != nullptr) {
+    driver_.cuDeviceGraphMemTrim(device_);
+  }
+  any = kept_by_graphs() < before || any;
+  refresh();
+  return any;
+}
+
+}  // namespace cubfc

@@ -1,0 +1,95 @@
+// The memory pools of a device, and its graphs' memory: what the driver has reserved for them,
+// which is more than what is allocated from them, and what that takes of the limit.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "arena/budget.h"
+#include "shim/driver/driver.h"
+
+namespace cubfc {
+
+// Of the limit a pool takes the larger of what it has reserved and what is claimed from it: a claim
+// comes before the driver's call, so that none is in between; what is freed stays with the pool.
+// How much is reserved the driver says, when it is asked. Thread-safe; its lock is never held
+// across a driver call.
+class Pools {
+ public:
+  enum class Counts : std::uint8_t {
+    kNothing,  // there is no limit
+    kOurs,     // our own pool
+    kAll,      // and the program's, and graphs
+  };
+  Pools(const DriverFunctions& driver, CUdevice device, arena::Budget& budget, Counts counts)
+      : driver_(driver), device_(device), budget_(budget), counts_(counts) {}
+
+  enum class Owner : std::uint8_t { kProgram, kOurs };
+  // A pool whose memory is this device's. Its default pool need not be added. Throws
+  // std::bad_alloc.
+  void add(CUmemoryPool pool, Owner owner);
+  bool has(CUmemoryPool pool) noexcept;
+  // Around the driver's call that destroys it: as soon as that is done, another may have its
+  // handle.
+  void will_be_destroyed(CUmemoryPool pool) noexcept;
+  void not_destroyed(CUmemoryPool pool) noexcept;
+
+  bool counts() const noexcept { return counts_ != Counts::kNothing; }
+  // Bytes that will be allocated from the pool. False when the limit has them not. `id` stands for
+  // the pool from then on. The driver is asked.
+  bool claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noexcept;
+  void unclaim(std::uint64_t id, std::uint64_t bytes) noexcept;
+  // Asks the driver what is reserved. False when more is taken now than the limit allows.
+  bool refresh() noexcept;
+  // Bytes taken of the limit beyond all claims, as last known.
+  std::uint64_t unclaimed() const noexcept;
+
+  // Bytes that a pool has reserved now, and what of that nothing is allocated in. Asks the driver.
+  std::uint64_t reserved_by(CUmemoryPool pool) noexcept;
+  std::uint64_t idle_in(CUmemoryPool pool) noexcept;
+  // Gives back to the device what nothing is allocated in. True if there was anything.
+  bool trim() noexcept;
+
+ private:
+  struct Pool {
+    std::uint64_t id;
+    CUmemoryPool handle;  // nullptr: of claims on pools that are not known
+    Owner owner;
+    bool destroyed = false;
+    std::uint64_t reserved = 0;  // as last known
+    std::uint64_t asked = 0;     // when: a number of turn_
+    std::uint64_t claimed = 0;
+  };
+
+  std::uint64_t ask(CUmemoryPool pool, CUmemPool_attribute attribute) noexcept;
+  std::uint64_t kept_by_graphs() noexcept;  // what the driver has reserved for them
+  void know_default_pool() noexcept;
+  Pool* find(CUmemoryPool pool) noexcept;
+  bool is_counted(const Pool& pool) const {
+    return counts_ == Counts::kAll || (counts_ == Counts::kOurs && pool.owner == Owner::kOurs);
+  }
+  std::uint64_t needed() const noexcept;
+  void forget_the_empty() noexcept;
+  template <typename Do>
+  void for_each(Do what) noexcept;
+
+  static constexpr std::uint64_t kUnknown = 1;  // the id of the entry for pools that are not known
+
+  const DriverFunctions& driver_;
+  const CUdevice device_;
+  arena::Budget& budget_;
+  const Counts counts_;
+  std::atomic<std::uint64_t> turn_{0};
+
+  mutable std::mutex mutex_;                                       // guards all below
+  std::vector<Pool> pools_{{kUnknown, nullptr, Owner::kProgram}};  // by id
+  std::uint64_t last_id_ = kUnknown;
+  bool knows_default_ = false;
+  std::uint64_t graphs_ = 0;  // bytes reserved, as last known
+  std::uint64_t graphs_asked_ = 0;
+  std::uint64_t taken_ = 0;  // of the limit
+};
+
+}  // namespace cubfc

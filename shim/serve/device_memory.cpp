@@ -1,0 +1,465 @@
+#include "shim/serve/device_memory.h"
+
+#include <bit>
+#include <limits>
+
+#include "arena/epoch.h"
+#include "shim/device/server.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+
+class DeviceMemory::Stopwatch {
+ public:
+  explicit Stopwatch(DeviceMemory& memory)
+      : memory_(memory), running_(memory.policy_.show_stats.value) {
+    if (running_) {
+      start_ = std::chrono::steady_clock::now();
+    }
+  }
+  ~Stopwatch() {
+    if (running_) {
+      const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start_;
+      memory_.spent_ns_.fetch_add(static_cast<std::uint64_t>(spent.count()),
+                                  std::memory_order_relaxed);
+    }
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  DeviceMemory& memory_;
+  const bool running_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
+  FoundBlock found{contexts.owner_of(address), false, {}};
+  if (found.context != nullptr) {
+    if (const auto info = found.context->arena.find_containing(address)) {
+      found.live = true;
+      found.info = *info;
+    }
+    return found;
+  }
+  if (const auto block = contexts.find_beside_arenas(address)) {
+    found = {block->context, block->live, {block->address, block->bytes, block->bytes, block->id}};
+  }
+  return found;
+}
+
+CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
+  const Stopwatch stopwatch(*this);
+  // What is wrong with these the driver says best.
+  Context* const context =
+      address == nullptr || bytes == 0 ? nullptr : contexts_.current_to_allocate();
+  if (context == nullptr) {
+    return without_context(address, bytes);
+  }
+  idle_trimmer_.start_once();
+  return serve(*context, address, bytes, "cuMemAlloc");
+}
+
+CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
+                             const char* function) {
+  switch (served_by(context.device, bytes)) {
+    case Server::By::kArena:
+      return allocate_from_arena(context, address, bytes, function);
+    case Server::By::kClaims:
+      return allocate_claimed(context, address, bytes, function);
+    case Server::By::kDriver:
+      return allocate_from_driver(context, address, bytes, function);
+  }
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// The driver's answer to a request that no context's arena can serve. But a limit is not got round
+// by a context that the driver, for a moment, cannot tell us of.
+CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) {
+  CUcontext current = nullptr;
+  unsigned long long id = 0;
+  const bool limited = policy_.limit_origin() != nullptr || policy_.limit_unreadable;
+  if (limited && address != nullptr && bytes > 0 &&
+      driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
+    if (const CUresult broken = driver_.cuCtxGetId(current, &id); broken != CUDA_SUCCESS) {
+      return broken;  // a context that was destroyed, for example
+    }
+    log::warn("the driver does not say what its current context is; refused: {} bytes", bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return driver_.cuMemAlloc_v2(address, bytes);
+}
+
+// Makes free what can be used again, and waits for the device if too much is left. False when
+// nothing waits.
+bool DeviceMemory::collect_waiting(const Context& context) {
+  if (!waiting_.any() || !gathers()) {
+    return false;
+  }
+  waiting_.collect();
+  while (arena::too_much_waits(context.room()) && waiting_.wait_for_oldest()) {
+  }
+  return true;
+}
+
+// From what the arena has; then from what waits for the device, if that may do; then by growth;
+// then from whatever is left to try.
+arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
+  if (collect_waiting(context)) {
+    do {
+      if (const CUdeviceptr address = context.arena.allocate_without_growth(bytes); address != 0) {
+        return {address};
+      }
+    } while (context.arena.room().retired >= bytes && waiting_.wait_for_oldest());
+  }
+  arena::Allocation got = context.arena.allocate(bytes);
+  const auto more_may_help = [&] {
+    return got.address == 0 && got.failure != arena::Failure::kSourceError &&
+           got.failure != arena::Failure::kTooLarge;
+  };
+  while (more_may_help() && make_room(&context.device)) {
+    const bool grew = got.grew;
+    got = context.arena.allocate(bytes);
+    got.grew = got.grew || grew;
+  }
+  return got;
+}
+
+CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
+                                           std::size_t bytes, const char* function) {
+  const arena::Allocation got = take(context, bytes);
+  if (got.grew) {
+    announce(context);
+  }
+  if (got.address == 0) {
+    log::debug("{} of {} bytes failed: {}", function, bytes, arena::describe(got.failure));
+    if (got.failure == arena::Failure::kSourceError) {
+      return static_cast<CUresult>(got.source_error);
+    }
+    report({context.device, Holding::kPlain, bytes, function}, got.failure, &context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = got.address;
+  log::trace("{} {} bytes -> {:#x}", function, bytes, got.address);
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::allocate_claimed(Context& context, CUdeviceptr* address, std::size_t bytes,
+                                        const char* function) {
+  announce(context);
+  collect_waiting(context);
+  Server& server = *context.device.server;
+  if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {
+    server.failed();
+    return result;
+  }
+  CUdeviceptr got = 0;
+  std::optional<Claim> claim;
+  if (const CUresult result = claim_and_call(
+          {context.device, Holding::kOwnPool, bytes, function, server.pool()}, claim,
+          [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
+      result != CUDA_SUCCESS) {
+    server.failed();
+    return result;
+  }
+  try {
+    server.enter(context, got, std::move(*claim));
+  } catch (const std::bad_alloc&) {
+    server.undo(got);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = got;
+  log::trace("{} {} bytes -> {:#x} (pool)", function, bytes, got);
+  return CUDA_SUCCESS;
+}
+
+// Whether the request could be served if nobody held anything.
+bool DeviceMemory::DriverRequest::is_possible() const {
+  return (!device.is_limited(holding) || bytes <= device.budget.limit()) &&
+         (holding == Holding::kManaged || bytes <= device.total_bytes);
+}
+
+void DeviceMemory::report(const DriverRequest& request, arena::Failure failure,
+                          const Context* context) {
+  const RelaxedCapture relaxed(driver_);
+  reporter_.report(driver_, policy_, contexts_, request.device, context, request.function,
+                   request.bytes, failure);
+}
+
+// One line when the arena has memory for the first time; at level warn when it is less than was
+// asked for.
+void DeviceMemory::announce(Context& context) const noexcept try {
+  if (context.announced || context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
+    return;
+  }
+  const config::Origin* limit = policy_.limit_origin();
+  const std::string limits =
+      limit == nullptr
+          ? "none"
+          : format("{} ({})", log::bytes(context.device.budget.limit()), limit->text());
+  const Server& server = *context.device.server;
+  if (const char* const what = server.description(); what != nullptr) {
+    log::info("active on GPU {} ({}): {}; limit {}{}; version " CUBFC_VERSION,
+              context.device.handle, context.device.name, what, limits,
+              server.by == Server::By::kDriver
+                  ? ""
+                  : format(", free {} ({})", config::name_of(policy_.free_mode.value),
+                           policy_.free_mode.origin.text()));
+    return;
+  }
+  const arena::Stats stats = context.arena.stats();
+  const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
+  log::at(
+      less ? log::Level::kWarn : log::Level::kInfo,
+      "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
+      context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
+      log::bytes(context.device.total_bytes),
+      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
+      config::name_of(server.allocator()), limits, config::name_of(policy_.free_mode.value),
+      policy_.free_mode.origin.text());
+  if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
+    log::warn(
+        "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
+        "few frees wait for the device instead of none");
+  }
+} catch (const std::bad_alloc&) {  // a line less
+}
+
+CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
+                                            std::size_t bytes, const char* function) {
+  if (context.device.server->by == Server::By::kDriver) {
+    announce(context);
+  }
+  return allocate_from_driver(
+      context, {context.device, Holding::kPlain, bytes, function}, address,
+      [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); },
+      [&](CUdeviceptr got) { free_relaxed(got); });
+}
+
+CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags) {
+  Context* const context =
+      address == nullptr || bytes == 0 ? nullptr : contexts_.current_to_allocate();
+  const auto call = [&](CUdeviceptr* got) { return driver_.cuMemAllocManaged(got, bytes, flags); };
+  if (context == nullptr) {
+    return call(address);
+  }
+  return allocate_from_driver(*context,
+                              {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"},
+                              address, call, [&](CUdeviceptr got) { free_relaxed(got); });
+}
+
+// What the program has not been given.
+void DeviceMemory::free_relaxed(CUdeviceptr address) const {
+  const RelaxedCapture relaxed(driver_);
+  driver_.cuMemFree_v2(address);
+}
+
+CUresult DeviceMemory::allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
+                                      std::size_t height, unsigned element_bytes) {
+  const Stopwatch stopwatch(*this);
+  const bool plain = address != nullptr && pitch != nullptr && width > 0 && height > 0;
+  Context* const context = plain ? contexts_.current_to_allocate() : nullptr;
+  const std::size_t alignment =
+      context == nullptr ? 0 : pitch_alignment(context->device, element_bytes);
+  int widest = 0;
+  if (alignment == 0 ||
+      driver_.cuDeviceGetAttribute(&widest, CU_DEVICE_ATTRIBUTE_MAX_PITCH,
+                                   context->device.handle) != CUDA_SUCCESS ||
+      width > static_cast<std::size_t>(widest)) {
+    return driver_.cuMemAllocPitch_v2(address, pitch, width, height, element_bytes);
+  }
+  const std::size_t row_bytes = arena::round_up(width, alignment);
+  const bool overflows = height > std::numeric_limits<std::size_t>::max() / row_bytes;
+  const std::size_t bytes =
+      overflows ? std::numeric_limits<std::size_t>::max() : row_bytes * height;
+  const CUresult result = serve(*context, address, bytes, "cuMemAllocPitch");
+  if (result == CUDA_SUCCESS) {
+    *pitch = row_bytes;
+  }
+  return result;
+}
+
+// The driver's own rule, learnt once for each element size by asking for a row of one byte. 0: not
+// a size that the driver takes.
+std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes) {
+  // cuda.h, cuMemAllocPitch: the element size must be 4, 8 or 16.
+  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
+    return 0;
+  }
+  std::atomic<std::size_t>& known =
+      device.pitch_alignment[static_cast<unsigned>(std::countr_zero(element_bytes))];
+  std::size_t alignment = known.load(std::memory_order_relaxed);
+  if (alignment == 0) {
+    const RelaxedCapture relaxed(driver_);
+    CUdeviceptr sample = 0;
+    if (call_with_room(device.handle, [&] {
+          return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
+        }) != CUDA_SUCCESS) {
+      return 0;
+    }
+    free_relaxed(sample);
+    known.store(alignment, std::memory_order_relaxed);
+  }
+  return alignment;
+}
+
+CUresult DeviceMemory::free(CUdeviceptr address) {
+  const Stopwatch stopwatch(*this);
+  Context* const context = owner_of(address);
+  if (context == nullptr) {
+    return free_at_driver(address, [&] { return driver_.cuMemFree_v2(address); });
+  }
+  if (const CUresult refused = refused_without_context(*context, address);
+      refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  const CUresult result = free_block(*context, address);
+  log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
+  return result;
+}
+
+// The context in whose arena, or in a block of whose own in its device's pool, the address lies.
+Context* DeviceMemory::owner_of(CUdeviceptr address) const {
+  if (Context* const context = contexts_.owner_of(address); context != nullptr) {
+    return context;
+  }
+  const auto block = contexts_.find_beside_arenas(address);
+  return block ? block->context : nullptr;
+}
+
+// Without a current context the driver refuses a free, or does not: its word is had by asking it to
+// free a pointer into a region, which it can only refuse, or to nowhere.
+CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr address) const {
+  CUcontext current = nullptr;
+  if (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
+    return CUDA_SUCCESS;
+  }
+  const CUresult result =
+      driver_.cuMemFree_v2(owner.device.server->has_blocks_beside_arenas() ? kNowhere : address);
+  return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+}
+
+// Waits for the device, then frees; or leaves the waiting to WaitingFrees: always, if the user
+// wishes so, else where nothing may wait. An interior pointer, a double free: the driver must not
+// see it, it knows only the region.
+CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
+  if (!deferred()) {
+    const DeviceWait wait(captures_);
+    const CUresult result =
+        wait.allowed() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (result == CUDA_SUCCESS) {
+      ipc_.will_free(address);
+      return context.device.server->free(context, address);
+    }
+    if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result != CUDA_ERROR_NOT_READY) {
+      return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
+    }
+  }
+  return free_later(context, address, nullptr);
+}
+
+CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address, const StreamId* order) {
+  ipc_.will_free(address);
+  if (!waiting_.add(context, address, order)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (gathers()) {
+    waiting_.close_when_due(context);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Precondition: a DeviceWait that is allowed.
+CUresult DeviceMemory::wait_in_free(const Context& owner) {
+  const auto start = std::chrono::steady_clock::now();
+  const CUresult result = waiting_.wait_for_all(owner);
+  const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
+  waited_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
+  return result;
+}
+
+// Where the driver does not tell which context is current, the limit holds all the same.
+CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
+  std::size_t device_free = 0;
+  std::size_t device_total = 0;
+  if (const CUresult result = driver_.cuMemGetInfo_v2(&device_free, &device_total);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  Context* const context = contexts_.current();
+  const std::uint64_t total =
+      context != nullptr && policy_.limit_is_reported()
+          ? std::min<std::uint64_t>(device_total, context->device.budget.limit())
+          : shown_total(device_total);
+  if (free_bytes != nullptr) {
+    *free_bytes =
+        std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
+  }
+  if (total_bytes != nullptr) {
+    *total_bytes = total;
+  }
+  return CUDA_SUCCESS;
+}
+
+// What waits for the device is given to whoever asks for it; so is what pools keep, and what other
+// contexts of the device do not use.
+std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device_free) {
+  Device& device = context.device;
+  device.pools.refresh();
+  // Others would give that up, to the device and to the limit.
+  const std::uint64_t of_others = unused_by_others(context);
+  const std::uint64_t limit_left = device.budget.left();
+  const std::uint64_t to_grow =
+      std::min(policy_.beyond_reserve(device_free + of_others),
+               limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
+  return device.server->bytes_at_hand(context) + device.server->growth_in(to_grow);
+}
+
+// Of its device's memory, what arenas of other contexts would give up for a request in this one.
+std::uint64_t DeviceMemory::unused_by_others(const Context& context) {
+  if (!contexts_.several_alive(&context.device)) {
+    return 0;
+  }
+  waiting_.close_and_collect();  // a block that waits keeps its whole region
+  std::uint64_t bytes = 0;
+  for (const Context* other = contexts_.first(); other != nullptr; other = other->next) {
+    const bool of_device = other != &context && &other->device == &context.device;
+    bytes += of_device && other->alive() ? other->arena.unused_bytes() : 0;
+  }
+  return bytes;
+}
+
+CUresult DeviceMemory::total(std::size_t* bytes, CUdevice device) {
+  const CUresult result = driver_.cuDeviceTotalMem_v2(bytes, device);
+  if (result == CUDA_SUCCESS) {
+    *bytes = shown_total(*bytes);
+  }
+  return result;
+}
+
+// Of a device of so many bytes.
+std::uint64_t DeviceMemory::shown_total(std::uint64_t bytes) const {
+  return policy_.limit_is_reported() ? std::min(bytes, policy_.hard_limit(bytes).value_or(bytes))
+                                     : bytes;
+}
+
+CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
+  Context* const context = bytes == 0 ? nullptr : contexts_.current_to_allocate();
+  if (context == nullptr || served_by(context->device, bytes) != Server::By::kArena) {
+    return 0;
+  }
+  const Stopwatch stopwatch(*this);
+  idle_trimmer_.start_once();
+  collect_waiting(*context);
+  const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
+  if (address != 0) {
+    log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);
+  }
+  return address;
+}
+
+bool DeviceMemory::try_free(CUdeviceptr address) {
+  return owner_of(address) != nullptr && free(address) == CUDA_SUCCESS;
+}
+
+}  // namespace cubfc

@@ -1,0 +1,80 @@
+// The memory of an arena under CUBFC_ALLOCATOR=vmm: pages of physical memory, mapped into addresses
+// of our own.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "shim/device/device.h"
+
+namespace cubfc {
+
+// Pages are of one device. Thread-safe; its lock is never held across a driver call.
+class MappedMemory : public RegionSource {
+ public:
+  MappedMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device,
+               std::uint64_t page_bytes)
+      : driver_(driver), policy_(policy), device_(device), page_bytes_(page_bytes) {}
+
+  // What a page should have for so much memory of this device; 0 where physical memory cannot be
+  // mapped.
+  static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
+                                      std::uint64_t bytes);
+
+  bool is_shareable() const noexcept override { return false; }
+  std::uint64_t page_bytes() const noexcept override { return page_bytes_; }
+  Region reserve(std::uint64_t bytes) noexcept override;
+  Region map(arena::Address base, std::uint64_t bytes) noexcept override;
+  bool unmap(arena::Address base, std::uint64_t bytes) noexcept override;
+  void drop_spare() noexcept override;
+  // Not called of a source with pages.
+  Region obtain(std::uint64_t bytes) noexcept override;
+  void release(arena::Address base, std::uint64_t bytes) noexcept override;
+
+  std::unique_ptr<Leftovers> leave_behind() noexcept override;
+  void give_access(CUdevice peer) noexcept override;
+
+ private:
+  using Handle = CUmemGenericAllocationHandle;
+  using Pages = std::map<arena::Address, Handle>;
+
+  // All that is to be given back; its end does that.
+  struct Holdings {
+    explicit Holdings(const MappedMemory& memory)
+        : driver(memory.driver_), budget(memory.device_.budget), page_bytes(memory.page_bytes_) {}
+    ~Holdings();
+    Holdings(const Holdings&) = delete;
+    Holdings& operator=(const Holdings&) = delete;
+
+    const DriverFunctions& driver;
+    arena::Budget& budget;
+    const std::uint64_t page_bytes;
+    std::uint64_t left_behind_bytes = 0;             // of the budget, since the context has ended
+    std::map<arena::Address, std::uint64_t> ranges;  // reserved addresses: start and bytes
+    Pages pages;                                     // what is mapped
+    std::multimap<arena::Address, Handle> spare;     // not mapped now: by where it was
+  };
+
+  std::shared_ptr<Holdings> holdings();
+  std::uint64_t spare_bytes();
+  CUresult create(Handle& handle);
+  CUresult map_page(arena::Address address, Pages& mapped);
+  enum class Own : bool { kNo, kYes };
+  CUresult set_access(arena::Address base, std::uint64_t bytes, Own own, PeerSet peers);
+  CUresult enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
+                 const Holdings* of_context);
+  static void release_all(const DriverFunctions& driver, const Pages& pages,
+                          std::uint64_t page_bytes);
+
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  Device& device_;
+  const std::uint64_t page_bytes_;
+
+  std::mutex mutex_;                      // guards all below
+  std::shared_ptr<Holdings> holdings_;    // nullptr before the first range
+  std::unique_ptr<Leftovers> leftovers_;  // for leave_behind()
+};
+
+}  // namespace cubfc

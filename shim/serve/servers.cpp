@@ -1,0 +1,214 @@
+// The four who serve: an arena over regions, an arena over mapped pages, a pool of the driver's,
+// and the driver itself.
+#include <algorithm>
+
+#include "shim/device/device.h"
+#include "shim/device/server.h"
+#include "shim/serve/mapped_memory.h"
+#include "shim/serve/own_pool.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+
+CUresult Server::prepare(Context& /*context*/) noexcept {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult Server::obtain(Context& /*context*/, CUdeviceptr* /*address*/,
+                        std::size_t /*bytes*/) noexcept {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+namespace {
+
+// CUBFC_ALLOCATOR=bfc, and what everything else falls back to.
+class RegionServer : public Server {
+ public:
+  RegionServer(const DriverFunctions& driver, const config::Policy& policy, Device& device,
+               By how = By::kArena)
+      : Server(how), driver_(driver), policy_(policy), device_(device) {}
+
+  config::Allocator allocator() const noexcept override { return config::Allocator::kBfc; }
+  std::unique_ptr<RegionSource> make_source() override {
+    return std::make_unique<ContextMemory>(driver_, policy_, device_);
+  }
+
+  std::optional<Extent> find_live_from(Context& context,
+                                       CUdeviceptr address) const noexcept override {
+    const auto block = context.arena.find_live_from(address);
+    return block ? std::optional(Extent{block->address, block->address + block->block_bytes})
+                 : std::nullopt;
+  }
+  bool retire(Context& context, CUdeviceptr address, Retired& retired) noexcept override {
+    const auto block = context.arena.retire(address);
+    retired.block = block.value_or(arena::RetiredBlock{});
+    return block.has_value();
+  }
+  void reclaim(Context& context, const Retired& retired) noexcept override {
+    context.arena.reclaim(retired.block);
+  }
+  CUresult free(Context& context, CUdeviceptr address) noexcept override {
+    return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+
+  arena::Room room(const Context& context) const noexcept override { return context.arena.room(); }
+  std::uint64_t bytes_at_hand(const Context& context) noexcept override {
+    const arena::Stats stats = context.arena.stats();
+    return stats.free_bytes() + stats.bytes_retired;
+  }
+  std::unique_ptr<Leftovers> leave_behind(Context& context,
+                                          std::uint64_t /*context_id*/) noexcept override {
+    return context.memory->leave_behind();
+  }
+  bool is_shareable(const Context& context) const noexcept override {
+    return context.memory->is_shareable();
+  }
+
+ protected:
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  Device& device_;
+};
+
+// CUBFC_ALLOCATOR=vmm.
+class PageServer : public RegionServer {
+ public:
+  PageServer(const DriverFunctions& driver, const config::Policy& policy, Device& device,
+             std::uint64_t page_bytes)
+      : RegionServer(driver, policy, device), page_bytes_(page_bytes) {}
+
+  config::Allocator allocator() const noexcept override { return config::Allocator::kVmm; }
+  std::unique_ptr<RegionSource> make_source() override {
+    return std::make_unique<MappedMemory>(driver_, policy_, device_, page_bytes_);
+  }
+  // Else nobody could have all that is free.
+  std::uint64_t growth_in(std::uint64_t bytes) const noexcept override {
+    return arena::round_down(bytes, page_bytes_);
+  }
+  bool needs_access() const noexcept override { return true; }
+
+ private:
+  const std::uint64_t page_bytes_;
+};
+
+// CUBFC_ALLOCATOR=cuda_async. The arenas of its contexts stay empty.
+class PoolServer : public RegionServer {
+ public:
+  PoolServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+      : RegionServer(driver, policy, device, By::kClaims), pool_(driver, policy, device) {}
+
+  config::Allocator allocator() const noexcept override { return config::Allocator::kCudaAsync; }
+  const char* description() const noexcept override { return "cuda_async, a pool of the driver's"; }
+
+  CUresult prepare(Context& context) noexcept override { return pool_.prepare(context); }
+  CUresult obtain(Context& context, CUdeviceptr* address, std::size_t bytes) noexcept override {
+    return pool_.allocate(context, address, bytes);
+  }
+  void undo(CUdeviceptr address) noexcept override { pool_.undo(address); }
+  void enter(Context& context, CUdeviceptr address, Claim&& claim) override {
+    pool_.add(context, address, std::move(claim));
+  }
+  void failed() noexcept override { pool_.failed(); }
+  CUmemoryPool pool() const noexcept override { return pool_.handle(); }
+
+  std::optional<Block> find(CUdeviceptr address) const noexcept override {
+    return pool_.find(address);
+  }
+  std::optional<Extent> find_live_from(Context& /*context*/,
+                                       CUdeviceptr address) const noexcept override {
+    const auto block = pool_.find_live_from(address);
+    return block ? std::optional(Extent{block->address, block->address + block->bytes})
+                 : std::nullopt;
+  }
+  bool retire(Context& /*context*/, CUdeviceptr address, Retired& retired) noexcept override {
+    const auto block = pool_.retire(address);
+    if (block) {
+      retired.address = address;
+      retired.id = block->id;
+      retired.block.bytes = block->bytes;
+    }
+    return block.has_value();
+  }
+  void reclaim(Context& /*context*/, const Retired& retired) noexcept override {
+    pool_.reclaim(retired.address, retired.id);
+  }
+  CUresult free(Context& /*context*/, CUdeviceptr address) noexcept override {
+    return pool_.free(address);
+  }
+
+  arena::Room room(const Context& /*context*/) const noexcept override { return pool_.room(); }
+  std::uint64_t bytes_at_hand(const Context& /*context*/) noexcept override {
+    return pool_.idle_bytes() + pool_.stats().bytes_retired;
+  }
+  bool blocks_go_with_context() const noexcept override { return false; }
+  void free_all_of(const Context& context) noexcept override { pool_.free_all_of(context); }
+  std::unique_ptr<Leftovers> leave_behind(Context& /*context*/,
+                                          std::uint64_t context_id) noexcept override {
+    return pool_.leave_behind(context_id);
+  }
+
+  bool is_shareable(const Context& /*context*/) const noexcept override { return false; }
+  bool needs_access() const noexcept override { return true; }
+  void give_access(CUdevice peer) noexcept override { pool_.give_access(peer); }
+  std::uint64_t trim(bool preallocated) noexcept override {
+    return pool_.trim(preallocated ? 0 : pool_.warm_bytes());
+  }
+  std::optional<Stats> stats() const noexcept override {
+    const OwnPool::Stats stats = pool_.stats();
+    return Stats{stats.num_allocs, stats.num_failures, stats.peak_bytes_in_use, stats.operations};
+  }
+
+ private:
+  OwnPool pool_;
+};
+
+// CUBFC_ALLOCATOR=platform. The arenas of its contexts stay empty.
+class DriverServer : public RegionServer {
+ public:
+  DriverServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+      : RegionServer(driver, policy, device, By::kDriver) {}
+
+  config::Allocator allocator() const noexcept override { return config::Allocator::kPlatform; }
+  const char* description() const noexcept override {
+    return "platform, every allocation goes to the driver";
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const config::Policy& policy,
+                                      Device& device) {
+  switch (policy.allocator.value) {
+    case config::Allocator::kPlatform:
+      return std::make_unique<DriverServer>(driver, policy, device);
+    case config::Allocator::kVmm: {
+      const std::uint64_t page_bytes =
+          device.managed
+              ? 0
+              : MappedMemory::page_bytes_for(driver, device.handle,
+                                             std::min(device.total_bytes, device.budget.limit()));
+      if (page_bytes > 0) {
+        return std::make_unique<PageServer>(driver, policy, device, page_bytes);
+      }
+      if (!device.managed) {
+        log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there",
+                  device.handle, device.name);
+      }
+      break;
+    }
+    case config::Allocator::kCudaAsync:
+      if (!device.managed && OwnPool::is_possible(driver, device.handle)) {
+        return std::make_unique<PoolServer>(driver, policy, device);
+      }
+      if (!device.managed) {
+        log::warn("GPU {} ({}) has no memory pools, so CUBFC_ALLOCATOR=cuda_async is bfc there",
+                  device.handle, device.name);
+      }
+      break;
+    case config::Allocator::kBfc:
+      break;
+  }
+  return std::make_unique<RegionServer>(driver, policy, device);
+}
+
+}  // namespace cubfc

@@ -1,0 +1,215 @@
+#include "shim/share/ipc.h"
+
+#include <cstring>
+
+#include "shim/serve/device_memory.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+namespace {
+
+constexpr std::array<char, 8> kMagic{'c', 'u', 'b', 'f', 'c', ' ', '1', '\0'};
+
+// What a CUipcMemHandle of ours holds; the rest of it is 0.
+struct Content {
+  std::array<char, 8> magic;
+  Ticket ticket;
+};
+static_assert(sizeof(Content) <= sizeof(CUipcMemHandle));
+static_assert(sizeof(CUipcMemHandle) == sizeof(SharedBlock::region));
+
+CUipcMemHandle handle_with(const Ticket& ticket) {
+  const Content content{kMagic, ticket};
+  CUipcMemHandle handle{};
+  std::memcpy(&handle, &content, sizeof(content));
+  return handle;
+}
+
+std::optional<Ticket> ticket_in(const CUipcMemHandle& handle) {
+  Content content{};
+  std::memcpy(&content, &handle, sizeof(content));
+  return content.magic == kMagic ? std::optional(content.ticket) : std::nullopt;
+}
+
+}  // namespace
+
+CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
+  const FoundBlock found = find_block(contexts_, address);
+  if (found.context == nullptr || handle == nullptr) {
+    return driver_.cuIpcGetMemHandle(handle, address);
+  }
+  if (!found.live) {
+    return driver_.cuIpcGetMemHandle(handle, kNowhere);
+  }
+  if (policy_.ipc.value == config::Ipc::kDriver) {
+    log::warn(
+        "cuIpcGetMemHandle: a block of {} shares its allocation with others (CUBFC_IPC=driver), so "
+        "it has no handle; only requests of {} and more have one",
+        log::bytes(found.info.bytes), log::bytes(kSmallestDriverShared));
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const std::uint64_t context_id = found.context->id.load(std::memory_order_acquire);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = exports_.find(found.info.address);
+    if (known != exports_.end() && known->second.block_id == found.info.id &&
+        known->second.context_id == context_id) {
+      *handle = handle_with(known->second.ticket);
+      return CUDA_SUCCESS;
+    }
+  }
+  if (!found.context->is_shareable()) {
+    log::warn(
+        "cuIpcGetMemHandle: mapped memory, managed memory and a pool's memory cannot be shared "
+        "with "
+        "other processes; with CUBFC_ALLOCATOR=bfc and without CUBFC_UNIFIED_MEMORY it can");
+    return CUDA_ERROR_INVALID_VALUE;  // as the driver says of both
+  }
+  CUdeviceptr region = 0;
+  CUipcMemHandle of_region{};
+  if (const CUresult result = driver_.cuMemGetAddressRange_v2(&region, nullptr, address)) {
+    return result;
+  }
+  if (const CUresult result = driver_.cuIpcGetMemHandle(&of_region, region)) {
+    return result;
+  }
+  SharedBlock block{found.info.address - region, found.info.bytes, {}};
+  std::memcpy(block.region.data(), &of_region, sizeof(of_region));
+  const std::lock_guard lock(mutex_);
+  const auto [entry, fresh] = exports_.try_emplace(found.info.address);
+  if (!fresh && entry->second.block_id == found.info.id && entry->second.context_id == context_id) {
+    *handle = handle_with(entry->second.ticket);  // another thread was quicker
+    return CUDA_SUCCESS;
+  }
+  const Ticket ticket = shared_.publish(block);
+  if (!fresh) {
+    shared_.withdraw(entry->second.ticket);  // of a block that was there before
+  }
+  if (ticket.number == 0) {
+    exports_.erase(entry);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  entry->second = {found.info.id, context_id, ticket};
+  any_exports_.store(true, std::memory_order_release);
+  *handle = handle_with(ticket);
+  log::debug("cuIpcGetMemHandle {:#x}: {} bytes, for processes under cubfc", found.info.address,
+             found.info.bytes);
+  return CUDA_SUCCESS;
+}
+
+void Ipc::withdraw(CUdeviceptr address) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = exports_.find(address);
+  if (found != exports_.end()) {
+    shared_.withdraw(found->second.ticket);
+    exports_.erase(found);
+    any_exports_.store(!exports_.empty(), std::memory_order_release);
+  }
+}
+
+CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags,
+                   Open driver) {
+  const std::optional<Ticket> ticket = ticket_in(handle);
+  if (!ticket || address == nullptr) {
+    return driver(address, handle, flags);
+  }
+  const std::optional<SharedBlock> block = find_shared(*ticket);
+  if (!block) {
+    log::warn(
+        "cuIpcOpenMemHandle: process {} does not share this block (any more), or its /dev/shm is "
+        "not ours",
+        ticket->owner);
+    return driver(address, handle, flags);  // which has a word for a handle that is none
+  }
+  CUipcMemHandle of_region{};
+  std::memcpy(&of_region, block->region.data(), sizeof(of_region));
+  CUdeviceptr region = 0;
+  if (const CUresult result = driver(&region, of_region, flags)) {
+    return result;
+  }
+  CUdeviceptr start = 0;
+  std::size_t bytes = 0;
+  const bool fits = driver_.cuMemGetAddressRange_v2(&start, &bytes, region) == CUDA_SUCCESS &&
+                    start == region && block->offset <= bytes &&
+                    block->bytes <= bytes - block->offset;
+  const Context* const context = fits ? contexts_.current() : nullptr;
+  if (context == nullptr) {
+    driver_.cuIpcCloseMemHandle(region);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const std::lock_guard lock(mutex_);
+  try {
+    Opened& opened = imports_[region + block->offset];
+    opened = {region,
+              bytes,
+              block->bytes,
+              context->id.load(std::memory_order_relaxed),
+              opened.times == 0 ? ++last_import_ : opened.id,
+              opened.times + 1};
+  } catch (const std::bad_alloc&) {
+    driver_.cuIpcCloseMemHandle(region);
+    throw;
+  }
+  any_imports_.store(true, std::memory_order_release);
+  *address = region + block->offset;
+  return CUDA_SUCCESS;
+}
+
+// The driver counts how often it mapped the region; we, how often each block was opened.
+CUresult Ipc::close(CUdeviceptr address) {
+  CUdeviceptr region = address;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = imports_.find(address); found != imports_.end()) {
+      region = found->second.region;
+    }
+  }
+  const CUresult result = driver_.cuIpcCloseMemHandle(region);
+  if (result == CUDA_SUCCESS && region != address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = imports_.find(address);
+    if (found != imports_.end() && --found->second.times == 0) {
+      imports_.erase(found);
+      any_imports_.store(!imports_.empty(), std::memory_order_release);
+    }
+  }
+  return result;
+}
+
+std::optional<Ipc::Import> Ipc::find_import(CUdeviceptr address) const {
+  if (!any_imports_.load(std::memory_order_acquire)) {
+    return std::nullopt;
+  }
+  const std::lock_guard lock(mutex_);
+  const auto after = imports_.upper_bound(address);
+  if (after != imports_.begin()) {
+    const auto& [start, opened] = *std::prev(after);
+    if (address - start < opened.bytes) {
+      return Import{start, opened.bytes, opened.id};
+    }
+  }
+  for (const auto& [start, opened] : imports_) {
+    if (address - opened.region < opened.region_bytes) {
+      return Import{0, 0, 0};
+    }
+  }
+  return std::nullopt;
+}
+
+// What it shared, and what was opened in it, went with it.
+void Ipc::context_ended(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(imports_, [&](const auto& entry) { return entry.second.context_id == id; });
+  for (auto entry = exports_.begin(); entry != exports_.end();) {
+    if (entry->second.context_id == id) {
+      shared_.withdraw(entry->second.ticket);
+      entry = exports_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+  any_imports_.store(!imports_.empty(), std::memory_order_release);
+  any_exports_.store(!exports_.empty(), std::memory_order_release);
+}
+
+}  // namespace cubfc

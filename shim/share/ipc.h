@@ -1,0 +1,92 @@
+// Memory shared with other processes: blocks of the arena by handles of cubfc's own, all else by
+// the driver's.
+//
+// The driver's handle of a block denotes its whole region, and an importer would see other blocks
+// where it expects this one. So the importer is told where in the region the block is: our handle
+// finds that in the owner's file (shared_blocks.h), the driver maps the region, once however many
+// of its blocks are opened, and the offset is added. A process without cubfc asks its driver, for
+// which our handle is none.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "shim/device/contexts.h"
+#include "shim/driver/driver.h"
+#include "shim/share/shared_blocks.h"
+
+namespace cubfc {
+
+// Requests of this size and more are the driver's own under CUBFC_IPC=driver.
+inline constexpr std::uint64_t kSmallestDriverShared = std::uint64_t{1} << 20;
+
+// Thread-safe. Its lock is never held across a driver call.
+class Ipc : private ContextListener {
+ public:
+  Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
+      : driver_(driver), policy_(policy), contexts_(contexts) {
+    contexts.tell(*this);
+  }
+
+  // As the driver's functions of these purposes would answer.
+  CUresult handle_of(CUipcMemHandle* handle, CUdeviceptr address);
+  using Open = CUresult (*)(CUdeviceptr*, CUipcMemHandle, unsigned);
+  CUresult open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags, Open driver);
+  CUresult close(CUdeviceptr address);
+
+  // The block of another process that contains the address; of 0 bytes where its region is mapped
+  // but no open block is.
+  struct Import {
+    CUdeviceptr address;
+    std::uint64_t bytes;
+    std::uint64_t id;  // of this import
+  };
+  std::optional<Import> find_import(CUdeviceptr address) const;
+
+  // A block that starts here is about to be free: its handle opens nothing any more.
+  void will_free(CUdeviceptr address) noexcept {
+    if (any_exports_.load(std::memory_order_acquire)) {
+      withdraw(address);
+    }
+  }
+
+  // The process ends.
+  void leave() noexcept { shared_.leave(); }
+
+ private:
+  struct Export {
+    std::uint64_t block_id;
+    std::uint64_t context_id;
+    Ticket ticket;
+  };
+  struct Opened {
+    CUdeviceptr region;
+    std::uint64_t region_bytes;
+    std::uint64_t bytes;
+    std::uint64_t context_id;
+    std::uint64_t id;
+    unsigned times;
+  };
+
+  void context_ended(std::uint64_t id) override;
+  void withdraw(CUdeviceptr address) noexcept;
+
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  Contexts& contexts_;
+  SharedBlocks shared_;
+  std::atomic<bool> any_exports_{false};
+  std::atomic<bool> any_imports_{false};
+
+  mutable std::mutex mutex_;               // guards all below
+  std::map<CUdeviceptr, Export> exports_;  // by the block's start
+  std::map<CUdeviceptr, Opened> imports_;  // by the block's start in this process
+  std::uint64_t last_import_ = 0;
+};
+
+}  // namespace cubfc

@@ -1,0 +1,79 @@
+#include "shim/share/shared_blocks.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "shim/share/shared_files.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+namespace {
+
+constexpr std::string_view kKind = "blocks-";
+
+}  // namespace
+
+bool SharedBlocks::start() {
+  const auto file = make_shared_file(kKind, kSlots * sizeof(Slot));
+  if (file) {
+    path_ = file->path;
+    key_ = file->key;
+    slots_ = static_cast<Slot*>(file->data);
+  }
+  return file.has_value();
+}
+
+Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
+  if (slots_ == nullptr && !start()) {
+    log::warn("memory cannot be shared with other processes: no file in {} ({})", shared_folders(),
+              std::strerror(errno));
+    return {};
+  }
+  if (free_.empty() && used_ == kSlots) {
+    log::warn("{} blocks are shared with other processes, and no more can be", kSlots);
+    return {};
+  }
+  free_.reserve(used_ + 1);  // withdraw() must not fail
+  std::uint32_t index = used_;
+  if (free_.empty()) {
+    ++used_;
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  Slot& slot = slots_[index];
+  slot.block = block;
+  std::atomic_ref(slot.number).store(++last_number_, std::memory_order_release);
+  return {getpid(), index, key_, last_number_};
+} catch (const std::bad_alloc&) {
+  return {};
+}
+
+void SharedBlocks::withdraw(const Ticket& ticket) noexcept {
+  std::atomic_ref(slots_[ticket.slot].number).store(0, std::memory_order_release);
+  free_.push_back(ticket.slot);
+}
+
+void SharedBlocks::leave() noexcept {
+  if (slots_ != nullptr) {
+    unlink(path_.c_str());
+  }
+}
+
+std::optional<SharedBlock> find_shared(const Ticket& ticket) {
+  using Slot = SharedBlocks::Slot;
+  const Descriptor file = open_shared_file(name_of_shared_file(kKind, ticket.owner, ticket.key));
+  if (!file || ticket.slot >= SharedBlocks::kSlots) {
+    return std::nullopt;
+  }
+  Slot slot{};
+  const auto at = static_cast<off_t>(ticket.slot * sizeof(Slot));
+  const bool found = pread(file.get(), &slot, sizeof(slot), at) == sizeof(slot) &&
+                     slot.number == ticket.number && ticket.number != 0;
+  return found ? std::optional(slot.block) : std::nullopt;
+}
+
+}  // namespace cubfc

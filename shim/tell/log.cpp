@@ -1,0 +1,227 @@
+#include "shim/tell/log.h"
+
+#include <spdlog/formatter.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+namespace cubfc::log {
+namespace {
+
+spdlog::level::level_enum level_of(Level level) {
+  switch (level) {
+    case Level::kTrace:
+      return spdlog::level::trace;
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarn:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+    case Level::kCritical:
+      return spdlog::level::critical;
+    case Level::kOff:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+std::string expanded(const std::string& path) {
+  std::string result;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] != '%' || i + 1 == path.size()) {
+      result += path[i];
+    } else if (path[++i] == 'p') {
+      result += std::to_string(getpid());
+    } else if (path[i] == 'h') {
+      std::array<char, 256> host{};
+      gethostname(host.data(), host.size() - 1);
+      result += host.data();
+    } else {
+      result += std::string("%") + path[i];
+    }
+  }
+  return result;
+}
+
+// While it lives, writing to a pipe that nobody reads is an error and no signal: the program would
+// die of a message of ours.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+  }
+  ~NoSigpipe() {
+    constexpr timespec kNow{0, 0};
+    if (!was_pending_) {
+      sigtimedwait(&sigpipe_, nullptr, &kNow);  // ours, if there is one
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t sigpipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
+// Neither the settings nor the logger are ever destroyed: the program may allocate from a static
+// destructor, after ours would have run. And neither has a lock or changes once it is there: a
+// child that is forked while another thread makes them finds them whole, or not at all.
+struct Settings {
+  Level level;
+  std::string file;
+};
+std::atomic<const Settings*> the_settings{nullptr};
+
+std::string file() {
+  const Settings* const settings = the_settings.load(std::memory_order_acquire);
+  return settings == nullptr ? "" : settings->file;
+}
+
+// "cubfc: " and the message; when calls are traced, UTC and the process and thread before it.
+// spdlog's own asks localtime_r, whose lock stays taken in the forked child of a process that had
+// another thread in it.
+class Formatter final : public spdlog::formatter {
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& text) override {
+    const auto end = std::back_inserter(text);
+    fmt::format_to(end, "cubfc: ");
+    if (lowest.load() <= Level::kDebug) {
+      const auto since_midnight = std::chrono::duration_cast<std::chrono::microseconds>(
+          message.time.time_since_epoch() % std::chrono::hours(24));
+      const std::chrono::hh_mm_ss<std::chrono::microseconds> time(since_midnight);
+      fmt::format_to(end, "{:02}:{:02}:{:02}.{:06}Z {}/{} ", time.hours().count(),
+                     time.minutes().count(), time.seconds().count(), time.subseconds().count(),
+                     getpid(), message.thread_id);
+    }
+    text.append(message.payload.begin(), message.payload.end());
+    text.push_back('\n');
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<Formatter>();
+  }
+};
+
+void give_format(spdlog::logger& logger) {
+  logger.set_formatter(std::make_unique<Formatter>());
+  logger.set_level(spdlog::level::trace);
+  logger.flush_on(spdlog::level::trace);
+  logger.set_error_handler([](const std::string&) {});  // a full disk is no reason to fail
+}
+
+// spdlog's own shares one lock among all of the process's.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+  void flush_() override { std::fflush(stderr); }
+};
+
+// Where the log goes; to stderr, with `problem` set, where it cannot go to its file.
+spdlog::sink_ptr make_sink(std::string& problem) {
+  if (file().empty()) {
+    return std::make_shared<StderrSink>();
+  }
+  const std::string path = expanded(file());
+  try {
+    // spdlog would make the folders: of a mistyped path, too.
+    const std::size_t slash = path.rfind('/');
+    if (slash != std::string::npos && slash > 0 &&
+        access(path.substr(0, slash).c_str(), W_OK) != 0) {
+      throw std::runtime_error(path + ": its folder is not there, or not writable");
+    }
+    return std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+  } catch (const std::exception& error) {
+    problem = error.what();
+    return std::make_shared<StderrSink>();
+  }
+}
+
+// Never destroyed, and in no registry: that is a global that is destroyed at exit.
+std::atomic<spdlog::logger*> the_logger{nullptr};
+
+// Made for the first message. Of several threads that make one, the first one's is kept.
+spdlog::logger& logger() {
+  spdlog::logger* known = the_logger.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    std::string problem;
+    auto* const made = new spdlog::logger("cubfc", make_sink(problem));
+    give_format(*made);
+    if (the_logger.compare_exchange_strong(known, made)) {
+      known = made;
+      if (!problem.empty()) {
+        made->warn("CUBFC_LOG_FILE: {}; logging to stderr", problem);
+      }
+    } else {
+      delete made;
+    }
+  }
+  return *known;
+}
+
+}  // namespace
+
+void start(Level level, const std::string& file) {
+  the_settings.store(new Settings{level, file}, std::memory_order_release);
+  lowest.store(level, std::memory_order_release);  // then the file is there, too
+}
+
+void forked_in_child() noexcept {
+  the_logger.store(nullptr);
+}
+
+void write(Level level, const std::string& text) noexcept {
+  if (!enabled(level)) {
+    return;
+  }
+  const NoSigpipe no_sigpipe;
+  try {
+    logger().log(level_of(level), text);
+  } catch (...) {  // no memory for a message: the program's work goes on
+  }
+}
+
+void always(const std::string& text) noexcept {
+  const NoSigpipe no_sigpipe;
+  try {
+    logger().log(spdlog::level::critical, text);
+  } catch (...) {
+  }
+}
+
+std::string bytes(std::uint64_t count) {
+  constexpr std::array<const char*, 7> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  auto value = static_cast<double>(count);
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? format("{} B", count)
+                   : format("{:.{}f} {}", value, value < 100 ? 2 : 1, kUnits[unit]);
+}
+
+}  // namespace cubfc::log
