@@ -8,12 +8,64 @@
 #include <cstdlib>
 #include <utility>
 
-#include "shim/device/server.h"
+#include "shim/device/contexts.h"
+#include "shim/device/devices.h"
+#include "shim/driver/captures.h"
 #include "shim/environment.h"
-#include "shim/hook/runtime_entry_points.h"
+#include "shim/loader/symbols.h"
+#include "shim/serve/arrays.h"
+#include "shim/serve/device_memory.h"
+#include "shim/serve/driver_requests.h"
+#include "shim/serve/failed_requests.h"
+#include "shim/serve/memory_info.h"
+#include "shim/serve/peer_copies.h"
+#include "shim/serve/physical_memory.h"
+#include "shim/serve/pointer_queries.h"
+#include "shim/serve/servers.h"
+#include "shim/serve/stream_ordered.h"
+#include "shim/serve/unused_memory.h"
+#include "shim/serve/waiting_frees.h"
+#include "shim/share/ipc.h"
 #include "shim/tell/log.h"
+#include "shim/tell/summary.h"
 
 namespace cubfc {
+// All that acts, in the order in which it is made: each knows only what stands before it.
+struct Process::Parts {
+  Parts(const DriverFunctions& driver, const config::Policy& policy)
+      : captures(driver),
+        devices(driver, policy, &choose_server),
+        contexts(driver, policy, devices, captures),
+        ipc(driver, policy, contexts),
+        waiting(driver, contexts, captures),
+        unused(driver, contexts, captures, waiting),
+        failed(driver, policy, contexts),
+        requests(driver, contexts, unused, failed),
+        memory(driver, policy, {contexts, captures, ipc, waiting, unused, failed, requests}),
+        stream_ordered(driver, {contexts, captures, waiting, unused, requests, memory}),
+        info(driver, policy, contexts, waiting),
+        physical(driver, contexts, requests),
+        arrays(driver, contexts, requests),
+        pointers(driver, policy, contexts, ipc),
+        peer_copies(driver, contexts) {}
+
+  Captures captures;
+  Devices devices;
+  Contexts contexts;
+  Ipc ipc;
+  WaitingFrees waiting;
+  UnusedMemory unused;
+  FailedRequests failed;
+  DriverRequests requests;
+  DeviceMemory memory;
+  StreamOrdered stream_ordered;
+  MemoryInfo info;
+  PhysicalMemory physical;
+  Arrays arrays;
+  PointerQueries pointers;
+  PeerCopies peer_copies;
+};
+
 namespace {
 
 // cuCtxGetId, by which contexts are told apart, came with 12.0.
@@ -51,22 +103,6 @@ config::Policy policy_under_tools(config::Policy policy) {
   return policy;
 }
 
-std::string grouped(std::uint64_t number) {
-  const std::string digits = std::to_string(number);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) {
-      text += ',';
-    }
-    text += digits[i];
-  }
-  return text;
-}
-
-std::string counted(std::uint64_t number, const char* what) {
-  return grouped(number) + " " + what + (number == 1 ? "" : "s");
-}
-
 __attribute__((destructor)) void at_exit() noexcept {
   Process* process = instance.load(std::memory_order_acquire);
   if (process == nullptr || stand_aside.load(std::memory_order_acquire) ||
@@ -87,8 +123,51 @@ __attribute__((destructor)) void at_exit() noexcept {
 
 }  // namespace
 
-Process::Process(const DriverFunctions& driver, config::Policy policy)
-    : driver_(driver), policy_(policy_under_tools(std::move(policy))), pid_(getpid()) {}
+Process::Process(const DriverFunctions& driver, config::Policy policy,
+                 const RuntimeOverrides& overridden)
+    : driver_(driver),
+      policy_(policy_under_tools(std::move(policy))),
+      overridden_(overridden),
+      pid_(getpid()),
+      parts_(std::make_unique<Parts>(driver_, policy_)),
+      memory_(parts_->memory),
+      contexts_(parts_->contexts) {}
+
+Process::~Process() = default;
+
+Captures& Process::captures() const {
+  return parts_->captures;
+}
+Ipc& Process::ipc() const {
+  return parts_->ipc;
+}
+WaitingFrees& Process::waiting() const {
+  return parts_->waiting;
+}
+UnusedMemory& Process::unused() const {
+  return parts_->unused;
+}
+DriverRequests& Process::requests() const {
+  return parts_->requests;
+}
+StreamOrdered& Process::stream_ordered() const {
+  return parts_->stream_ordered;
+}
+MemoryInfo& Process::info() const {
+  return parts_->info;
+}
+PhysicalMemory& Process::physical() const {
+  return parts_->physical;
+}
+Arrays& Process::arrays() const {
+  return parts_->arrays;
+}
+PointerQueries& Process::pointers() const {
+  return parts_->pointers;
+}
+PeerCopies& Process::peer_copies() const {
+  return parts_->peer_copies;
+}
 
 bool Process::intercepts() noexcept try { return !policy_of_process().disable.value; } catch (...) {
   return false;
@@ -113,7 +192,8 @@ Process* Process::make() {
   if (driver == nullptr) {
     return nullptr;
   }
-  look_for_overrides();
+  const RuntimeOverrides overridden{is_overridden_behind_us("cudaMalloc"),
+                                    is_overridden_behind_us("cudaFree")};
   static std::atomic<bool> watches_forks{false};
   if (!watches_forks.load()) {  // before the object is made; twice does no harm
     pthread_atfork(nullptr, nullptr, &Process::forked_in_child);
@@ -129,7 +209,7 @@ Process* Process::make() {
     sched_yield();
   }
   try {
-    Process* const process = make_one(*driver);
+    Process* const process = make_one(*driver, overridden);
     instance.store(process, std::memory_order_release);
     making.store(Making::kDone);
     return process;
@@ -140,7 +220,7 @@ Process* Process::make() {
 }
 
 // nullptr where cubfc is to stand aside.
-Process* Process::make_one(const Driver& driver) {
+Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overridden) {
   const config::Policy& policy = policy_of_process();
   if (policy.disable.value) {
     stand_aside.store(true);
@@ -153,7 +233,7 @@ Process* Process::make_one(const Driver& driver) {
     stand_aside.store(true);
     return nullptr;
   }
-  auto* process = new Process(driver.call(), policy);
+  auto* process = new Process(driver.call(), policy, overridden);
   for (const std::string& warning : process->policy().warnings) {
     log::write(log::Level::kWarn, warning);
   }
@@ -176,75 +256,31 @@ void Process::forked_in_child() noexcept {
 }
 
 std::string Process::summary() const {
-  struct Line {
-    const Device* device = nullptr;
-    arena::Stats stats;
-    std::uint64_t driver_calls = 0;
-  };
-  std::vector<Line> lines;
-  std::uint64_t operations = 0;
+  Summary summary;
   for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    Line* line = nullptr;
-    for (Line& known : lines) {
-      line = known.device == &context->device ? &known : line;
+    Summary::Arenas* line = nullptr;
+    for (Summary::Arenas& known : summary.arenas) {
+      line = known.device == context->device.handle ? &known : line;
     }
     if (line == nullptr) {
-      line = &lines.emplace_back();
-      line->device = &context->device;
+      line = &summary.arenas.emplace_back();
+      line->device = context->device.handle;
+      if (const auto beside = context->device.server->stats()) {
+        line->pool = {beside->num_allocs, beside->num_failures, beside->peak_bytes_in_use};
+      }
     }
     const arena::Stats stats = context->arena.stats();
-    line->stats.num_allocs += stats.num_allocs;
-    line->stats.num_failures += stats.num_failures;
-    line->stats.peak_bytes_in_use += stats.peak_bytes_in_use;
-    line->stats.peak_pool_bytes += stats.peak_pool_bytes;
+    line->of_arenas.allocations += stats.num_allocs;
+    line->of_arenas.failures += stats.num_failures;
+    line->of_arenas.peak_bytes += stats.peak_bytes_in_use;
+    line->peak_bytes_taken += stats.peak_pool_bytes;
     line->driver_calls += context->memory->driver_calls();
-    operations += stats.num_allocs;
   }
-  for (const Line& line : lines) {
-    operations += line.device->server->stats().value_or(Server::Stats{}).num_allocs;
-  }
-  const Ledger<CUdeviceptr>::Totals direct = memory_.ledger().totals();
-  operations += direct.allocations;
-  const double each_us = operations == 0 ? 0
-                                         : static_cast<double>(memory_.time_spent().count()) /
-                                               1000.0 / static_cast<double>(operations);
-  std::string text;
-  for (const Line& line : lines) {
-    if (const auto beside = line.device->server->stats()) {
-      const Server::Stats& stats = *beside;
-      text += format(
-          "{}GPU {}: peak {} from the pool, {}, {:.1f} µs each with the program's waits, {} failed",
-          text.empty() ? "" : "\ncubfc: ", line.device->handle, log::bytes(stats.peak_bytes_in_use),
-          counted(stats.num_allocs, "allocation"), each_us, grouped(stats.num_failures));
-    }
-    if (line.stats.num_allocs + line.stats.num_failures == 0) {
-      continue;
-    }
-    text += format(
-        "{}GPU {}: peak {} of {}, {} in {}, {:.1f} µs each with the "
-        "program's waits, {} failed",
-        text.empty() ? "" : "\ncubfc: ", line.device->handle,
-        log::bytes(line.stats.peak_bytes_in_use), log::bytes(line.stats.peak_pool_bytes),
-        counted(line.stats.num_allocs, "allocation"), counted(line.driver_calls, "driver call"),
-        each_us, grouped(line.stats.num_failures));
-  }
-  if (direct.allocations + direct.failures > 0) {
-    text += format(
-        "{}straight to the driver: peak {}, {}, {:.1f} µs each with the program's "
-        "waits, {} failed",
-        text.empty() ? "" : "\ncubfc: ", log::bytes(direct.peak_bytes),
-        counted(direct.allocations, "allocation"), each_us, grouped(direct.failures));
-  }
-  // Worth a word when it is true.
-  if (memory_.time_waited() >= std::chrono::seconds(1)) {
-    text += format(
-        "{}frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
-        "does not use "
-        "cudaFree as a barrier",
-        text.empty() ? "" : "\ncubfc: ",
-        std::chrono::duration<double>(memory_.time_waited()).count());
-  }
-  return text;
+  const auto direct = parts_->requests.ledger().totals();
+  summary.at_driver = {direct.allocations, direct.failures, direct.peak_bytes};
+  summary.time_spent = memory_.time_spent();
+  summary.time_waited = memory_.time_waited();
+  return describe(summary);
 }
 
 }  // namespace cubfc

@@ -4,19 +4,27 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 
 #include "config/policy.h"
-#include "shim/device/contexts.h"
-#include "shim/driver/captures.h"
 #include "shim/driver/driver.h"
-#include "shim/serve/device_memory.h"
-#include "shim/serve/outside_memory.h"
-#include "shim/serve/peer_copies.h"
-#include "shim/serve/pointer_queries.h"
-#include "shim/share/ipc.h"
 
 namespace cubfc {
+
+class Arrays;
+class Captures;
+class Contexts;
+class DeviceMemory;
+class DriverRequests;
+class Ipc;
+class MemoryInfo;
+class PeerCopies;
+class PhysicalMemory;
+class PointerQueries;
+class StreamOrdered;
+class UnusedMemory;
+class WaitingFrees;
 
 class Process {
  public:
@@ -29,20 +37,33 @@ class Process {
   static bool intercepts() noexcept;
 
   // For tests: an object over a driver and a policy of the test's.
-  Process(const DriverFunctions& driver, config::Policy policy);
+  struct RuntimeOverrides {  // by another library, preloaded behind this one
+    bool cuda_malloc = false;
+    bool cuda_free = false;
+  };
+  Process(const DriverFunctions& driver, config::Policy policy, const RuntimeOverrides& overridden);
+  ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  DeviceMemory& memory() { return memory_; }
-  Ipc& ipc() { return ipc_; }
-  PhysicalMemory& physical() { return physical_; }
-  Arrays& arrays() { return arrays_; }
-  PointerQueries& pointers() { return pointers_; }
-  PeerCopies& peer_copies() { return peer_copies_; }
-  Contexts& contexts() { return contexts_; }
-  Captures& captures() { return captures_; }
+  // What acts, one object for each purpose (see each one's header).
+  DeviceMemory& memory() const { return memory_; }
+  Contexts& contexts() const { return contexts_; }
+  Captures& captures() const;
+  Ipc& ipc() const;
+  WaitingFrees& waiting() const;
+  UnusedMemory& unused() const;
+  DriverRequests& requests() const;
+  StreamOrdered& stream_ordered() const;
+  MemoryInfo& info() const;
+  PhysicalMemory& physical() const;
+  Arrays& arrays() const;
+  PointerQueries& pointers() const;
+  PeerCopies& peer_copies() const;
+
   const DriverFunctions& driver() const { return driver_; }
   const config::Policy& policy() const { return policy_; }
+  const RuntimeOverrides& overridden() const { return overridden_; }
 
   // The process that made the object.
   pid_t pid() const { return pid_; }
@@ -52,20 +73,17 @@ class Process {
 
  private:
   static Process* make();
-  static Process* make_one(const Driver& driver);
+  static Process* make_one(const Driver& driver, const RuntimeOverrides& overridden);
   static void forked_in_child() noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy policy_;
+  const RuntimeOverrides overridden_;
   const pid_t pid_;
-  Captures captures_{driver_};
-  Contexts contexts_{driver_, policy_, captures_};
-  Ipc ipc_{driver_, policy_, contexts_};
-  DeviceMemory memory_{driver_, policy_, contexts_, captures_, ipc_};
-  PhysicalMemory physical_{driver_, contexts_, memory_};
-  Arrays arrays_{driver_, contexts_, memory_};
-  PointerQueries pointers_{driver_, policy_, contexts_, ipc_};
-  PeerCopies peer_copies_{driver_, contexts_};
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+  DeviceMemory& memory_;  // of the parts: what is asked most
+  Contexts& contexts_;
 };
 
 }  // namespace cubfc

@@ -3,14 +3,14 @@
 // those who have something there; after the call it finds out what has ended, and tells them.
 #pragma once
 
+#include <cuda.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
-
-#include "shim/driver/driver.h"
 
 namespace cubfc {
 

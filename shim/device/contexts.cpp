@@ -1,7 +1,8 @@
 #include "shim/device/contexts.h"
 
-#include <algorithm>
-
+#include "shim/device/context_use.h"
+#include "shim/device/devices.h"
+#include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
 #include "shim/tell/log.h"
 
@@ -21,8 +22,9 @@ constexpr std::uint64_t kSmallRegionShare = 256;
 
 }  // namespace
 
-Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Captures& captures)
-    : driver_(driver), policy_(policy), captures_(captures) {}
+Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Devices& devices,
+                   Captures& captures)
+    : driver_(driver), policy_(policy), devices_(devices), captures_(captures) {}
 
 Context* Contexts::current() {
   CUcontext handle = nullptr;
@@ -40,7 +42,7 @@ Context* Contexts::current() {
     return nullptr;
   }
   CUcontext memory_handle = handle;
-  if (is_known_green(id)) {
+  if (greens_.is_green(id)) {
     memory_handle = primary_of(device).value_or(nullptr);
     id = memory_handle == nullptr ? 0 : id_of(memory_handle);
   }
@@ -73,52 +75,12 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return owner;
 }
 
-std::optional<Server::Block> Contexts::find_beside_arenas(CUdeviceptr address) const noexcept {
-  std::optional<Server::Block> block;
-  if (any_beside_arenas()) {
-    for_each_device([&](const Device& device) {
-      if (!block) {
-        block = device.server->find(address);
-      }
-    });
-  }
-  return block;
-}
-
 bool Contexts::several_alive(const Device* device) const noexcept {
   int alive = 0;
   for (const Context* context = first(); context != nullptr; context = context->next) {
     alive += context->alive() && (device == nullptr || &context->device == device) ? 1 : 0;
   }
   return alive > 1;
-}
-
-// A device is known now that was not: it may use the memory of the others, and they its. Two
-// threads that come upon it do the same, rather than one go on before the other is done.
-void Contexts::introduce(Device& newcomer) {
-  for_each_device([&](Device& other) {
-    if (&other != &newcomer) {
-      give_access(other, newcomer.handle);
-      give_access(newcomer, other.handle);
-    }
-  });
-}
-
-// What is mapped, or in the pool, from now on has the access from the beginning.
-void Contexts::give_access(Device& owner, CUdevice peer) {
-  int can = 0;
-  if (!owner.server->needs_access() || driver_.cuDeviceCanAccessPeer == nullptr ||
-      peer >= kMostPeers ||
-      driver_.cuDeviceCanAccessPeer(&can, peer, owner.handle) != CUDA_SUCCESS || can == 0) {
-    return;
-  }
-  owner.peers.fetch_or(peer_bit(peer));
-  owner.server->give_access(peer);
-  for (Context* context = first(); context != nullptr; context = context->next) {
-    if (&context->device == &owner) {
-      context->memory->give_access(peer);
-    }
-  }
 }
 
 std::uint64_t Contexts::id_of(CUcontext context) const {
@@ -139,7 +101,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   if (Context* known = find(id); known != nullptr) {
     return known;
   }
-  Device* const its_device = device(device_handle);
+  Device* const its_device = devices_.get(device_handle);
   const std::optional<CUcontext> primary = primary_of(device_handle);
   if (its_device == nullptr || !primary) {
     return nullptr;  // what is to be known of it for as long as it lives, the driver must tell
@@ -198,65 +160,6 @@ bool Contexts::start(Context& context) {
   return true;
 }
 
-Device* Contexts::device(CUdevice handle) {
-  Device* const found = find_or_make_device(handle);
-  if (found != nullptr && !found->introduced.load()) {
-    introduce(*found);
-    found->introduced.store(true);
-  }
-  return found;
-}
-
-// nullptr if it is not known yet.
-Device* Contexts::known_device(CUdevice handle) const {
-  const std::lock_guard lock(mutex_);
-  return find_device(handle);
-}
-
-// The same. Precondition: the lock is held.
-Device* Contexts::find_device(CUdevice handle) const {
-  const auto known = std::find_if(devices_.begin(), devices_.end(),
-                                  [&](const auto& each) { return each->handle == handle; });
-  return known == devices_.end() ? nullptr : known->get();
-}
-
-Device* Contexts::find_or_make_device(CUdevice handle) {
-  if (Device* const known = known_device(handle); known != nullptr) {
-    return known;
-  }
-  std::size_t total_bytes = 0;
-  if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
-    return nullptr;
-  }
-  auto made = std::make_unique<Device>(driver_, policy_, handle, total_bytes);
-  const std::lock_guard lock(mutex_);
-  if (Device* const known = find_device(handle); known != nullptr) {
-    return known;  // another thread was quicker
-  }
-  any_needs_access_ = any_needs_access_ || made->server->needs_access();
-  any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();
-  return devices_.emplace_back(std::move(made)).get();
-}
-
-Device* Contexts::device_of(CUmemoryPool pool) noexcept {
-  Device* its_device = nullptr;
-  for_each_device([&](Device& device) {
-    its_device = its_device == nullptr && device.pools.has(pool) ? &device : its_device;
-  });
-  return its_device;
-}
-
-bool Contexts::trim_pools(const Device* only) noexcept {
-  bool any = false;
-  for_each_device([&](Device& device) {
-    const bool concerned = only == nullptr || only == &device;
-    if (concerned && (device.server->by == Server::By::kClaims || device.pools.counts())) {
-      any = device.pools.trim() || any;
-    }
-  });
-  return any;
-}
-
 void Contexts::created(CUcontext handle, CUdevice device) {
   if (const std::uint64_t id = id_of(handle); id != 0) {
     find_or_make(handle, id, device);
@@ -266,33 +169,11 @@ void Contexts::created(CUcontext handle, CUdevice device) {
 void Contexts::is_green(CUcontext context) {
   const std::uint64_t id = id_of(context);
   forget_handles();
-  const std::lock_guard lock(mutex_);
-  green_ids_.push_back(id);
-}
-
-void Contexts::green_ended(const void* green) {
-  const std::lock_guard lock(mutex_);
-  greens_.erase(green);
-}
-
-void Contexts::green_made(const void* green, CUdevice device) {
-  const std::lock_guard lock(mutex_);
-  greens_[green] = device;
-}
-
-std::optional<CUdevice> Contexts::device_of_green(const void* green) const {
-  const std::lock_guard lock(mutex_);
-  const auto known = greens_.find(green);
-  return known == greens_.end() ? std::nullopt : std::optional(known->second);
-}
-
-bool Contexts::is_known_green(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
-  return std::find(green_ids_.begin(), green_ids_.end(), id) != green_ids_.end();
+  greens_.turned_into(id);
 }
 
 void Contexts::reference_taken(CUdevice device) {
-  if (Device* const known = known_device(device); known != nullptr) {
+  if (Device* const known = devices_.known(device); known != nullptr) {
     uses_.taken(known->references);
   }
 }
@@ -302,7 +183,7 @@ void Contexts::reference_taken(Context& context) {
 }
 
 void Contexts::forget_references(CUdevice device) {
-  if (Device* const known = known_device(device); known != nullptr) {
+  if (Device* const known = devices_.known(device); known != nullptr) {
     uses_.forgotten(known->references);
   }
 }
@@ -313,7 +194,7 @@ References* Contexts::references_to(CUcontext handle, std::optional<CUdevice> de
     Context* const context = known_as(handle);
     return context == nullptr || context->primary ? nullptr : &context->references;
   }
-  Device* const known = device ? known_device(*device) : nullptr;
+  Device* const known = device ? devices_.known(*device) : nullptr;
   return known == nullptr ? nullptr : &known->references;
 }
 

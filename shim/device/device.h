@@ -13,23 +13,10 @@
 #include "arena/arena.h"
 #include "config/policy.h"
 #include "shim/device/context_end.h"
-#include "shim/driver/driver.h"
-#include "shim/limit/pools.h"
+#include "shim/device/server.h"
+#include "shim/limit/device_limit.h"
 
 namespace cubfc {
-
-// Device memory that a program holds beside its arenas, by what gave it.
-enum class Holding : std::uint8_t {
-  kPlain,     // cuMemAlloc, past the arena
-  kOwnPool,   // cuMemAlloc under CUBFC_ALLOCATOR=cuda_async
-  kPool,      // cuMemAllocAsync and its like
-  kManaged,   // cuMemAllocManaged
-  kPhysical,  // cuMemCreate
-  kArray,     // cuArrayCreate and its like
-};
-inline constexpr std::size_t kHoldings = 6;
-
-class Server;
 
 // The GPUs that may use another one's memory, by their ordinals. CUDA numbers no more than so many.
 using PeerSet = std::uint64_t;
@@ -48,21 +35,19 @@ void for_each_peer(PeerSet peers, Do what) {
 
 // A GPU. Made when first needed, never destroyed.
 struct Device {
-  Device(const DriverFunctions& driver, const config::Policy& policy, CUdevice device_handle,
-         std::uint64_t its_bytes);
-  ~Device();
+  Device(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server,
+         CUdevice device_handle, std::uint64_t its_bytes);
 
   CUdevice handle;
   std::string name;
   std::uint64_t total_bytes = 0;
-  arena::Budget budget;  // the hard limit, shared by all of the process's contexts on the device
+  DeviceLimit limit;
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
   // Arenas have managed memory, which may be more than the device has: CUBFC_UNIFIED_MEMORY.
   const bool managed;
-  Pools pools;
-  const std::unique_ptr<Server> server;  // who serves cuMemAlloc: server.h
+  const std::unique_ptr<Server> server;  // who serves cuMemAlloc
 
   References references;  // to its primary context
 
@@ -71,30 +56,6 @@ struct Device {
   // the hardware lets reach this one's memory, has access to it.
   std::atomic<PeerSet> peers{0};
   std::atomic<bool> introduced{false};  // the devices that were known before have been told
-
-  // For Claims: bytes of the limit, all or nothing.
-  bool take(Holding holding, std::uint64_t bytes, CUmemoryPool pool,
-            std::uint64_t& pool_id) noexcept;
-  void give(Holding holding, std::uint64_t bytes, std::uint64_t pool_id) noexcept;
-  // Bytes that Claims hold.
-  std::uint64_t held(Holding holding) const {
-    return held_[static_cast<std::size_t>(holding)].load(std::memory_order_relaxed);
-  }
-  // Whether the limit counts such memory.
-  bool is_limited(Holding holding) const {
-    return limits_all_ || holding == Holding::kPlain || holding == Holding::kOwnPool;
-  }
-  static bool is_of_pool(Holding holding) {
-    return holding == Holding::kPool || holding == Holding::kOwnPool;
-  }
-
- private:
-  std::atomic<std::uint64_t>& held_for(Holding holding) {
-    return held_[static_cast<std::size_t>(holding)];
-  }
-
-  const bool limits_all_;
-  std::array<std::atomic<std::uint64_t>, kHoldings> held_{};
 };
 
 // What a context's arena takes its memory from.
@@ -103,9 +64,6 @@ class RegionSource : public arena::MemorySource {
   // The context has ended, and its object may serve another: what did not go with it. nullptr when
   // there is nothing. No driver call, and needs no host memory.
   virtual std::unique_ptr<Leftovers> leave_behind() noexcept { return nullptr; }
-  // A device has been added to its device's peers.
-  virtual void give_access(CUdevice /*peer*/) noexcept {}
-
   // Whether the driver has IPC handles for it.
   virtual bool is_shareable() const noexcept = 0;
 
@@ -118,28 +76,13 @@ class RegionSource : public arena::MemorySource {
   std::atomic<std::uint64_t> calls_{0};
 };
 
-// Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained.
-class ContextMemory : public RegionSource {
- public:
-  ContextMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : driver_(driver), policy_(policy), device_(device) {}
-
-  bool is_shareable() const noexcept override { return !device_.managed; }
-
-  Region obtain(std::uint64_t bytes) noexcept override;
-  void release(arena::Address base, std::uint64_t bytes) noexcept override;
-
- private:
-  const DriverFunctions& driver_;
-  const config::Policy& policy_;
-  Device& device_;
-};
-
 // A context. Its object outlives it, and may serve a later context of the same device: a thread
 // that still holds a pointer finds an arena in which its address is not.
 struct Context {
   Context(Device& its_device, std::unique_ptr<RegionSource> source)
-      : device(its_device), memory(std::move(source)), arena(*memory, its_device.budget, {}) {}
+      : device(its_device),
+        memory(std::move(source)),
+        arena(*memory, its_device.limit.budget, {}) {}
 
   Device& device;
   std::atomic<CUcontext> handle{nullptr};
@@ -158,9 +101,9 @@ struct Context {
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
   // For its next blocks.
-  arena::Room room() const;
+  arena::Room room() const { return device.server->room(*this); }
   // Whether the driver has IPC handles for its blocks.
-  bool is_shareable() const;
+  bool is_shareable() const { return device.server->is_shareable(*this); }
 };
 
 }  // namespace cubfc

@@ -1,6 +1,7 @@
 // Who serves a device's requests for memory as cuMemAlloc gets them. Each device has one, chosen
 // when the device becomes known, by CUBFC_ALLOCATOR and by what the device can; nobody else asks
-// which it is. To add an allocator: another class in servers.cpp, and a line in choose_server().
+// which it is. To add an allocator: another class in serve/servers.cpp, and a line in its
+// choose_server().
 #pragma once
 
 #include <cuda.h>
@@ -12,14 +13,14 @@
 #include "arena/arena.h"
 #include "config/policy.h"
 #include "shim/device/context_end.h"
-#include "shim/driver/driver.h"
-#include "shim/limit/claim.h"
 
 namespace cubfc {
 
+class Claim;
+class RegionSource;
 struct Context;
 struct Device;
-class RegionSource;
+struct DriverFunctions;
 
 // Thread-safe. Of the contexts that are passed to it all are of its device.
 class Server {
@@ -114,9 +115,8 @@ class Server {
   virtual std::optional<Stats> stats() const noexcept { return {}; }
 };
 
-// By CUBFC_ALLOCATOR, or an arena over regions where the device cannot do what is asked, which is
-// said in the log.
-std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const config::Policy& policy,
-                                      Device& device);
+// Makes the server of a new device (choose_server() in serve/servers.h; tests pass others).
+using ChooseServer = std::unique_ptr<Server> (*)(const DriverFunctions&, const config::Policy&,
+                                                 Device&);
 
 }  // namespace cubfc

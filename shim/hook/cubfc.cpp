@@ -3,6 +3,7 @@
 
 #include "shim/hook/no_cancellation.h"
 #include "shim/process.h"
+#include "shim/serve/unused_memory.h"
 
 extern "C" {
 
@@ -10,7 +11,7 @@ __attribute__((visibility("default"))) unsigned long long cubfc_trim(unsigned fl
   cubfc::Process* process = cubfc::Process::active();
   const cubfc::NoCancellation no_cancellation;
   const bool preallocated = (flags & CUBFC_TRIM_PREALLOCATED) != 0;
-  return process == nullptr ? 0 : process->memory().trim(preallocated);
+  return process == nullptr ? 0 : process->unused().trim(preallocated);
 }
 
 }  // extern "C"

@@ -1,4 +1,4 @@
-// dlsym, exported. It asks cubfc_route_dlsym (symbols.cpp) whether the look-up is ours to answer. If not,
+// dlsym, exported. It asks cubfc_route_dlsym (dlsym.cpp) whether the look-up is ours to answer. If not,
 // it jumps to the real dlsym with the registers and the stack as the caller left them: RTLD_NEXT and
 // RTLD_DEFAULT mean something relative to the caller, which dlsym knows by its return address.
 //

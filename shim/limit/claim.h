@@ -1,10 +1,10 @@
-// What the program holds of a device beside its arenas.
+// One piece of what the program holds of a device beside its arenas.
 #pragma once
 
 #include <optional>
 #include <utility>
 
-#include "shim/device/device.h"
+#include "shim/limit/device_limit.h"
 
 namespace cubfc {
 
@@ -13,30 +13,30 @@ class Claim {
  public:
   // Nothing when the limit has not that much left. `pool` is what will serve it, if one does and is
   // known: what it has reserved is taken already.
-  static std::optional<Claim> take(Device& device, Holding holding, std::uint64_t bytes,
+  static std::optional<Claim> take(DeviceLimit& limit, Holding holding, std::uint64_t bytes,
                                    CUmemoryPool pool = nullptr) noexcept {
     std::uint64_t pool_id = 0;
-    if (!device.take(holding, bytes, pool, pool_id)) {
+    if (!limit.take(holding, bytes, pool, pool_id)) {
       return std::nullopt;
     }
-    return Claim(device, holding, bytes, pool_id);
+    return Claim(limit, holding, bytes, pool_id);
   }
 
   Claim(Claim&& other) noexcept
-      : device_(std::exchange(other.device_, nullptr)),
+      : limit_(std::exchange(other.limit_, nullptr)),
         holding_(other.holding_),
         bytes_(other.bytes_),
         pool_id_(other.pool_id_) {}
   Claim& operator=(Claim&& other) noexcept {
-    std::swap(device_, other.device_);
+    std::swap(limit_, other.limit_);
     std::swap(holding_, other.holding_);
     std::swap(bytes_, other.bytes_);
     std::swap(pool_id_, other.pool_id_);
     return *this;
   }
   ~Claim() {
-    if (device_ != nullptr) {
-      device_->give(holding_, bytes_, pool_id_);
+    if (limit_ != nullptr) {
+      limit_->give(holding_, bytes_, pool_id_);
     }
   }
   Claim(const Claim&) = delete;
@@ -45,13 +45,13 @@ class Claim {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
   // Nobody will give it back.
-  void leave() noexcept { device_ = nullptr; }
+  void leave() noexcept { limit_ = nullptr; }
 
  private:
-  Claim(Device& device, Holding holding, std::uint64_t bytes, std::uint64_t pool_id)
-      : device_(&device), holding_(holding), bytes_(bytes), pool_id_(pool_id) {}
+  Claim(DeviceLimit& limit, Holding holding, std::uint64_t bytes, std::uint64_t pool_id)
+      : limit_(&limit), holding_(holding), bytes_(bytes), pool_id_(pool_id) {}
 
-  Device* device_;
+  DeviceLimit* limit_;
   Holding holding_;
   std::uint64_t bytes_;
   std::uint64_t pool_id_;

@@ -2,25 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
-#include <cstdint>
-
-#include "shim/driver/driver.h"
 #include "shim/loader/loaded_objects.h"
-#include "shim/process.h"
 
-// Hidden, for dlsym.S.
-extern "C" {
-__attribute__((visibility("hidden"))) std::atomic<void* (*)(void*, const char*)> cubfc_real_dlsym{
-    nullptr};
-
-struct RoutedSymbol {
-  void* address;
-  std::uintptr_t ours;  // 0: let the real dlsym answer the caller
-};
-__attribute__((visibility("hidden"))) RoutedSymbol cubfc_route_dlsym(void* handle, const char* name,
-                                                                     const void* caller) noexcept;
-}
+std::atomic<void* (*)(void*, const char*)> cubfc_real_dlsym{nullptr};
 static_assert(sizeof(cubfc_real_dlsym) == sizeof(void*));
 
 namespace cubfc {
@@ -33,6 +17,23 @@ constexpr const char* kFirstDlsymVersion = "GLIBC_2.17";
 #endif
 
 using Dlsym = void* (*)(void*, const char*);
+
+bool is_ours(const void* function) noexcept {
+  return in_same_object(function, &cubfc_real_dlsym);
+}
+
+// In what the object at `caller` was linked with, in that order; nullptr if it is not there.
+void* definition_linked_with(const char* name, const void* caller) noexcept {
+  void* const handle = open_object_with(caller);
+  if (handle == nullptr) {
+    return nullptr;
+  }
+  void* const found = real_dlsym(handle, name);
+  dlclose(handle);
+  return is_ours(found) ? nullptr : found;
+}
+
+}  // namespace
 
 // dlvsym is how an overrider of dlsym can find the C library's; that one finds the next in load
 // order, which may be another overrider's.
@@ -52,79 +53,9 @@ void find_real_dlsym() noexcept {
                          std::memory_order_release);
 }
 
-// cuMemAlloc_v2 is a driver name; cudaMalloc and cublasCreate are not.
-bool looks_like_driver_name(const char* name) noexcept {
-  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
-// What we have looked up in vain is nobody's error.
 void clear_dlerror() noexcept {
   real_dlsym(RTLD_NEXT, "dlsym");  // found
 }
-
-// The answer that there is no such symbol, with dlerror set as a look-up that fails sets it.
-RoutedSymbol not_found(const char* name) noexcept {
-  return {real_dlsym(RTLD_NEXT, name), 1};
-}
-
-RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
-  constexpr RoutedSymbol kNotOurs{nullptr, 0};
-  if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
-    return kNotOurs;
-  }
-  void* const wrapper = exported_wrapper(name);
-  if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-    // Relative to the caller. That we export the name must not make it appear to exist.
-    void* const found = wrapper == nullptr ? nullptr : definition_without_us(name, caller);
-    if (wrapper != nullptr && found == nullptr) {
-      return not_found(name);
-    }
-    // Who looks behind itself for the driver's function, and finds that, gets our wrapper, as by a
-    // handle; but what the driver brings with it gets what it asks for.
-    const Driver* const driver =
-        handle == RTLD_NEXT && found != nullptr && Process::intercepts() ? Driver::find() : nullptr;
-    void* const routed = driver == nullptr ? found : driver->route(found);
-    if (routed == found || !is_loaded_before(caller, found)) {
-      return kNotOurs;
-    }
-    clear_dlerror();
-    return {routed, 1};
-  }
-  if (wrapper == nullptr && !looks_like_driver_name(name)) {
-    return kNotOurs;
-  }
-  void* address = real_dlsym(handle, name);
-  if (address == nullptr) {
-    return {nullptr, 1};  // the call above has set dlerror
-  }
-  if (address == wrapper) {  // the handle is the main program's
-    return definition_without_us(name, caller) != nullptr ? RoutedSymbol{address, 1}
-                                                          : not_found(name);
-  }
-  if (looks_like_driver_name(name)) {
-    const Driver* driver = Driver::find(handle);
-    // What was looked up meanwhile may have failed. The caller's look-up has not, nor must dlerror
-    // say so.
-    address = real_dlsym(handle, name);
-    if (driver != nullptr && Process::intercepts()) {
-      address = driver->route(address);
-    }
-  }
-  return {address, 1};
-}
-
-// In what the object at `caller` was linked with, in that order; nullptr if it is not there.
-void* definition_linked_with(const char* name, const void* caller) noexcept {
-  void* const handle = open_object_with(caller);
-  if (handle == nullptr) {
-    return nullptr;
-  }
-  void* const found = real_dlsym(handle, name);
-  dlclose(handle);
-  return found == exported_wrapper(name) ? nullptr : found;
-}
-
-}  // namespace
 
 void* definition_in_loaded_runtime(const char* name) noexcept {
   for (std::size_t number = 0;; ++number) {
@@ -134,7 +65,7 @@ void* definition_in_loaded_runtime(const char* name) noexcept {
     }
     void* const found = real_dlsym(handle, name);
     dlclose(handle);
-    if (found != nullptr && found != exported_wrapper(name)) {
+    if (found != nullptr && !is_ours(found)) {
       return found;
     }
   }
@@ -170,8 +101,3 @@ bool is_overridden_behind_us(const char* name) noexcept {
 }
 
 }  // namespace cubfc
-
-RoutedSymbol cubfc_route_dlsym(void* handle, const char* name, const void* caller) noexcept {
-  cubfc::find_real_dlsym();
-  return cubfc::route(handle, name, caller);
-}

@@ -4,7 +4,16 @@
 #include <limits>
 
 #include "arena/epoch.h"
-#include "shim/device/server.h"
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
+#include "shim/device/devices.h"
+#include "shim/driver/captures.h"
+#include "shim/serve/announcement.h"
+#include "shim/serve/driver_requests.h"
+#include "shim/serve/failed_requests.h"
+#include "shim/serve/unused_memory.h"
+#include "shim/serve/waiting_frees.h"
+#include "shim/share/ipc.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -33,19 +42,26 @@ class DeviceMemory::Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
-FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
-  FoundBlock found{contexts.owner_of(address), false, {}};
-  if (found.context != nullptr) {
-    if (const auto info = found.context->arena.find_containing(address)) {
-      found.live = true;
-      found.info = *info;
-    }
-    return found;
-  }
-  if (const auto block = contexts.find_beside_arenas(address)) {
-    found = {block->context, block->live, {block->address, block->bytes, block->bytes, block->id}};
-  }
-  return found;
+DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& policy,
+                           const Uses& uses)
+    : driver_(driver),
+      policy_(policy),
+      contexts_(uses.contexts),
+      captures_(uses.captures),
+      ipc_(uses.ipc),
+      waiting_(uses.waiting),
+      unused_(uses.unused),
+      failed_(uses.failed),
+      requests_(uses.requests),
+      idle_trimmer_(policy.trim_after.value,
+                    {[this] { return unused_.trim(false); }, [this] { return operations(); }}) {}
+
+bool DeviceMemory::is_dedicated(std::size_t bytes) const {
+  return policy_.ipc.value == config::Ipc::kDriver && bytes >= kSmallestDriverShared;
+}
+
+Server::By DeviceMemory::served_by(const Device& device, std::size_t bytes) const {
+  return is_dedicated(bytes) ? Server::By::kDriver : device.server->by;
 }
 
 CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
@@ -117,7 +133,7 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
            got.failure != arena::Failure::kTooLarge;
   };
-  while (more_may_help() && make_room(&context.device)) {
+  while (more_may_help() && unused_.make_room(context.device)) {
     const bool grew = got.grew;
     got = context.arena.allocate(bytes);
     got.grew = got.grew || grew;
@@ -129,14 +145,14 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
                                            std::size_t bytes, const char* function) {
   const arena::Allocation got = take(context, bytes);
   if (got.grew) {
-    announce(context);
+    announce(driver_, policy_, context);
   }
   if (got.address == 0) {
     log::debug("{} of {} bytes failed: {}", function, bytes, arena::describe(got.failure));
     if (got.failure == arena::Failure::kSourceError) {
       return static_cast<CUresult>(got.source_error);
     }
-    report({context.device, Holding::kPlain, bytes, function}, got.failure, &context);
+    failed_.report({context.device, bytes, function}, got.failure, &context);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = got.address;
@@ -146,7 +162,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
 
 CUresult DeviceMemory::allocate_claimed(Context& context, CUdeviceptr* address, std::size_t bytes,
                                         const char* function) {
-  announce(context);
+  announce(driver_, policy_, context);
   collect_waiting(context);
   Server& server = *context.device.server;
   if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {
@@ -155,7 +171,7 @@ CUresult DeviceMemory::allocate_claimed(Context& context, CUdeviceptr* address, 
   }
   CUdeviceptr got = 0;
   std::optional<Claim> claim;
-  if (const CUresult result = claim_and_call(
+  if (const CUresult result = requests_.claim_and_call(
           {context.device, Holding::kOwnPool, bytes, function, server.pool()}, claim,
           [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
@@ -173,64 +189,12 @@ CUresult DeviceMemory::allocate_claimed(Context& context, CUdeviceptr* address, 
   return CUDA_SUCCESS;
 }
 
-// Whether the request could be served if nobody held anything.
-bool DeviceMemory::DriverRequest::is_possible() const {
-  return (!device.is_limited(holding) || bytes <= device.budget.limit()) &&
-         (holding == Holding::kManaged || bytes <= device.total_bytes);
-}
-
-void DeviceMemory::report(const DriverRequest& request, arena::Failure failure,
-                          const Context* context) {
-  const RelaxedCapture relaxed(driver_);
-  reporter_.report(driver_, policy_, contexts_, request.device, context, request.function,
-                   request.bytes, failure);
-}
-
-// One line when the arena has memory for the first time; at level warn when it is less than was
-// asked for.
-void DeviceMemory::announce(Context& context) const noexcept try {
-  if (context.announced || context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
-    return;
-  }
-  const config::Origin* limit = policy_.limit_origin();
-  const std::string limits =
-      limit == nullptr
-          ? "none"
-          : format("{} ({})", log::bytes(context.device.budget.limit()), limit->text());
-  const Server& server = *context.device.server;
-  if (const char* const what = server.description(); what != nullptr) {
-    log::info("active on GPU {} ({}): {}; limit {}{}; version " CUBFC_VERSION,
-              context.device.handle, context.device.name, what, limits,
-              server.by == Server::By::kDriver
-                  ? ""
-                  : format(", free {} ({})", config::name_of(policy_.free_mode.value),
-                           policy_.free_mode.origin.text()));
-    return;
-  }
-  const arena::Stats stats = context.arena.stats();
-  const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
-  log::at(
-      less ? log::Level::kWarn : log::Level::kInfo,
-      "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
-      context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
-      log::bytes(context.device.total_bytes),
-      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
-      config::name_of(server.allocator()), limits, config::name_of(policy_.free_mode.value),
-      policy_.free_mode.origin.text());
-  if (deferred() && driver_.cuCtxRecordEvent == nullptr) {
-    log::warn(
-        "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
-        "few frees wait for the device instead of none");
-  }
-} catch (const std::bad_alloc&) {  // a line less
-}
-
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
                                             std::size_t bytes, const char* function) {
   if (context.device.server->by == Server::By::kDriver) {
-    announce(context);
+    announce(driver_, policy_, context);
   }
-  return allocate_from_driver(
+  return requests_.allocate(
       context, {context.device, Holding::kPlain, bytes, function}, address,
       [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); },
       [&](CUdeviceptr got) { free_relaxed(got); });
@@ -243,9 +207,9 @@ CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes,
   if (context == nullptr) {
     return call(address);
   }
-  return allocate_from_driver(*context,
-                              {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"},
-                              address, call, [&](CUdeviceptr got) { free_relaxed(got); });
+  return requests_.allocate(*context,
+                            {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"},
+                            address, call, [&](CUdeviceptr got) { free_relaxed(got); });
 }
 
 // What the program has not been given.
@@ -292,7 +256,7 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   if (alignment == 0) {
     const RelaxedCapture relaxed(driver_);
     CUdeviceptr sample = 0;
-    if (call_with_room(device.handle, [&] {
+    if (unused_.call_with_room(device.handle, [&] {
           return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
         }) != CUDA_SUCCESS) {
       return 0;
@@ -305,9 +269,9 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
 
 CUresult DeviceMemory::free(CUdeviceptr address) {
   const Stopwatch stopwatch(*this);
-  Context* const context = owner_of(address);
+  Context* const context = owner_of(contexts_, address);
   if (context == nullptr) {
-    return free_at_driver(address, [&] { return driver_.cuMemFree_v2(address); });
+    return requests_.free(address, [&] { return driver_.cuMemFree_v2(address); });
   }
   if (const CUresult refused = refused_without_context(*context, address);
       refused != CUDA_SUCCESS) {
@@ -316,15 +280,6 @@ CUresult DeviceMemory::free(CUdeviceptr address) {
   const CUresult result = free_block(*context, address);
   log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
   return result;
-}
-
-// The context in whose arena, or in a block of whose own in its device's pool, the address lies.
-Context* DeviceMemory::owner_of(CUdeviceptr address) const {
-  if (Context* const context = contexts_.owner_of(address); context != nullptr) {
-    return context;
-  }
-  const auto block = contexts_.find_beside_arenas(address);
-  return block ? block->context : nullptr;
 }
 
 // Without a current context the driver refuses a free, or does not: its word is had by asking it to
@@ -378,71 +333,6 @@ CUresult DeviceMemory::wait_in_free(const Context& owner) {
   return result;
 }
 
-// Where the driver does not tell which context is current, the limit holds all the same.
-CUresult DeviceMemory::info(std::size_t* free_bytes, std::size_t* total_bytes) {
-  std::size_t device_free = 0;
-  std::size_t device_total = 0;
-  if (const CUresult result = driver_.cuMemGetInfo_v2(&device_free, &device_total);
-      result != CUDA_SUCCESS) {
-    return result;
-  }
-  Context* const context = contexts_.current();
-  const std::uint64_t total =
-      context != nullptr && policy_.limit_is_reported()
-          ? std::min<std::uint64_t>(device_total, context->device.budget.limit())
-          : shown_total(device_total);
-  if (free_bytes != nullptr) {
-    *free_bytes =
-        std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
-  }
-  if (total_bytes != nullptr) {
-    *total_bytes = total;
-  }
-  return CUDA_SUCCESS;
-}
-
-// What waits for the device is given to whoever asks for it; so is what pools keep, and what other
-// contexts of the device do not use.
-std::uint64_t DeviceMemory::left_to(const Context& context, std::uint64_t device_free) {
-  Device& device = context.device;
-  device.pools.refresh();
-  // Others would give that up, to the device and to the limit.
-  const std::uint64_t of_others = unused_by_others(context);
-  const std::uint64_t limit_left = device.budget.left();
-  const std::uint64_t to_grow =
-      std::min(policy_.beyond_reserve(device_free + of_others),
-               limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
-  return device.server->bytes_at_hand(context) + device.server->growth_in(to_grow);
-}
-
-// Of its device's memory, what arenas of other contexts would give up for a request in this one.
-std::uint64_t DeviceMemory::unused_by_others(const Context& context) {
-  if (!contexts_.several_alive(&context.device)) {
-    return 0;
-  }
-  waiting_.close_and_collect();  // a block that waits keeps its whole region
-  std::uint64_t bytes = 0;
-  for (const Context* other = contexts_.first(); other != nullptr; other = other->next) {
-    const bool of_device = other != &context && &other->device == &context.device;
-    bytes += of_device && other->alive() ? other->arena.unused_bytes() : 0;
-  }
-  return bytes;
-}
-
-CUresult DeviceMemory::total(std::size_t* bytes, CUdevice device) {
-  const CUresult result = driver_.cuDeviceTotalMem_v2(bytes, device);
-  if (result == CUDA_SUCCESS) {
-    *bytes = shown_total(*bytes);
-  }
-  return result;
-}
-
-// Of a device of so many bytes.
-std::uint64_t DeviceMemory::shown_total(std::uint64_t bytes) const {
-  return policy_.limit_is_reported() ? std::min(bytes, policy_.hard_limit(bytes).value_or(bytes))
-                                     : bytes;
-}
-
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
   Context* const context = bytes == 0 ? nullptr : contexts_.current_to_allocate();
   if (context == nullptr || served_by(context->device, bytes) != Server::By::kArena) {
@@ -459,7 +349,20 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
 }
 
 bool DeviceMemory::try_free(CUdeviceptr address) {
-  return owner_of(address) != nullptr && free(address) == CUDA_SUCCESS;
+  return owner_of(contexts_, address) != nullptr && free(address) == CUDA_SUCCESS;
+}
+
+std::uint64_t DeviceMemory::operations() const noexcept {
+  const Ledger<CUdeviceptr>::Totals at_driver = requests_.ledger().totals();
+  std::uint64_t operations = at_driver.allocations + at_driver.frees;
+  for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    const arena::Stats stats = context->arena.stats();
+    operations += stats.num_allocs + stats.num_frees + stats.num_failures;
+  }
+  contexts_.devices().for_each([&](const Device& device) {
+    operations += device.server->stats().value_or(Server::Stats{}).operations;
+  });
+  return operations;
 }
 
 }  // namespace cubfc

@@ -205,7 +205,7 @@ CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& ma
 }
 
 arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t bytes) noexcept {
-  if (!device_.pools.refresh()) {
+  if (!device_.limit.pools.refresh()) {
     return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
   }
   const RelaxedCapture relaxed(driver_);

@@ -33,7 +33,8 @@ class MappedMemory : public RegionSource {
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
   std::unique_ptr<Leftovers> leave_behind() noexcept override;
-  void give_access(CUdevice peer) noexcept override;
+  // A device has been added to its device's peers.
+  void give_access(CUdevice peer) noexcept;
 
  private:
   using Handle = CUmemGenericAllocationHandle;
@@ -42,7 +43,9 @@ class MappedMemory : public RegionSource {
   // All that is to be given back; its end does that.
   struct Holdings {
     explicit Holdings(const MappedMemory& memory)
-        : driver(memory.driver_), budget(memory.device_.budget), page_bytes(memory.page_bytes_) {}
+        : driver(memory.driver_),
+          budget(memory.device_.limit.budget),
+          page_bytes(memory.page_bytes_) {}
     ~Holdings();
     Holdings(const Holdings&) = delete;
     Holdings& operator=(const Holdings&) = delete;

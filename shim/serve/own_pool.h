@@ -1,28 +1,37 @@
-// The memory pool of our own that serves a device under CUBFC_ALLOCATOR=cuda_async.
+// The memory pool of the driver's that cubfc makes for a device under CUBFC_ALLOCATOR=cuda_async,
+// and the driver calls by which it serves. Which blocks it has given, pool_blocks.h knows.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "arena/epoch.h"
 #include "shim/device/server.h"
 #include "shim/limit/claim.h"
+#include "shim/serve/pool_blocks.h"
 
 namespace cubfc {
 
-// What is allocated here is memory as cuMemAlloc gives it: any stream may use it at once, and it
-// goes with its context. What is freed here must be in no use any more. Thread-safe; its lock is
-// never held across a driver call.
+// One pool for all contexts of the device: made for the first request, destroyed when the last
+// context that used it has ended. Each context allocates in a stream of its own in which nothing
+// else is done, so that no request waits for the program's work.
+//
+// To its callers its memory is as cuMemAlloc gives it: any stream may use it at once, and it goes
+// with its context. What is freed here must be in no use any more.
+//
+// Thread-safe; no lock is held across a driver call. PoolBlocks has a lock of its own, which is
+// taken after this one where what both guard must agree.
 class OwnPool {
  public:
   // `device` must outlive it.
   OwnPool(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : driver_(driver), policy_(policy), device_(device), last_id_(kIds) {}
+      : driver_(driver), policy_(policy), device_(device) {}
   static bool is_possible(const DriverFunctions& driver, CUdevice device);
 
+  // A request: prepare(), allocate(), then add(), or undo() if what was given cannot be kept.
   // Makes what is missing for the context, which is current, or a green one of it, to allocate.
   CUresult prepare(const Context& context) noexcept;
   // Memory for it. The driver's answer.
@@ -31,18 +40,22 @@ class OwnPool {
   void undo(CUdeviceptr address) noexcept;
   // Enters what allocate() gave. Throws std::bad_alloc: the claim is gone then, the memory is the
   // caller's still.
-  void add(Context& context, CUdeviceptr address, Claim&& claim);
-  void failed() noexcept;
+  void add(Context& context, CUdeviceptr address, Claim&& claim) {
+    blocks_.add(context, address, std::move(claim));
+  }
+  // For the statistics: the request could not be served.
+  void failed() noexcept { blocks_.count_failure(); }
 
-  using Block = Server::Block;
+  using Block = PoolBlocks::Block;
   // That contains the address, not yet given back to the driver.
-  std::optional<Block> find(CUdeviceptr address) const noexcept;
-
+  std::optional<Block> find(CUdeviceptr address) const noexcept { return blocks_.find(address); }
   // The one that is live and contains it, else the next one.
-  std::optional<Block> find_live_from(CUdeviceptr address) const noexcept;
+  std::optional<Block> find_live_from(CUdeviceptr address) const noexcept {
+    return blocks_.find_live_from(address);
+  }
 
   // A live block that starts there is the program's no longer; nothing if there is none.
-  std::optional<Block> retire(CUdeviceptr address) noexcept;
+  std::optional<Block> retire(CUdeviceptr address) noexcept { return blocks_.retire(address); }
   // Gives a retired block back to the pool, unless it went with its context.
   void reclaim(CUdeviceptr address, std::uint64_t id) noexcept;
   // Both for a live block: the driver's answer, or CUDA_ERROR_INVALID_VALUE.
@@ -68,66 +81,40 @@ class OwnPool {
   // Of what the pool holds, what nothing is allocated in. Asks the driver.
   std::uint64_t idle_bytes() noexcept;
 
-  struct Stats {
-    std::uint64_t num_allocs = 0;
-    std::uint64_t num_failures = 0;
-    std::uint64_t bytes_in_use = 0;  // retired ones included
-    std::uint64_t peak_bytes_in_use = 0;
-    std::uint64_t bytes_retired = 0;
-    std::uint64_t operations = 0;  // another number after each allocation and each free
-  };
-  Stats stats() const noexcept;
+  using Stats = PoolBlocks::Stats;
+  Stats stats() const noexcept { return blocks_.stats(); }
 
  private:
-  static constexpr std::uint64_t kIds = std::uint64_t{1} << 60;  // beyond those of arenas' blocks
-
-  enum class State : std::uint8_t { kLive, kRetired, kGoing };  // the driver is taking it back
-  struct Entry {
-    Claim claim;
-    std::uint64_t id;
-    Context* context;
-    std::uint64_t context_id;
-    State state;
-  };
-  using Entries = std::map<CUdeviceptr, Entry>;  // none overlaps another
-  struct Blocks {                                // all of a context; its end gives them back
-    Blocks(OwnPool& its_pool, std::uint64_t id) : pool(its_pool), context_id(id) {}
-    ~Blocks() { pool.give_up(context_id); }
-    Blocks(const Blocks&) = delete;
-    Blocks& operator=(const Blocks&) = delete;
+  struct ContextBlocks {  // all blocks of a context that has ended; its own end gives them back
+    ContextBlocks(OwnPool& its_pool, std::uint64_t id) : pool(its_pool), context_id(id) {}
+    ~ContextBlocks() { pool.give_up(context_id); }
+    ContextBlocks(const ContextBlocks&) = delete;
+    ContextBlocks& operator=(const ContextBlocks&) = delete;
     OwnPool& pool;
     const std::uint64_t context_id;
   };
   struct User {  // a context that allocates
     std::uint64_t context_id = 0;
     CUstream stream = nullptr;                       // in which it does, and nothing else is done
-    std::unique_ptr<Leftovers> leftovers = nullptr;  // its Blocks
+    std::unique_ptr<Leftovers> leftovers = nullptr;  // its ContextBlocks, for leave_behind()
   };
 
-  CUresult make_pool(CUmemoryPool& pool) noexcept;
   CUresult ready_pool(CUstream stream) noexcept;
   CUresult stream_of(const Context& context, CUstream& stream) noexcept;
   User* user(std::uint64_t context_id) noexcept;
-  void warm(CUmemoryPool pool, CUstream stream) noexcept;
-  static Block block_of(const Entries::value_type& entry);
-  static Entries::const_iterator first_beyond(const Entries& entries, CUdeviceptr address) noexcept;
-  Entries::iterator find_live(CUdeviceptr address) noexcept;
-  CUresult take_back(CUdeviceptr address, std::uint64_t id, State before) noexcept;
+  CUresult take_back(const PoolBlocks::Going& going) noexcept;
   void give_up(std::uint64_t context_id) noexcept;
   void give_back_orphans() noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Device& device_;
+  PoolBlocks blocks_;
 
   mutable std::mutex mutex_;  // guards all below
   CUmemoryPool pool_ = nullptr;
   std::vector<User> users_;
-  Entries entries_;
-  Entries orphans_;  // nobody will free them: their context has ended
-  std::uint64_t last_id_;
-  Stats stats_;
-  bool exhausted_ = false;        // the driver had no more
+  bool exhausted_ = false;        // the driver had no more, and no block has gone back since
   std::uint64_t warm_bytes_ = 0;  // what the pool was warmed with
 };
 

@@ -2,7 +2,9 @@
 
 #include <new>
 
-#include "shim/serve/device_memory.h"
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
+#include "shim/device/devices.h"
 
 namespace cubfc {
 
@@ -28,7 +30,7 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address, const Context* current) 
 
 std::optional<PeerCopies::Ends> PeerCopies::ends_of_refused(CUdeviceptr to,
                                                             CUdeviceptr from) const noexcept try {
-  if (!contexts_.any_needs_access()) {
+  if (!contexts_.devices().any_needs_access()) {
     return std::nullopt;
   }
   const Context* const current = contexts_.current();
@@ -48,7 +50,7 @@ std::optional<PeerCopies::Ends> PeerCopies::ends_of_refused(CUdeviceptr to,
 }
 
 bool PeerCopies::peer_copy_may_be_lost(CUdeviceptr to) const noexcept {
-  const auto block = contexts_.find_beside_arenas(to);
+  const auto block = contexts_.devices().find_beside_arenas(to);
   return block && block->live && block->context->device.peers.load() != 0;
 }
 

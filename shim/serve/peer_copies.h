@@ -3,9 +3,15 @@
 // cuMemcpyPeer, whether the hardware lets the two reach each other or not.
 #pragma once
 
-#include "shim/device/contexts.h"
+#include <cuda.h>
+
+#include <optional>
 
 namespace cubfc {
+
+class Contexts;
+struct Context;
+struct DriverFunctions;
 
 // Thread-safe. Asks the driver nothing where the arenas have memory of cuMemAlloc.
 class PeerCopies {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
 #include "shim/device/server.h"
-#include "shim/serve/device_memory.h"
+#include "shim/share/ipc.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {

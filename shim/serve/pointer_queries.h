@@ -2,11 +2,18 @@
 // own, and one that has been freed is no device pointer any more.
 #pragma once
 
-#include "shim/device/contexts.h"
-#include "shim/driver/driver.h"
-#include "shim/share/ipc.h"
+#include <cuda.h>
+
+#include <cstddef>
+
+#include "config/policy.h"
 
 namespace cubfc {
+
+class Contexts;
+class Ipc;
+struct Context;
+struct DriverFunctions;
 
 // Each function answers as the driver's of the same name would. Thread-safe.
 class PointerQueries {

@@ -1,11 +1,13 @@
-// The four who serve: an arena over regions, an arena over mapped pages, a pool of the driver's,
-// and the driver itself.
+#include "shim/serve/servers.h"
+
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 #include "shim/device/device.h"
-#include "shim/device/server.h"
 #include "shim/serve/mapped_memory.h"
 #include "shim/serve/own_pool.h"
+#include "shim/serve/region_memory.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -30,7 +32,7 @@ class RegionServer : public Server {
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kBfc; }
   std::unique_ptr<RegionSource> make_source() override {
-    return std::make_unique<ContextMemory>(driver_, policy_, device_);
+    return std::make_unique<RegionMemory>(driver_, policy_, device_);
   }
 
   std::optional<Extent> find_live_from(Context& context,
@@ -79,16 +81,34 @@ class PageServer : public RegionServer {
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kVmm; }
   std::unique_ptr<RegionSource> make_source() override {
-    return std::make_unique<MappedMemory>(driver_, policy_, device_, page_bytes_);
+    auto made = std::make_unique<MappedMemory>(driver_, policy_, device_, page_bytes_);
+    const std::lock_guard lock(mutex_);
+    memories_.push_back(made.get());
+    return made;
   }
   // Else nobody could have all that is free.
   std::uint64_t growth_in(std::uint64_t bytes) const noexcept override {
     return arena::round_down(bytes, page_bytes_);
   }
   bool needs_access() const noexcept override { return true; }
+  void give_access(CUdevice peer) noexcept override {
+    for (std::size_t i = 0;; ++i) {
+      MappedMemory* memory = nullptr;
+      {
+        const std::lock_guard lock(mutex_);
+        if (i >= memories_.size()) {
+          return;
+        }
+        memory = memories_[i];
+      }
+      memory->give_access(peer);
+    }
+  }
 
  private:
   const std::uint64_t page_bytes_;
+  std::mutex mutex_;  // guards the list; a context's memory, once made, stays
+  std::vector<MappedMemory*> memories_;
 };
 
 // CUBFC_ALLOCATOR=cuda_async. The arenas of its contexts stay empty.
@@ -183,10 +203,10 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
       return std::make_unique<DriverServer>(driver, policy, device);
     case config::Allocator::kVmm: {
       const std::uint64_t page_bytes =
-          device.managed
-              ? 0
-              : MappedMemory::page_bytes_for(driver, device.handle,
-                                             std::min(device.total_bytes, device.budget.limit()));
+          device.managed ? 0
+                         : MappedMemory::page_bytes_for(
+                               driver, device.handle,
+                               std::min(device.total_bytes, device.limit.budget.limit()));
       if (page_bytes > 0) {
         return std::make_unique<PageServer>(driver, policy, device, page_bytes);
       }

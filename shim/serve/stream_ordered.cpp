@@ -1,14 +1,20 @@
-// Allocation and free in stream order: the driver's pools, or the arena under
-// CUBFC_STREAM_ORDERED=arena.
+#include "shim/serve/stream_ordered.h"
+
 #include <algorithm>
 
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
+#include "shim/device/devices.h"
+#include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
 #include "shim/serve/device_memory.h"
+#include "shim/serve/driver_requests.h"
+#include "shim/serve/waiting_frees.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
 
-CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdeviceptr* address) const {
+CUresult StreamOrdered::at_driver(const Request& request, CUdeviceptr* address) const {
   if (request.from_pool) {
     const auto call =
         request.per_thread ? driver_.cuMemAllocFromPoolAsync_ptsz : driver_.cuMemAllocFromPoolAsync;
@@ -19,9 +25,9 @@ CUresult DeviceMemory::at_driver(const StreamOrderedRequest& request, CUdevicept
 }
 
 // While its stream captures, the memory is the graph's, and no call of the program's frees it.
-CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedRequest& request) {
+CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   if (captures_.is_capturing(request.stream, request.per_thread)) {
-    return call_with_room(std::nullopt, [&] { return at_driver(request, address); });
+    return unused_.call_with_room(std::nullopt, [&] { return at_driver(request, address); });
   }
   const bool plain =
       address != nullptr && request.bytes > 0 && !(request.from_pool && is_of_host(request.pool));
@@ -30,11 +36,11 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
     return at_driver(request, address);
   }
   const char* function = request.from_pool ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
-  if (!is_served_in_stream_order(request, *context)) {
-    return allocate_from_driver(
+  if (!is_served_by_arena(request, *context)) {
+    return requests_.allocate(
         *context, driver_request(request, context->device, function), address,
         [&](CUdeviceptr* got) { return at_driver(request, got); },
-        [&](CUdeviceptr got) { free_at_driver_async(got, request.stream, request.per_thread); });
+        [&](CUdeviceptr got) { free_at_driver(got, request.stream, request.per_thread); });
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
     if (const CUdeviceptr again = waiting_.take_back(*context, *order, request.bytes); again != 0) {
@@ -43,20 +49,20 @@ CUresult DeviceMemory::allocate_async(CUdeviceptr* address, const StreamOrderedR
       return CUDA_SUCCESS;
     }
   }
-  return allocate_from_arena(*context, address, request.bytes, function);
+  return memory_.allocate_from_arena(*context, address, request.bytes, function);
 }
 
-bool DeviceMemory::is_of_host(CUmemoryPool pool) {
-  const std::lock_guard lock(host_pools_mutex_);
+bool StreamOrdered::is_of_host(CUmemoryPool pool) {
+  const std::lock_guard lock(mutex_);
   return std::find(host_pools_.begin(), host_pools_.end(), pool) != host_pools_.end();
 }
 
 // The memory is the pool's device's.
-DeviceMemory::DriverRequest DeviceMemory::driver_request(const StreamOrderedRequest& request,
-                                                         Device& of_stream, const char* function) {
-  Device* const of_pool = request.from_pool ? contexts_.device_of(request.pool) : nullptr;
+DriverRequest StreamOrdered::driver_request(const Request& request, Device& of_stream,
+                                            const char* function) {
+  Device* const of_pool = request.from_pool ? contexts_.devices().of_pool(request.pool) : nullptr;
   CUmemoryPool pool = request.pool;
-  const bool asks = !request.from_pool && of_stream.pools.counts();
+  const bool asks = !request.from_pool && of_stream.limit.pools.counts();
   if (asks && (driver_.cuDeviceGetMemPool == nullptr ||
                driver_.cuDeviceGetMemPool(&pool, of_stream.handle) != CUDA_SUCCESS)) {
     pool = nullptr;
@@ -65,7 +71,7 @@ DeviceMemory::DriverRequest DeviceMemory::driver_request(const StreamOrderedRequ
 }
 
 // The stream's context, else the current one; nullptr if there is none.
-Context* DeviceMemory::context_of(const StreamOrderedRequest& request) {
+Context* StreamOrdered::context_of(const Request& request) {
   CUcontext of_stream = nullptr;
   CUcontext current = nullptr;
   if (!stream_id(request.stream, request.per_thread).is_default() &&
@@ -82,8 +88,8 @@ Context* DeviceMemory::context_of(const StreamOrderedRequest& request) {
 
 // By which a block of this context that is freed in the stream is known again. Nothing for a
 // default stream of another context: it has the same name here.
-std::optional<StreamId> DeviceMemory::order_in(const Context& context, CUstream stream,
-                                               bool per_thread) const {
+std::optional<StreamId> StreamOrdered::order_in(const Context& context, CUstream stream,
+                                                bool per_thread) const {
   const StreamId id = stream_id(stream, per_thread);
   CUcontext current = nullptr;
   if (id.is_default() &&
@@ -96,37 +102,59 @@ std::optional<StreamId> DeviceMemory::order_in(const Context& context, CUstream 
 // From the arena, because the user wishes so and the driver's own answer would be memory like any
 // other: of the current context's device, of its pool as it came. What a pool gives outlives its
 // context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
-bool DeviceMemory::is_served_in_stream_order(const StreamOrderedRequest& request,
-                                             const Context& context) {
-  return serves_stream_order() && !request.from_pool &&
-         served_by(context.device, request.bytes) == Server::By::kArena &&
+bool StreamOrdered::is_served_by_arena(const Request& request, const Context& context) {
+  return memory_.serves_stream_order() && !request.from_pool &&
+         memory_.served_by(context.device, request.bytes) == Server::By::kArena &&
          !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
          contexts_.current() == &context;
 }
 
-CUresult DeviceMemory::free_at_driver_async(CUdeviceptr address, CUstream stream,
-                                            bool per_thread) const {
+CUresult StreamOrdered::free_at_driver(CUdeviceptr address, CUstream stream,
+                                       bool per_thread) const {
   return per_thread ? driver_.cuMemFreeAsync_ptsz(address, stream)
                     : driver_.cuMemFreeAsync(address, stream);
 }
 
-CUresult DeviceMemory::free_async(CUdeviceptr address, CUstream stream, bool per_thread) {
-  const auto at_driver = [&] { return free_at_driver_async(address, stream, per_thread); };
+CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thread) {
+  const auto at_driver = [&] { return free_at_driver(address, stream, per_thread); };
   // Then only a graph's own memory can be freed (cuda.h), which is never the arena's.
   if (captures_.is_capturing(stream, per_thread)) {
     return at_driver();
   }
-  Context* const context = owner_of(address);
+  Context* const context = owner_of(contexts_, address);
   if (context == nullptr) {
-    return free_at_driver(address, at_driver);
+    return requests_.free(address, at_driver);
   }
-  if (!serves_stream_order() || context->device.server->by == Server::By::kClaims) {
-    return free(address);
+  if (!memory_.serves_stream_order() || context->device.server->by == Server::By::kClaims) {
+    return memory_.free(address);
   }
   const auto order = order_in(*context, stream, per_thread);
-  const CUresult result = free_later(*context, address, order ? &*order : nullptr);
+  const CUresult result = memory_.free_later(*context, address, order ? &*order : nullptr);
   log::trace("cuMemFreeAsync {:#x}: {}", address, name_of(driver_, result));
   return result;
+}
+
+void StreamOrdered::pool_made(CUmemoryPool pool, const CUmemPoolProps& properties) {
+  if (properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    if (Device* const device = contexts_.devices().get(properties.location.id)) {
+      device->limit.pools.add(pool, Pools::Owner::kProgram);
+    }
+  } else if (properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED) {
+    const std::lock_guard lock(mutex_);
+    host_pools_.push_back(pool);
+  }
+}
+
+void StreamOrdered::pool_will_be_destroyed(CUmemoryPool pool) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(host_pools_, pool);
+  }
+  contexts_.devices().for_each([&](Device& each) { each.limit.pools.will_be_destroyed(pool); });
+}
+
+void StreamOrdered::pool_not_destroyed(CUmemoryPool pool) noexcept {
+  contexts_.devices().for_each([&](Device& each) { each.limit.pools.not_destroyed(pool); });
 }
 
 }  // namespace cubfc

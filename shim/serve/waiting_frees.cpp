@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "arena/epoch.h"
-#include "shim/device/server.h"
+#include "shim/device/context_use.h"
+#include "shim/device/contexts.h"
+#include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
 
 namespace cubfc {
@@ -18,6 +20,11 @@ constexpr std::size_t kMostWaiting = 65'536;
 constexpr std::chrono::seconds kPatience{2};
 
 }  // namespace
+
+WaitingFrees::WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
+    : driver_(driver), contexts_(contexts), captures_(captures) {
+  contexts.tell(*this);
+}
 
 bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* order) {
   const std::lock_guard lock(mutex_);

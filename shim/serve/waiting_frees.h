@@ -15,20 +15,19 @@
 #include <mutex>
 #include <vector>
 
-#include "shim/device/contexts.h"
-#include "shim/driver/captures.h"
-#include "shim/driver/driver.h"
+#include "shim/device/server.h"
+#include "shim/driver/stream_id.h"
 
 namespace cubfc {
+
+class Captures;
+class Contexts;
 
 // Thread-safe. Its lock is never held across a driver call. While a stream captures, nothing is
 // recorded and nothing waits: blocks stay where they are.
 class WaitingFrees : private ContextListener {
  public:
-  WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
-      : driver_(driver), contexts_(contexts), captures_(captures) {
-    contexts.tell(*this);
-  }
+  WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures);
 
   bool any() const noexcept { return any_.load(std::memory_order_acquire); }
 

@@ -2,7 +2,8 @@
 
 #include <cstring>
 
-#include "shim/serve/device_memory.h"
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -32,6 +33,11 @@ std::optional<Ticket> ticket_in(const CUipcMemHandle& handle) {
 }
 
 }  // namespace
+
+Ipc::Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
+    : driver_(driver), policy_(policy), contexts_(contexts) {
+  contexts.tell(*this);
+}
 
 CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   const FoundBlock found = find_block(contexts_, address);

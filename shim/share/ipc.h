@@ -16,11 +16,14 @@
 #include <mutex>
 #include <optional>
 
-#include "shim/device/contexts.h"
-#include "shim/driver/driver.h"
+#include "config/policy.h"
+#include "shim/device/context_end.h"
 #include "shim/share/shared_blocks.h"
 
 namespace cubfc {
+
+class Contexts;
+struct DriverFunctions;
 
 // Requests of this size and more are the driver's own under CUBFC_IPC=driver.
 inline constexpr std::uint64_t kSmallestDriverShared = std::uint64_t{1} << 20;
@@ -28,10 +31,7 @@ inline constexpr std::uint64_t kSmallestDriverShared = std::uint64_t{1} << 20;
 // Thread-safe. Its lock is never held across a driver call.
 class Ipc : private ContextListener {
  public:
-  Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
-      : driver_(driver), policy_(policy), contexts_(contexts) {
-    contexts.tell(*this);
-  }
+  Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts);
 
   // As the driver's functions of these purposes would answer.
   CUresult handle_of(CUipcMemHandle* handle, CUdeviceptr address);

@@ -1,8 +1,12 @@
 // WaitingFrees as it must not be: nothing waits for the device, and a freed block is free at once.
 // A library made with it must not get past the random programs.
+#include "shim/device/device.h"
 #include "shim/serve/waiting_frees.h"
 
 namespace cubfc {
+
+WaitingFrees::WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
+    : driver_(driver), contexts_(contexts), captures_(captures) {}
 
 bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* /*order*/) {
   return context.arena.free(address);

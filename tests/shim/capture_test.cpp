@@ -1,6 +1,7 @@
 // Allocation and free while a stream captures: no capture is invalidated by us.
 #include <thread>
 
+#include "shim/driver/captures.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;

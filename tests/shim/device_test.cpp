@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "shim/serve/unused_memory.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -332,7 +333,7 @@ TEST_CASE("a primary context that is released and retained by many threads serve
 TEST_CASE(
     "the memory of a primary context stays until its work is over, however many come after it") {
   allocate_once_more();
-  cubfc::Process::active()->memory().trim(false);  // nothing that waits shall be waited for
+  cubfc::Process::active()->unused().trim(false);  // nothing that waits shall be waited for
   const auto is_active = [] {
     unsigned flags = 0;
     int active = 0;

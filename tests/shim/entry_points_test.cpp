@@ -10,7 +10,7 @@
 #include <string>
 
 #include "catch.h"
-#include "shim/driver/driver.h"
+#include "shim/hook/routes.h"
 #include "shim/passed_through.h"
 
 namespace {

@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "shim/device/contexts.h"
 #include "shim/cubfc.h"
 #include "shim/host_allocations.h"
 #include "shim/process.h"

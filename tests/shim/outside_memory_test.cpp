@@ -3,6 +3,8 @@
 #include <functional>
 #include <utility>
 
+#include "shim/device/devices.h"
+#include "shim/serve/arrays.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -36,11 +38,11 @@ CUDA_ARRAY3D_DESCRIPTOR shape(std::size_t width, std::size_t height, std::size_t
 }
 
 cubfc::Device& device(int ordinal) {
-  return *cubfc::Process::active()->contexts().device(ordinal);
+  return *cubfc::Process::active()->contexts().devices().get(ordinal);
 }
 
 std::uint64_t held(cubfc::Holding holding, int ordinal = 0) {
-  return std::as_const(device(ordinal)).held(holding);
+  return std::as_const(device(ordinal)).limit.held(holding);
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "shim/device/devices.h"
 #include "shim/serve/own_pool.h"
+#include "shim/serve/servers.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -17,7 +19,7 @@ constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kLimit = 64 * kMiB;
 
 cubfc::Device& device(int ordinal = 0) {
-  return *cubfc::Process::active()->contexts().device(ordinal);
+  return *cubfc::Process::active()->contexts().devices().get(ordinal);
 }
 
 std::size_t free_bytes() {
@@ -93,7 +95,7 @@ TEST_CASE("the pool is made and warmed by the first allocation, and goes with th
     CHECK(standin_live_bytes(0) == 20 * kMiB + 512);
   }
   CHECK(standin_live_bytes(0) == 0);
-  CHECK(device().budget.used() == 0);
+  CHECK(device().limit.budget.used() == 0);
 }
 
 TEST_CASE("the limit is the most that can be had, again and again") {
@@ -115,8 +117,8 @@ TEST_CASE("what the pool keeps is there for others, and counts as long as it is 
   const TestContext context;
   must(cuMemFree(allocate(60 * kMiB)));
   CHECK(standin_live_bytes(0) == 60 * kMiB);
-  device().pools.refresh();
-  CHECK(device().budget.used() == 60 * kMiB);
+  device().limit.pools.refresh();
+  CHECK(device().limit.budget.used() == 60 * kMiB);
   CUmemGenericAllocationHandle handle = 0;
   must(create_physical(40 * kMiB, &handle));
   CHECK(standin_live_bytes(0) <= kLimit);
@@ -141,7 +143,7 @@ TEST_CASE("what the program's own pool keeps counts, and is given back before a 
   CHECK(free_bytes() == 24 * kMiB);
   must(cuMemFree(block));
   must(cuMemFree(allocate(60 * kMiB)));
-  CHECK(device().budget.used() <= kLimit);
+  CHECK(device().limit.budget.used() <= kLimit);
 }
 
 TEST_CASE("the memory of graphs counts, and is not lent to pools") {
@@ -321,7 +323,7 @@ TEST_CASE("a block is found where the driver has not yet said that what lay ther
   const auto take = [&](std::size_t bytes) {
     CUdeviceptr address = 0;
     must(pool.allocate(owner, &address, bytes));
-    pool.add(owner, address, *cubfc::Claim::take(device(), cubfc::Holding::kOwnPool, bytes));
+    pool.add(owner, address, *cubfc::Claim::take(device().limit, cubfc::Holding::kOwnPool, bytes));
     return address;
   };
   // Two halves become one block while the second, or the first, is on its way back.
@@ -459,7 +461,7 @@ TEST_CASE("whatever call of the driver's fails, the request gets an error and no
           must(cuMemFree(allocate(kLimit)));
         }
         CHECK(standin_live_bytes(0) == 0);
-        CHECK(device().budget.used() == 0);
+        CHECK(device().limit.budget.used() == 0);
       }
     }
   }
@@ -525,6 +527,7 @@ TEST_CASE("a device without pools is served from an arena") {
   CHECK(cubfc::OwnPool::is_possible(functions, 0));
   functions.cuMemPoolCreate = nullptr;
   CHECK_FALSE(cubfc::OwnPool::is_possible(functions, 0));
-  const cubfc::Device none(functions, cubfc::Process::active()->policy(), 0, 1 << 30);
+  const cubfc::Device none(functions, cubfc::Process::active()->policy(), &cubfc::choose_server, 0,
+                           1 << 30);
   CHECK(none.server->allocator() == cubfc::config::Allocator::kBfc);
 }

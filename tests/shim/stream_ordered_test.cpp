@@ -2,6 +2,7 @@
 // CUBFC_STREAM_ORDERED=arena, the arena in the order of the streams.
 #include <thread>
 
+#include "shim/serve/driver_requests.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -16,7 +17,7 @@ CUdeviceptr allocate_async(std::size_t bytes, CUstream stream) {
 
 // Counted against the device's budget, beyond the arena's regions.
 std::uint64_t driver_bytes() {
-  return cubfc::Process::active()->memory().ledger().totals().bytes;
+  return cubfc::Process::active()->requests().ledger().totals().bytes;
 }
 
 CUstream new_stream() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "shim/device/contexts.h"
 #include "shim/process.h"
 #include "standin/standin.h"
 

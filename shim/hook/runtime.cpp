@@ -1,15 +1,16 @@
-#include "shim/hook/runtime_entry_points.h"
+#include "shim/hook/runtime.h"
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <new>
 
 #include "shim/hook/no_cancellation.h"
+#include "shim/hook/routes.h"
 #include "shim/hook/thunks.h"
 #include "shim/loader/loaded_objects.h"
 #include "shim/loader/symbols.h"
 #include "shim/process.h"
+#include "shim/serve/device_memory.h"
 
 // Thin on purpose: what is plain goes to the arena; everything else, every failure included, goes
 // to the program's runtime, which comes back through the driver's entry points and keeps its last
@@ -23,10 +24,6 @@ namespace {
 using RuntimeError = int;
 constexpr RuntimeError kSuccess = 0;
 constexpr RuntimeError kInitializationError = 3;
-
-// By another library, behind this one.
-std::atomic<bool> malloc_is_overridden{false};
-std::atomic<bool> free_is_overridden{false};
 
 // Looked up again when it is called from elsewhere, or another object may have it.
 template <typename Function>
@@ -56,8 +53,7 @@ extern "C" {
 __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
                                                                std::size_t bytes) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr &&
-      !malloc_is_overridden.load(std::memory_order_relaxed) &&
+  if (process != nullptr && address != nullptr && !process->overridden().cuda_malloc &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
     const cubfc::NoCancellation no_cancellation;
     try {
@@ -75,8 +71,7 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
 
 __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr &&
-      !free_is_overridden.load(std::memory_order_relaxed) &&
+  if (process != nullptr && address != nullptr && !process->overridden().cuda_free &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
     const cubfc::NoCancellation no_cancellation;
     try {
@@ -94,11 +89,6 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noex
 }  // extern "C"
 
 namespace cubfc {
-
-void look_for_overrides() noexcept {
-  malloc_is_overridden.store(is_overridden_behind_us("cudaMalloc"));
-  free_is_overridden.store(is_overridden_behind_us("cudaFree"));
-}
 
 void* runtime_wrapper(std::string_view name) {
   if (name == "cudaMalloc") {

@@ -7,10 +7,6 @@
 
 namespace cubfc {
 
-// Whether another preloaded library overrides them. Takes the loader's lock, which an allocation
-// and a free must not.
-void look_for_overrides() noexcept;
-
 // Our wrapper of a runtime function; nullptr for a name that is not one of the two.
 void* runtime_wrapper(std::string_view name);
 

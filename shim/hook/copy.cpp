@@ -1,5 +1,6 @@
 // The exported functions that copy within the devices' memory.
-#include "shim/hook/entry_point_calls.h"
+#include "shim/hook/calls.h"
+#include "shim/serve/peer_copies.h"
 
 namespace cubfc {
 namespace {

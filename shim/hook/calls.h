@@ -1,11 +1,14 @@
-// How an entry point gets its answer: from the driver, from us, or from the driver with a note
-// taken. Knows nothing of what any one of them does.
+// How an entry point gets its answer: from the driver, from us, from the driver with a note taken,
+// or from the driver with memory made free for it. Knows nothing of what any one of them does.
 #pragma once
 
 #include <new>
+#include <optional>
 
 #include "shim/hook/no_cancellation.h"
+#include "shim/hook/routes.h"
 #include "shim/process.h"
+#include "shim/serve/unused_memory.h"
 
 namespace cubfc {
 
@@ -50,6 +53,25 @@ CUresult noted(CUresult result, Note note) {
 template <typename Note, typename... Args, typename... Given>
 CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   return noted(call(function, args...), note);
+}
+
+// The driver's answer; where it lacks memory of the device, or of the current context's, the one
+// that it has when arenas have given some back. Costs nothing as long as there is memory.
+template <typename... Args, typename... Given>
+CUresult call_with_room_on(std::optional<CUdevice> device,
+                           CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  const CUresult result = call(function, args...);
+  Process* const process = result == CUDA_ERROR_OUT_OF_MEMORY ? Process::active() : nullptr;
+  if (process == nullptr) {
+    return result;
+  }
+  const NoCancellation no_cancellation;
+  return process->unused().make_room_at_driver(device) ? call(function, args...) : result;
+}
+
+template <typename... Args, typename... Given>
+CUresult call_with_room(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  return call_with_room_on(std::nullopt, function, args...);
 }
 
 }  // namespace cubfc

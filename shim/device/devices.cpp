@@ -1,0 +1,89 @@
+#include "shim/device/devices.h"
+
+#include <algorithm>
+
+namespace cubfc {
+
+Device* Devices::get(CUdevice handle) {
+  Device* const found = find_or_make(handle);
+  if (found != nullptr && !found->introduced.load()) {
+    introduce(*found);
+    found->introduced.store(true);
+  }
+  return found;
+}
+
+Device* Devices::known(CUdevice handle) const {
+  const std::lock_guard lock(mutex_);
+  return find(handle);
+}
+
+// The same. Precondition: the lock is held.
+Device* Devices::find(CUdevice handle) const {
+  const auto known = std::find_if(devices_.begin(), devices_.end(),
+                                  [&](const auto& each) { return each->handle == handle; });
+  return known == devices_.end() ? nullptr : known->get();
+}
+
+Device* Devices::find_or_make(CUdevice handle) {
+  if (Device* const before = known(handle); before != nullptr) {
+    return before;
+  }
+  std::size_t total_bytes = 0;
+  if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  auto made = std::make_unique<Device>(driver_, policy_, choose_server_, handle, total_bytes);
+  const std::lock_guard lock(mutex_);
+  if (Device* const other = find(handle); other != nullptr) {
+    return other;  // another thread was quicker
+  }
+  any_needs_access_ = any_needs_access_ || made->server->needs_access();
+  any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();
+  return devices_.emplace_back(std::move(made)).get();
+}
+
+// A device is known now that was not: it may use the memory of the others, and they its. Two
+// threads that come upon it do the same, rather than one go on before the other is done.
+void Devices::introduce(Device& newcomer) const {
+  for_each([&](Device& other) {
+    if (&other != &newcomer) {
+      give_access(other, newcomer.handle);
+      give_access(newcomer, other.handle);
+    }
+  });
+}
+
+// What the owner's server gives from now on has the access from the beginning.
+void Devices::give_access(Device& owner, CUdevice peer) const {
+  int can = 0;
+  if (!owner.server->needs_access() || driver_.cuDeviceCanAccessPeer == nullptr ||
+      peer >= kMostPeers ||
+      driver_.cuDeviceCanAccessPeer(&can, peer, owner.handle) != CUDA_SUCCESS || can == 0) {
+    return;
+  }
+  owner.peers.fetch_or(peer_bit(peer));
+  owner.server->give_access(peer);
+}
+
+Device* Devices::of_pool(CUmemoryPool pool) const noexcept {
+  Device* its_device = nullptr;
+  for_each([&](Device& device) {
+    its_device = its_device == nullptr && device.limit.pools.has(pool) ? &device : its_device;
+  });
+  return its_device;
+}
+
+std::optional<Server::Block> Devices::find_beside_arenas(CUdeviceptr address) const noexcept {
+  std::optional<Server::Block> block;
+  if (any_beside_arenas()) {
+    for_each([&](const Device& device) {
+      if (!block) {
+        block = device.server->find(address);
+      }
+    });
+  }
+  return block;
+}
+
+}  // namespace cubfc

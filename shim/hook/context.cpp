@@ -1,0 +1,146 @@
+// Contexts are made and ended.
+#include <optional>
+
+#include "shim/device/contexts.h"
+#include "shim/hook/calls.h"
+
+namespace cubfc {
+namespace {
+
+// Calls the driver's function to end a context, or to give up a reference to one.
+template <typename... Args, typename... Given>
+CUresult end_context(const ContextEnd::Which& which, ContextEnd::Call what,
+                     CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  std::optional<ContextEnd> end;
+  if (Process* process = Process::active(); process != nullptr) {
+    end.emplace(process->contexts(), which, what);
+  }
+  const CUresult result = call(function, args...);
+  if (end) {
+    const NoCancellation no_cancellation;
+    end->answered(result);
+  }
+  return result;
+}
+constexpr auto kEndsIt = ContextEnd::Call::kEndsIt;
+constexpr auto kGivesUpReference = ContextEnd::Call::kGivesUpReference;
+
+// Calls the driver's function to make a context, or to hand out the primary one.
+template <typename... Args, typename... Given>
+CUresult create_context(CUcontext* context, CUdevice device,
+                        CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  return noted(call_with_room_on(device, function, args...), [=](Process& process) {
+    if (context != nullptr) {
+      process.contexts().created(*context, device);
+    }
+  });
+}
+
+}  // namespace
+
+using Functions = DriverFunctions;
+
+namespace wrapper {
+extern "C" {
+
+CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) noexcept {
+  return create_context(context, device, &Functions::cuCtxCreate, context, flags, device);
+}
+
+CUresult cubfc_cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) noexcept {
+  return create_context(context, device, &Functions::cuCtxCreate_v2, context, flags, device);
+}
+
+CUresult cubfc_cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int count,
+                              unsigned flags, CUdevice device) noexcept {
+  return create_context(context, device, &Functions::cuCtxCreate_v3, context, affinity, count,
+                        flags, device);
+}
+
+CUresult cubfc_cuCtxCreate_v4(CUcontext* context, CreateParameters parameters, unsigned flags,
+                              CUdevice device) noexcept {
+  return create_context(context, device, &Functions::cuCtxCreate_v4, context, parameters, flags,
+                        device);
+}
+
+CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
+  return noted(
+      create_context(context, device, &Functions::cuDevicePrimaryCtxRetain, context, device),
+      [=](Process& process) { process.contexts().reference_taken(device); });
+}
+
+// The current context's device will use other devices' memory, and may not be known yet.
+CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
+  return observe([](Process& p) { p.contexts().current(); }, &Functions::cuCtxEnablePeerAccess,
+                 peer, flags);
+}
+
+CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
+  return end_context({context}, kEndsIt, &Functions::cuCtxDestroy, context);
+}
+
+CUresult cubfc_cuCtxDestroy_v2(CUcontext context) noexcept {
+  return end_context({context}, kEndsIt, &Functions::cuCtxDestroy_v2, context);
+}
+
+CUresult cubfc_cuCtxDetach(CUcontext context) noexcept {
+  return end_context({context}, kGivesUpReference, &Functions::cuCtxDetach, context);
+}
+
+CUresult cubfc_cuCtxAttach(CUcontext* context, unsigned flags) noexcept {
+  return observe(
+      [](Process& process) {
+        if (Context* const current = process.contexts().current(); current != nullptr) {
+          process.contexts().reference_taken(*current);
+        }
+      },
+      &Functions::cuCtxAttach, context, flags);
+}
+
+// cuda.h, cuGreenCtxCreate: a green context retains the primary context until it is destroyed.
+CUresult cubfc_cuGreenCtxCreate(GreenContext* context, ResourceDescription resources,
+                                CUdevice device, unsigned flags) noexcept {
+  return noted(
+      call_with_room_on(device, &Functions::cuGreenCtxCreate, context, resources, device, flags),
+      [=](Process& process) {
+        process.contexts().greens().made(*context, device);  // if that fails, nothing is counted
+        process.contexts().reference_taken(device);
+      });
+}
+
+CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
+  Process* const process = Process::active();
+  const auto device =
+      process == nullptr ? std::nullopt : process->contexts().greens().device_of(context);
+  if (process != nullptr) {
+    process->contexts().greens().will_end(context);  // before another can have its handle
+  }
+  return end_context({nullptr, device}, kGivesUpReference, &Functions::cuGreenCtxDestroy, context);
+}
+
+CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {
+  return observe([&](Process& p) { p.contexts().is_green(*context); },
+                 &Functions::cuCtxFromGreenCtx, context, green);
+}
+
+CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
+  return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease,
+                     device);
+}
+
+CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
+  return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease_v2,
+                     device);
+}
+
+CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) noexcept {
+  return end_context({nullptr, device}, kEndsIt, &Functions::cuDevicePrimaryCtxReset, device);
+}
+
+CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
+  return end_context({nullptr, device}, kEndsIt, &Functions::cuDevicePrimaryCtxReset_v2, device);
+}
+
+}  // extern "C"
+}  // namespace wrapper
+}  // namespace cubfc

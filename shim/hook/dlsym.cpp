@@ -1,0 +1,87 @@
+// What the exported dlsym (dlsym.S) answers: our wrapper where the program looks up a driver
+// function in the driver, and otherwise what the real dlsym would have answered without us.
+#include <dlfcn.h>
+
+#include <cstdint>
+
+#include "shim/hook/routes.h"
+#include "shim/loader/loaded_objects.h"
+#include "shim/loader/symbols.h"
+#include "shim/process.h"
+
+// Hidden, for dlsym.S.
+extern "C" {
+struct RoutedSymbol {
+  void* address;
+  std::uintptr_t ours;  // 0: let the real dlsym answer the caller
+};
+__attribute__((visibility("hidden"))) RoutedSymbol cubfc_route_dlsym(void* handle, const char* name,
+                                                                     const void* caller) noexcept;
+}
+
+namespace cubfc {
+namespace {
+
+// cuMemAlloc_v2 is a driver name; cudaMalloc and cublasCreate are not.
+bool looks_like_driver_name(const char* name) noexcept {
+  return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+// The answer that there is no such symbol, with dlerror set as a look-up that fails sets it.
+RoutedSymbol not_found(const char* name) noexcept {
+  return {real_dlsym(RTLD_NEXT, name), 1};
+}
+
+RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
+  constexpr RoutedSymbol kNotOurs{nullptr, 0};
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+    return kNotOurs;
+  }
+  void* const wrapper = exported_wrapper(name);
+  if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
+    // Relative to the caller. That we export the name must not make it appear to exist.
+    void* const found = wrapper == nullptr ? nullptr : definition_without_us(name, caller);
+    if (wrapper != nullptr && found == nullptr) {
+      return not_found(name);
+    }
+    // Who looks behind itself for the driver's function, and finds that, gets our wrapper, as by a
+    // handle; but what the driver brings with it gets what it asks for.
+    const Routes* const routes =
+        handle == RTLD_NEXT && found != nullptr && Process::intercepts() ? Routes::find() : nullptr;
+    void* const routed = routes == nullptr ? found : routes->route(found);
+    if (routed == found || !is_loaded_before(caller, found)) {
+      return kNotOurs;
+    }
+    clear_dlerror();
+    return {routed, 1};
+  }
+  if (wrapper == nullptr && !looks_like_driver_name(name)) {
+    return kNotOurs;
+  }
+  void* address = real_dlsym(handle, name);
+  if (address == nullptr) {
+    return {nullptr, 1};  // the call above has set dlerror
+  }
+  if (address == wrapper) {  // the handle is the main program's
+    return definition_without_us(name, caller) != nullptr ? RoutedSymbol{address, 1}
+                                                          : not_found(name);
+  }
+  if (looks_like_driver_name(name)) {
+    const Routes* const routes = Routes::find(handle);
+    // What was looked up meanwhile may have failed. The caller's look-up has not, nor must dlerror
+    // say so.
+    address = real_dlsym(handle, name);
+    if (routes != nullptr && Process::intercepts()) {
+      address = routes->route(address);
+    }
+  }
+  return {address, 1};
+}
+
+}  // namespace
+}  // namespace cubfc
+
+RoutedSymbol cubfc_route_dlsym(void* handle, const char* name, const void* caller) noexcept {
+  cubfc::find_real_dlsym();
+  return cubfc::route(handle, name, caller);
+}

@@ -1,0 +1,41 @@
+// The driver's own look-up of its functions.
+#include "shim/hook/calls.h"
+
+namespace cubfc {
+namespace {
+
+// Routed by the pointer, not by the name: the real resolver knows which ABI a version means.
+CUresult route_result(CUresult result, const char* symbol, void** function) {
+  const Routes* const routes = Routes::find();
+  if (result == CUDA_SUCCESS && routes != nullptr && symbol != nullptr && function != nullptr &&
+      Process::intercepts()) {
+    routes->learn(symbol);
+    *function = routes->route(*function);
+  }
+  return result;
+}
+
+}  // namespace
+
+using Functions = DriverFunctions;
+
+namespace wrapper {
+extern "C" {
+
+CUresult cubfc_cuGetProcAddress(const char* symbol, void** function, int version,
+                                cuuint64_t flags) noexcept {
+  const CUresult result = call(&Functions::cuGetProcAddress, symbol, function, version, flags);
+  return route_result(result, symbol, function);
+}
+
+CUresult cubfc_cuGetProcAddress_v2(const char* symbol, void** function, int version,
+                                   cuuint64_t flags,
+                                   CUdriverProcAddressQueryResult* status) noexcept {
+  const CUresult result =
+      call(&Functions::cuGetProcAddress_v2, symbol, function, version, flags, status);
+  return route_result(result, symbol, function);
+}
+
+}  // extern "C"
+}  // namespace wrapper
+}  // namespace cubfc

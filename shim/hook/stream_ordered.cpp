@@ -1,0 +1,91 @@
+// Memory in the order of a stream, and the pools that it comes from.
+#include "shim/serve/stream_ordered.h"
+#include "shim/hook/calls.h"
+
+namespace cubfc {
+using Functions = DriverFunctions;
+
+namespace wrapper {
+extern "C" {
+
+CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, false});
+      },
+      &Functions::cuMemAllocAsync, address, bytes, stream);
+}
+
+CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, true});
+      },
+      &Functions::cuMemAllocAsync_ptsz, address, bytes, stream);
+}
+
+CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                       CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.stream_ordered().allocate(address, {bytes, true, pool, stream, false});
+      },
+      &Functions::cuMemAllocFromPoolAsync, address, bytes, pool, stream);
+}
+
+CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
+                                            CUstream stream) noexcept {
+  return answer(
+      [&](Process& p) {
+        return p.stream_ordered().allocate(address, {bytes, true, pool, stream, true});
+      },
+      &Functions::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
+}
+
+CUresult cubfc_cuMemFreeAsync(CUdeviceptr address, CUstream stream) noexcept {
+  return answer([&](Process& p) { return p.stream_ordered().free(address, stream, false); },
+                &Functions::cuMemFreeAsync, address, stream);
+}
+
+CUresult cubfc_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) noexcept {
+  return answer([&](Process& p) { return p.stream_ordered().free(address, stream, true); },
+                &Functions::cuMemFreeAsync_ptsz, address, stream);
+}
+
+CUresult cubfc_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) noexcept {
+  return observe([](Process& p) { p.stream_ordered().pools_changed(); },
+                 &Functions::cuDeviceSetMemPool, device, pool);
+}
+
+CUresult cubfc_cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
+                               CUmemoryPool pool) noexcept {
+  return observe([](Process& p) { p.stream_ordered().pools_changed(); },
+                 &Functions::cuMemSetMemPool, location, type, pool);
+}
+
+CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) noexcept {
+  return observe([=](Process& p) { p.stream_ordered().pool_made(*pool, *properties); },
+                 &Functions::cuMemPoolCreate, pool, properties);
+}
+
+CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) noexcept {
+  Process* const process = Process::active();
+  if (process != nullptr) {
+    process->stream_ordered().pool_will_be_destroyed(pool);
+  }
+  const CUresult result = call(&Functions::cuMemPoolDestroy, pool);
+  if (process != nullptr && result != CUDA_SUCCESS) {
+    process->stream_ordered().pool_not_destroyed(pool);
+  }
+  return result;
+}
+
+CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
+                                  size_t count) noexcept {
+  return observe([](Process& p) { p.stream_ordered().pools_changed(); },
+                 &Functions::cuMemPoolSetAccess, pool, access, count);
+}
+
+}  // extern "C"
+}  // namespace wrapper
+}  // namespace cubfc

@@ -1,0 +1,46 @@
+#include "shim/serve/announcement.h"
+
+#include "shim/device/device.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+
+void announce(const DriverFunctions& driver, const config::Policy& policy,
+              Context& context) noexcept try {
+  if (context.announced || context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
+    return;
+  }
+  const config::Origin* limit = policy.limit_origin();
+  const std::string limits =
+      limit == nullptr
+          ? "none"
+          : format("{} ({})", log::bytes(context.device.limit.budget.limit()), limit->text());
+  const Server& server = *context.device.server;
+  if (const char* const what = server.description(); what != nullptr) {
+    log::info("active on GPU {} ({}): {}; limit {}{}; version " CUBFC_VERSION,
+              context.device.handle, context.device.name, what, limits,
+              server.by == Server::By::kDriver
+                  ? ""
+                  : format(", free {} ({})", config::name_of(policy.free_mode.value),
+                           policy.free_mode.origin.text()));
+    return;
+  }
+  const arena::Stats stats = context.arena.stats();
+  const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
+  log::at(
+      less ? log::Level::kWarn : log::Level::kInfo,
+      "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
+      context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
+      log::bytes(context.device.total_bytes),
+      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
+      config::name_of(server.allocator()), limits, config::name_of(policy.free_mode.value),
+      policy.free_mode.origin.text());
+  if (policy.free_mode.value == config::FreeMode::kDeferred && driver.cuCtxRecordEvent == nullptr) {
+    log::warn(
+        "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
+        "few frees wait for the device instead of none");
+  }
+} catch (const std::bad_alloc&) {  // a line less
+}
+
+}  // namespace cubfc

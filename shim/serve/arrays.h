@@ -1,0 +1,42 @@
+// CUDA arrays (cuArrayCreate and its like). The driver serves them; they are counted, limited, and
+// asked for again when something can be given back.
+#pragma once
+
+#include <cuda.h>
+
+#include "shim/device/context_end.h"
+#include "shim/limit/ledger.h"
+
+namespace cubfc {
+
+class DriverRequests;
+
+// Thread-safe.
+class Arrays : private ContextListener {
+ public:
+  Arrays(const DriverFunctions& driver, Contexts& contexts, DriverRequests& requests);
+
+  CUresult create(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape);
+  CUresult create_3d(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape);
+  CUresult create_mipmapped(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape,
+                            unsigned levels);
+  CUresult destroy(CUarray array);
+  CUresult destroy_mipmapped(CUmipmappedArray array);
+
+ private:
+  void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
+  template <typename Array, typename Create>
+  CUresult create(Array* array, std::uint64_t bytes, const char* function, Create create);
+  template <typename Array>
+  CUresult destroy(CUresult (*function)(Array), Array array);
+
+  const DriverFunctions& driver_;
+  Contexts& contexts_;
+  DriverRequests& requests_;
+  Ledger<const void*> ledger_;
+};
+
+// What an array takes, padding left out: the driver does not tell before it is there.
+std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels);
+
+}  // namespace cubfc

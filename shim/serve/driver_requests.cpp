@@ -1,0 +1,39 @@
+#include "shim/serve/driver_requests.h"
+
+#include <new>
+
+#include "shim/device/contexts.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+
+DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts,
+                               UnusedMemory& unused, FailedRequests& failed)
+    : driver_(driver), unused_(unused), failed_(failed) {
+  contexts.tell(*this);
+}
+
+// Whether the request could be served if nobody held anything.
+bool DriverRequests::is_possible(const DriverRequest& request) {
+  const Device& device = request.device;
+  return (!device.limit.counts(request.holding) || request.bytes <= device.limit.budget.limit()) &&
+         (request.holding == Holding::kManaged || request.bytes <= device.total_bytes);
+}
+
+CUresult DriverRequests::enter(const Context& context, const DriverRequest& request,
+                               CUdeviceptr address, Claim&& claim) try {
+  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
+  const bool of_pool = request.holding == Holding::kPool;
+  ledger_.add(address,
+              {std::move(claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed)});
+  log::trace("{} {} bytes -> {:#x} (driver)", request.function, request.bytes, address);
+  return CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void DriverRequests::tell_of_free(CUdeviceptr address, CUresult result) const {
+  log::trace("cuMemFree {:#x} (driver): {}", address, name_of(driver_, result));
+}
+
+}  // namespace cubfc

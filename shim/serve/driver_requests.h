@@ -1,0 +1,121 @@
+// Requests that only the driver can serve: each is claimed from the device's limit first, tried
+// again when memory can be given back for it, and told of when it fails all the same.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "shim/device/device.h"
+#include "shim/limit/claim.h"
+#include "shim/limit/ledger.h"
+#include "shim/serve/failed_requests.h"
+#include "shim/serve/unused_memory.h"
+
+namespace cubfc {
+
+struct DriverRequest {
+  Device& device;  // whose memory it takes
+  Holding holding;
+  std::uint64_t bytes;
+  const char* function;         // as the program called it
+  CUmemoryPool pool = nullptr;  // that serves it, if one does and is known
+};
+
+// Thread-safe.
+class DriverRequests : private ContextListener {
+ public:
+  DriverRequests(const DriverFunctions& driver, Contexts& contexts, UnusedMemory& unused,
+                 FailedRequests& failed);
+
+  // Claims the bytes, then calls the driver (`call` returns its answer); both again as long as
+  // memory can be given back. `claim` is set exactly when the driver's answer is a success. `undo`
+  // gives back what `call` has got: a pool may have grown by more than was claimed.
+  template <typename Call, typename Undo>
+  CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call,
+                          Undo undo) {
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    arena::Failure failure = arena::Failure::kOverLimit;
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
+      if (claim) {
+        result = call();
+        failure = arena::Failure::kExhausted;
+      }
+      if (result == CUDA_SUCCESS && DeviceLimit::is_of_pool(request.holding) &&
+          !unused_.make_limit_hold(request.device)) {
+        undo();
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        failure = arena::Failure::kOverLimit;
+      }
+      if (result == CUDA_SUCCESS) {
+        return result;
+      }
+      claim.reset();
+      if (result != CUDA_ERROR_OUT_OF_MEMORY || !is_possible(request) ||
+          !unused_.make_room(request.device)) {
+        break;
+      }
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      failed_.report({request.device, request.bytes, request.function}, failure, nullptr);
+    }
+    return result;
+  }
+
+  // The same for memory at an address, which is entered in the ledger. `obtain` has the driver set
+  // the address that it is passed; `undo` gives that back. The memory goes with the context, unless
+  // it is a pool's.
+  template <typename Obtain, typename Undo>
+  CUresult allocate(const Context& context, const DriverRequest& request, CUdeviceptr* address,
+                    Obtain obtain, Undo undo) {
+    CUdeviceptr got = 0;
+    std::optional<Claim> claim;
+    if (const CUresult result = claim_and_call(
+            request, claim, [&] { return obtain(&got); }, [&] { undo(got); });
+        result != CUDA_SUCCESS) {
+      ledger_.failed();
+      return result;
+    }
+    const CUresult result = enter(context, request, got, std::move(*claim));
+    if (result == CUDA_SUCCESS) {
+      *address = got;
+    } else {
+      undo(got);
+    }
+    return result;
+  }
+
+  // Frees what allocate() has got, or what the program has from elsewhere. `free` calls the driver.
+  // The entry goes first: as soon as the driver has freed the memory, another thread may be given
+  // its address.
+  template <typename Free>
+  CUresult free(CUdeviceptr address, Free free) {
+    auto entry = ledger_.remove(address);
+    const CUresult result = free();
+    if (entry && result != CUDA_SUCCESS) {
+      ledger_.put_back(address, std::move(*entry));
+    }
+    tell_of_free(address, result);
+    return result;
+  }
+
+  const Ledger<CUdeviceptr>& ledger() const { return ledger_; }
+
+ private:
+  // Each try but the first has been given memory back; more would be for a reason that is not lack
+  // of memory.
+  static constexpr int kMostTries = 1000;
+
+  void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
+  static bool is_possible(const DriverRequest& request);
+  CUresult enter(const Context& context, const DriverRequest& request, CUdeviceptr address,
+                 Claim&& claim);
+  void tell_of_free(CUdeviceptr address, CUresult result) const;
+
+  const DriverFunctions& driver_;
+  UnusedMemory& unused_;
+  FailedRequests& failed_;
+  Ledger<CUdeviceptr> ledger_;
+};
+
+}  // namespace cubfc

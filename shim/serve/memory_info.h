@@ -1,0 +1,40 @@
+// What the program is told of a device's memory: cuMemGetInfo and cuDeviceTotalMem under the limit,
+// with what arenas hold and no block needs counted as free.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "config/policy.h"
+
+namespace cubfc {
+
+class Contexts;
+class WaitingFrees;
+struct Context;
+struct DriverFunctions;
+
+// Each function answers as the driver's of the same purpose would. Thread-safe.
+class MemoryInfo {
+ public:
+  MemoryInfo(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
+             WaitingFrees& waiting)
+      : driver_(driver), policy_(policy), contexts_(contexts), waiting_(waiting) {}
+
+  CUresult of_current_context(std::size_t* free_bytes, std::size_t* total_bytes);
+  CUresult total(std::size_t* bytes, CUdevice device) const;
+
+ private:
+  std::uint64_t left_to(const Context& context, std::uint64_t device_free);
+  std::uint64_t unused_by_others(const Context& context);
+  std::uint64_t shown_total(std::uint64_t bytes) const;
+
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  Contexts& contexts_;
+  WaitingFrees& waiting_;
+};
+
+}  // namespace cubfc

@@ -1,0 +1,26 @@
+// The memory of an arena under CUBFC_ALLOCATOR=bfc.
+#pragma once
+
+#include "shim/device/device.h"
+
+namespace cubfc {
+
+// Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained.
+// Thread-safe.
+class RegionMemory : public RegionSource {
+ public:
+  RegionMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+      : driver_(driver), policy_(policy), device_(device) {}
+
+  bool is_shareable() const noexcept override { return !device_.managed; }
+
+  Region obtain(std::uint64_t bytes) noexcept override;
+  void release(arena::Address base, std::uint64_t bytes) noexcept override;
+
+ private:
+  const DriverFunctions& driver_;
+  const config::Policy& policy_;
+  Device& device_;
+};
+
+}  // namespace cubfc

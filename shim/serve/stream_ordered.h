@@ -1,0 +1,92 @@
+// Allocation and free in the order of a stream (cuMemAllocAsync and its like): by the driver's
+// pools, counted and limited; under CUBFC_STREAM_ORDERED=arena from the arena, where the driver's
+// own answer would be memory like any other.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "shim/driver/stream_id.h"
+
+namespace cubfc {
+
+class Captures;
+class Contexts;
+class DeviceMemory;
+class DriverRequests;
+class UnusedMemory;
+class WaitingFrees;
+struct Context;
+struct Device;
+struct DriverFunctions;
+struct DriverRequest;
+
+// Each function answers as the driver's of the same purpose would. Thread-safe. Throws
+// std::bad_alloc only before anything has been changed.
+class StreamOrdered {
+ public:
+  struct Uses {
+    Contexts& contexts;
+    Captures& captures;
+    WaitingFrees& waiting;
+    UnusedMemory& unused;
+    DriverRequests& requests;
+    DeviceMemory& memory;
+  };
+  StreamOrdered(const DriverFunctions& driver, const Uses& uses)
+      : driver_(driver),
+        contexts_(uses.contexts),
+        captures_(uses.captures),
+        waiting_(uses.waiting),
+        unused_(uses.unused),
+        requests_(uses.requests),
+        memory_(uses.memory) {}
+
+  struct Request {
+    std::size_t bytes;
+    bool from_pool;  // the pool is named
+    CUmemoryPool pool;
+    CUstream stream;
+    bool per_thread;  // the calling function's stream 0 is the per-thread default stream
+  };
+  CUresult allocate(CUdeviceptr* address, const Request& request);
+  // A block of the arena is freed as cuMemFree frees it, which waits for more than the stream, but
+  // for CUBFC_STREAM_ORDERED=arena; anything else is the driver's.
+  CUresult free(CUdeviceptr address, CUstream stream, bool per_thread);
+
+  // The program has made a pool.
+  void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties);
+  // Around the driver's call that destroys one: as soon as that is done, another may have its
+  // handle.
+  void pool_will_be_destroyed(CUmemoryPool pool) noexcept;
+  void pool_not_destroyed(CUmemoryPool pool) noexcept;
+  // The program has made a pool the device's own, or let other devices use one: what the arena
+  // gives would not be like it.
+  void pools_changed() noexcept { pools_changed_.store(true, std::memory_order_relaxed); }
+
+ private:
+  CUresult at_driver(const Request& request, CUdeviceptr* address) const;
+  CUresult free_at_driver(CUdeviceptr address, CUstream stream, bool per_thread) const;
+  bool is_of_host(CUmemoryPool pool);
+  DriverRequest driver_request(const Request& request, Device& of_stream, const char* function);
+  Context* context_of(const Request& request);
+  std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
+  bool is_served_by_arena(const Request& request, const Context& context);
+
+  const DriverFunctions& driver_;
+  Contexts& contexts_;
+  Captures& captures_;
+  WaitingFrees& waiting_;
+  UnusedMemory& unused_;
+  DriverRequests& requests_;
+  DeviceMemory& memory_;
+  std::atomic<bool> pools_changed_{false};
+  std::mutex mutex_;                      // guards the list
+  std::vector<CUmemoryPool> host_pools_;  // of the host's memory, which no device's limit counts
+};
+
+}  // namespace cubfc
