@@ -25,8 +25,8 @@
 #include <utility>
 #include <vector>
 
-#include "shim/device/contexts.h"
 #include "shim/cubfc.h"
+#include "shim/device/contexts.h"
 #include "shim/host_allocations.h"
 #include "shim/process.h"
 #include "standin/standin.h"
