@@ -1,4 +1,4 @@
-// The exported driver functions: each jumps to its wrapper (driver_entry_points.cpp). Tools that
+// The exported driver functions: each jumps to its wrapper (in the file of its family). Tools that
 // watch allocations, UCX's memory hooks for one, replace the beginning of a driver function in
 // memory by a jump to their own, and run what stood there from elsewhere. So what stands there must
 // be long enough for a jump to any address, and must be instructions that such a tool knows how to
