@@ -16,8 +16,8 @@ namespace {
 constexpr std::uint64_t kFirstStepBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestStepBytes = 256ULL << 20;
 
-// The driver maps memory in units of this size, whatever it is asked for.
-constexpr std::uint64_t kDriverUnitBytes = 2ULL << 20;
+// Regions are asked for in multiples of this, as which sources give memory in any case.
+constexpr std::uint64_t kSourceUnitBytes = 2ULL << 20;
 
 // A thread that misses while another is growing the arena waits for that one, so that the two do
 // not both preallocate. Not for ever: the other is inside the driver, where a hook of somebody
@@ -162,7 +162,7 @@ Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t least_bytes) {
   const std::uint64_t step =
       std::min(std::max(next_step_bytes_, pool_bytes_ / 8), kLargestStepBytes) + kRegionLeadBytes;
   const Growth growth =
-      obtain(lock, round_up(std::max(step, least_bytes), kDriverUnitBytes), least_bytes, 2);
+      obtain(lock, round_up(std::max(step, least_bytes), kSourceUnitBytes), least_bytes, 2);
   if (growth.grew) {
     next_step_bytes_ = std::min(next_step_bytes_ * 2, kLargestStepBytes);
   }
@@ -172,7 +172,7 @@ Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t least_bytes) {
 // The small region comes first, unless it is the large one that is needed.
 Arena::Growth Arena::preallocate(Locked& lock, std::uint64_t least_bytes) {
   const std::uint64_t all = std::exchange(to_preallocate_, 0);  // no other thread does it, too
-  const std::uint64_t small = round_down(options_.small_region_bytes, kDriverUnitBytes);
+  const std::uint64_t small = round_down(options_.small_region_bytes, kSourceUnitBytes);
   const std::uint64_t large = round_down(
       std::min(all, Regions::region_bytes_for(kLargestRequestBytes)) - small, kGranuleBytes);
   const bool small_first = small >= least_bytes;
@@ -181,7 +181,7 @@ Arena::Growth Arena::preallocate(Locked& lock, std::uint64_t least_bytes) {
   if (!growth.grew) {
     to_preallocate_ = all;
   } else if (const std::uint64_t rest = small_first ? large : small; rest > 0) {
-    obtain(lock, rest, std::min(rest, kDriverUnitBytes), 10);
+    obtain(lock, rest, std::min(rest, kSourceUnitBytes), 10);
   }
   return growth;
 }
@@ -191,7 +191,7 @@ Arena::Growth Arena::preallocate(Locked& lock, std::uint64_t least_bytes) {
 Arena::Growth Arena::obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
                             std::uint64_t back_off) {
   const auto less = [&] {
-    return std::max(least_bytes, round_down(bytes - bytes / back_off, kDriverUnitBytes));
+    return std::max(least_bytes, round_down(bytes - bytes / back_off, kSourceUnitBytes));
   };
   // What is left may change under another arena of the same device: never more than that.
   const auto allowed = [&] { return round_down(budget_.left(), kGranuleBytes); };
@@ -394,7 +394,7 @@ void Arena::begin(Options options) noexcept {
   next_step_bytes_ = kFirstStepBytes;
 }
 
-Room Arena::room() const noexcept {
+Headroom Arena::headroom() const noexcept {
   const std::lock_guard lock(lock_);
   return {peak_granules_in_use_ * kGranuleBytes, usable_bytes_ - granules_in_use_ * kGranuleBytes,
           granules_retired_ * kGranuleBytes, source_is_dry_ ? 0 : budget_.left()};

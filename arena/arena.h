@@ -113,7 +113,7 @@ class Arena {
   void begin(Options options) noexcept;
 
   // A few of the figures of stats(), for next to nothing.
-  Room room() const noexcept;
+  Headroom headroom() const noexcept;
   Stats stats() const noexcept;
   // Throws std::bad_alloc.
   std::vector<BlockSnapshot> snapshot() const;

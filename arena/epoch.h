@@ -8,7 +8,7 @@
 namespace cubfc::arena {
 
 // What an arena has, in bytes.
-struct Room {
+struct Headroom {
   std::uint64_t peak_in_use = 0;
   std::uint64_t free = 0;
   std::uint64_t retired = 0;
@@ -18,14 +18,14 @@ struct Room {
 // Blocks that wait take the places in which the next ones would lie best, so not many may, measured
 // by what the program needed at its peak; more may while there is memory to spare. Beyond that the
 // oldest are waited for.
-constexpr bool too_much_waits(const Room& room) {
+constexpr bool too_much_waits(const Headroom& room) {
   return room.retired > std::max(room.peak_in_use / 64, room.free / 16 + room.to_grow / 16);
 }
 
 // Asking costs a driver call for each context, and a block that waits cannot be used again: so
 // little gathers when memory is short, measured by what the program needed at its peak, and more
 // while there is memory to spare.
-constexpr bool is_epoch_full(std::size_t blocks, std::uint64_t bytes, const Room& room) {
+constexpr bool is_epoch_full(std::size_t blocks, std::uint64_t bytes, const Headroom& room) {
   constexpr std::size_t kMostBlocks = 32;
   constexpr std::uint64_t kFewBytes = std::uint64_t{1} << 20;
   return blocks >= kMostBlocks ||

@@ -113,8 +113,9 @@ std::uint64_t Arena::bytes_ahead(std::uint64_t page) const {
                   round_down(std::min(pool_bytes_ / kPartAhead, kMostAheadBytes), page));
 }
 
-// Takes free memory out, whole pages, up to `most_bytes`, but none that the place counts on.
-// Returns how much. Throws std::bad_alloc and has changed nothing then.
+// Takes free memory out (live and retired blocks keep their pages), whole pages, up to
+// `most_bytes`, but none that the place counts on. Returns how much. Throws std::bad_alloc and has
+// changed nothing then.
 std::uint64_t Arena::take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place,
                                          Moves& moves) {
   if (most_bytes == 0) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,16 @@ __attribute__((constructor)) void capture_at_load() noexcept {
 }
 
 }  // namespace
+
+const char* watching_tool() noexcept {
+  for (const char* variable : {"CUDA_INJECTION64_PATH", "NV_SANITIZER_INJECTION_PORT_BASE",
+                               "NV_COMPUTE_PROFILER_PERFWORKS_DIR"}) {
+    if (std::getenv(variable) != nullptr) {
+      return variable;
+    }
+  }
+  return nullptr;
+}
 
 const config::Policy& policy_of_process() {
   static std::atomic<const config::Policy*> kept{nullptr};

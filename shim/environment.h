@@ -1,12 +1,17 @@
-// The variables that concern cubfc, as they were when the library was loaded. What the program does
-// to its environment later changes nothing.
+// The variables that ask cubfc for something, as they were when the library was loaded: what the
+// program sets later changes nothing. And those by which a tool that watches allocations is known.
 #pragma once
 
 #include "config/policy.h"
 
 namespace cubfc {
 
-// Read once, never destroyed. Thread-safe; makes no CUDA call.
+// The policy, read at the first call, never destroyed. Thread-safe; makes no CUDA call. Throws
+// std::bad_alloc.
 const config::Policy& policy_of_process();
+
+// The variable, as it is now, that says that a tool watches allocations; nullptr if none does. Such
+// a tool sees overruns of blocks only when each is an allocation of the driver's.
+const char* watching_tool() noexcept;
 
 }  // namespace cubfc

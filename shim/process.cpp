@@ -78,18 +78,6 @@ std::atomic<bool> stand_aside{false};
 enum class Making : std::uint8_t { kNot, kNow, kDone };
 std::atomic<Making> making{Making::kNot};
 
-// A tool that watches allocations sees overruns of blocks only when each is an allocation of the
-// driver's.
-const char* watching_tool() {
-  for (const char* variable : {"CUDA_INJECTION64_PATH", "NV_SANITIZER_INJECTION_PORT_BASE",
-                               "NV_COMPUTE_PROFILER_PERFWORKS_DIR"}) {
-    if (std::getenv(variable) != nullptr) {
-      return variable;
-    }
-  }
-  return nullptr;
-}
-
 config::Policy policy_under_tools(config::Policy policy) {
   const char* tool = watching_tool();
   if (tool != nullptr && !policy.allocator.is_set() &&

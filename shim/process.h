@@ -36,11 +36,14 @@ class Process {
   // call.
   static bool intercepts() noexcept;
 
-  // For tests: an object over a driver and a policy of the test's.
-  struct RuntimeOverrides {  // by another library, preloaded behind this one
+  // Whether another library, preloaded behind this one, defines these functions, too: then it is to
+  // see every call, and our wrapper passes them on.
+  struct RuntimeOverrides {
     bool cuda_malloc = false;
     bool cuda_free = false;
   };
+  // For make_one(). `driver` must outlive it. A tool that watches allocations may change the
+  // policy.
   Process(const DriverFunctions& driver, config::Policy policy, const RuntimeOverrides& overridden);
   ~Process();
   Process(const Process&) = delete;

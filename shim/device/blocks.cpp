@@ -6,7 +6,7 @@
 namespace cubfc {
 
 FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
-  FoundBlock found{contexts.owner_of(address), false, {}};
+  FoundBlock found{contexts.owner_of_region(address), false, {}};
   if (found.context != nullptr) {
     if (const auto info = found.context->arena.find_containing(address)) {
       found.live = true;
@@ -18,14 +18,6 @@ FoundBlock find_block(const Contexts& contexts, CUdeviceptr address) {
     found = {block->context, block->live, {block->address, block->bytes, block->bytes, block->id}};
   }
   return found;
-}
-
-Context* owner_of(const Contexts& contexts, CUdeviceptr address) {
-  if (Context* const context = contexts.owner_of(address); context != nullptr) {
-    return context;
-  }
-  const auto block = contexts.devices().find_beside_arenas(address);
-  return block ? block->context : nullptr;
 }
 
 }  // namespace cubfc

@@ -10,18 +10,16 @@ namespace cubfc {
 class Contexts;
 struct Context;
 
-// The block that contains an address.
+// What find_block() knows of an address.
 struct FoundBlock {
-  // In whose arena's regions the address lies, or in a block of whose own beside the arenas;
-  // nullptr if in none.
+  // Set when the address is in a region of this context's arena, be a block there or not, or in a
+  // block that it has from cubfc's pool. nullptr: it is the driver's.
   Context* context = nullptr;
-  bool live = false;  // and there is a live block, `info`
-  arena::BlockInfo info;
+  bool live = false;      // a live block contains the address
+  arena::BlockInfo info;  // that block's; empty or out of date if not live
 };
-// Thread-safe.
+// The block that contains the address. Thread-safe; no driver call.
 FoundBlock find_block(const Contexts& contexts, CUdeviceptr address);
-// Only whose it is.
-Context* owner_of(const Contexts& contexts, CUdeviceptr address);
 
 // An address that nothing is ever mapped at: below the kernel's vm.mmap_min_addr. What the driver
 // says of it is what it says of a pointer that is not a device pointer.

@@ -5,7 +5,6 @@
 
 #include <cuda.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -19,29 +18,36 @@ class Contexts;
 struct Context;
 struct Device;
 
-// Who has something in contexts. Told in the order of Contexts::tell(), without any lock, by the
-// thread that makes the driver's call.
+// Who has something in contexts. Told in the order of Contexts::add_listener(), under no lock, by
+// the thread that makes the driver's call. Not told when a reference that is not the last is given
+// up.
 class ContextListener {
  public:
   virtual ~ContextListener() = default;
-  // Before the call: some context may end by it. May wait for work on a device.
+  // Before the driver's call: one or more contexts may end by it. May wait for work on a device.
   virtual void context_may_end() noexcept {}
-  // Then: this one will end, unless the driver fails.
+  // Then, only if the call is to end one context and it is known here: cuCtxDestroy, or a reset of
+  // the primary one. It may still fail.
   virtual void context_will_end(Context& /*context*/) noexcept {}
-  // After the call: the context of this id has ended, and its arena is dropped.
-  virtual void context_ended(std::uint64_t id) = 0;
+  // After the call, or a later one that finds it gone: this context (cuCtxGetId) has ended, and its
+  // arena is dropped. May throw std::bad_alloc: who comes after it is then not told.
+  virtual void context_ended(std::uint64_t /*id*/) {}
 };
 
-// What does not go with a context. Its destructor gives it back to the driver.
+// What the driver does not free with a context: pages, a pool's blocks. Destroying it gives them
+// back to the driver, so not under a lock. Made ahead, because nothing may fail when a context
+// ends.
 struct Leftovers {
   std::shared_ptr<void> memory;
   CUdevice device = 0;
-  std::uint64_t end = 0;  // the last one that had begun when the context was found to be gone
+  // The newest ContextEnd when the context was found to be gone: this is kept until all up to that
+  // one which concern the device are over.
+  std::uint64_t end = 0;
   std::unique_ptr<Leftovers> next = nullptr;
 };
 
-// References to a context that the program was seen to take. The driver does not tell how many
-// there are; one that was not seen makes us take a reference for the last that is not.
+// Counts the references to a context that the program was seen to take; the driver does not tell.
+// If one was not seen, a reference is taken for the last too early, which costs a wait only.
 struct References {
   int held = 0;
   int leaving = 0;  // driver calls under way that give one up, none of them the last
@@ -68,8 +74,8 @@ class ContextUses {
   std::unique_ptr<Leftovers> leftovers_;
 };
 
-// Around the driver's call, made by the program's thread (the wrappers of cuCtxDestroy,
-// cuDevicePrimaryCtxRelease and their like).
+// Made before and destroyed after a driver call that may end contexts, on the program's thread
+// (hook/context.cpp). What may end is kept from our own threads as long as it lives.
 class ContextEnd {
  public:
   // What the call may end: the context of this handle if it is not nullptr, else contexts of this
@@ -80,10 +86,10 @@ class ContextEnd {
   };
   enum class Call : bool { kEndsIt, kGivesUpReference };
 
-  // Waits for our own threads that use what may end, but not for long. A reference that is not the
-  // last ends nothing: then nobody is told and nothing waits.
+  // Tells the listeners, and waits up to 2 seconds until our threads have left what may end. For a
+  // reference that is not the last: does nothing but count it.
   ContextEnd(Contexts& contexts, const Which& which, Call call);
-  // To be called with the driver's answer.
+  // Once, with the driver's answer: drops what has ended and tells the listeners.
   void answered(CUresult result) noexcept;
   ~ContextEnd();
   ContextEnd(const ContextEnd&) = delete;

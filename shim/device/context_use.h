@@ -1,4 +1,4 @@
-// A thread of ours that uses a context, against who may end it.
+// Keeps a context from ending while a thread of ours works in it.
 #pragma once
 
 #include <mutex>
@@ -7,10 +7,11 @@
 
 namespace cubfc {
 
-// While it lives and is allowed(), the context does not end: cuda.h (cuCtxDestroy) makes that the
-// duty of whoever calls into it, and what is given back of its memory is still its own. While a
-// call that may end it is under way, waits for that if it is to, but not for long: a hook of the
-// program's may have called on that call's thread.
+// If allowed(), no driver call that ends the context is made while this lives (a ContextEnd waits
+// for it, 2 seconds at most): cuda.h (cuCtxDestroy) makes that the duty of whoever calls into a
+// context. If such a call is under way already: with Waits::kNo it is not allowed; with kYes it
+// waits up to 2 seconds first, no longer, because a hook of the program's may have called us on
+// that call's own thread. Use it in one scope, around driver calls.
 class ContextUse {
  public:
   enum class Waits : bool { kNo, kYes };

@@ -60,7 +60,7 @@ Context* Contexts::current_to_allocate() {
   return ready ? context : nullptr;
 }
 
-Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
+Context* Contexts::owner_of_region(CUdeviceptr address) const noexcept {
   Context* owner = nullptr;
   std::uint64_t newest = 0;
   for (Context* context = first(); context != nullptr; context = context->next) {
@@ -73,6 +73,14 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
     }
   }
   return owner;
+}
+
+Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
+  if (Context* const context = owner_of_region(address); context != nullptr) {
+    return context;
+  }
+  const auto block = devices_.find_beside_arenas(address);
+  return block ? block->context : nullptr;
 }
 
 bool Contexts::several_alive(const Device* device) const noexcept {
@@ -166,7 +174,7 @@ void Contexts::created(CUcontext handle, CUdevice device) {
   }
 }
 
-void Contexts::is_green(CUcontext context) {
+void Contexts::turned_green(CUcontext context) {
   const std::uint64_t id = id_of(context);
   forget_handles();
   greens_.turned_into(id);

@@ -34,29 +34,42 @@ class Contexts {
 
   // Every context ever known, ended ones included (see Context::alive). Lock-free.
   Context* first() const noexcept { return first_.load(std::memory_order_acquire); }
-  // The context in whose arena's regions an address lies; nullptr if in none.
+  // Each context of the device that is alive.
+  template <typename Do>
+  void for_each_alive_on(const Device& device, Do what) const {
+    for (Context* context = first(); context != nullptr; context = context->next) {
+      if (context->alive() && &context->device == &device) {
+        what(*context);
+      }
+    }
+  }
+  // The context in whose arena's regions an address lies; nullptr if in none. Lock-free.
+  Context* owner_of_region(CUdeviceptr address) const noexcept;
+  // That one, else the one that has the block there from a pool of ours. nullptr: the memory is the
+  // driver's.
   Context* owner_of(CUdeviceptr address) const noexcept;
   // More than one context is alive, of this device or, if it is nullptr, of any.
   bool several_alive(const Device* device = nullptr) const noexcept;
 
   // The driver has made a context, or handed out the primary one.
   void created(CUcontext handle, CUdevice device);
-  // A green context was turned into this one.
-  void is_green(CUcontext context);
+  // After cuCtxFromGreenCtx: this context came from a green one, so current() gives the device's
+  // primary context for it. Throws std::bad_alloc.
+  void turned_green(CUcontext context);
 
   // The program has taken a reference: by cuDevicePrimaryCtxRetain or cuGreenCtxCreate to the
   // device's primary context, by cuCtxAttach to this one.
   void reference_taken(CUdevice device);
   void reference_taken(Context& context);
 
-  // Who is told of each end from now on. Before the first context is known.
-  void tell(ContextListener& listener) { listeners_.push_back(&listener); }
-  // A handle may from now on mean another context than before.
+  // Registers who is told of each end, in this order. Only while Process is made: not locked.
+  void add_listener(ContextListener& listener) { listeners_.push_back(&listener); }
+  // Every thread asks the driver again which context is current: a handle may mean another by now.
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 
   // Waits for all work that was submitted in any context known here, and in the current one.
   // Returns what `owner` reported; CUDA_ERROR_NOT_READY when a context that may be ending could not
-  // be waited for. Precondition: a DeviceWait that is allowed.
+  // be waited for. Precondition: this thread holds a WaitPermit that is given.
   CUresult synchronize(const Context& owner);
 
  private:

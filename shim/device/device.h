@@ -1,8 +1,7 @@
-// A GPU, a context on it with its arena, and the memory that the arena takes. Plain objects: which
-// of them there are, contexts.h knows.
+// A GPU; a context on it, with its arena; and what an arena takes its memory from. Plain objects:
+// devices.h has the list of GPUs, contexts.h that of contexts.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +17,7 @@
 
 namespace cubfc {
 
-// The GPUs that may use another one's memory, by their ordinals. CUDA numbers no more than so many.
+// A set of GPUs, a bit for each ordinal. Access is not given to ordinals from kMostPeers on.
 using PeerSet = std::uint64_t;
 inline constexpr int kMostPeers = 64;
 inline PeerSet peer_bit(CUdevice device) {
@@ -93,15 +92,15 @@ struct Context {
   std::atomic<bool> announced{false};
   const std::unique_ptr<RegionSource> memory;
   arena::Arena arena;
-  std::atomic<std::uint64_t> preallocation{0};  // what is to be taken first
-  int users = 0;                                // threads of ours that use it, and
-  int ends = 0;             // calls under way that may end it: ContextUses guards both, and
-  References references;    // to one that is not primary
+  std::atomic<std::uint64_t> preallocation{0};  // bytes to take at first; trimming leaves as much
+  int users = 0;            // ContextUses that are allowed; guarded by ContextUses, as `ends` is
+  int ends = 0;             // ContextEnds under way that may end it
+  References references;    // if it is not primary; a primary context's are its Device's
   Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
-  // For its next blocks.
-  arena::Room room() const { return device.server->room(*this); }
+  // See Server::headroom.
+  arena::Headroom headroom() const { return device.server->headroom(*this); }
   // Whether the driver has IPC handles for its blocks.
   bool is_shareable() const { return device.server->is_shareable(*this); }
 };

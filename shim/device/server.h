@@ -1,7 +1,12 @@
-// Who serves a device's requests for memory as cuMemAlloc gets them. Each device has one, chosen
-// when the device becomes known, by CUBFC_ALLOCATOR and by what the device can; nobody else asks
-// which it is. To add an allocator: another class in serve/servers.cpp, and a line in its
-// choose_server().
+// Who serves a device's requests for memory as cuMemAlloc gives them. Each device has one Server,
+// chosen when the device becomes known, by CUBFC_ALLOCATOR and by what the device can do; whoever
+// wants to know something about its blocks asks it.
+//
+// To add an allocator: its word in config/ (policy.h, policy.cpp, options.cpp, and then the table
+// in README.md); a RegionSource, if an arena is to take its memory from elsewhere; a class and a
+// case in serve/servers.cpp; new files in CMakeLists.txt; the lists of allocators in tests/ and
+// scripts/. One that is no arena also needs a Holding (limit/device_limit.h), and a look at all who
+// ask `by`.
 #pragma once
 
 #include <cuda.h>
@@ -22,35 +27,47 @@ struct Context;
 struct Device;
 struct DriverFunctions;
 
-// Thread-safe. Of the contexts that are passed to it all are of its device.
+// Thread-safe. Every context that is passed to it is of its device. An answer of the driver's is
+// CUDA_SUCCESS or its error.
 class Server {
  public:
+  // How a request is served.
+  enum class By : std::uint8_t {
+    kArena,   // by the arena of the current context
+    kPool,    // from a pool that cubfc has made; each block is claimed from the limit
+    kDriver,  // by the driver, as without cubfc, but claimed from the limit
+  };
+  const By by;
+  explicit Server(By how) : by(how) {}
+  virtual ~Server() = default;
+
   // What is in force, as CUBFC_ALLOCATOR names it.
   virtual config::Allocator allocator() const noexcept = 0;
   // For the log; nullptr for an arena, which says what it has.
   virtual const char* description() const noexcept { return nullptr; }
 
-  // What the arena of a new context takes its memory from.
+  // What the arena of a new context takes its memory from. Throws std::bad_alloc.
   virtual std::unique_ptr<RegionSource> make_source() = 0;
 
-  // How a request is served: from the context's arena; each as a block of its own, claimed from
-  // the limit; or as if cubfc were not there, but counted.
-  enum class By : std::uint8_t { kArena, kClaims, kDriver };
-  const By by;
-  explicit Server(By how) : by(how) {}
-  virtual ~Server() = default;
-
-  // Of a server by claims: makes what is missing for the context, which is current, to allocate;
-  // the driver's answer to a request; gives that back at once; enters it (throws std::bad_alloc:
-  // the claim is gone then, the memory is the caller's still); notes that one failed.
-  virtual CUresult prepare(Context& context) noexcept;
-  virtual CUresult obtain(Context& context, CUdeviceptr* address, std::size_t bytes) noexcept;
+  // Only of By::kPool, in the order of a request.
+  // Makes what the context, which is current, needs for allocating. The driver's answer.
+  virtual CUresult prepare(Context& /*context*/) noexcept { return CUDA_ERROR_NOT_SUPPORTED; }
+  // Takes memory from the pool. The driver's answer.
+  virtual CUresult obtain(Context& /*context*/, CUdeviceptr* /*address*/,
+                          std::size_t /*bytes*/) noexcept {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  // Gives back at once what obtain() got.
   virtual void undo(CUdeviceptr /*address*/) noexcept {}
+  // Makes what obtain() got a live block. Throws std::bad_alloc: the claim is gone then, and the
+  // memory is still the caller's.
   virtual void enter(Context& /*context*/, CUdeviceptr /*address*/, Claim&& /*claim*/) {}
+  // For the statistics: the request failed.
   virtual void failed() noexcept {}
+  // nullptr before the first request.
   virtual CUmemoryPool pool() const noexcept { return nullptr; }
 
-  // A block that lies in no arena.
+  // A block that lies in no arena: only By::kPool has any.
   struct Block {
     CUdeviceptr address;
     std::uint64_t bytes;
@@ -58,10 +75,12 @@ class Server {
     Context* context;
     bool live;  // not freed, and its context has not ended
   };
-  bool has_blocks_beside_arenas() const noexcept { return by == By::kClaims; }
+  bool has_blocks_beside_arenas() const noexcept { return by == By::kPool; }
+  // The one that contains the address.
   virtual std::optional<Block> find(CUdeviceptr /*address*/) const noexcept { return {}; }
 
-  // The live block that contains the address, else the next one.
+  // The live block that contains the address, else the next one above it: of this context, or of
+  // any if blocks are a pool's.
   struct Extent {
     CUdeviceptr start;
     CUdeviceptr end;
@@ -69,40 +88,44 @@ class Server {
   virtual std::optional<Extent> find_live_from(Context& context,
                                                CUdeviceptr address) const noexcept = 0;
 
-  // A live block that starts there is taken from the program: nothing finds it any more. False if
-  // there is none.
+  // Takes the live block that starts there from the program, which has freed it: nothing finds it
+  // any more, and nobody is given its memory. False if there is none.
   struct Retired {
     arena::RetiredBlock block;  // of the arena, if `id` is 0; else only its bytes
     CUdeviceptr address = 0;
     std::uint64_t id = 0;
   };
   virtual bool retire(Context& context, CUdeviceptr address, Retired& retired) noexcept = 0;
-  // What work used it is done.
+  // A retired block can be given to others: what work used it is done.
   virtual void reclaim(Context& context, const Retired& retired) noexcept = 0;
-  // Both for a live block: the driver's answer, or CUDA_ERROR_INVALID_VALUE.
+  // Both in one step, for a live block that no work uses. The driver's answer, or
+  // CUDA_ERROR_INVALID_VALUE if no live block starts there.
   virtual CUresult free(Context& context, CUdeviceptr address) noexcept = 0;
 
-  virtual arena::Room room(const Context& context) const noexcept = 0;
-  // Bytes that the context can have without growth, once what waits is free.
+  // In bytes: in use at most, free, retired, left to grow. How many frees may wait follows from it.
+  virtual arena::Headroom headroom(const Context& context) const noexcept = 0;
+  // Bytes that the context can have without growth once retired blocks are reclaimed.
   virtual std::uint64_t bytes_at_hand(const Context& context) noexcept = 0;
-  // Of so much that is free on the device, what can be had by growth.
+  // Of so many bytes that are free on the device, how many growth can take.
   virtual std::uint64_t growth_in(std::uint64_t bytes) const noexcept { return bytes; }
 
-  // A context's end. Whether its blocks go with it; gives them back before, when its work is done;
-  // what does not go with it, after.
-  virtual bool blocks_go_with_context() const noexcept { return true; }
+  // Whether the driver leaves the blocks allocated when their context ends.
+  virtual bool frees_blocks_before_end() const noexcept { return false; }
+  // Frees them. Called before the context ends, in it, when its work is done.
   virtual void free_all_of(const Context& /*context*/) noexcept {}
+  // The context has ended: what is left to be given back to the driver; nullptr if nothing is.
   virtual std::unique_ptr<Leftovers> leave_behind(Context& context,
                                                   std::uint64_t context_id) noexcept = 0;
 
   // Whether the driver has IPC handles for its blocks.
   virtual bool is_shareable(const Context& context) const noexcept = 0;
-  // Whether other devices reach its blocks only where they were given access; and that they are.
+  // Whether other devices reach its blocks only where they were given access.
   virtual bool needs_access() const noexcept { return false; }
+  // That device is to reach all blocks, those to come, too.
   virtual void give_access(CUdevice /*peer*/) noexcept {}
 
-  // Gives back what is not used beside arenas, but for what it was warmed with unless that is to
-  // go, too. Returns the bytes.
+  // Gives back what is not used beside arenas, but for what it was warmed with unless
+  // `preallocated`. Returns bytes.
   virtual std::uint64_t trim(bool /*preallocated*/) noexcept { return 0; }
 
   // Of what it serves beside arenas; nothing where it does not.
@@ -115,7 +138,8 @@ class Server {
   virtual std::optional<Stats> stats() const noexcept { return {}; }
 };
 
-// Makes the server of a new device (choose_server() in serve/servers.h; tests pass others).
+// Makes the server of a new device Process passes choose_server() of serve/servers.h: this room
+// may not include that one.
 using ChooseServer = std::unique_ptr<Server> (*)(const DriverFunctions&, const config::Policy&,
                                                  Device&);
 

@@ -80,14 +80,14 @@ void Captures::context_ended(CUcontext context) {
   erase([&](const Open& open) { return open.context == context; });
 }
 
-DeviceWait::DeviceWait(Captures& captures) : captures_(captures) {
+WaitPermit::WaitPermit(Captures& captures) : captures_(captures) {
   const std::lock_guard lock(captures_.mutex_);
-  allowed_ = !captures_.any_open();
-  captures_.waiting_ += allowed_ ? 1 : 0;
+  given_ = !captures_.any_open();
+  captures_.waiting_ += given_ ? 1 : 0;
 }
 
-DeviceWait::~DeviceWait() {
-  if (allowed_) {
+WaitPermit::~WaitPermit() {
+  if (given_) {
     const std::lock_guard lock(captures_.mutex_);
     --captures_.waiting_;
     captures_.no_wait_.notify_all();

@@ -20,27 +20,27 @@ class Captures {
  public:
   explicit Captures(const DriverFunctions& driver) : driver_(driver) {}
 
+  // Some stream captures, or is about to.
   bool any_open() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
 
-  // Whether the driver says so, if any capture is open. `stream` and `per_thread` as in
-  // stream_id().
+  // Whether this stream captures. Asks the driver, if any_open(). Arguments as of stream_id().
   bool is_capturing(CUstream stream, bool per_thread) const;
 
-  // Around the driver's own call that begins a capture. `stream` as the program named it;
-  // `per_thread` when its stream 0 is the per-thread default stream. will_begin() waits for
-  // synchronisations of ours that are under way, because one that is caught by a capture's
-  // beginning invalidates it; but not for long, because what they wait for may be waiting for this
-  // thread.
+  // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
+  // waits for permits that are out, 2 seconds at most, because what they wait for may be waiting
+  // for this thread. It throws std::bad_alloc and has changed nothing then. `success`: the
+  // driver's.
   void will_begin();
   void begun(CUstream stream, bool per_thread, bool success);
 
-  // After the driver's call that ends a capture. It may be over though that call has failed.
+  // After the driver's call that ends a capture, and after those that destroy a stream or a
+  // context. If ending failed, the driver is asked whether the stream still captures.
   void end_called(CUstream stream, bool per_thread, bool success);
   void stream_destroyed(CUstream stream);
   void context_ended(CUcontext context);
 
  private:
-  friend class DeviceWait;
+  friend class WaitPermit;
 
   struct Open {
     CUcontext context;
@@ -61,19 +61,20 @@ class Captures {
   std::atomic<int> open_{0};  // captures open or about to begin
 };
 
-// Permission to synchronise: while it lives and allowed() is true, no capture begins.
-class DeviceWait {
+// Permission to wait for the device. While it lives and given() is true, a capture that is about to
+// begin is held up, for 2 seconds at most. Not given while a capture is open. Does not wait itself.
+class WaitPermit {
  public:
-  explicit DeviceWait(Captures& captures);
-  ~DeviceWait();
-  DeviceWait(const DeviceWait&) = delete;
-  DeviceWait& operator=(const DeviceWait&) = delete;
+  explicit WaitPermit(Captures& captures);
+  ~WaitPermit();
+  WaitPermit(const WaitPermit&) = delete;
+  WaitPermit& operator=(const WaitPermit&) = delete;
 
-  bool allowed() const { return allowed_; }
+  bool given() const { return given_; }
 
  private:
   Captures& captures_;
-  bool allowed_;
+  bool given_;
 };
 
 // While it lives, this thread's driver calls do not disturb captures, those of other threads that

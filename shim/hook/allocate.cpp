@@ -3,7 +3,6 @@
 #include "shim/serve/arrays.h"
 #include "shim/serve/device_memory.h"
 #include "shim/serve/physical_memory.h"
-#include "shim/serve/pointer_queries.h"
 
 namespace cubfc {
 using Functions = DriverFunctions;

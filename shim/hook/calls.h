@@ -22,7 +22,8 @@ CUresult call(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   return (driver->call().*function)(args...);
 }
 
-// Our answer, or the driver's when cubfc stands aside.
+// Our answer, from `ours(process)`; the driver's when cubfc stands aside, or where the driver lacks
+// the function. Without host memory: CUDA_ERROR_OUT_OF_MEMORY.
 template <typename Ours, typename... Args, typename... Given>
 CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   Process* process = Process::active();
@@ -37,7 +38,7 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   }
 }
 
-// The driver's answer; `note` is told when it is a success.
+// Returns `result`, a driver call's. After a success calls note(process) first.
 template <typename Note>
 CUresult noted(CUresult result, Note note) {
   if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
@@ -50,6 +51,7 @@ CUresult noted(CUresult result, Note note) {
   return result;
 }
 
+// Calls the driver, and note(process) after a success.
 template <typename Note, typename... Args, typename... Given>
 CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   return noted(call(function, args...), note);

@@ -1,5 +1,5 @@
-// Stream captures begin and end, streams are destroyed. The calls are the driver's; what waits and
-// what captures is known is told before or after.
+// Streams: a capture begins or ends, a stream is destroyed. The driver does it; Captures and
+// WaitingFrees are told before or after.
 #include "shim/driver/captures.h"
 #include "shim/hook/calls.h"
 #include "shim/serve/waiting_frees.h"
@@ -27,6 +27,8 @@ CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per
   return result;
 }
 
+// Blocks that were freed meanwhile stay with WaitingFrees: the next free, or a request that would
+// fail without them, waits for the device and makes them free.
 CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*), bool per_thread,
                      CUstream stream, CUgraph* graph) {
   const CUresult result = call(function, stream, graph);

@@ -119,7 +119,7 @@ CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
 }
 
 CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {
-  return observe([&](Process& p) { p.contexts().is_green(*context); },
+  return observe([&](Process& p) { p.contexts().turned_green(*context); },
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 

@@ -32,7 +32,7 @@ EntryPoints entry_points() {
 void* exported_wrapper(std::string_view name) {
   for (const EntryPoint& entry : table()) {
     if (entry.name == name) {
-      return entry.wrapper;
+      return entry.thunk;
     }
   }
   return runtime_wrapper(name);
@@ -57,7 +57,7 @@ const Routes* Routes::find(void* handle) {
 
 Routes::Routes(const Driver& driver) : driver_(driver) {
   for (const EntryPoint& entry : entry_points()) {
-    add_route(entry.real(driver_.call()), entry.wrapper);
+    add_route(entry.real(driver_.call()), entry.thunk);
   }
 }
 
@@ -111,7 +111,7 @@ void Routes::learn(std::string_view base) const {
                                                   &status);
     }
     if (result == CUDA_SUCCESS) {
-      add_route(address, entry.wrapper);
+      add_route(address, entry.thunk);
     }
   }
 }

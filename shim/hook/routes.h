@@ -10,8 +10,8 @@
 
 namespace cubfc {
 
-// A thread may be cancelled inside a copy of the driver's, which unwinds it through our wrapper:
-// that one is not noexcept.
+// Functions that copy memory, cuMemcpy...: a thread may be cancelled inside the driver's, which
+// unwinds it through our wrapper. So those wrappers are not noexcept.
 constexpr bool is_copy(std::string_view name) {
   return name.starts_with("cuMemcpy");
 }
@@ -36,7 +36,7 @@ struct EntryPoint {
   std::string_view base;
   int version;
   bool per_thread;
-  void* wrapper;  // as it is exported
+  void* thunk;  // the function that we export under this name; it jumps to the wrapper
   // The real function's place in the table.
   void* (*real)(const DriverFunctions&);
 };
@@ -57,8 +57,7 @@ struct EntryPoints {
 };
 EntryPoints entry_points();
 
-// Our wrapper of this exported name, runtime entry points included; nullptr for a name that is not
-// ours.
+// The address that we export under this name, cudaMalloc and cudaFree included; nullptr if none is.
 void* exported_wrapper(std::string_view name);
 
 // From the addresses of the driver's functions to our wrappers. Immutable once found, but for the

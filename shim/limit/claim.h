@@ -11,8 +11,8 @@ namespace cubfc {
 // Bytes of a device's limit, held until the object goes. Thread-safe like the limit itself.
 class Claim {
  public:
-  // Nothing when the limit has not that much left. `pool` is what will serve it, if one does and is
-  // known: what it has reserved is taken already.
+  // Nothing when the limit has too little left. `pool`, if known, is the one that will serve: what
+  // it has reserved already is not taken a second time.
   static std::optional<Claim> take(DeviceLimit& limit, Holding holding, std::uint64_t bytes,
                                    CUmemoryPool pool = nullptr) noexcept {
     std::uint64_t pool_id = 0;
@@ -44,7 +44,7 @@ class Claim {
 
   std::uint64_t bytes() const noexcept { return bytes_; }
 
-  // Nobody will give it back.
+  // Ends the claim without giving its bytes back to the limit: they stay taken for good.
   void leave() noexcept { limit_ = nullptr; }
 
  private:

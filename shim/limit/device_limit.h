@@ -14,16 +14,16 @@
 
 namespace cubfc {
 
-// What gave the program memory beside its arenas.
+// By what function the program got memory that is in no arena.
 enum class Holding : std::uint8_t {
-  kPlain,     // cuMemAlloc, past the arena
+  kPlain,     // cuMemAlloc by the driver itself: CUBFC_ALLOCATOR=platform, CUBFC_IPC=driver
   kOwnPool,   // cuMemAlloc under CUBFC_ALLOCATOR=cuda_async
   kPool,      // cuMemAllocAsync and its like
   kManaged,   // cuMemAllocManaged
   kPhysical,  // cuMemCreate
   kArray,     // cuArrayCreate and its like
 };
-inline constexpr std::size_t kHoldings = 6;
+inline constexpr std::size_t kHoldings = 6;  // kArray is the last
 
 // Thread-safe. Arenas take their regions from `budget`; everything else is taken as a Claim
 // (claim.h).
@@ -34,7 +34,7 @@ class DeviceLimit {
               std::uint64_t total_bytes);
 
   arena::Budget budget;  // in bytes, shared by all of the process's contexts on the device
-  Pools pools;
+  Pools pools;           // what pools and graphs take of the budget
 
   // Bytes that Claims hold.
   std::uint64_t held(Holding holding) const {

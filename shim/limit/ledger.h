@@ -1,4 +1,4 @@
-// Memory that went to the driver: what each address or handle of the driver's holds.
+// Memory that the driver serves and that we count: which address or handle holds which claim.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class Ledger {
     std::uint64_t peak_bytes = 0;
   };
 
-  // What was entered there before is gone: the driver gives nothing twice. Throws std::bad_alloc
-  // and has changed nothing then; the entry is the caller's still.
+  // An older entry of the key is replaced: its memory is gone, the driver gives nothing twice.
+  // Throws std::bad_alloc; the entry is then not there, and its claim may have ended.
   void add(Key key, Entry&& entry) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t bytes = entry.claim.bytes();

@@ -12,10 +12,10 @@
 
 namespace cubfc {
 
-// Of the limit a pool takes the larger of what it has reserved and what is claimed from it: a claim
-// comes before the driver's call, so that none is in between; what is freed stays with the pool.
-// How much is reserved the driver says, when it is asked. Thread-safe; its lock is never held
-// across a driver call.
+// A pool counts with the larger of two figures: what the driver has reserved for it, asked by
+// refresh(), and what is claimed from it. Bytes are claimed before the driver's call, so that two
+// threads do not both take the last ones. What is freed stays with the pool, and counts.
+// Thread-safe; its lock is never held across a driver call.
 class Pools {
  public:
   enum class Counts : std::uint8_t {
@@ -37,8 +37,9 @@ class Pools {
   void not_destroyed(CUmemoryPool pool) noexcept;
 
   bool counts() const noexcept { return counts_ != Counts::kNothing; }
-  // Bytes that will be allocated from the pool. False when the limit has them not. `id` stands for
-  // the pool from then on. The driver is asked.
+  // Claims bytes before they are allocated from the pool. False, and nothing claimed, when the
+  // limit has too few left. `id` is for unclaim(): 0 without a limit. Asks the driver, if there is
+  // a limit.
   bool claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noexcept;
   void unclaim(std::uint64_t id, std::uint64_t bytes) noexcept;
   // Asks the driver what is reserved. False when more is taken now than the limit allows.
@@ -49,7 +50,8 @@ class Pools {
   // Bytes that a pool has reserved now, and what of that nothing is allocated in. Asks the driver.
   std::uint64_t reserved_by(CUmemoryPool pool) noexcept;
   std::uint64_t idle_in(CUmemoryPool pool) noexcept;
-  // Gives back to the device what nothing is allocated in. True if there was anything.
+  // Gives back to the device what nothing is allocated in, of every pool known here, the program's
+  // included, and of graphs if they count. True if there was anything.
   bool trim() noexcept;
 
  private:

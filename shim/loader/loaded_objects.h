@@ -1,5 +1,5 @@
-// The program and the libraries that are loaded in the process, told by addresses in them. Knows
-// the dynamic linker; no symbol but dladdr's and its like is looked up here.
+// The program and the libraries loaded in the process, told by an address in them or by name. Looks
+// up no symbols: that is symbols.h.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@ bool is_loaded_before(const void* one, const void* other) noexcept;
 // Another number after each object that is loaded or unloaded.
 std::uint64_t objects_generation() noexcept;
 
-// A handle on the object, to be closed, as its own dlopen would give; nullptr if there is none.
+// A dlopen handle of the object that contains the address, which the caller closes; nullptr if
+// none.
 void* open_object_with(const void* address) noexcept;
 
-// CUDA runtimes are told by their names.
+// Whether the function lies in a library named libcudart*.
 bool is_of_cuda_runtime(const void* function) noexcept;
-// A handle on one of those that are loaded, to be closed; nullptr if there are no more than
-// `number`.
+// A dlopen handle of the loaded CUDA runtime number `number`, from 0 in load order, which the
+// caller closes; nullptr if there are not so many.
 void* open_cuda_runtime(std::size_t number) noexcept;
 
 }  // namespace cubfc

@@ -26,8 +26,8 @@ void* definition_without_us(const char* name, const void* caller) noexcept;
 // Takes the loader's lock.
 bool is_overridden_behind_us(const char* name) noexcept;
 
-// The same name in a CUDA runtime library that is loaded, whoever can see it; nullptr if there is
-// none. For a caller that is not where the call comes from: a tail jump, a pointer to the function.
+// The function of this name in any CUDA runtime that is loaded; nullptr if none. For cudaMalloc and
+// cudaFree, when the caller's own cannot be found: its address is not known after a tail jump.
 void* definition_in_loaded_runtime(const char* name) noexcept;
 
 }  // namespace cubfc

@@ -9,8 +9,9 @@ namespace cubfc {
 struct Context;
 struct DriverFunctions;
 
-// Once for each context; later calls do nothing. At level warn when the arena has less than was
-// asked for. Thread-safe.
+// DeviceMemory calls it when an arena has grown, and before each request that a pool or the driver
+// serves; the first call in a context writes the line. At level info; at warn when the arena got
+// over 64 MiB less than was to be preallocated. Thread-safe.
 void announce(const DriverFunctions& driver, const config::Policy& policy,
               Context& context) noexcept;
 

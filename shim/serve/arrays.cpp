@@ -87,7 +87,7 @@ std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels)
 
 Arrays::Arrays(const DriverFunctions& driver, Contexts& contexts, DriverRequests& requests)
     : driver_(driver), contexts_(contexts), requests_(requests) {
-  contexts.tell(*this);
+  contexts.add_listener(*this);
 }
 
 template <typename Array, typename Create>

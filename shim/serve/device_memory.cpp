@@ -81,8 +81,8 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
   switch (served_by(context.device, bytes)) {
     case Server::By::kArena:
       return allocate_from_arena(context, address, bytes, function);
-    case Server::By::kClaims:
-      return allocate_claimed(context, address, bytes, function);
+    case Server::By::kPool:
+      return allocate_from_pool(context, address, bytes, function);
     case Server::By::kDriver:
       return allocate_from_driver(context, address, bytes, function);
   }
@@ -106,14 +106,16 @@ CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) 
   return driver_.cuMemAlloc_v2(address, bytes);
 }
 
-// Makes free what can be used again, and waits for the device if too much is left. False when
-// nothing waits.
+// Before an allocation where frees gather: makes free what can be used again, and waits for the
+// device if too much is left. False when nothing waits, and where frees do not gather: what a
+// capture has left waiting there is seen to by the next free, or by make_room() when a request
+// would fail.
 bool DeviceMemory::collect_waiting(const Context& context) {
   if (!waiting_.any() || !gathers()) {
     return false;
   }
   waiting_.collect();
-  while (arena::too_much_waits(context.room()) && waiting_.wait_for_oldest()) {
+  while (arena::too_much_waits(context.headroom()) && waiting_.wait_for_oldest()) {
   }
   return true;
 }
@@ -126,7 +128,7 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
       if (const CUdeviceptr address = context.arena.allocate_without_growth(bytes); address != 0) {
         return {address};
       }
-    } while (context.arena.room().retired >= bytes && waiting_.wait_for_oldest());
+    } while (context.arena.headroom().retired >= bytes && waiting_.wait_for_oldest());
   }
   arena::Allocation got = context.arena.allocate(bytes);
   const auto more_may_help = [&] {
@@ -160,8 +162,8 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::allocate_claimed(Context& context, CUdeviceptr* address, std::size_t bytes,
-                                        const char* function) {
+CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
+                                          const char* function) {
   announce(driver_, policy_, context);
   collect_waiting(context);
   Server& server = *context.device.server;
@@ -267,19 +269,29 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   return alignment;
 }
 
+// What lies in this context's arena, or is a block that it has from the pool. Inline, because every
+// free comes here.
+[[gnu::always_inline]] inline CUresult DeviceMemory::free_of(Context& context,
+                                                             CUdeviceptr address) {
+  CUresult result = refused_without_context(context, address);
+  if (result == CUDA_SUCCESS) {
+    result = free_block(context, address);
+    log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
+  }
+  return result;
+}
+
 CUresult DeviceMemory::free(CUdeviceptr address) {
   const Stopwatch stopwatch(*this);
-  Context* const context = owner_of(contexts_, address);
-  if (context == nullptr) {
-    return requests_.free(address, [&] { return driver_.cuMemFree_v2(address); });
-  }
-  if (const CUresult refused = refused_without_context(*context, address);
-      refused != CUDA_SUCCESS) {
-    return refused;
-  }
-  const CUresult result = free_block(*context, address);
-  log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
-  return result;
+  Context* const context = contexts_.owner_of(address);
+  return context == nullptr ? requests_.free(address, [&] { return driver_.cuMemFree_v2(address); })
+                            : free_of(*context, address);
+}
+
+bool DeviceMemory::try_free(CUdeviceptr address) {
+  const Stopwatch stopwatch(*this);
+  Context* const context = contexts_.owner_of(address);
+  return context != nullptr && free_of(*context, address) == CUDA_SUCCESS;
 }
 
 // Without a current context the driver refuses a free, or does not: its word is had by asking it to
@@ -294,14 +306,15 @@ CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
-// Waits for the device, then frees; or leaves the waiting to WaitingFrees: always, if the user
-// wishes so, else where nothing may wait. An interior pointer, a double free: the driver must not
-// see it, it knows only the region.
+// Waits for the device, then frees; or leaves the waiting to WaitingFrees: always under
+// CUBFC_FREE=deferred, else while a stream captures or a context may be ending, which is what the
+// two errors below stand for. An interior pointer, a double free: the driver must not see it, it
+// knows only the region.
 CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
   if (!deferred()) {
-    const DeviceWait wait(captures_);
+    const WaitPermit permit(captures_);
     const CUresult result =
-        wait.allowed() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        permit.given() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
       ipc_.will_free(address);
       return context.device.server->free(context, address);
@@ -324,7 +337,7 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address, const S
   return CUDA_SUCCESS;
 }
 
-// Precondition: a DeviceWait that is allowed.
+// Precondition: this thread holds a WaitPermit that is given.
 CUresult DeviceMemory::wait_in_free(const Context& owner) {
   const auto start = std::chrono::steady_clock::now();
   const CUresult result = waiting_.wait_for_all(owner);
@@ -346,10 +359,6 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
     log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);
   }
   return address;
-}
-
-bool DeviceMemory::try_free(CUdeviceptr address) {
-  return owner_of(contexts_, address) != nullptr && free(address) == CUDA_SUCCESS;
 }
 
 std::uint64_t DeviceMemory::operations() const noexcept {

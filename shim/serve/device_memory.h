@@ -26,14 +26,15 @@ class UnusedMemory;
 class WaitingFrees;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe. Throws
-// std::bad_alloc only before anything has been changed.
+// std::bad_alloc when the host has no memory; the block, or the request, is then as it was before,
+// but a block that was not freed may no longer be shared with other processes.
 class DeviceMemory {
  public:
   struct Uses {
     Contexts& contexts;
     Captures& captures;
     Ipc& ipc;
-    WaitingFrees& waiting;  // all frees under CUBFC_FREE=deferred, and those of a capture
+    WaitingFrees& waiting;  // frees that do not wait for the device themselves
     UnusedMemory& unused;
     FailedRequests& failed;
     DriverRequests& requests;
@@ -46,25 +47,29 @@ class DeviceMemory {
   CUresult allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags);
   CUresult free(CUdeviceptr address);
 
-  // For cudaMalloc and cudaFree, which leave everything that is not plain to the CUDA runtime: an
-  // address from the current context's arena, or 0; true when the address was a block and is free
-  // now.
+  // For cudaMalloc, which leaves everything that is not plain to the CUDA runtime: an address from
+  // what the current context's arena has at hand, or 0.
   CUdeviceptr try_allocate(std::size_t bytes);
+  // For cudaFree likewise: true when the address was a block, which is the program's no longer.
   bool try_free(CUdeviceptr address);
 
-  // For stream-ordered requests (StreamOrdered). Who serves so many bytes; a block from the
-  // context's arena; a block is free when the work before this free is done: that of `order`, or if
-  // that is nullptr, all.
+  // For StreamOrdered.
+  // Who serves a request of so many bytes.
   Server::By served_by(const Device& device, std::size_t bytes) const;
+  // A block from the context's arena, for a request that no block waits for in its stream.
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
+  // Frees a block without a wait: it can be given to others when the work before is done, and to
+  // requests of the stream `order`, if that is not nullptr, at once.
   CUresult free_later(Context& context, CUdeviceptr address, const StreamId* order);
+  // CUBFC_STREAM_ORDERED=arena.
   bool serves_stream_order() const {
     return policy_.stream_ordered.value == config::StreamOrdered::kArena;
   }
 
-  // The time that allocations and frees have taken, waits for the device included; counted only
-  // when CUBFC_SHOW_STATS is set. The part of it that frees have waited for the device.
+  // For the summary. Time in cuMemAlloc, cuMemAllocPitch, cudaMalloc and their frees, waits
+  // included; counted only under CUBFC_SHOW_STATS. And the part in which frees have waited for the
+  // device.
   std::chrono::nanoseconds time_spent() const {
     return std::chrono::nanoseconds(spent_ns_.load(std::memory_order_relaxed));
   }
@@ -78,8 +83,8 @@ class DeviceMemory {
   // Requests of this size have an allocation of the driver's of their own, to be shared by its IPC.
   bool is_dedicated(std::size_t bytes) const;
   CUresult serve(Context& context, CUdeviceptr* address, std::size_t bytes, const char* function);
-  CUresult allocate_claimed(Context& context, CUdeviceptr* address, std::size_t bytes,
-                            const char* function);
+  CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
+                              const char* function);
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
                                 const char* function);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
@@ -88,6 +93,7 @@ class DeviceMemory {
   arena::Allocation take(Context& context, std::size_t bytes);
 
   CUresult refused_without_context(const Context& owner, CUdeviceptr address) const;
+  CUresult free_of(Context& context, CUdeviceptr address);
   CUresult free_block(Context& context, CUdeviceptr address);
   CUresult wait_in_free(const Context& owner);
   void free_relaxed(CUdeviceptr address) const;

@@ -10,7 +10,7 @@ namespace cubfc {
 DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts,
                                UnusedMemory& unused, FailedRequests& failed)
     : driver_(driver), unused_(unused), failed_(failed) {
-  contexts.tell(*this);
+  contexts.add_listener(*this);
 }
 
 // Whether the request could be served if nobody held anything.

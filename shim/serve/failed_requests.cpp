@@ -14,22 +14,21 @@ namespace {
 const Context* largest_on(const Contexts& contexts, const Device& device) {
   const Context* largest = nullptr;
   std::uint64_t most = 0;
-  for (const Context* each = contexts.first(); each != nullptr; each = each->next) {
-    const std::uint64_t bytes = each->alive() ? each->arena.stats().pool_bytes : 0;
-    if (&each->device == &device && each->alive() && (largest == nullptr || bytes > most)) {
-      largest = each;
+  contexts.for_each_alive_on(device, [&](const Context& each) {
+    const std::uint64_t bytes = each.arena.stats().pool_bytes;
+    if (largest == nullptr || bytes > most) {
+      largest = &each;
       most = bytes;
     }
-  }
+  });
   return largest;
 }
 
 // The device's memory in all arenas of this process.
 std::uint64_t in_arenas(const Contexts& contexts, const Device& device) {
   std::uint64_t bytes = 0;
-  for (const Context* each = contexts.first(); each != nullptr; each = each->next) {
-    bytes += &each->device == &device ? each->arena.stats().pool_bytes : 0;
-  }
+  contexts.for_each_alive_on(device,
+                             [&](const Context& each) { bytes += each.arena.stats().pool_bytes; });
   return bytes;
 }
 

@@ -17,8 +17,7 @@ class MappedMemory : public RegionSource {
                std::uint64_t page_bytes)
       : driver_(driver), policy_(policy), device_(device), page_bytes_(page_bytes) {}
 
-  // What a page should have for so much memory of this device; 0 where physical memory cannot be
-  // mapped.
+  // Page size in bytes, for up to `bytes` of this device's memory; 0 where it cannot be mapped.
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
                                       std::uint64_t bytes);
 

@@ -30,8 +30,9 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
   return CUDA_SUCCESS;
 }
 
-// What waits for the device is given to whoever asks for it; so is what pools keep, and what other
-// contexts of the device do not use.
+// What waits for the device is given to whoever asks for it (it counts here also while a stream
+// captures, when nobody may wait for it); so is what pools keep, and what other contexts of the
+// device do not use.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
   DeviceLimit& limit = context.device.limit;
   limit.pools.refresh();
@@ -52,10 +53,9 @@ std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
   }
   waiting_.close_and_collect();  // a block that waits keeps its whole region
   std::uint64_t bytes = 0;
-  for (const Context* other = contexts_.first(); other != nullptr; other = other->next) {
-    const bool of_device = other != &context && &other->device == &context.device;
-    bytes += of_device && other->alive() ? other->arena.unused_bytes() : 0;
-  }
+  contexts_.for_each_alive_on(context.device, [&](const Context& other) {
+    bytes += &other == &context ? 0 : other.arena.unused_bytes();
+  });
   return bytes;
 }
 

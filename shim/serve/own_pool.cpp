@@ -163,7 +163,7 @@ CUresult OwnPool::take_back(const PoolBlocks::Going& going) noexcept {
     result = driver_.cuMemFree_v2(going.address);
   }
   std::optional<Claim> claim;          // ends without the lock
-  const std::lock_guard lock(mutex_);  // room() sees both changes or none
+  const std::lock_guard lock(mutex_);  // headroom() sees both changes or none
   claim = blocks_.finish(going, result);
   exhausted_ = exhausted_ && !claim;
   return result;
@@ -250,7 +250,7 @@ void OwnPool::give_access(CUdevice peer) noexcept {
 }
 
 // What it is known to hold: the most that was ever in use, because it keeps what is freed.
-arena::Room OwnPool::room() const noexcept {
+arena::Headroom OwnPool::headroom() const noexcept {
   const std::lock_guard lock(mutex_);
   const Stats stats = blocks_.stats();
   const std::uint64_t beyond =

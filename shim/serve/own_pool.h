@@ -29,10 +29,12 @@ class OwnPool {
   // `device` must outlive it.
   OwnPool(const DriverFunctions& driver, const config::Policy& policy, Device& device)
       : driver_(driver), policy_(policy), device_(device) {}
+  // Whether driver and device have memory pools, and all functions that are needed.
   static bool is_possible(const DriverFunctions& driver, CUdevice device);
 
   // A request: prepare(), allocate(), then add(), or undo() if what was given cannot be kept.
-  // Makes what is missing for the context, which is current, or a green one of it, to allocate.
+  // First makes the context's stream, and the pool if there is none. The context, or a green one
+  // made from it, is current. The driver's answer.
   CUresult prepare(const Context& context) noexcept;
   // Memory for it. The driver's answer.
   CUresult allocate(const Context& context, CUdeviceptr* address, std::size_t bytes) noexcept;
@@ -75,7 +77,8 @@ class OwnPool {
   // What it was warmed with.
   std::uint64_t warm_bytes() const noexcept;
 
-  arena::Room room() const noexcept;
+  // See Server::headroom: `free` is its peak less what is in use, as the pool keeps what is freed.
+  arena::Headroom headroom() const noexcept;
   // nullptr before the first allocation.
   CUmemoryPool handle() const noexcept;
   // Of what the pool holds, what nothing is allocated in. Asks the driver.
@@ -85,7 +88,8 @@ class OwnPool {
   Stats stats() const noexcept { return blocks_.stats(); }
 
  private:
-  struct ContextBlocks {  // all blocks of a context that has ended; its own end gives them back
+  struct ContextBlocks {  // in a User's leftovers; when it ends, the context's blocks are given
+                          // back
     ContextBlocks(OwnPool& its_pool, std::uint64_t id) : pool(its_pool), context_id(id) {}
     ~ContextBlocks() { pool.give_up(context_id); }
     ContextBlocks(const ContextBlocks&) = delete;

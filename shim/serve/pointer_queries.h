@@ -15,7 +15,9 @@ class Ipc;
 struct Context;
 struct DriverFunctions;
 
-// Each function answers as the driver's of the same name would. Thread-safe.
+// In this order: cuMemGetAddressRange, cuPointerGetAttribute, cuPointerGetAttributes,
+// cuPointerSetAttribute, cuMemGetHandleForAddressRange, cuMemRetainAllocationHandle. Each answers
+// as the driver would if the block were an allocation of its own. Thread-safe.
 class PointerQueries {
  public:
   PointerQueries(const DriverFunctions& driver, const config::Policy& policy,

@@ -1,12 +1,16 @@
 #include "shim/serve/pool_blocks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "shim/device/device.h"
 
 namespace cubfc {
 namespace {
+
+// Of all pools of the process: beyond those of arenas' blocks.
+std::atomic<std::uint64_t> last_id{std::uint64_t{1} << 60};
 
 // Whether the driver has the memory, or never had it.
 bool is_gone(CUresult answer) {
@@ -36,7 +40,7 @@ void PoolBlocks::add(Context& context, CUdeviceptr address, Claim&& claim) {
   const std::uint64_t bytes = claim.bytes();
   // What needs memory comes first, and without the lock: should it fail, the claim ends here.
   Entries added;
-  added.emplace(address, Entry{std::move(claim), 0, &context, context_id, State::kLive});
+  added.emplace(address, Entry{std::move(claim), ++last_id, &context, context_id, State::kLive});
   Entries removed;  // whose claims end without the lock
   const std::lock_guard lock(mutex_);
   auto each = first_beyond(entries_, address);
@@ -44,7 +48,6 @@ void PoolBlocks::add(Context& context, CUdeviceptr address, Claim&& claim) {
     stats_.bytes_in_use -= each->second.claim.bytes();
     removed.insert(entries_.extract(each++));
   }
-  added.begin()->second.id = ++last_id_;
   entries_.insert(added.extract(added.begin()));
   ++stats_.num_allocs;
   ++stats_.operations;

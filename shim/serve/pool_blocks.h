@@ -102,8 +102,6 @@ class PoolBlocks {
   Stats stats() const noexcept;
 
  private:
-  static constexpr std::uint64_t kIds = std::uint64_t{1} << 60;  // beyond those of arenas' blocks
-
   static Block block_of(const Entries::value_type& entry);
   static Entries::const_iterator first_beyond(const Entries& entries, CUdeviceptr address) noexcept;
   Entries::iterator find_live(CUdeviceptr address) noexcept;
@@ -112,7 +110,6 @@ class PoolBlocks {
   mutable std::mutex mutex_;  // guards all below
   Entries entries_;           // live, retired and going
   Entries orphans_;
-  std::uint64_t last_id_ = kIds;
   Stats stats_;
 };
 

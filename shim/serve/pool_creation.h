@@ -16,10 +16,11 @@ namespace cubfc {
 CUresult create_pool(const DriverFunctions& driver, const Device& device,
                      CUmemoryPool& pool) noexcept;
 
-// Lets the pool take memory from the device before it is asked for: as much as
-// CUBFC_ASYNC_PREALLOCATE says, else what arenas would preallocate, or what the device and the
-// limit have of that. The stream's context is current. Waits for the stream. Returns the bytes that
-// the pool was warmed with, and says them in the log.
+// Fills the pool with memory of the device ahead of requests: as much as CUBFC_ASYNC_PREALLOCATE
+// says; with -1 as much as an arena would preallocate; with 0, the default, nothing. Takes less
+// where reserve, limit or device leave less, and nothing below 1 MiB. OwnPool calls it when it has
+// made the pool, with the stream's context current. Waits for the stream. Returns the bytes with
+// which the pool was warmed, and says them in the log unless 0 was asked for.
 std::uint64_t warm_pool(const DriverFunctions& driver, const config::Policy& policy,
                         const Device& device, CUmemoryPool pool, CUstream stream) noexcept;
 

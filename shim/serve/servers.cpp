@@ -12,25 +12,15 @@
 
 namespace cubfc {
 
-CUresult Server::prepare(Context& /*context*/) noexcept {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult Server::obtain(Context& /*context*/, CUdeviceptr* /*address*/,
-                        std::size_t /*bytes*/) noexcept {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 namespace {
 
-// CUBFC_ALLOCATOR=bfc, and what everything else falls back to.
-class RegionServer : public Server {
+// What the four have in common: blocks are the arena's of their context, and arenas are made of
+// regions. Where a pool or the driver serves, arenas stay empty.
+class ArenaServer : public Server {
  public:
-  RegionServer(const DriverFunctions& driver, const config::Policy& policy, Device& device,
-               By how = By::kArena)
+  ArenaServer(By how, const DriverFunctions& driver, const config::Policy& policy, Device& device)
       : Server(how), driver_(driver), policy_(policy), device_(device) {}
 
-  config::Allocator allocator() const noexcept override { return config::Allocator::kBfc; }
   std::unique_ptr<RegionSource> make_source() override {
     return std::make_unique<RegionMemory>(driver_, policy_, device_);
   }
@@ -53,7 +43,9 @@ class RegionServer : public Server {
     return context.arena.free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
 
-  arena::Room room(const Context& context) const noexcept override { return context.arena.room(); }
+  arena::Headroom headroom(const Context& context) const noexcept override {
+    return context.arena.headroom();
+  }
   std::uint64_t bytes_at_hand(const Context& context) noexcept override {
     const arena::Stats stats = context.arena.stats();
     return stats.free_bytes() + stats.bytes_retired;
@@ -72,12 +64,22 @@ class RegionServer : public Server {
   Device& device_;
 };
 
-// CUBFC_ALLOCATOR=vmm.
-class PageServer : public RegionServer {
+// CUBFC_ALLOCATOR=bfc, and what is chosen where a device cannot do what is asked.
+class RegionServer : public ArenaServer {
+ public:
+  RegionServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+      : ArenaServer(By::kArena, driver, policy, device) {}
+
+  config::Allocator allocator() const noexcept override { return config::Allocator::kBfc; }
+};
+
+// CUBFC_ALLOCATOR=vmm. Blocks are retired, reclaimed and freed as over regions; what differs is how
+// an arena grows (MappedMemory, and arena/growth_by_pages.cpp).
+class PageServer : public ArenaServer {
  public:
   PageServer(const DriverFunctions& driver, const config::Policy& policy, Device& device,
              std::uint64_t page_bytes)
-      : RegionServer(driver, policy, device), page_bytes_(page_bytes) {}
+      : ArenaServer(By::kArena, driver, policy, device), page_bytes_(page_bytes) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kVmm; }
   std::unique_ptr<RegionSource> make_source() override {
@@ -111,11 +113,11 @@ class PageServer : public RegionServer {
   std::vector<MappedMemory*> memories_;
 };
 
-// CUBFC_ALLOCATOR=cuda_async. The arenas of its contexts stay empty.
-class PoolServer : public RegionServer {
+// CUBFC_ALLOCATOR=cuda_async.
+class PoolServer : public ArenaServer {
  public:
   PoolServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : RegionServer(driver, policy, device, By::kClaims), pool_(driver, policy, device) {}
+      : ArenaServer(By::kPool, driver, policy, device), pool_(driver, policy, device) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kCudaAsync; }
   const char* description() const noexcept override { return "cuda_async, a pool of the driver's"; }
@@ -156,11 +158,13 @@ class PoolServer : public RegionServer {
     return pool_.free(address);
   }
 
-  arena::Room room(const Context& /*context*/) const noexcept override { return pool_.room(); }
+  arena::Headroom headroom(const Context& /*context*/) const noexcept override {
+    return pool_.headroom();
+  }
   std::uint64_t bytes_at_hand(const Context& /*context*/) noexcept override {
     return pool_.idle_bytes() + pool_.stats().bytes_retired;
   }
-  bool blocks_go_with_context() const noexcept override { return false; }
+  bool frees_blocks_before_end() const noexcept override { return true; }
   void free_all_of(const Context& context) noexcept override { pool_.free_all_of(context); }
   std::unique_ptr<Leftovers> leave_behind(Context& /*context*/,
                                           std::uint64_t context_id) noexcept override {
@@ -182,11 +186,11 @@ class PoolServer : public RegionServer {
   OwnPool pool_;
 };
 
-// CUBFC_ALLOCATOR=platform. The arenas of its contexts stay empty.
-class DriverServer : public RegionServer {
+// CUBFC_ALLOCATOR=platform.
+class DriverServer : public ArenaServer {
  public:
   DriverServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : RegionServer(driver, policy, device, By::kDriver) {}
+      : ArenaServer(By::kDriver, driver, policy, device) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kPlatform; }
   const char* description() const noexcept override {

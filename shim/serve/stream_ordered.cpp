@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "shim/device/blocks.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
@@ -121,11 +120,11 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
   if (captures_.is_capturing(stream, per_thread)) {
     return at_driver();
   }
-  Context* const context = owner_of(contexts_, address);
+  Context* const context = contexts_.owner_of(address);
   if (context == nullptr) {
     return requests_.free(address, at_driver);
   }
-  if (!memory_.serves_stream_order() || context->device.server->by == Server::By::kClaims) {
+  if (!memory_.serves_stream_order() || context->device.server->by == Server::By::kPool) {
     return memory_.free(address);
   }
   const auto order = order_in(*context, stream, per_thread);

@@ -54,8 +54,8 @@ class StreamOrdered {
     bool per_thread;  // the calling function's stream 0 is the per-thread default stream
   };
   CUresult allocate(CUdeviceptr* address, const Request& request);
-  // A block of the arena is freed as cuMemFree frees it, which waits for more than the stream, but
-  // for CUBFC_STREAM_ORDERED=arena; anything else is the driver's.
+  // Ours (an arena's or our pool's block): as cuMemFree, which waits for more than the stream;
+  // under CUBFC_STREAM_ORDERED=arena without a wait, but for our pool's. All else: by the driver.
   CUresult free(CUdeviceptr address, CUstream stream, bool per_thread);
 
   // The program has made a pool.
@@ -64,8 +64,8 @@ class StreamOrdered {
   // handle.
   void pool_will_be_destroyed(CUmemoryPool pool) noexcept;
   void pool_not_destroyed(CUmemoryPool pool) noexcept;
-  // The program has made a pool the device's own, or let other devices use one: what the arena
-  // gives would not be like it.
+  // After calls that replace a device's pool, or give other devices access to one: from then on
+  // CUBFC_STREAM_ORDERED=arena is without effect, because an arena's block would differ from that.
   void pools_changed() noexcept { pools_changed_.store(true, std::memory_order_relaxed); }
 
  private:

@@ -14,7 +14,7 @@ namespace cubfc {
 UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
                            WaitingFrees& waiting)
     : driver_(driver), contexts_(contexts), captures_(captures), waiting_(waiting) {
-  contexts.tell(*this);
+  contexts.add_listener(*this);
 }
 
 bool UnusedMemory::make_room(Device& device) {
@@ -24,8 +24,8 @@ bool UnusedMemory::make_room(Device& device) {
 bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept try {
   Context* const current = contexts_.current();
   if (current != nullptr && waiting_.any()) {
-    const DeviceWait wait(captures_);
-    if (wait.allowed()) {
+    const WaitPermit permit(captures_);
+    if (permit.given()) {
       waiting_.wait_for_all(*current);
     }
   }
@@ -39,9 +39,9 @@ bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept 
 
 // What is freed in stream order comes back to the limit when the stream has got there.
 bool UnusedMemory::drain_pools(Device& device) {
-  const DeviceWait wait(captures_);
+  const WaitPermit permit(captures_);
   const std::uint64_t before = device.limit.pools.unclaimed();
-  if (!wait.allowed() || before == 0) {
+  if (!permit.given() || before == 0) {
     return false;
   }
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
@@ -59,16 +59,10 @@ bool UnusedMemory::make_limit_hold(Device& device) {
   return pools.refresh() || (release(device) && pools.refresh());
 }
 
-void UnusedMemory::context_may_end() noexcept {
-  const bool waits = contexts_.several_alive() || contexts_.devices().any_beside_arenas();
-  while (waits && waiting_.any() && waiting_.wait_for_oldest()) {
-  }
-}
-
 void UnusedMemory::context_will_end(Context& context) noexcept {
   Server& server = *context.device.server;
-  const DeviceWait wait(captures_);
-  if (server.blocks_go_with_context() || !wait.allowed()) {
+  const WaitPermit permit(captures_);
+  if (!server.frees_blocks_before_end() || !permit.given()) {
     return;
   }
   const PushedContext inside(driver_, context.handle);
@@ -82,16 +76,14 @@ bool UnusedMemory::release(Device& device) {
   Pools& pools = device.limit.pools;
   const bool asks_pools = device.server->has_blocks_beside_arenas() || pools.counts();
   std::uint64_t bytes = asks_pools && pools.trim() ? 1 : 0;
-  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    if (context->alive() && &context->device == &device) {
-      const ContextUse use(contexts_, *context);
-      if (use.allowed()) {
-        // The current context may be another one, or none, and then the driver frees nothing.
-        const PushedContext inside(driver_, context->handle);
-        bytes += inside.pushed() ? context->arena.release_unused() : 0;
-      }
+  contexts_.for_each_alive_on(device, [&](Context& context) {
+    const ContextUse use(contexts_, context);
+    if (use.allowed()) {
+      // The current context may be another one, or none, and then the driver frees nothing.
+      const PushedContext inside(driver_, context.handle);
+      bytes += inside.pushed() ? context.arena.release_unused() : 0;
     }
-  }
+  });
   return bytes > 0;
 }
 

@@ -22,14 +22,16 @@ class UnusedMemory : private ContextListener {
   UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
                WaitingFrees& waiting);
 
-  // For a request of our own servers, or one that is claimed from the limit, which has failed:
-  // makes free what waits longest for the device, else gives back what arenas and pools of this
-  // device hold without a block in it. To be called again as long as it returns true and the
-  // request fails.
+  // For a request for memory of this device that has failed: does one of these, the first that
+  // helps. Waits for the oldest frees; gives back what arenas and pools hold without a block in it;
+  // synchronises the contexts, so that pools get back what is freed in stream order. False when
+  // none helped. Call it again as long as it returns true and the request fails. Waits for no work
+  // while a stream captures.
   bool make_room(Device& device);
 
-  // For what the driver takes by itself (a context, a module, a graph) of this device's memory, or,
-  // if none is named, of the current context's device's. True if anything was given back.
+  // For a driver call that failed for lack of memory which it takes itself (a context, a module, a
+  // graph): waits for all work, then gives back what no block needs on this device, or on the
+  // current context's if none is named. True if anything was given back.
   bool make_room_at_driver(std::optional<CUdevice> device) noexcept;
   // Calls the driver, and once more if it lacks memory and that can be helped.
   template <typename Call>
@@ -42,17 +44,14 @@ class UnusedMemory : private ContextListener {
   // it.
   bool make_limit_hold(Device& device);
 
-  // On demand (cubfc_trim) and when idle: of all devices. What was preallocated only if
-  // `preallocated`. Returns bytes. Does not wait.
+  // Gives back what no block needs, of all devices: for cubfc_trim and IdleTrimmer. What was
+  // preallocated stays unless `preallocated`. Skips a context that may be ending. Returns bytes.
+  // Does not wait for the program's work (but see WaitingFrees::collect).
   std::uint64_t trim(bool preallocated) noexcept;
 
  private:
-  // The driver takes a context's memory with it, and waits for the context's own work; but work of
-  // other contexts may still use what was freed there: waits for that.
-  void context_may_end() noexcept override;
   // What a pool gave it does not go with it: given back, once its work is done.
   void context_will_end(Context& context) noexcept override;
-  void context_ended(std::uint64_t /*id*/) override {}
 
   bool drain_pools(Device& device);
   bool release(Device& device);

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
+#include <new>
 
 #include "arena/epoch.h"
-#include "shim/device/context_use.h"
 #include "shim/device/contexts.h"
+#include "shim/device/devices.h"
 #include "shim/driver/captures.h"
-#include "shim/driver/pushed_context.h"
 
 namespace cubfc {
 namespace {
@@ -22,8 +21,8 @@ constexpr std::chrono::seconds kPatience{2};
 }  // namespace
 
 WaitingFrees::WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
-    : driver_(driver), contexts_(contexts), captures_(captures) {
-  contexts.tell(*this);
+    : contexts_(contexts), captures_(captures), fences_(driver, contexts) {
+  contexts.add_listener(*this);
 }
 
 bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* order) {
@@ -61,7 +60,7 @@ bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* or
   ++waiting_;
   any_.store(true, std::memory_order_release);
   due_.store(waiting_ > kMostWaiting ||
-                 arena::is_epoch_full(open.blocks.size(), open.bytes, context.room()),
+                 arena::is_epoch_full(open.blocks.size(), open.bytes, context.headroom()),
              std::memory_order_release);
   return true;
 }
@@ -127,7 +126,7 @@ void WaitingFrees::close_when_due(const Context& context) noexcept {
   bool full = false;
   bool too_many = false;
   {
-    const arena::Room room = context.room();
+    const arena::Headroom room = context.headroom();
     const std::lock_guard lock(mutex_);
     full = !open_.empty() &&
            arena::is_epoch_full(open_.front().blocks.size(), open_.front().bytes, room);
@@ -143,8 +142,8 @@ void WaitingFrees::close_when_due(const Context& context) noexcept {
 
 // While a stream captures, the open epoch stays open.
 void WaitingFrees::close() {
-  const DeviceWait wait(captures_);
-  if (!wait.allowed()) {
+  const WaitPermit permit(captures_);
+  if (!permit.given()) {
     return;
   }
   if (Epochs closing = take_open(); !closing.empty()) {
@@ -153,71 +152,15 @@ void WaitingFrees::close() {
   }
 }
 
-// Marks where each context's work has come to; not now when one may be ending. Precondition: a
-// DeviceWait that is allowed.
-void WaitingFrees::record_fence(Epoch& epoch) noexcept try {
+// Not now when a context may be ending. Precondition: this thread holds a WaitPermit that is given.
+void WaitingFrees::record_fence(Epoch& epoch) noexcept {
   if (epoch.blocks.empty()) {
-    epoch.fenced = true;
-    return;
+    epoch.fence.complete = true;
+  } else if (fences_.can_record()) {
+    fences_.record(epoch.fence);
+  } else {
+    epoch.fence.complete = contexts_.synchronize(*epoch.blocks.front().context) == CUDA_SUCCESS;
   }
-  if (driver_.cuCtxRecordEvent == nullptr) {
-    epoch.fenced = contexts_.synchronize(*epoch.blocks.front().context) == CUDA_SUCCESS;
-    return;
-  }
-  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const ContextUse use(contexts_, *context, ContextUse::Waits::kNo);
-    if (!use.allowed()) {
-      if (context->alive()) {
-        return;  // it may end, or may not
-      }
-      continue;
-    }
-    const std::uint64_t id = context->id.load(std::memory_order_acquire);
-    epoch.fence.reserve(epoch.fence.size() + 1);
-    const CUcontext handle = context->handle;
-    const CUevent event = event_for(*context, id, handle);
-    const CUresult result =
-        event == nullptr ? CUDA_ERROR_INVALID_CONTEXT : driver_.cuCtxRecordEvent(handle, event);
-    if (event != nullptr) {
-      epoch.fence.push_back({context, id, event});
-    }
-    if (result != CUDA_SUCCESS && context->id.load(std::memory_order_acquire) == id) {
-      return;  // without a fence: it is tried again, or waited for otherwise
-    }
-  }
-  epoch.fenced = true;
-} catch (const std::bad_alloc&) {
-}
-
-// An event of the context, or nullptr.
-CUevent WaitingFrees::event_for(const Context& context, std::uint64_t id, CUcontext handle) {
-  {
-    const std::lock_guard lock(mutex_);
-    for (Mark& mark : spare_) {
-      if (mark.context == &context && mark.id == id) {
-        const CUevent event = mark.event;
-        mark = spare_.back();
-        spare_.pop_back();
-        return event;
-      }
-    }
-  }
-  CUevent event = nullptr;
-  const PushedContext inside(driver_, handle);
-  const bool made =
-      inside.pushed() && driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-  return made ? event : nullptr;
-}
-
-// Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
-CUresult WaitingFrees::ask(const Mark& mark, CUresult (*question)(CUevent)) {
-  const bool waits = question == driver_.cuEventSynchronize;
-  const ContextUse use(contexts_, *mark.context,
-                       waits ? ContextUse::Waits::kYes : ContextUse::Waits::kNo);
-  if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
-    return CUDA_SUCCESS;
-  }
-  return use.allowed() ? question(mark.event) : CUDA_ERROR_NOT_READY;
 }
 
 // As a free under CUBFC_FREE=sync: another context's error is not the owner's.
@@ -232,32 +175,21 @@ bool WaitingFrees::synchronize_owners(const Epoch& epoch) {
   return true;
 }
 
-bool WaitingFrees::is_done(const Epoch& epoch, CUresult (*question)(CUevent)) {
-  if (!epoch.fenced) {
-    return false;
-  }
-  for (const Mark& mark : epoch.fence) {
-    if (ask(mark, question) != CUDA_SUCCESS) {
-      return false;
-    }
-  }
-  return true;
-}
-
 void WaitingFrees::collect() noexcept {
   if (!any_closed_.load(std::memory_order_acquire)) {
     return;
   }
-  const DeviceWait wait(captures_);
-  if (!wait.allowed()) {
+  const WaitPermit permit(captures_);
+  if (!permit.given()) {
     return;
   }
   for (Epochs one = take_oldest(); !one.empty(); one = take_oldest()) {
-    if (!one.front().fenced) {
-      give_back_marks(one.front());
+    Fence& fence = one.front().fence;
+    if (!fence.complete) {
+      fences_.give_back(fence);
       record_fence(one.front());
     }
-    if (!is_done(one.front(), driver_.cuEventQuery)) {
+    if (!fence.complete || !fences_.is_passed(fence)) {
       put_back(one, Place::kFirst);
       return;
     }
@@ -266,15 +198,15 @@ void WaitingFrees::collect() noexcept {
 }
 
 void WaitingFrees::close_and_collect() noexcept {
-  if (driver_.cuCtxRecordEvent != nullptr) {
+  if (fences_.can_record()) {
     close();  // without it, that would wait
   }
   collect();
 }
 
 bool WaitingFrees::wait_for_oldest() noexcept {
-  const DeviceWait wait(captures_);
-  if (!wait.allowed()) {
+  const WaitPermit permit(captures_);
+  if (!permit.given()) {
     return false;
   }
   Epochs one = take_oldest();
@@ -287,7 +219,8 @@ bool WaitingFrees::wait_for_oldest() noexcept {
     return in_hand_ > 0 && put_back_.wait_for(lock, kPatience, is_back);
   }
   const Epoch& epoch = one.front();
-  if (!is_done(epoch, driver_.cuEventSynchronize) && !synchronize_owners(epoch)) {
+  const bool fence_passed = epoch.fence.complete && fences_.wait_for(epoch.fence);
+  if (!fence_passed && !synchronize_owners(epoch)) {
     put_back(one, Place::kFirst);
     return false;
   }
@@ -365,7 +298,7 @@ void WaitingFrees::reclaim(Epochs& epochs) noexcept {
       reclaim(block);
     }
     blocks += epoch.blocks.size();
-    give_back_marks(epoch);
+    fences_.give_back(epoch.fence);
   }
   const std::lock_guard lock(mutex_);
   in_hand_ -= static_cast<int>(epochs.size());
@@ -375,23 +308,10 @@ void WaitingFrees::reclaim(Epochs& epochs) noexcept {
   put_back_.notify_all();
 }
 
-// Its events can mark something else.
-void WaitingFrees::give_back_marks(Epoch& epoch) noexcept try {
-  const std::lock_guard lock(mutex_);
-  while (!epoch.fence.empty()) {
-    const Mark& mark = epoch.fence.back();
-    if (mark.context->id.load(std::memory_order_acquire) == mark.id) {
-      spare_.push_back(mark);
-    }
-    epoch.fence.pop_back();
+void WaitingFrees::context_may_end() noexcept {
+  const bool waits = contexts_.several_alive() || contexts_.devices().any_beside_arenas();
+  while (waits && any() && wait_for_oldest()) {
   }
-} catch (const std::bad_alloc&) {
-  epoch.fence.clear();  // an event or two are lost
-}
-
-void WaitingFrees::context_ended(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(spare_, [id](const Mark& mark) { return mark.id == id; });
 }
 
 }  // namespace cubfc

@@ -1,9 +1,10 @@
 // Blocks that the program has freed and that work on a device may still use. They are retired:
 // nothing finds them, and nobody is given them before that work is done.
 //
-// Frees gather in the open epoch. A closed epoch has a fence: an event for each context of the
-// process, because a stream of any context may use a block of any other. When all of them are done,
-// the epoch's blocks are free.
+// Frees gather in the open epoch. When it is closed it gets a fence: an event for each context of
+// the process, because a stream of any context may use a block of any other. When all of them have
+// passed, the epoch's blocks are free. Where the fence could not be recorded, it is tried again
+// when somebody looks, or the contexts are synchronised by who waits.
 #pragma once
 
 #include <atomic>
@@ -13,49 +14,58 @@
 #include <list>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "shim/device/server.h"
 #include "shim/driver/stream_id.h"
+#include "shim/serve/fences.h"
 
 namespace cubfc {
 
 class Captures;
 class Contexts;
 
-// Thread-safe. Its lock is never held across a driver call. While a stream captures, nothing is
-// recorded and nothing waits: blocks stay where they are.
+// Thread-safe. Its lock is never held across a driver call. While a stream captures, no thread
+// waits here and no event is recorded: what is freed then stays in the open epoch.
 class WaitingFrees : private ContextListener {
  public:
   WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures);
 
+  // Whether any block is held here. No lock.
   bool any() const noexcept { return any_.load(std::memory_order_acquire); }
 
-  // Takes the live block that starts at `address` from the program. False when there is none.
-  // Throws std::bad_alloc and has changed nothing then.
+  // The program has freed the live block that starts at `address`: retires it. `order`, if not
+  // nullptr, is the stream in which it was freed, whose requests take_back() serves with it. False
+  // when there is no such block. Throws std::bad_alloc and has changed nothing then.
   bool add(Context& context, CUdeviceptr address, const StreamId* order = nullptr);
 
-  // A block that was freed in the order of this stream, live again for a request of the same
-  // stream: what still uses it comes before what the request is for. 0 when none fits.
+  // A block that was freed in this stream, live again for a request of the same stream: the
+  // stream's order keeps old and new use apart. At least `bytes`, little more; 0 when none fits.
+  // Only for blocks of arenas.
   CUdeviceptr take_back(Context& context, const StreamId& order, std::uint64_t bytes);
 
-  // Its handle will soon mean another stream.
+  // Before the driver destroys a stream: forgets what was freed in it by its handle, which another
+  // stream may get. The blocks still wait for the device.
   void stream_will_end(CUstream stream);
 
   // Closes the open epoch if enough has gathered in it; where the driver cannot record a context's
   // work, that waits for the device. Waits, too, if more frees wait than are allowed to.
   void close_when_due(const Context& context) noexcept;
 
-  // Makes free what is known to be done. Does not wait.
+  // Asks the driver about the closed epochs, the oldest first, and makes free the blocks of those
+  // whose work is done. Does not wait, but for an epoch whose fence failed on a driver before 12.5:
+  // that one synchronises. Does nothing while a stream captures.
   void collect() noexcept;
-  // The same, with what is in the open epoch.
+  // Closes the open epoch first, where the driver can record a context's work (12.5).
   void close_and_collect() noexcept;
 
-  // Waits for what has waited longest. False when nothing waits, or nothing may be waited for now.
+  // Waits for the oldest epoch, the open one if none is closed, and makes its blocks free. If other
+  // threads have all epochs in hand, waits up to 2 seconds for them. False when nothing waits, a
+  // stream captures, or the driver failed.
   bool wait_for_oldest() noexcept;
 
   // Waits for all work submitted in any context, and makes free what was freed before. Returns what
-  // the wait for `owner` reported. Precondition: a DeviceWait that is allowed.
+  // the wait for `owner` reported. Precondition: this thread holds a WaitPermit that is
+  // given.
   CUresult wait_for_all(const Context& owner);
 
  private:
@@ -74,39 +84,30 @@ class WaitingFrees : private ContextListener {
     Ordered* ordered = nullptr;  // where its stream finds it, at `place`
     Ordered::iterator place = {};
   };
-  struct Mark {  // in a context's work
-    Context* context;
-    std::uint64_t id;  // of the context
-    CUevent event;
-  };
   struct Epoch {
     std::deque<Block> blocks;  // whose elements stay where they are
     std::uint64_t bytes = 0;
-    std::vector<Mark> fence;
-    bool fenced = false;  // the fence is complete
+    Fence fence;
   };
   using Epochs = std::list<Epoch>;  // nodes are moved, so that only add() needs memory
 
-  // The context's events went with it.
-  void context_ended(std::uint64_t id) override;
+  // The driver takes a context's memory with it, and waits for the context's own work; but work of
+  // other contexts may still use what was freed there: waits for that.
+  void context_may_end() noexcept override;
   static void reclaim(const Block& block) noexcept;
   void close();
   void record_fence(Epoch& epoch) noexcept;
-  CUevent event_for(const Context& context, std::uint64_t id, CUcontext handle);
-  CUresult ask(const Mark& mark, CUresult (*question)(CUevent));
   bool synchronize_owners(const Epoch& epoch);
-  bool is_done(const Epoch& epoch, CUresult (*question)(CUevent));
   Epochs take_open() noexcept;
   Epochs take_oldest() noexcept;
   enum class Place : bool { kFirst, kLast };
   void put_back(Epochs& epochs, Place place) noexcept;
   void reclaim(Epochs& epochs) noexcept;
   static void forget_order(Block& block) noexcept;
-  void give_back_marks(Epoch& epoch) noexcept;
 
-  const DriverFunctions& driver_;
   Contexts& contexts_;
   Captures& captures_;
+  Fences fences_;
   // What an allocation and a free ask before they take the lock.
   std::atomic<bool> any_{false};
   std::atomic<bool> any_closed_{false};  // and not in hand
@@ -119,7 +120,6 @@ class WaitingFrees : private ContextListener {
   int in_hand_ = 0;          // epochs that a thread has taken to look at or to wait for
   std::size_t waiting_ = 0;  // blocks
   std::map<Order, Ordered> ordered_;
-  std::vector<Mark> spare_;  // events that mark nothing now
 };
 
 }  // namespace cubfc

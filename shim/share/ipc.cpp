@@ -36,7 +36,7 @@ std::optional<Ticket> ticket_in(const CUipcMemHandle& handle) {
 
 Ipc::Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
     : driver_(driver), policy_(policy), contexts_(contexts) {
-  contexts.tell(*this);
+  contexts.add_listener(*this);
 }
 
 CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
@@ -69,7 +69,7 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
         "cuIpcGetMemHandle: mapped memory, managed memory and a pool's memory cannot be shared "
         "with "
         "other processes; with CUBFC_ALLOCATOR=bfc and without CUBFC_UNIFIED_MEMORY it can");
-    return CUDA_ERROR_INVALID_VALUE;  // as the driver says of both
+    return CUDA_ERROR_INVALID_VALUE;  // as the driver says of all three
   }
   CUdeviceptr region = 0;
   CUipcMemHandle of_region{};

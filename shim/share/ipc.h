@@ -55,7 +55,7 @@ class Ipc : private ContextListener {
     }
   }
 
-  // The process ends.
+  // At exit: removes this process's file, so that nobody opens its blocks any more. Takes no lock.
   void leave() noexcept { shared_.leave(); }
 
  private:

@@ -7,8 +7,8 @@
 
 namespace cubfc {
 
-// The one caller of {fmt}'s formatter. It is built from headers, and each file that calls it by
-// itself gets a copy of its own, which takes longer to compile than the rest of the file.
+// Compiles {fmt}'s formatter once: it is built from headers, and each file that calls it gets a
+// copy, which takes longer to compile than the file. Call format() (log.cpp, with spdlog, differs).
 std::string vformat(fmt::string_view format, fmt::format_args args);
 
 template <typename... Args>

@@ -14,8 +14,8 @@ namespace cubfc::log {
 
 using Level = config::LogLevel;
 
-// Once, before the first message. `file` as in the policy: "%p" becomes the process id, "%h" the
-// host.
+// Process calls it before it writes, in a forked child again. `file`: a path, in which %p becomes
+// the process id and %h the host; empty for stderr.
 void start(Level level, const std::string& file);
 
 // In the child: a thread of the parent may have been in the middle of a message. The child's next

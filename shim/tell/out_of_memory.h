@@ -42,8 +42,8 @@ struct OutOfMemory {
   std::optional<DeviceNow> now;  // if the driver tells
 };
 
-// Thread-safe. Programs retry: after a full report, for five seconds only one line, and at most
-// each second.
+// Writes the reports. Thread-safe. Programs retry, so a full report comes at most every 5 seconds;
+// between two, one line at most each second says that memory ran out again.
 class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}

@@ -215,10 +215,10 @@ class Deferred : public ByAddress {
     while (closed_.size() > 1) {
       reclaim_oldest();
     }
-    while (arena::too_much_waits(arena().room()) && reclaim_oldest()) {
+    while (arena::too_much_waits(arena().headroom()) && reclaim_oldest()) {
     }
     Handle got = arena().allocate_without_growth(bytes);
-    while (failed(got) && arena().room().retired >= bytes && reclaim_oldest()) {
+    while (failed(got) && arena().headroom().retired >= bytes && reclaim_oldest()) {
       got = arena().allocate_without_growth(bytes);
     }
     while (failed(got)) {
@@ -233,7 +233,7 @@ class Deferred : public ByAddress {
   void free(Handle handle) {
     open_.push_back(*arena().retire(handle));
     open_bytes_ += open_.back().bytes;
-    if (arena::is_epoch_full(open_.size(), open_bytes_, arena().room())) {
+    if (arena::is_epoch_full(open_.size(), open_bytes_, arena().headroom())) {
       close();
     }
   }

@@ -6,11 +6,13 @@
 namespace cubfc {
 
 WaitingFrees::WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
-    : driver_(driver), contexts_(contexts), captures_(captures) {}
+    : contexts_(contexts), captures_(captures), fences_(driver, contexts) {}
 
 bool WaitingFrees::add(Context& context, CUdeviceptr address, const StreamId* /*order*/) {
   return context.arena.free(address);
 }
+
+void WaitingFrees::context_may_end() noexcept {}
 
 CUdeviceptr WaitingFrees::take_back(Context& /*context*/, const StreamId& /*order*/,
                                     std::uint64_t /*bytes*/) {
@@ -32,7 +34,5 @@ bool WaitingFrees::wait_for_oldest() noexcept {
 CUresult WaitingFrees::wait_for_all(const Context& /*owner*/) {
   return CUDA_SUCCESS;
 }
-
-void WaitingFrees::context_ended(std::uint64_t /*id*/) {}
 
 }  // namespace cubfc

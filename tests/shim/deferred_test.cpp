@@ -19,7 +19,7 @@ std::uint64_t retired_bytes() {
   std::uint64_t bytes = 0;
   auto* process = cubfc::Process::active();
   for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
-    bytes += each->alive() ? each->room().retired : 0;
+    bytes += each->alive() ? each->headroom().retired : 0;
   }
   return bytes;
 }

@@ -42,7 +42,7 @@ std::size_t contexts_with_memory() {
   std::size_t count = 0;
   auto* process = cubfc::Process::active();
   for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
-    count += each->alive() && each->room().peak_in_use > 0 ? 1 : 0;
+    count += each->alive() && each->headroom().peak_in_use > 0 ? 1 : 0;
   }
   return count;
 }

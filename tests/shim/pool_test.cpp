@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <limits>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -432,6 +433,20 @@ TEST_CASE("a context that ends leaves nothing, and another's blocks stay") {
   CHECK(free_bytes() == kLimit - 4096);
   must(cuMemFree(allocate(60 * kMiB)));
   CHECK(read(kept, 4096) == std::vector<unsigned char>(4096, 3));
+}
+
+TEST_CASE("blocks of two devices have different ids") {
+  const auto id_of_block_on = [](int ordinal) {
+    const TestContext context(ordinal);
+    unsigned long long id = 0;
+    must(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, allocate(4096)));
+    return id;
+  };
+  std::set<unsigned long long> ids;
+  for (const int ordinal : {0, 1, 0, 1}) {
+    ids.insert(id_of_block_on(ordinal));
+  }
+  CHECK(ids.size() == 4);
 }
 
 TEST_CASE("it cannot be shared with other processes, and says so") {
