@@ -15,13 +15,6 @@ struct Headroom {
   std::uint64_t to_grow = 0;  // what the limit leaves; 0 once the source had nothing left
 };
 
-// Blocks that wait take the places in which the next ones would lie best, so not many may, measured
-// by what the program needed at its peak; more may while there is memory to spare. Beyond that the
-// oldest are waited for.
-constexpr bool too_much_waits(const Headroom& room) {
-  return room.retired > std::max(room.peak_in_use / 64, room.free / 16 + room.to_grow / 16);
-}
-
 // Asking costs a driver call for each context, and a block that waits cannot be used again: so
 // little gathers when memory is short, measured by what the program needed at its peak, and more
 // while there is memory to spare.

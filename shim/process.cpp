@@ -43,7 +43,7 @@ struct Process::Parts {
         requests(driver, contexts, unused, failed),
         memory(driver, policy, {contexts, captures, ipc, waiting, unused, failed, requests}),
         stream_ordered(driver, {contexts, captures, waiting, unused, requests, memory}),
-        info(driver, policy, contexts, waiting),
+        info(driver, policy, contexts),
         physical(driver, contexts, requests),
         arrays(driver, contexts, requests),
         pointers(driver, policy, contexts, ipc),

@@ -64,7 +64,7 @@ ContextEnd::ContextEnd(Contexts& contexts, const Which& which, Call call)
     return;
   }
   for (ContextListener* listener : contexts_.listeners_) {
-    listener->context_may_end();
+    listener->context_may_end(which_);
   }
   keep_others_out();
   contexts_.forget_handles();

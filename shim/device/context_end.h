@@ -18,6 +18,13 @@ class Contexts;
 struct Context;
 struct Device;
 
+// Which contexts a call may end: the one of this handle if it is not nullptr, else those of this
+// device, else any.
+struct WhichContexts {
+  CUcontext handle = nullptr;
+  std::optional<CUdevice> device = std::nullopt;
+};
+
 // Who has something in contexts. Told in the order of Contexts::add_listener(), under no lock, by
 // the thread that makes the driver's call. Not told when a reference that is not the last is given
 // up.
@@ -25,7 +32,7 @@ class ContextListener {
  public:
   virtual ~ContextListener() = default;
   // Before the driver's call: one or more contexts may end by it. May wait for work on a device.
-  virtual void context_may_end() noexcept {}
+  virtual void context_may_end(const WhichContexts& /*which*/) noexcept {}
   // Then, only if the call is to end one context and it is known here: cuCtxDestroy, or a reset of
   // the primary one. It may still fail.
   virtual void context_will_end(Context& /*context*/) noexcept {}
@@ -78,12 +85,7 @@ class ContextUses {
 // (hook/context.cpp). What may end is kept from our own threads as long as it lives.
 class ContextEnd {
  public:
-  // What the call may end: the context of this handle if it is not nullptr, else contexts of this
-  // device, else any.
-  struct Which {
-    CUcontext handle = nullptr;
-    std::optional<CUdevice> device = std::nullopt;
-  };
+  using Which = WhichContexts;
   enum class Call : bool { kEndsIt, kGivesUpReference };
 
   // Tells the listeners, and waits up to 2 seconds until our threads have left what may end. For a

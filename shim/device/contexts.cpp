@@ -1,5 +1,7 @@
 #include "shim/device/contexts.h"
 
+#include <algorithm>
+
 #include "shim/device/context_use.h"
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
@@ -83,11 +85,9 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return block ? block->context : nullptr;
 }
 
-bool Contexts::several_alive(const Device* device) const noexcept {
+bool Contexts::several_alive(const Device& device) const noexcept {
   int alive = 0;
-  for (const Context* context = first(); context != nullptr; context = context->next) {
-    alive += context->alive() && (device == nullptr || &context->device == device) ? 1 : 0;
-  }
+  for_each_alive_on(device, [&](const Context& /*each*/) { ++alive; });
   return alive > 1;
 }
 
@@ -137,6 +137,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   }
   context->handle = handle;
   context->primary = *primary == handle;
+  context->reaches = 0;
   context->ending = false;
   context->started = false;
   context->announced = false;
@@ -316,27 +317,51 @@ std::optional<CUcontext> Contexts::primary_of(CUdevice device) const {
   return primary;
 }
 
-CUresult Contexts::synchronize(const Context& owner) {
+void Contexts::peer_access_enabled(CUcontext peer) {
+  Context* const user = current();
+  if (user == nullptr) {
+    return;
+  }
+  PeerSet reached = ~PeerSet{0};  // of any, where the driver does not tell
+  if (const Context* const known = known_as(peer); known != nullptr) {
+    reached = peer_bit(known->device.handle);
+  } else {
+    const PushedContext inside(driver_, peer);
+    CUdevice device = 0;
+    if (inside.pushed() && driver_.cuCtxGetDevice(&device) == CUDA_SUCCESS) {
+      reached = peer_bit(device);
+    }
+  }
+  user->reaches.fetch_or(reached, std::memory_order_acq_rel);
+}
+
+CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
+                               const std::vector<Context*>& others) {
   CUcontext current = nullptr;
   driver_.cuCtxGetCurrent(&current);
   CUresult of_owner = CUDA_SUCCESS;
   bool all = true;
-  bool current_done = current == nullptr;
+  bool knows_current = current == nullptr;
   for (Context* context = first(); context != nullptr; context = context->next) {
+    const bool is_current = context->alive() && context->handle == current;
+    knows_current = knows_current || is_current;
+    if (!context->may_use(owner.device) &&
+        std::find(others.begin(), others.end(), context) == others.end()) {
+      continue;
+    }
     const ContextUse use(*this, *context);
-    if (!use.allowed()) {
+    if (!use.allowed() || !permit.given()) {
       all = all && !context->alive();
       continue;
     }
     const CUcontext handle = context->handle;
-    const CUresult result = synchronize_one(handle, current);
-    current_done = current_done || handle == current;
+    const CUresult result = permit.block([&] { return synchronize_one(handle, current); });
     if (context == &owner) {
       of_owner = result;
     }
   }
-  if (!current_done) {
-    driver_.cuCtxSynchronize();
+  if (!knows_current && permit.given()) {  // a green context, or one that the driver could not tell
+    permit.block([&] { return driver_.cuCtxSynchronize(); });
   }
   return of_owner == CUDA_SUCCESS && !all ? CUDA_ERROR_NOT_READY : of_owner;
 }
@@ -344,6 +369,9 @@ CUresult Contexts::synchronize(const Context& owner) {
 CUresult Contexts::synchronize_one(CUcontext context, CUcontext current) {
   if (context == current) {
     return driver_.cuCtxSynchronize();
+  }
+  if (driver_.cuCtxSynchronize_v2 != nullptr) {  // since CUDA 13
+    return driver_.cuCtxSynchronize_v2(context);
   }
   const PushedContext inside(driver_, context);
   return inside.pushed() ? driver_.cuCtxSynchronize() : inside.result();

@@ -15,6 +15,7 @@ namespace cubfc {
 
 class Captures;
 class Devices;
+class WaitPermit;
 
 // Thread-safe. Its lock is never held across a driver call.
 class Contexts {
@@ -48,8 +49,8 @@ class Contexts {
   // That one, else the one that has the block there from a pool of ours. nullptr: the memory is the
   // driver's.
   Context* owner_of(CUdeviceptr address) const noexcept;
-  // More than one context is alive, of this device or, if it is nullptr, of any.
-  bool several_alive(const Device* device = nullptr) const noexcept;
+  // More than one context is alive on this device.
+  bool several_alive(const Device& device) const noexcept;
 
   // The driver has made a context, or handed out the primary one.
   void created(CUcontext handle, CUdevice device);
@@ -67,10 +68,15 @@ class Contexts {
   // Every thread asks the driver again which context is current: a handle may mean another by now.
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // Waits for all work that was submitted in any context known here, and in the current one.
-  // Returns what `owner` reported; CUDA_ERROR_NOT_READY when a context that may be ending could not
-  // be waited for. Precondition: this thread holds a WaitPermit that is given.
-  CUresult synchronize(const Context& owner);
+  // The program lets the current context use the memory of this one's device.
+  void peer_access_enabled(CUcontext peer);
+
+  // Waits for the work that was submitted in every context that may use memory of the owner's
+  // device, in `others`, and in the current one if it is not known here. Returns what `owner`
+  // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for, or a
+  // capture has begun meanwhile. Precondition: the permit is given.
+  CUresult synchronize(const Context& owner, WaitPermit& permit,
+                       const std::vector<Context*>& others = {});
 
  private:
   friend class ContextEnd;

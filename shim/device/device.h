@@ -2,6 +2,7 @@
 // devices.h has the list of GPUs, contexts.h that of contexts.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +18,12 @@
 
 namespace cubfc {
 
-// A set of GPUs, a bit for each ordinal. Access is not given to ordinals from kMostPeers on.
+// A set of GPUs, a bit for each ordinal; those from kMostPeers - 1 on share the last one. Access is
+// not given to ordinals from kMostPeers on.
 using PeerSet = std::uint64_t;
 inline constexpr int kMostPeers = 64;
 inline PeerSet peer_bit(CUdevice device) {
-  return PeerSet{1} << static_cast<unsigned>(device);
+  return PeerSet{1} << static_cast<unsigned>(std::min(device, kMostPeers - 1));
 }
 template <typename Do>
 void for_each_peer(PeerSet peers, Do what) {
@@ -31,6 +33,8 @@ void for_each_peer(PeerSet peers, Do what) {
     }
   }
 }
+
+class DeviceFrees;
 
 // A GPU. Made when first needed, never destroyed.
 struct Device {
@@ -55,6 +59,8 @@ struct Device {
   // the hardware lets reach this one's memory, has access to it.
   std::atomic<PeerSet> peers{0};
   std::atomic<bool> introduced{false};  // the devices that were known before have been told
+
+  std::atomic<DeviceFrees*> frees{nullptr};  // of its blocks: WaitingFrees (serve/) makes it
 };
 
 // What a context's arena takes its memory from.
@@ -65,6 +71,8 @@ class RegionSource : public arena::MemorySource {
   virtual std::unique_ptr<Leftovers> leave_behind() noexcept { return nullptr; }
   // Whether the driver has IPC handles for it.
   virtual bool is_shareable() const noexcept = 0;
+  // Whether giving some of it back waits for the work of its context.
+  virtual bool release_waits() const noexcept = 0;
 
   std::uint64_t driver_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
 
@@ -90,6 +98,8 @@ struct Context {
   std::atomic<bool> ending{false};   // the driver has been asked to end it
   std::atomic<bool> started{false};  // its arena has its options: memory was asked for
   std::atomic<bool> announced{false};
+  // Devices whose memory the program lets it reach (cuCtxEnablePeerAccess).
+  std::atomic<PeerSet> reaches{0};
   const std::unique_ptr<RegionSource> memory;
   arena::Arena arena;
   std::atomic<std::uint64_t> preallocation{0};  // bytes to take at first; trimming leaves as much
@@ -99,6 +109,11 @@ struct Context {
   Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
+  // Whether its work may use memory of that device: of its own, or as the program has arranged.
+  bool may_use(const Device& other) const {
+    return &device == &other ||
+           (reaches.load(std::memory_order_acquire) & peer_bit(other.handle)) != 0;
+  }
   // See Server::headroom.
   arena::Headroom headroom() const { return device.server->headroom(*this); }
   // Whether the driver has IPC handles for its blocks.

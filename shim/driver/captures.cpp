@@ -6,6 +6,9 @@
 namespace cubfc {
 namespace {
 
+// A thread that is about to block in the driver is in it after so long.
+constexpr std::chrono::milliseconds kTimeToEnter{10};
+// Nothing else that a permit is for lasts as long.
 constexpr std::chrono::seconds kPatience{2};
 
 }  // namespace
@@ -34,7 +37,27 @@ void Captures::will_begin() {
   captures_.reserve(captures_.size() + static_cast<std::size_t>(beginning_) + 1);
   ++beginning_;
   recount();
-  no_wait_.wait_for(lock, kPatience, [&] { return waiting_ == 0; });
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (permits_ != nullptr && std::chrono::steady_clock::now() < end) {
+    for (WaitPermit* permit = permits_; permit != nullptr; permit = permit->next_) {
+      permit->seen_calls_ = permit->blocked_calls_.load(std::memory_order_acquire);
+    }
+    no_wait_.wait_for(lock, kTimeToEnter, [&] { return permits_ == nullptr; });
+    if (!is_held_up()) {
+      return;
+    }
+  }
+}
+
+// By a permit that was not in one blocking call all the time. Precondition: the lock is held.
+bool Captures::is_held_up() const {
+  for (const WaitPermit* permit = permits_; permit != nullptr; permit = permit->next_) {
+    const std::uint64_t calls = permit->blocked_calls_.load(std::memory_order_acquire);
+    if (calls % 2 == 0 || calls != permit->seen_calls_) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void Captures::begun(CUstream stream, bool per_thread, bool success) {
@@ -83,13 +106,24 @@ void Captures::context_ended(CUcontext context) {
 WaitPermit::WaitPermit(Captures& captures) : captures_(captures) {
   const std::lock_guard lock(captures_.mutex_);
   given_ = !captures_.any_open();
-  captures_.waiting_ += given_ ? 1 : 0;
+  if (given_) {
+    is_out_ = true;
+    next_ = captures_.permits_;
+    captures_.permits_ = this;
+  }
 }
 
 WaitPermit::~WaitPermit() {
-  if (given_) {
-    const std::lock_guard lock(captures_.mutex_);
-    --captures_.waiting_;
+  if (!is_out_) {
+    return;
+  }
+  const std::lock_guard lock(captures_.mutex_);
+  WaitPermit** place = &captures_.permits_;
+  while (*place != this) {
+    place = &(*place)->next_;
+  }
+  *place = next_;
+  if (captures_.permits_ == nullptr) {
     captures_.no_wait_.notify_all();
   }
 }

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "shim/driver/stream_id.h"
 
 namespace cubfc {
+
+class WaitPermit;
 
 // Thread-safe. Its lock is never held across a driver call.
 class Captures {
@@ -27,9 +30,8 @@ class Captures {
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
-  // waits for permits that are out, 2 seconds at most, because what they wait for may be waiting
-  // for this thread. It throws std::bad_alloc and has changed nothing then. `success`: the
-  // driver's.
+  // waits for permits that are out, but not for work: 10 ms for one that blocks. It throws
+  // std::bad_alloc and has changed nothing then. `success`: the driver's.
   void will_begin();
   void begun(CUstream stream, bool per_thread, bool success);
 
@@ -51,18 +53,21 @@ class Captures {
   template <typename Predicate>
   void erase(Predicate predicate);
   void recount();
+  bool is_held_up() const;
 
   const DriverFunctions& driver_;
   std::mutex mutex_;
   std::condition_variable no_wait_;
   std::vector<Open> captures_;
   int beginning_ = 0;
-  int waiting_ = 0;
-  std::atomic<int> open_{0};  // captures open or about to begin
+  WaitPermit* permits_ = nullptr;  // that are out
+  std::atomic<int> open_{0};       // captures open or about to begin
 };
 
-// Permission to wait for the device. While it lives and given() is true, a capture that is about to
-// begin is held up, for 2 seconds at most. Not given while a capture is open. Does not wait itself.
+// Permission to ask the driver about work on a device, and to wait for it. While it lives and
+// given() is true, a capture that is about to begin is held up; but not by a call that blocks, once
+// that has had time to enter the driver, which refuses only what is called after the capture has
+// begun. Not given while a capture is open.
 class WaitPermit {
  public:
   explicit WaitPermit(Captures& captures);
@@ -70,11 +75,29 @@ class WaitPermit {
   WaitPermit(const WaitPermit&) = delete;
   WaitPermit& operator=(const WaitPermit&) = delete;
 
+  // May change to false when block() returns: a capture has begun meanwhile.
   bool given() const { return given_; }
 
+  // Makes a call of the driver's that waits for work, and returns its answer. Precondition:
+  // given().
+  template <typename Call>
+  CUresult block(Call call) {
+    blocked_calls_.fetch_add(1, std::memory_order_acq_rel);  // odd: in the call
+    const CUresult result = call();
+    blocked_calls_.fetch_add(1, std::memory_order_acq_rel);
+    given_ = !captures_.any_open();
+    return result;
+  }
+
  private:
+  friend class Captures;
+
   Captures& captures_;
   bool given_;
+  bool is_out_ = false;  // it was given at first
+  std::atomic<std::uint64_t> blocked_calls_{0};
+  std::uint64_t seen_calls_ = 0;  // by a capture that is about to begin, under the captures' lock
+  WaitPermit* next_ = nullptr;    // in the list of those that are out
 };
 
 // While it lives, this thread's driver calls do not disturb captures, those of other threads that

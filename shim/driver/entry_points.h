@@ -144,6 +144,7 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   Y(cuCtxPushCurrent_v2, (CUcontext context)) \
   Y(cuCtxRecordEvent, (CUcontext context, CUevent event)) \
   Y(cuCtxSynchronize, ()) \
+  Y(cuCtxSynchronize_v2, (CUcontext context)) \
   Y(cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer)) \
   Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
   Y(cuDeviceGetDefaultMemPool, (CUmemoryPool* pool, CUdevice device)) \

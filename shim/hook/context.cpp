@@ -71,8 +71,8 @@ CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noe
 
 // The current context's device will use other devices' memory, and may not be known yet.
 CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
-  return observe([](Process& p) { p.contexts().current(); }, &Functions::cuCtxEnablePeerAccess,
-                 peer, flags);
+  return observe([=](Process& p) { p.contexts().peer_access_enabled(peer); },
+                 &Functions::cuCtxEnablePeerAccess, peer, flags);
 }
 
 CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {

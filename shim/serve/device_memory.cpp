@@ -76,17 +76,30 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
   return serve(*context, address, bytes, "cuMemAlloc");
 }
 
+// While a stream captures, nothing may wait, and so nothing that is freed comes back: what idle
+// memory cannot serve then is an allocation of the driver's own, whose free is the driver's, too.
 CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
                              const char* function) {
-  switch (served_by(context.device, bytes)) {
-    case Server::By::kArena:
-      return allocate_from_arena(context, address, bytes, function);
-    case Server::By::kPool:
-      return allocate_from_pool(context, address, bytes, function);
-    case Server::By::kDriver:
-      return allocate_from_driver(context, address, bytes, function);
+  const Server::By by = served_by(context.device, bytes);
+  if (by == Server::By::kDriver) {
+    return allocate_from_driver(context, address, bytes, function);
   }
-  return CUDA_ERROR_NOT_SUPPORTED;
+  if (captures_.any_open()) {
+    collect_waiting(context);
+    if (by == Server::By::kPool && bytes <= context.headroom().free &&
+        allocate_from_pool(context, address, bytes, function) == CUDA_SUCCESS) {
+      return CUDA_SUCCESS;
+    }
+    *address = by == Server::By::kArena ? context.arena.allocate_without_growth(bytes) : 0;
+    if (*address == 0) {
+      const RelaxedCapture relaxed(driver_);
+      return allocate_from_driver(context, address, bytes, function);
+    }
+    log::trace("{} {} bytes -> {:#x}", function, bytes, *address);
+    return CUDA_SUCCESS;
+  }
+  return by == Server::By::kArena ? allocate_from_arena(context, address, bytes, function)
+                                  : allocate_from_pool(context, address, bytes, function);
 }
 
 // The driver's answer to a request that no context's arena can serve. But a limit is not got round
@@ -106,30 +119,17 @@ CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) 
   return driver_.cuMemAlloc_v2(address, bytes);
 }
 
-// Before an allocation where frees gather: makes free what can be used again, and waits for the
-// device if too much is left. False when nothing waits, and where frees do not gather: what a
-// capture has left waiting there is seen to by the next free, or by make_room() when a request
-// would fail.
-bool DeviceMemory::collect_waiting(const Context& context) {
-  if (!waiting_.any() || !gathers()) {
-    return false;
+// Makes free what work is done with by now. Does not wait.
+void DeviceMemory::collect_waiting(const Context& context) {
+  if (DeviceFrees* const frees = WaitingFrees::known_of(context.device);
+      frees != nullptr && frees->any()) {
+    frees->collect();
   }
-  waiting_.collect();
-  while (arena::too_much_waits(context.headroom()) && waiting_.wait_for_oldest()) {
-  }
-  return true;
 }
 
-// From what the arena has; then from what waits for the device, if that may do; then by growth;
-// then from whatever is left to try.
+// From what the arena has; then by growth; then from whatever is left to try, which may wait.
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
-  if (collect_waiting(context)) {
-    do {
-      if (const CUdeviceptr address = context.arena.allocate_without_growth(bytes); address != 0) {
-        return {address};
-      }
-    } while (context.arena.headroom().retired >= bytes && waiting_.wait_for_oldest());
-  }
+  collect_waiting(context);
   arena::Allocation got = context.arena.allocate(bytes);
   const auto more_may_help = [&] {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
@@ -273,9 +273,15 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
 // free comes here.
 [[gnu::always_inline]] inline CUresult DeviceMemory::free_of(Context& context,
                                                              CUdeviceptr address) {
-  CUresult result = refused_without_context(context, address);
+  CUcontext current = nullptr;
+  CUresult result = CUDA_SUCCESS;
+  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) {
+    result = refused_without_context(context, address);
+  }
   if (result == CUDA_SUCCESS) {
-    result = free_block(context, address);
+    Context* const in =
+        current == nullptr || current == context.handle ? nullptr : contexts_.current();
+    result = free_block(context, address, in);
     log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
   }
   return result;
@@ -297,10 +303,6 @@ bool DeviceMemory::try_free(CUdeviceptr address) {
 // Without a current context the driver refuses a free, or does not: its word is had by asking it to
 // free a pointer into a region, which it can only refuse, or to nowhere.
 CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr address) const {
-  CUcontext current = nullptr;
-  if (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
-    return CUDA_SUCCESS;
-  }
   const CUresult result =
       driver_.cuMemFree_v2(owner.device.server->has_blocks_beside_arenas() ? kNowhere : address);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
@@ -310,11 +312,11 @@ CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr
 // CUBFC_FREE=deferred, else while a stream captures or a context may be ending, which is what the
 // two errors below stand for. An interior pointer, a double free: the driver must not see it, it
 // knows only the region.
-CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
+CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address, Context* in) {
   if (!deferred()) {
-    const WaitPermit permit(captures_);
+    WaitPermit permit(captures_);
     const CUresult result =
-        permit.given() ? wait_in_free(context) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        permit.given() ? wait_in_free(context, in, permit) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
       ipc_.will_free(address);
       return context.device.server->free(context, address);
@@ -323,24 +325,31 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
-  return free_later(context, address, nullptr);
+  return free_later(context, address, {in, nullptr});
 }
 
-CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address, const StreamId* order) {
+CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
+                                  const DeviceFrees::How& how) {
+  DeviceFrees& frees = waiting_.of(context.device);
   ipc_.will_free(address);
-  if (!waiting_.add(context, address, order)) {
+  if (!frees.add(context, address, how)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (gathers()) {
-    waiting_.close_when_due(context);
+  // Without events that would wait, which only who asks for deferred frees is ready for.
+  if (waiting_.fences().can_record() || deferred()) {
+    frees.close_when_due(context);
   }
   return CUDA_SUCCESS;
 }
 
-// Precondition: this thread holds a WaitPermit that is given.
-CUresult DeviceMemory::wait_in_free(const Context& owner) {
+// Precondition: the permit is given.
+CUresult DeviceMemory::wait_in_free(const Context& owner, Context* in, WaitPermit& permit) {
+  const auto wait = [&] { return waiting_.of(owner.device).wait_for_all(owner, in, permit); };
+  if (!policy_.show_stats.value) {
+    return wait();
+  }
   const auto start = std::chrono::steady_clock::now();
-  const CUresult result = waiting_.wait_for_all(owner);
+  const CUresult result = wait();
   const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
   waited_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
   return result;

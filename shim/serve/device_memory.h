@@ -12,7 +12,7 @@
 #include "arena/arena.h"
 #include "config/policy.h"
 #include "shim/device/server.h"
-#include "shim/driver/stream_id.h"
+#include "shim/serve/device_frees.h"
 #include "shim/serve/idle_trimmer.h"
 
 namespace cubfc {
@@ -23,6 +23,7 @@ class DriverRequests;
 class FailedRequests;
 class Ipc;
 class UnusedMemory;
+class WaitPermit;
 class WaitingFrees;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe. Throws
@@ -60,16 +61,19 @@ class DeviceMemory {
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
   // Frees a block without a wait: it can be given to others when the work before is done, and to
-  // requests of the stream `order`, if that is not nullptr, at once.
-  CUresult free_later(Context& context, CUdeviceptr address, const StreamId* order);
+  // requests of the stream `how.order`, if that is not nullptr, at once.
+  CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
+  // What the driver says to a free of this block when no context is current; CUDA_SUCCESS if it
+  // does not mind.
+  CUresult refused_without_context(const Context& owner, CUdeviceptr address) const;
   // CUBFC_STREAM_ORDERED=arena.
   bool serves_stream_order() const {
     return policy_.stream_ordered.value == config::StreamOrdered::kArena;
   }
 
-  // For the summary. Time in cuMemAlloc, cuMemAllocPitch, cudaMalloc and their frees, waits
-  // included; counted only under CUBFC_SHOW_STATS. And the part in which frees have waited for the
-  // device.
+  // For the summary: time in cuMemAlloc, cuMemAllocPitch, cudaMalloc and their frees, waits
+  // included, and the part in which frees have waited for the device. Counted only under
+  // CUBFC_SHOW_STATS.
   std::chrono::nanoseconds time_spent() const {
     return std::chrono::nanoseconds(spent_ns_.load(std::memory_order_relaxed));
   }
@@ -89,17 +93,14 @@ class DeviceMemory {
                                 const char* function);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
-  bool collect_waiting(const Context& context);
+  static void collect_waiting(const Context& context);
   arena::Allocation take(Context& context, std::size_t bytes);
 
-  CUresult refused_without_context(const Context& owner, CUdeviceptr address) const;
   CUresult free_of(Context& context, CUdeviceptr address);
-  CUresult free_block(Context& context, CUdeviceptr address);
-  CUresult wait_in_free(const Context& owner);
+  CUresult free_block(Context& context, CUdeviceptr address, Context* in);
+  CUresult wait_in_free(const Context& owner, Context* in, WaitPermit& permit);
   void free_relaxed(CUdeviceptr address) const;
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
-  // Frees gather in epochs all along, not only while a stream captures.
-  bool gathers() const { return deferred() || serves_stream_order(); }
   // Another number after each allocation and each free.
   std::uint64_t operations() const noexcept;
 

@@ -1,6 +1,7 @@
 #include "shim/serve/failed_requests.h"
 
 #include <array>
+#include <new>
 #include <utility>
 
 #include "shim/device/contexts.h"
@@ -61,7 +62,7 @@ std::uint64_t held_of_device(const DeviceLimit& limit) {
 }  // namespace
 
 void FailedRequests::report(const Request& request, arena::Failure failure,
-                            const Context* context) noexcept {
+                            const Context* context) noexcept try {
   if (!log::enabled(log::Level::kWarn)) {
     return;
   }
@@ -73,6 +74,8 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
     known.stats = shown->arena.stats();
   }
   reporter_.report(std::move(known), [&](OutOfMemory& full) { complete(full, device, shown); });
+} catch (const std::bad_alloc&) {
+  log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
 }
 
 // The driver tells what is free of the current context's device only.

@@ -5,6 +5,7 @@
 
 #include "shim/device/context_use.h"
 #include "shim/device/contexts.h"
+#include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
 
 namespace cubfc {
@@ -18,30 +19,44 @@ bool Fences::can_record() const noexcept {
   return driver_.cuCtxRecordEvent != nullptr;
 }
 
-void Fences::record(Fence& fence) noexcept try {
+void Fences::record(Fence& fence, const Device& device,
+                    const std::vector<Context*>& others) noexcept try {
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    const ContextUse use(contexts_, *context, ContextUse::Waits::kNo);
-    if (!use.allowed()) {
-      if (context->alive()) {
-        return;  // it may end, or may not
-      }
-      continue;
-    }
-    const std::uint64_t id = context->id.load(std::memory_order_acquire);
-    fence.marks.reserve(fence.marks.size() + 1);
-    const CUcontext handle = context->handle;
-    const CUevent event = event_for(*context, id, handle);
-    const CUresult result =
-        event == nullptr ? CUDA_ERROR_INVALID_CONTEXT : driver_.cuCtxRecordEvent(handle, event);
-    if (event != nullptr) {
-      fence.marks.push_back({context, id, event});
-    }
-    if (result != CUDA_SUCCESS && context->id.load(std::memory_order_acquire) == id) {
+    const bool concerned = context->may_use(device) ||
+                           std::find(others.begin(), others.end(), context) != others.end();
+    if (concerned && !record(fence, *context)) {
       return;  // incomplete: it is tried again, or the contexts are synchronised
     }
   }
   fence.complete = true;
 } catch (const std::bad_alloc&) {
+}
+
+// Adds the context's mark, if it has not ended. Throws std::bad_alloc.
+bool Fences::record(Fence& fence, Context& context) {
+  const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
+  if (!use.allowed()) {
+    return !context.alive();  // else it may end, or may not
+  }
+  const std::uint64_t id = context.id.load(std::memory_order_acquire);
+  fence.marks.reserve(fence.marks.size() + 1);
+  const CUcontext handle = context.handle;
+  const CUevent event = event_for(context, id, handle);
+  if (event == nullptr) {
+    return context.id.load(std::memory_order_acquire) != id;
+  }
+  fence.marks.push_back({&context, id, event});
+  return driver_.cuCtxRecordEvent(handle, event) == CUDA_SUCCESS ||
+         context.id.load(std::memory_order_acquire) != id;
+}
+
+bool Fences::is_idle(Context& context) noexcept try {
+  Fence fence;
+  const bool idle = can_record() && record(fence, context) && is_passed(fence);
+  give_back(fence);
+  return idle;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // An event of the context, or nullptr.
@@ -64,27 +79,32 @@ CUevent Fences::event_for(const Context& context, std::uint64_t id, CUcontext ha
   return made ? event : nullptr;
 }
 
-// Asks the driver whether, or waits until, the marked work is done. With a context its work ends.
-CUresult Fences::ask(const Fence::Mark& mark, Question question) {
-  const bool waits = question == driver_.cuEventSynchronize;
-  const ContextUse use(contexts_, *mark.context,
-                       waits ? ContextUse::Waits::kYes : ContextUse::Waits::kNo);
+// Whether the marked work is done. With a context its work ends.
+CUresult Fences::ask(const Fence::Mark& mark) {
+  const ContextUse use(contexts_, *mark.context, ContextUse::Waits::kNo);
   if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
     return CUDA_SUCCESS;
   }
-  return use.allowed() ? question(mark.event) : CUDA_ERROR_NOT_READY;
+  return use.allowed() ? driver_.cuEventQuery(mark.event) : CUDA_ERROR_NOT_READY;
 }
 
 bool Fences::is_passed(const Fence& fence) {
-  return std::all_of(fence.marks.begin(), fence.marks.end(), [&](const Fence::Mark& mark) {
-    return ask(mark, driver_.cuEventQuery) == CUDA_SUCCESS;
-  });
+  return std::all_of(fence.marks.begin(), fence.marks.end(),
+                     [&](const Fence::Mark& mark) { return ask(mark) == CUDA_SUCCESS; });
 }
 
-bool Fences::wait_for(const Fence& fence) {
-  return std::all_of(fence.marks.begin(), fence.marks.end(), [&](const Fence::Mark& mark) {
-    return ask(mark, driver_.cuEventSynchronize) == CUDA_SUCCESS;
-  });
+bool Fences::wait_for(const Fence& fence, WaitPermit& permit) {
+  for (const Fence::Mark& mark : fence.marks) {
+    const ContextUse use(contexts_, *mark.context);
+    if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
+      continue;
+    }
+    if (!use.allowed() || !permit.given() ||
+        permit.block([&] { return driver_.cuEventSynchronize(mark.event); }) != CUDA_SUCCESS) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void Fences::give_back(Fence& fence) noexcept try {

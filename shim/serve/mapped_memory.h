@@ -21,6 +21,7 @@ class MappedMemory : public RegionSource {
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
                                       std::uint64_t bytes);
 
+  bool release_waits() const noexcept override { return false; }
   bool is_shareable() const noexcept override { return false; }
   std::uint64_t page_bytes() const noexcept override { return page_bytes_; }
   Region reserve(std::uint64_t bytes) noexcept override;

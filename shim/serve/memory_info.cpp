@@ -48,10 +48,12 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
 std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
-  if (!contexts_.several_alive(&context.device)) {
+  if (!contexts_.several_alive(context.device)) {
     return 0;
   }
-  waiting_.close_and_collect();  // a block that waits keeps its whole region
+  if (DeviceFrees* const frees = WaitingFrees::known_of(context.device); frees != nullptr) {
+    frees->close_and_collect();  // a block that waits keeps its whole region
+  }
   std::uint64_t bytes = 0;
   contexts_.for_each_alive_on(context.device, [&](const Context& other) {
     bytes += &other == &context ? 0 : other.arena.unused_bytes();

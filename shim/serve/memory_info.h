@@ -12,16 +12,14 @@
 namespace cubfc {
 
 class Contexts;
-class WaitingFrees;
 struct Context;
 struct DriverFunctions;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe.
 class MemoryInfo {
  public:
-  MemoryInfo(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
-             WaitingFrees& waiting)
-      : driver_(driver), policy_(policy), contexts_(contexts), waiting_(waiting) {}
+  MemoryInfo(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
+      : driver_(driver), policy_(policy), contexts_(contexts) {}
 
   CUresult of_current_context(std::size_t* free_bytes, std::size_t* total_bytes);
   CUresult total(std::size_t* bytes, CUdevice device) const;
@@ -34,7 +32,6 @@ class MemoryInfo {
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Contexts& contexts_;
-  WaitingFrees& waiting_;
 };
 
 }  // namespace cubfc

@@ -12,6 +12,7 @@ class RegionMemory : public RegionSource {
   RegionMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
       : driver_(driver), policy_(policy), device_(device) {}
 
+  bool release_waits() const noexcept override { return true; }
   bool is_shareable() const noexcept override { return !device_.managed; }
 
   Region obtain(std::uint64_t bytes) noexcept override;

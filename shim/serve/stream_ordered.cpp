@@ -42,7 +42,9 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
         [&](CUdeviceptr got) { free_at_driver(got, request.stream, request.per_thread); });
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
-    if (const CUdeviceptr again = waiting_.take_back(*context, *order, request.bytes); again != 0) {
+    if (const CUdeviceptr again =
+            waiting_.of(context->device).take_back(*context, *order, request.bytes);
+        again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
       *address = again;
       return CUDA_SUCCESS;
@@ -114,6 +116,20 @@ CUresult StreamOrdered::free_at_driver(CUdeviceptr address, CUstream stream,
                     : driver_.cuMemFreeAsync(address, stream);
 }
 
+// Whose work is done before what is freed in the stream can be used again. nullptr if the driver
+// does not tell, or it is the owner.
+Context* StreamOrdered::freed_in(const Context& owner, CUstream stream, bool per_thread) const {
+  CUcontext of_stream = nullptr;
+  const bool is_default = stream_id(stream, per_thread).is_default();
+  const CUresult told =
+      is_default ? driver_.cuCtxGetCurrent(&of_stream) : driver_.cuStreamGetCtx(stream, &of_stream);
+  if (told != CUDA_SUCCESS || of_stream == nullptr || of_stream == owner.handle) {
+    return nullptr;
+  }
+  const PushedContext inside(driver_, of_stream);
+  return inside.pushed() ? contexts_.current() : nullptr;
+}
+
 CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thread) {
   const auto at_driver = [&] { return free_at_driver(address, stream, per_thread); };
   // Then only a graph's own memory can be freed (cuda.h), which is never the arena's.
@@ -124,11 +140,20 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
   if (context == nullptr) {
     return requests_.free(address, at_driver);
   }
-  if (!memory_.serves_stream_order() || context->device.server->by == Server::By::kPool) {
-    return memory_.free(address);
+  // A default stream is the current context's: without one the driver refuses.
+  CUcontext current = nullptr;
+  if (stream_id(stream, per_thread).is_default() &&
+      (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)) {
+    if (const CUresult refused = memory_.refused_without_context(*context, address);
+        refused != CUDA_SUCCESS) {
+      return refused;
+    }
   }
-  const auto order = order_in(*context, stream, per_thread);
-  const CUresult result = memory_.free_later(*context, address, order ? &*order : nullptr);
+  const bool again =
+      memory_.serves_stream_order() && context->device.server->by != Server::By::kPool;
+  const auto order = again ? order_in(*context, stream, per_thread) : std::nullopt;
+  const CUresult result = memory_.free_later(
+      *context, address, {freed_in(*context, stream, per_thread), order ? &*order : nullptr});
   log::trace("cuMemFreeAsync {:#x}: {}", address, name_of(driver_, result));
   return result;
 }

@@ -18,37 +18,41 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
 }
 
 bool UnusedMemory::make_room(Device& device) {
-  return waiting_.wait_for_oldest() || release(device) || drain_pools(device);
+  DeviceFrees* const frees = WaitingFrees::known_of(device);
+  return release(device, Waits::kNo) || (frees != nullptr && frees->wait_for_oldest()) ||
+         release(device, Waits::kYes) || drain_pools(device);
 }
 
 bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept try {
   Context* const current = contexts_.current();
-  if (current != nullptr && waiting_.any()) {
-    const WaitPermit permit(captures_);
-    if (permit.given()) {
-      waiting_.wait_for_all(*current);
-    }
-  }
   Device* const of = device               ? contexts_.devices().get(*device)
                      : current == nullptr ? nullptr
                                           : &current->device;
-  return of != nullptr && release(*of);
+  if (of == nullptr) {
+    return false;
+  }
+  DeviceFrees* const frees = WaitingFrees::known_of(*of);
+  bool any = release(*of, Waits::kNo);
+  while (frees != nullptr && frees->any() && frees->wait_for_oldest()) {
+  }
+  any = release(*of, Waits::kYes) || any;
+  return any;
 } catch (const std::bad_alloc&) {
   return false;
 }
 
 // What is freed in stream order comes back to the limit when the stream has got there.
 bool UnusedMemory::drain_pools(Device& device) {
-  const WaitPermit permit(captures_);
+  WaitPermit permit(captures_);
   const std::uint64_t before = device.limit.pools.unclaimed();
   if (!permit.given() || before == 0) {
     return false;
   }
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
     if (context->alive() && &context->device == &device) {
-      contexts_.synchronize(*context);
+      contexts_.synchronize(*context, permit);
       device.limit.pools.refresh();
-      return release(device) || device.limit.pools.unclaimed() < before;
+      return release(device, Waits::kYes) || device.limit.pools.unclaimed() < before;
     }
   }
   return false;
@@ -56,35 +60,46 @@ bool UnusedMemory::drain_pools(Device& device) {
 
 bool UnusedMemory::make_limit_hold(Device& device) {
   Pools& pools = device.limit.pools;
-  return pools.refresh() || (release(device) && pools.refresh());
+  return pools.refresh() || (release(device, Waits::kYes) && pools.refresh());
 }
 
 void UnusedMemory::context_will_end(Context& context) noexcept {
   Server& server = *context.device.server;
-  const WaitPermit permit(captures_);
+  WaitPermit permit(captures_);
   if (!server.frees_blocks_before_end() || !permit.given()) {
     return;
   }
   const PushedContext inside(driver_, context.handle);
-  if (inside.pushed() && driver_.cuCtxSynchronize() == CUDA_SUCCESS) {
+  if (inside.pushed() && permit.block([&] { return driver_.cuCtxSynchronize(); }) == CUDA_SUCCESS) {
     server.free_all_of(context);
   }
 }
 
-// What the device's arenas and pools hold without a block in it. True if there was anything.
-bool UnusedMemory::release(Device& device) {
+// What the device's arenas and pools hold without a block in it. True if there was anything. With
+// Waits::kNo only what can be had at once: giving back a region is the driver's cuMemFree, which
+// waits for the work of its context.
+bool UnusedMemory::release(Device& device, Waits waits) {
   Pools& pools = device.limit.pools;
   const bool asks_pools = device.server->has_blocks_beside_arenas() || pools.counts();
   std::uint64_t bytes = asks_pools && pools.trim() ? 1 : 0;
   contexts_.for_each_alive_on(device, [&](Context& context) {
-    const ContextUse use(contexts_, context);
-    if (use.allowed()) {
-      // The current context may be another one, or none, and then the driver frees nothing.
-      const PushedContext inside(driver_, context.handle);
-      bytes += inside.pushed() ? context.arena.release_unused() : 0;
+    const bool at_once = waits == Waits::kNo;
+    const ContextUse use(contexts_, context,
+                         at_once ? ContextUse::Waits::kNo : ContextUse::Waits::kYes);
+    if (!use.allowed() || context.arena.unused_bytes() == 0 ||
+        (at_once && context.memory->release_waits() && !is_idle(context))) {
+      return;
     }
+    // The current context may be another one, or none, and then the driver frees nothing.
+    const PushedContext inside(driver_, context.handle);
+    bytes += inside.pushed() ? context.arena.release_unused() : 0;
   });
   return bytes > 0;
+}
+
+bool UnusedMemory::is_idle(Context& context) {
+  const WaitPermit permit(captures_);
+  return permit.given() && waiting_.fences().is_idle(context);
 }
 
 // The current context may be another, or none.
@@ -99,7 +114,9 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
     if (!inside.pushed()) {
       continue;
     }
-    waiting_.close_and_collect();
+    if (DeviceFrees* const frees = WaitingFrees::known_of(context->device); frees != nullptr) {
+      frees->close_and_collect();
+    }
     bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
     bytes += context->device.server->trim(preallocated);
   }

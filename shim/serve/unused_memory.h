@@ -23,10 +23,10 @@ class UnusedMemory : private ContextListener {
                WaitingFrees& waiting);
 
   // For a request for memory of this device that has failed: does one of these, the first that
-  // helps. Waits for the oldest frees; gives back what arenas and pools hold without a block in it;
-  // synchronises the contexts, so that pools get back what is freed in stream order. False when
-  // none helped. Call it again as long as it returns true and the request fails. Waits for no work
-  // while a stream captures.
+  // helps. Gives back what arenas and pools hold without a block in it, where that takes no wait;
+  // waits for the oldest frees; gives back the rest of it; synchronises the contexts, so that pools
+  // get back what is freed in stream order. False when none helped. Call it again as long as it
+  // returns true and the request fails. Waits for no work while a stream captures.
   bool make_room(Device& device);
 
   // For a driver call that failed for lack of memory which it takes itself (a context, a module, a
@@ -54,7 +54,9 @@ class UnusedMemory : private ContextListener {
   void context_will_end(Context& context) noexcept override;
 
   bool drain_pools(Device& device);
-  bool release(Device& device);
+  enum class Waits : bool { kNo, kYes };
+  bool release(Device& device, Waits waits);
+  bool is_idle(Context& context);
 
   const DriverFunctions& driver_;
   Contexts& contexts_;

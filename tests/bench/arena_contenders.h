@@ -215,12 +215,7 @@ class Deferred : public ByAddress {
     while (closed_.size() > 1) {
       reclaim_oldest();
     }
-    while (arena::too_much_waits(arena().headroom()) && reclaim_oldest()) {
-    }
     Handle got = arena().allocate_without_growth(bytes);
-    while (failed(got) && arena().headroom().retired >= bytes && reclaim_oldest()) {
-      got = arena().allocate_without_growth(bytes);
-    }
     while (failed(got)) {
       got = arena().allocate(bytes).address;
       if (failed(got) && !reclaim_oldest()) {

@@ -335,6 +335,25 @@ PROMISE(memory_goes_round_while_a_stream_captures,
   grants("end of the capture", capture.end());
 }
 
+PROMISE(much_goes_round_beside_a_capture,
+        "Many times the memory is allocated and freed while a stream of another thread captures.") {
+  const std::size_t part = memory_info().free / 80;
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    Capturing capture(mode);
+    in_another_thread(primary, [&] {
+      int rounds = 0;
+      CUdeviceptr block = 0;
+      while (rounds < 500 && cu.cuMemAlloc(&block, part) == CUDA_SUCCESS &&
+             cu.cuMemFree(block) == CUDA_SUCCESS) {
+        ++rounds;
+      }
+      sees("rounds", rounds);
+    });
+    grants("end of the capture", capture.end());
+  }
+}
+
 PROMISE(an_invalidated_capture_ends, "A capture that broke is over when its end is asked for.") {
   Capturing capture(CU_STREAM_CAPTURE_MODE_RELAXED);
   refuses("synchronising it", cu.cuStreamSynchronize(capture.stream()));

@@ -37,8 +37,6 @@ const KnownDifference kKnownDifferences[] = {
      "more is allowed: the arena serves it without the driver, and the capture lives (using.md)"},
     {"a_free_returns_when_the_submitted_work_is_done", "deferred",
      "what CUBFC_FREE=deferred is for (README.md)"},
-    {"memory_goes_round_while_a_stream_captures", "arena|pool",
-     "what is freed while a stream captures waits for its end, also when memory runs out"},
     {"a_handle_for_other_processes_is_the_blocks", "mapped|pool",
      "mapped memory and a pool's have none"},
     {"attributes_describe_the_block", "mapped|pool", "to the driver, such memory is no context's"},

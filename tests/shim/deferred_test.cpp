@@ -208,6 +208,7 @@ TEST_CASE("a block of one device that another device's stream uses waits for tha
   const TestContext first(0);
   const CUdeviceptr block = allocate(4096);
   must(cuCtxPushCurrent(second.handle));
+  must(cuCtxEnablePeerAccess(first.handle, 0));
   must(cuMemsetD8Async(block, 0xaa, 4096, held.stream));
   must(cuCtxPopCurrent(nullptr));
   must(cuMemFree(block));
@@ -232,6 +233,8 @@ TEST_CASE("memory freed in a context that ends is not taken from another context
     must(cuCtxSynchronize());  // no work of this context is what the other one's stream waits for
     standin_work_delay(2'000'000);
     must(cuCtxPushCurrent(second.handle));
+    const CUresult enabled = cuCtxEnablePeerAccess(first.handle, 0);
+    REQUIRE((enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED));
     must(cuMemsetD8Async(allocate(4096), 1, 4096, stream));
     must(cuMemcpyDtoHAsync(host, block, 4096, stream));
     must(cuCtxPopCurrent(nullptr));

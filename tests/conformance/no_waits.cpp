@@ -1,0 +1,212 @@
+// Calls that return at once, whatever work there is that they need not wait for. Work that is held
+// waits for the program; should the program wait for it instead, it lets itself go after a while,
+// and the promise is broken.
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "promise.h"
+
+using namespace conformance;
+
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{1500};
+
+// Work in a stream of the current context that lasts until it is let go.
+class HeldWork {
+ public:
+  HeldWork() {
+    ok(cu.cuLaunchHostFunc(
+        stream_, [](void* self) { static_cast<HeldWork*>(self)->run(); }, this));
+    while (!begun_) {
+      std::this_thread::yield();
+    }
+  }
+  ~HeldWork() { let_go(); }
+  HeldWork(const HeldWork&) = delete;
+  HeldWork& operator=(const HeldWork&) = delete;
+
+  bool is_held() const { return !over_; }
+  void let_go() {
+    let_go_ = true;
+    while (!over_) {
+      std::this_thread::yield();
+    }
+  }
+  CUstream stream() const { return stream_; }
+
+ private:
+  void run() {
+    begun_ = true;
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!let_go_ && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    over_ = true;
+  }
+
+  std::atomic<bool> begun_{false};
+  std::atomic<bool> let_go_{false};
+  std::atomic<bool> over_{false};
+  Stream stream_;
+};
+
+// A thread in the middle of a free that waits for held work of the primary context.
+class WaitingFree {
+ public:
+  WaitingFree()
+      : thread_([this, block = allocate(kMiB)] {
+          ok(cu.cuCtxSetCurrent(primary));
+          begun_ = true;
+          ok(cu.cuMemFree(block));
+        }) {
+    while (!begun_) {
+      std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  ~WaitingFree() {
+    work_.let_go();
+    thread_.join();
+  }
+  WaitingFree(const WaitingFree&) = delete;
+  WaitingFree& operator=(const WaitingFree&) = delete;
+
+  bool is_held() const { return work_.is_held(); }
+
+ private:
+  HeldWork work_;
+  std::atomic<bool> begun_{false};
+  std::thread thread_;
+};
+
+}  // namespace
+
+PROMISE(a_free_waits_for_no_other_device,
+        "cuMemFree returns while another device works that cannot reach the memory.") {
+  const CUdeviceptr block = allocate(kMiB);
+  const CUcontext second = second_device();
+  const Current there(second);
+  HeldWork work;
+  {
+    const Current back(primary);
+    grants("the free", cu.cuMemFree(block));
+  }
+  holds("the other device still works", work.is_held());
+}
+
+PROMISE(memory_comes_back_while_another_device_works,
+        "What was freed can be allocated again, whatever another device does.") {
+  const std::size_t most = memory_info().free / 10 * 6;
+  const CUcontext second = second_device();
+  CUdeviceptr there_too = 0;
+  const Current there(second);
+  ok(cu.cuMemAlloc(&there_too, kMiB));
+  HeldWork work;
+  {
+    const Current back(primary);
+    for (int round = 0; round < 3; ++round) {
+      CUdeviceptr block = 0;
+      grants("most of the memory", cu.cuMemAlloc(&block, most));
+      ok(cu.cuMemFree(block));
+    }
+  }
+  holds("the other device still works", work.is_held());
+}
+
+PROMISE(giving_up_a_reference_waits_for_no_free,
+        "cuDevicePrimaryCtxRelease of a reference that is not the last ends nothing.") {
+  const WaitingFree other;
+  CUcontext again = nullptr;
+  grants("one more reference", cu.cuDevicePrimaryCtxRetain(&again, 0));
+  grants("giving it up", cu.cuDevicePrimaryCtxRelease(0));
+  holds("the free waits still", other.is_held());
+}
+
+PROMISE(a_capture_begins_while_a_free_waits,
+        "cuStreamBeginCapture does not wait for what other threads wait for.") {
+  const Stream stream;
+  CUgraph graph = nullptr;
+  {
+    const WaitingFree other;
+    grants("its beginning", cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    holds("the free waits still", other.is_held());
+  }
+  grants("its end", cu.cuStreamEndCapture(stream, &graph));
+  ok(cu.cuGraphDestroy(graph));
+}
+
+PROMISE(a_stream_ordered_free_does_not_wait,
+        "cuMemFreeAsync returns at once, also for memory of cuMemAlloc.") {
+  const CUdeviceptr block = allocate(kMiB);
+  const Stream stream;
+  HeldWork work;
+  grants("the free", cu.cuMemFreeAsync(block, stream));
+  holds("the device still works", work.is_held());
+}
+
+PROMISE(a_stream_ordered_free_may_hold_what_the_stream_needs,
+        "A thread calls cuMemFreeAsync with a lock that a function in the stream takes.") {
+  static std::timed_mutex mutex;
+  static std::atomic<bool> got = false;
+  const CUdeviceptr block = allocate(kMiB);
+  const Stream stream;
+  {
+    const std::lock_guard lock(mutex);
+    ok(cu.cuLaunchHostFunc(
+        stream,
+        [](void*) {
+          got = mutex.try_lock_for(kPatience);
+          if (got) {
+            mutex.unlock();
+          }
+        },
+        nullptr));
+    grants("the free", cu.cuMemFreeAsync(block, stream));
+  }
+  ok(cu.cuStreamSynchronize(stream));
+  holds("the function got the lock", got);
+}
+
+PROMISE(an_allocation_does_not_wait, "cuMemAlloc returns while the device works.") {
+  ok(cu.cuMemFree(allocate(kMiB)));
+  const std::size_t most = memory_info().free / 10 * 9;
+  HeldWork work;
+  for (const std::size_t bytes : {std::size_t{1}, kMiB, 40 * kMiB, most / 3, most / 3}) {
+    CUdeviceptr block = 0;
+    grants("an allocation", cu.cuMemAlloc(&block, bytes));
+  }
+  holds("the device still works", work.is_held());
+}
+
+PROMISE(an_allocation_does_not_wait_for_frees,
+        "While there is memory, cuMemAlloc does not wait for what was freed to be free.") {
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 100; ++i) {
+    blocks.push_back(allocate(kMiB));
+  }
+  HeldWork work;
+  const Stream stream;
+  for (const CUdeviceptr block : blocks) {
+    ok(cu.cuMemFreeAsync(block, stream));
+  }
+  for (int i = 0; i < 100; ++i) {
+    allocate(kMiB + 512);
+  }
+  holds("the device still works", work.is_held());
+}
+
+PROMISE(an_end_waits_for_no_other_device,
+        "A context ends while another device works that shares nothing with it.") {
+  const CUcontext third = new_context();
+  ok(cu.cuMemFree(allocate(kMiB)));
+  const CUcontext second = second_device();
+  const Current there(second);
+  CUdeviceptr there_too = 0;
+  ok(cu.cuMemAlloc(&there_too, kMiB));
+  HeldWork work;
+  grants("the end", cu.cuCtxDestroy(third));
+  holds("the other device still works", work.is_held());
+}
