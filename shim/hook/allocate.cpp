@@ -10,13 +10,13 @@ using Functions = DriverFunctions;
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) noexcept {
+CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   return answer([&](Process& p) { return p.memory().allocate(address, bytes); },
                 &Functions::cuMemAlloc_v2, address, bytes);
 }
 
 CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
-                                  unsigned element_bytes) noexcept {
+                                  unsigned element_bytes) {
   return answer(
       [&](Process& p) {
         return p.memory().allocate_pitch(address, pitch, width, height, element_bytes);
@@ -24,61 +24,60 @@ CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t wi
       &Functions::cuMemAllocPitch_v2, address, pitch, width, height, element_bytes);
 }
 
-CUresult cubfc_cuMemFree_v2(CUdeviceptr address) noexcept {
+CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
   return answer([&](Process& p) { return p.memory().free(address); }, &Functions::cuMemFree_v2,
                 address);
 }
 
-CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) noexcept {
+CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   return answer([&](Process& p) { return p.memory().allocate_managed(address, bytes, flags); },
                 &Functions::cuMemAllocManaged, address, bytes, flags);
 }
 
 CUresult cubfc_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
-                           const CUmemAllocationProp* properties,
-                           unsigned long long flags) noexcept {
+                           const CUmemAllocationProp* properties, unsigned long long flags) {
   return answer([&](Process& p) { return p.physical().create(handle, bytes, properties, flags); },
                 &Functions::cuMemCreate, handle, bytes, properties, flags);
 }
 
-CUresult cubfc_cuMemRelease(CUmemGenericAllocationHandle handle) noexcept {
+CUresult cubfc_cuMemRelease(CUmemGenericAllocationHandle handle) {
   return answer([&](Process& p) { return p.physical().release(handle); }, &Functions::cuMemRelease,
                 handle);
 }
 
 CUresult cubfc_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
-                        CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
+                        CUmemGenericAllocationHandle handle, unsigned long long flags) {
   return answer([&](Process& p) { return p.physical().map(address, bytes, offset, handle, flags); },
                 &Functions::cuMemMap, address, bytes, offset, handle, flags);
 }
 
-CUresult cubfc_cuMemUnmap(CUdeviceptr address, size_t bytes) noexcept {
+CUresult cubfc_cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return answer([&](Process& p) { return p.physical().unmap(address, bytes); },
                 &Functions::cuMemUnmap, address, bytes);
 }
 
-CUresult cubfc_cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) noexcept {
+CUresult cubfc_cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
   return answer([&](Process& p) { return p.arrays().create(array, shape); },
                 &Functions::cuArrayCreate_v2, array, shape);
 }
 
-CUresult cubfc_cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) noexcept {
+CUresult cubfc_cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
   return answer([&](Process& p) { return p.arrays().create_3d(array, shape); },
                 &Functions::cuArray3DCreate_v2, array, shape);
 }
 
-CUresult cubfc_cuArrayDestroy(CUarray array) noexcept {
+CUresult cubfc_cuArrayDestroy(CUarray array) {
   return answer([&](Process& p) { return p.arrays().destroy(array); }, &Functions::cuArrayDestroy,
                 array);
 }
 
 CUresult cubfc_cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape,
-                                      unsigned levels) noexcept {
+                                      unsigned levels) {
   return answer([&](Process& p) { return p.arrays().create_mipmapped(array, shape, levels); },
                 &Functions::cuMipmappedArrayCreate, array, shape, levels);
 }
 
-CUresult cubfc_cuMipmappedArrayDestroy(CUmipmappedArray array) noexcept {
+CUresult cubfc_cuMipmappedArrayDestroy(CUmipmappedArray array) {
   return answer([&](Process& p) { return p.arrays().destroy_mipmapped(array); },
                 &Functions::cuMipmappedArrayDestroy, array);
 }

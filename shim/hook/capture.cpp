@@ -33,6 +33,7 @@ CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*),
                      CUstream stream, CUgraph* graph) {
   const CUresult result = call(function, stream, graph);
   if (Process* process = Process::active(); process != nullptr) {
+    const NoCancellation no_cancellation;
     process->captures().end_called(stream, per_thread, result == CUDA_SUCCESS);
   }
   return result;
@@ -41,6 +42,7 @@ CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*),
 // As soon as the driver has destroyed a stream, another may have its handle.
 CUresult destroy_stream(CUresult (*DriverFunctions::*function)(CUstream), CUstream stream) {
   if (Process* process = Process::active(); process != nullptr) {
+    const NoCancellation no_cancellation;
     process->waiting().stream_will_end(stream);
   }
   return observe([=](Process& process) { process.captures().stream_destroyed(stream); }, function,
@@ -54,49 +56,49 @@ using Functions = DriverFunctions;
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuStreamBeginCapture(CUstream stream) noexcept {
+CUresult cubfc_cuStreamBeginCapture(CUstream stream) {
   return begin_capture(&Functions::cuStreamBeginCapture, false, stream);
 }
 
-CUresult cubfc_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) noexcept {
+CUresult cubfc_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   return begin_capture(&Functions::cuStreamBeginCapture_v2, false, stream, mode);
 }
 
 CUresult cubfc_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* nodes,
                                            GraphEdges edges, size_t count,
-                                           CUstreamCaptureMode mode) noexcept {
+                                           CUstreamCaptureMode mode) {
   return begin_capture(&Functions::cuStreamBeginCaptureToGraph, false, stream, graph, nodes, edges,
                        count, mode);
 }
 
-CUresult cubfc_cuStreamEndCapture(CUstream stream, CUgraph* graph) noexcept {
+CUresult cubfc_cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return end_capture(&Functions::cuStreamEndCapture, false, stream, graph);
 }
 
-CUresult cubfc_cuStreamBeginCapture_ptsz(CUstream stream) noexcept {
+CUresult cubfc_cuStreamBeginCapture_ptsz(CUstream stream) {
   return begin_capture(&Functions::cuStreamBeginCapture_ptsz, true, stream);
 }
 
-CUresult cubfc_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) noexcept {
+CUresult cubfc_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
   return begin_capture(&Functions::cuStreamBeginCapture_v2_ptsz, true, stream, mode);
 }
 
 CUresult cubfc_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
                                                 const CUgraphNode* nodes, GraphEdges edges,
-                                                size_t count, CUstreamCaptureMode mode) noexcept {
+                                                size_t count, CUstreamCaptureMode mode) {
   return begin_capture(&Functions::cuStreamBeginCaptureToGraph_ptsz, true, stream, graph, nodes,
                        edges, count, mode);
 }
 
-CUresult cubfc_cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) noexcept {
+CUresult cubfc_cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
   return end_capture(&Functions::cuStreamEndCapture_ptsz, true, stream, graph);
 }
 
-CUresult cubfc_cuStreamDestroy(CUstream stream) noexcept {
+CUresult cubfc_cuStreamDestroy(CUstream stream) {
   return destroy_stream(&Functions::cuStreamDestroy, stream);
 }
 
-CUresult cubfc_cuStreamDestroy_v2(CUstream stream) noexcept {
+CUresult cubfc_cuStreamDestroy_v2(CUstream stream) {
   return destroy_stream(&Functions::cuStreamDestroy_v2, stream);
 }
 

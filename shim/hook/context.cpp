@@ -11,13 +11,13 @@ namespace {
 template <typename... Args, typename... Given>
 CUresult end_context(const ContextEnd::Which& which, ContextEnd::Call what,
                      CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  const NoCancellation no_cancellation;
   std::optional<ContextEnd> end;
   if (Process* process = Process::active(); process != nullptr) {
     end.emplace(process->contexts(), which, what);
   }
   const CUresult result = call(function, args...);
   if (end) {
-    const NoCancellation no_cancellation;
     end->answered(result);
   }
   return result;
@@ -43,51 +43,51 @@ using Functions = DriverFunctions;
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) noexcept {
+CUresult cubfc_cuCtxCreate(CUcontext* context, unsigned flags, CUdevice device) {
   return create_context(context, device, &Functions::cuCtxCreate, context, flags, device);
 }
 
-CUresult cubfc_cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) noexcept {
+CUresult cubfc_cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   return create_context(context, device, &Functions::cuCtxCreate_v2, context, flags, device);
 }
 
 CUresult cubfc_cuCtxCreate_v3(CUcontext* context, CUexecAffinityParam* affinity, int count,
-                              unsigned flags, CUdevice device) noexcept {
+                              unsigned flags, CUdevice device) {
   return create_context(context, device, &Functions::cuCtxCreate_v3, context, affinity, count,
                         flags, device);
 }
 
 CUresult cubfc_cuCtxCreate_v4(CUcontext* context, CreateParameters parameters, unsigned flags,
-                              CUdevice device) noexcept {
+                              CUdevice device) {
   return create_context(context, device, &Functions::cuCtxCreate_v4, context, parameters, flags,
                         device);
 }
 
-CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) noexcept {
+CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   return noted(
       create_context(context, device, &Functions::cuDevicePrimaryCtxRetain, context, device),
       [=](Process& process) { process.contexts().reference_taken(device); });
 }
 
 // The current context's device will use other devices' memory, and may not be known yet.
-CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) noexcept {
+CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   return observe([=](Process& p) { p.contexts().peer_access_enabled(peer); },
                  &Functions::cuCtxEnablePeerAccess, peer, flags);
 }
 
-CUresult cubfc_cuCtxDestroy(CUcontext context) noexcept {
+CUresult cubfc_cuCtxDestroy(CUcontext context) {
   return end_context({context}, kEndsIt, &Functions::cuCtxDestroy, context);
 }
 
-CUresult cubfc_cuCtxDestroy_v2(CUcontext context) noexcept {
+CUresult cubfc_cuCtxDestroy_v2(CUcontext context) {
   return end_context({context}, kEndsIt, &Functions::cuCtxDestroy_v2, context);
 }
 
-CUresult cubfc_cuCtxDetach(CUcontext context) noexcept {
+CUresult cubfc_cuCtxDetach(CUcontext context) {
   return end_context({context}, kGivesUpReference, &Functions::cuCtxDetach, context);
 }
 
-CUresult cubfc_cuCtxAttach(CUcontext* context, unsigned flags) noexcept {
+CUresult cubfc_cuCtxAttach(CUcontext* context, unsigned flags) {
   return observe(
       [](Process& process) {
         if (Context* const current = process.contexts().current(); current != nullptr) {
@@ -99,7 +99,7 @@ CUresult cubfc_cuCtxAttach(CUcontext* context, unsigned flags) noexcept {
 
 // cuda.h, cuGreenCtxCreate: a green context retains the primary context until it is destroyed.
 CUresult cubfc_cuGreenCtxCreate(GreenContext* context, ResourceDescription resources,
-                                CUdevice device, unsigned flags) noexcept {
+                                CUdevice device, unsigned flags) {
   return noted(
       call_with_room_on(device, &Functions::cuGreenCtxCreate, context, resources, device, flags),
       [=](Process& process) {
@@ -108,7 +108,7 @@ CUresult cubfc_cuGreenCtxCreate(GreenContext* context, ResourceDescription resou
       });
 }
 
-CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
+CUresult cubfc_cuGreenCtxDestroy(GreenContext context) {
   Process* const process = Process::active();
   const auto device =
       process == nullptr ? std::nullopt : process->contexts().greens().device_of(context);
@@ -118,26 +118,26 @@ CUresult cubfc_cuGreenCtxDestroy(GreenContext context) noexcept {
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuGreenCtxDestroy, context);
 }
 
-CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) noexcept {
+CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) {
   return observe([&](Process& p) { p.contexts().turned_green(*context); },
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 
-CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) noexcept {
+CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) {
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease,
                      device);
 }
 
-CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) noexcept {
+CUresult cubfc_cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease_v2,
                      device);
 }
 
-CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) noexcept {
+CUresult cubfc_cuDevicePrimaryCtxReset(CUdevice device) {
   return end_context({nullptr, device}, kEndsIt, &Functions::cuDevicePrimaryCtxReset, device);
 }
 
-CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) noexcept {
+CUresult cubfc_cuDevicePrimaryCtxReset_v2(CUdevice device) {
   return end_context({nullptr, device}, kEndsIt, &Functions::cuDevicePrimaryCtxReset_v2, device);
 }
 

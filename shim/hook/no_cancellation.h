@@ -1,5 +1,8 @@
-// While it lives, a pthread_cancel of this thread has to wait: cancellation unwinds the stack,
-// which ends at our noexcept entry points with std::terminate.
+// While it lives, a pthread_cancel of this thread has to wait. Cancellation unwinds the stack, and
+// what is left in the middle of our work would be left undone; besides, it cannot pass a frame of
+// ours that has something to clean up, because the unwinder that the C library uses is not the one
+// that is linked into this library. So a wrapper either holds nothing while it calls the driver's
+// function, which is then cancelled as without us, or has one of these.
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +12,8 @@ namespace cubfc {
 class NoCancellation {
  public:
   NoCancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NoCancellation() { pthread_setcancelstate(before_, nullptr); }
+  // A thread that may be cancelled at any time is cancelled here.
+  ~NoCancellation() noexcept(false) { pthread_setcancelstate(before_, nullptr); }
   NoCancellation(const NoCancellation&) = delete;
   NoCancellation& operator=(const NoCancellation&) = delete;
 

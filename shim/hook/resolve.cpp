@@ -23,14 +23,13 @@ namespace wrapper {
 extern "C" {
 
 CUresult cubfc_cuGetProcAddress(const char* symbol, void** function, int version,
-                                cuuint64_t flags) noexcept {
+                                cuuint64_t flags) {
   const CUresult result = call(&Functions::cuGetProcAddress, symbol, function, version, flags);
   return route_result(result, symbol, function);
 }
 
 CUresult cubfc_cuGetProcAddress_v2(const char* symbol, void** function, int version,
-                                   cuuint64_t flags,
-                                   CUdriverProcAddressQueryResult* status) noexcept {
+                                   cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
   const CUresult result =
       call(&Functions::cuGetProcAddress_v2, symbol, function, version, flags, status);
   return route_result(result, symbol, function);

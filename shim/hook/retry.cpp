@@ -8,29 +8,29 @@ using Functions = DriverFunctions;
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuModuleLoad(CUmodule* module, const char* path) noexcept {
+CUresult cubfc_cuModuleLoad(CUmodule* module, const char* path) {
   return call_with_room(&Functions::cuModuleLoad, module, path);
 }
 
-CUresult cubfc_cuModuleLoadData(CUmodule* module, const void* image) noexcept {
+CUresult cubfc_cuModuleLoadData(CUmodule* module, const void* image) {
   return call_with_room(&Functions::cuModuleLoadData, module, image);
 }
 
 CUresult cubfc_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
-                                  CUjit_option* options, void** values) noexcept {
+                                  CUjit_option* options, void** values) {
   // Values of options may be results, too: a second call would take those of the first.
   return count == 0
              ? call_with_room(&Functions::cuModuleLoadDataEx, module, image, count, options, values)
              : call(&Functions::cuModuleLoadDataEx, module, image, count, options, values);
 }
 
-CUresult cubfc_cuModuleLoadFatBinary(CUmodule* module, const void* image) noexcept {
+CUresult cubfc_cuModuleLoadFatBinary(CUmodule* module, const void* image) {
   return call_with_room(&Functions::cuModuleLoadFatBinary, module, image);
 }
 
 CUresult cubfc_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options,
                                  void** values, unsigned count, CUlibraryOption* library_options,
-                                 void** library_values, unsigned library_count) noexcept {
+                                 void** library_values, unsigned library_count) {
   return count == 0 ? call_with_room(&Functions::cuLibraryLoadData, library, code, options, values,
                                      count, library_options, library_values, library_count)
                     : call(&Functions::cuLibraryLoadData, library, code, options, values, count,
@@ -40,7 +40,7 @@ CUresult cubfc_cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_opt
 CUresult cubfc_cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_option* options,
                                      void** values, unsigned count,
                                      CUlibraryOption* library_options, void** library_values,
-                                     unsigned library_count) noexcept {
+                                     unsigned library_count) {
   return count == 0 ? call_with_room(&Functions::cuLibraryLoadFromFile, library, path, options,
                                      values, count, library_options, library_values, library_count)
                     : call(&Functions::cuLibraryLoadFromFile, library, path, options, values, count,
@@ -48,66 +48,64 @@ CUresult cubfc_cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit
 }
 
 // A module that loads lazily takes its memory when a kernel of it is asked for.
-CUresult cubfc_cuModuleGetFunction(CUfunction* function, CUmodule module,
-                                   const char* symbol) noexcept {
+CUresult cubfc_cuModuleGetFunction(CUfunction* function, CUmodule module, const char* symbol) {
   return call_with_room(&Functions::cuModuleGetFunction, function, module, symbol);
 }
 
-CUresult cubfc_cuLibraryGetKernel(CUkernel* kernel, CUlibrary library,
-                                  const char* symbol) noexcept {
+CUresult cubfc_cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* symbol) {
   return call_with_room(&Functions::cuLibraryGetKernel, kernel, library, symbol);
 }
 
-CUresult cubfc_cuLibraryGetModule(CUmodule* module, CUlibrary library) noexcept {
+CUresult cubfc_cuLibraryGetModule(CUmodule* module, CUlibrary library) {
   return call_with_room(&Functions::cuLibraryGetModule, module, library);
 }
 
-CUresult cubfc_cuKernelGetFunction(CUfunction* function, CUkernel kernel) noexcept {
+CUresult cubfc_cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   return call_with_room(&Functions::cuKernelGetFunction, function, kernel);
 }
 
-CUresult cubfc_cuCtxSetLimit(CUlimit limit, size_t value) noexcept {
+CUresult cubfc_cuCtxSetLimit(CUlimit limit, size_t value) {
   return call_with_room(&Functions::cuCtxSetLimit, limit, value);
 }
 
 CUresult cubfc_cuGraphInstantiate(CUgraphExec* program, CUgraph graph, CUgraphNode* node,
-                                  char* text, size_t bytes) noexcept {
+                                  char* text, size_t bytes) {
   return call_with_room(&Functions::cuGraphInstantiate, program, graph, node, text, bytes);
 }
 
 CUresult cubfc_cuGraphInstantiate_v2(CUgraphExec* program, CUgraph graph, CUgraphNode* node,
-                                     char* text, size_t bytes) noexcept {
+                                     char* text, size_t bytes) {
   return call_with_room(&Functions::cuGraphInstantiate_v2, program, graph, node, text, bytes);
 }
 
 CUresult cubfc_cuGraphInstantiateWithFlags(CUgraphExec* program, CUgraph graph,
-                                           unsigned long long flags) noexcept {
+                                           unsigned long long flags) {
   return call_with_room(&Functions::cuGraphInstantiateWithFlags, program, graph, flags);
 }
 
 CUresult cubfc_cuGraphInstantiateWithParams(CUgraphExec* program, CUgraph graph,
-                                            CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) noexcept {
+                                            CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   return call_with_room(&Functions::cuGraphInstantiateWithParams, program, graph, parameters);
 }
 
-CUresult cubfc_cuGraphInstantiateWithParams_ptsz(
-    CUgraphExec* program, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) noexcept {
+CUresult cubfc_cuGraphInstantiateWithParams_ptsz(CUgraphExec* program, CUgraph graph,
+                                                 CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   return call_with_room(&Functions::cuGraphInstantiateWithParams_ptsz, program, graph, parameters);
 }
 
-CUresult cubfc_cuGraphUpload(CUgraphExec program, CUstream stream) noexcept {
+CUresult cubfc_cuGraphUpload(CUgraphExec program, CUstream stream) {
   return call_with_room(&Functions::cuGraphUpload, program, stream);
 }
 
-CUresult cubfc_cuGraphUpload_ptsz(CUgraphExec program, CUstream stream) noexcept {
+CUresult cubfc_cuGraphUpload_ptsz(CUgraphExec program, CUstream stream) {
   return call_with_room(&Functions::cuGraphUpload_ptsz, program, stream);
 }
 
-CUresult cubfc_cuGraphLaunch(CUgraphExec program, CUstream stream) noexcept {
+CUresult cubfc_cuGraphLaunch(CUgraphExec program, CUstream stream) {
   return call_with_room(&Functions::cuGraphLaunch, program, stream);
 }
 
-CUresult cubfc_cuGraphLaunch_ptsz(CUgraphExec program, CUstream stream) noexcept {
+CUresult cubfc_cuGraphLaunch_ptsz(CUgraphExec program, CUstream stream) {
   return call_with_room(&Functions::cuGraphLaunch_ptsz, program, stream);
 }
 

@@ -10,21 +10,13 @@
 
 namespace cubfc {
 
-// Functions that copy memory, cuMemcpy...: a thread may be cancelled inside the driver's, which
-// unwinds it through our wrapper. So those wrappers are not noexcept.
-constexpr bool is_copy(std::string_view name) {
-  return name.starts_with("cuMemcpy");
-}
-
 // The wrappers, and the exported functions that jump to them (thunks.cpp): those are symbols of the
 // driver's names, which cuda.h declares with other types in part, and in part defines as macros.
 namespace wrapper {
 extern "C" {
-#define CUBFC_DECLARE(name, base, version, per_thread, parameters)             \
-  CUresult cubfc_##name parameters noexcept(!is_copy(#name))                   \
-      __attribute__((visibility("hidden")));                                   \
-  CUresult exported_##name parameters noexcept(!is_copy(#name)) __asm__(#name) \
-      __attribute__((visibility("default")));
+#define CUBFC_DECLARE(name, base, version, per_thread, parameters)        \
+  CUresult cubfc_##name parameters __attribute__((visibility("hidden"))); \
+  CUresult exported_##name parameters __asm__(#name) __attribute__((visibility("default")));
 CUBFC_ENTRY_POINTS(CUBFC_DECLARE)
 #undef CUBFC_DECLARE
 }

@@ -50,8 +50,7 @@ Function real_function(const char* name, const void* caller) {
 
 extern "C" {
 
-__attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
-                                                               std::size_t bytes) noexcept {
+__attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address, std::size_t bytes) {
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr && !process->overridden().cuda_malloc &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
@@ -69,7 +68,7 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address,
   return real == nullptr ? kInitializationError : real(address, bytes);
 }
 
-__attribute__((visibility("default"))) RuntimeError cudaFree(void* address) noexcept {
+__attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr && !process->overridden().cuda_free &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {

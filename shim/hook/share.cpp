@@ -8,13 +8,12 @@ using Functions = DriverFunctions;
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) noexcept {
+CUresult cubfc_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
   return answer([&](Process& p) { return p.ipc().handle_of(handle, address); },
                 &Functions::cuIpcGetMemHandle, handle, address);
 }
 
-CUresult cubfc_cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
-                                  unsigned flags) noexcept {
+CUresult cubfc_cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return answer(
       [&](Process& p) {
         return p.ipc().open(address, handle, flags, p.driver().cuIpcOpenMemHandle);
@@ -22,8 +21,7 @@ CUresult cubfc_cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle,
       &Functions::cuIpcOpenMemHandle, address, handle, flags);
 }
 
-CUresult cubfc_cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle,
-                                     unsigned flags) noexcept {
+CUresult cubfc_cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return answer(
       [&](Process& p) {
         return p.ipc().open(address, handle, flags, p.driver().cuIpcOpenMemHandle_v2);
@@ -31,7 +29,7 @@ CUresult cubfc_cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle
       &Functions::cuIpcOpenMemHandle_v2, address, handle, flags);
 }
 
-CUresult cubfc_cuIpcCloseMemHandle(CUdeviceptr address) noexcept {
+CUresult cubfc_cuIpcCloseMemHandle(CUdeviceptr address) {
   return answer([&](Process& p) { return p.ipc().close(address); }, &Functions::cuIpcCloseMemHandle,
                 address);
 }

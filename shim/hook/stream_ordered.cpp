@@ -8,7 +8,7 @@ using Functions = DriverFunctions;
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
   return answer(
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, false});
@@ -16,7 +16,7 @@ CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stre
       &Functions::cuMemAllocAsync, address, bytes, stream);
 }
 
-CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) noexcept {
+CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) {
   return answer(
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, true});
@@ -25,7 +25,7 @@ CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream
 }
 
 CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
-                                       CUstream stream) noexcept {
+                                       CUstream stream) {
   return answer(
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, true, pool, stream, false});
@@ -34,7 +34,7 @@ CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmem
 }
 
 CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
-                                            CUstream stream) noexcept {
+                                            CUstream stream) {
   return answer(
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, true, pool, stream, true});
@@ -42,46 +42,47 @@ CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, 
       &Functions::cuMemAllocFromPoolAsync_ptsz, address, bytes, pool, stream);
 }
 
-CUresult cubfc_cuMemFreeAsync(CUdeviceptr address, CUstream stream) noexcept {
+CUresult cubfc_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
   return answer([&](Process& p) { return p.stream_ordered().free(address, stream, false); },
                 &Functions::cuMemFreeAsync, address, stream);
 }
 
-CUresult cubfc_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) noexcept {
+CUresult cubfc_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
   return answer([&](Process& p) { return p.stream_ordered().free(address, stream, true); },
                 &Functions::cuMemFreeAsync_ptsz, address, stream);
 }
 
-CUresult cubfc_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) noexcept {
+CUresult cubfc_cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   return observe([](Process& p) { p.stream_ordered().pools_changed(); },
                  &Functions::cuDeviceSetMemPool, device, pool);
 }
 
 CUresult cubfc_cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
-                               CUmemoryPool pool) noexcept {
+                               CUmemoryPool pool) {
   return observe([](Process& p) { p.stream_ordered().pools_changed(); },
                  &Functions::cuMemSetMemPool, location, type, pool);
 }
 
-CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) noexcept {
+CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   return observe([=](Process& p) { p.stream_ordered().pool_made(*pool, *properties); },
                  &Functions::cuMemPoolCreate, pool, properties);
 }
 
-CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) noexcept {
+CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) {
   Process* const process = Process::active();
   if (process != nullptr) {
+    const NoCancellation no_cancellation;
     process->stream_ordered().pool_will_be_destroyed(pool);
   }
   const CUresult result = call(&Functions::cuMemPoolDestroy, pool);
   if (process != nullptr && result != CUDA_SUCCESS) {
+    const NoCancellation no_cancellation;
     process->stream_ordered().pool_not_destroyed(pool);
   }
   return result;
 }
 
-CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access,
-                                  size_t count) noexcept {
+CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access, size_t count) {
   return observe([](Process& p) { p.stream_ordered().pools_changed(); },
                  &Functions::cuMemPoolSetAccess, pool, access, count);
 }

@@ -3,12 +3,15 @@
 //   tail      calls the runtime through a library that is visible to nobody else
 //   pipe      runs out of memory with nobody reading its stderr
 //   cancel    runs out of memory in a thread with a pending cancellation
+//   cancel_each FUNCTION...  cancels a thread in each of these functions of the driver, which take
+//                            their time (STANDIN_LATENCY)
 //   dlerror   looks up a name like the driver's in a library that is not the driver
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -78,6 +81,44 @@ int cancel() {
   return 0;
 }
 
+// What a thread calls until it is cancelled.
+struct Call {
+  void* function;
+  std::atomic<bool> begun;
+};
+
+void* cancelled_in_call(void* data) {
+  auto* const call = static_cast<Call*>(data);
+  cu_ctx_set_current(context);
+  call->begun = true;
+  // No function has more arguments. With these each fails, or does nothing.
+  using Any = CUresult (*)(void*, void*, void*, void*, void*, void*, void*, void*);
+  reinterpret_cast<Any>(call->function)(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                        nullptr, nullptr);
+  pthread_testcancel();
+  return nullptr;
+}
+
+int cancel_each(int count, char** names) {
+  use_driver();
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  for (int i = 0; i < count; ++i) {
+    Call call{dlsym(driver, names[i]), false};
+    pthread_t thread;
+    void* result = nullptr;
+    pthread_create(&thread, nullptr, &cancelled_in_call, &call);
+    while (!call.begun) {
+      usleep(100);
+    }
+    usleep(2000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    std::printf("%s: cancelled %d\n", names[i], result == PTHREAD_CANCELED);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 int clear_dlerror() {
   void* library = dlopen(CUBFC_TEST_RUNTIME_USER, RTLD_NOW | RTLD_LOCAL);
   void* names = dlopen(CUBFC_TEST_NEXT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -93,9 +134,10 @@ int clear_dlerror() {
 
 int main(int argc, char** argv) {
   const char* way = argc > 1 ? argv[1] : "";
-  return std::strcmp(way, "tail") == 0      ? tail()
-         : std::strcmp(way, "pipe") == 0    ? closed_pipe()
-         : std::strcmp(way, "cancel") == 0  ? cancel()
-         : std::strcmp(way, "dlerror") == 0 ? clear_dlerror()
-                                            : 2;
+  return std::strcmp(way, "tail") == 0          ? tail()
+         : std::strcmp(way, "pipe") == 0        ? closed_pipe()
+         : std::strcmp(way, "cancel") == 0      ? cancel()
+         : std::strcmp(way, "cancel_each") == 0 ? cancel_each(argc - 2, argv + 2)
+         : std::strcmp(way, "dlerror") == 0     ? clear_dlerror()
+                                                : 2;
 }

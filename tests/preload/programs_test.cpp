@@ -1,6 +1,9 @@
 // Programs that know nothing of cubfc do the same under it: same output, same end.
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "catch.h"
 #include "preload/launch.h"
@@ -171,6 +174,41 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
       INFO(preloaded.err.substr(0, 2000));
       compare(bare, preloaded);
     }
+  }
+}
+
+TEST_CASE("a thread is cancelled in each function as without cubfc") {
+  std::ifstream map(CUBFC_TEST_EXPORTS_MAP);
+  std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_each"};
+  std::string latency;
+  void* const driver = dlopen(CUBFC_TEST_STANDIN "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(driver != nullptr);
+  for (std::string line; std::getline(map, line);) {
+    const std::size_t start = line.find("cu");
+    if (start == std::string::npos || line.compare(start, 4, "cuda") == 0 ||
+        line.compare(start, 5, "cubfc") == 0 ||
+        line.find("cuGetProcAddress") != std::string::npos) {
+      continue;  // the runtime is a library of its own; cuGetProcAddress has no name to look up
+    }
+    const std::string name = line.substr(start, line.find(';') - start);
+    if (dlsym(driver, name.c_str()) == nullptr) {
+      continue;
+    }
+    command.push_back(name);
+    latency += (latency.empty() ? "" : ",") + name + "=20ms";
+  }
+  REQUIRE(command.size() > 50);
+  const Environment slow{{"STANDIN_LATENCY", latency}};
+  const Outcome bare = run(command, slow);
+  INFO(bare.out << bare.err);
+  REQUIRE(bare.status == 0);
+  for (const Mode& mode : modes()) {
+    INFO(mode.name);
+    Environment environment = mode.environment;
+    environment.insert(slow.begin(), slow.end());
+    const Outcome preloaded = run_preloaded(command, environment);
+    INFO(preloaded.err.substr(0, 2000));
+    compare(bare, preloaded);
   }
 }
 

@@ -24,7 +24,7 @@ class EntryPoint {
   EntryPoint& operator=(const EntryPoint&) = delete;
 
   template <typename Body>
-  CUresult Call(Body body) noexcept {
+  CUresult Call(Body body) {
     if (!the_watcher_.load(std::memory_order_relaxed)) return Serve(body);
     WatchedCall call(*this);
     return call.Ended(Serve(body));
@@ -77,7 +77,7 @@ class EntryPoint {
   };
 
   template <typename Body>
-  CUresult Serve(Body& body) noexcept {
+  CUresult Serve(Body& body) {
     if (const CUresult refused = Enter()) return refused;
     const DefaultStreamScope scope(default_stream_);
     return body();
