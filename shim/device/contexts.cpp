@@ -14,6 +14,7 @@ namespace {
 // What this thread's current context was when it was last looked up.
 struct Remembered {
   CUcontext handle;
+  std::uint64_t id;
   std::uint64_t generation;
   Context* context;
 };
@@ -33,13 +34,17 @@ Context* Contexts::current() {
   if (driver_.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == nullptr) {
     return nullptr;
   }
+  // Asked each time: a context can end by a call that passes us by, and its handle means another
+  // then.
+  const std::uint64_t its_id = id_of(handle);
   const std::uint64_t generation = generation_.load(std::memory_order_acquire);
-  if (remembered.handle == handle && remembered.generation == generation) {
+  if (remembered.handle == handle && remembered.id == its_id &&
+      remembered.generation == generation) {
     return remembered.context;
   }
   const RelaxedCapture relaxed(driver_);
   CUdevice device = 0;
-  std::uint64_t id = id_of(handle);
+  std::uint64_t id = its_id;
   if (id == 0 || driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
     return nullptr;
   }
@@ -48,11 +53,14 @@ Context* Contexts::current() {
     memory_handle = primary_of(device).value_or(nullptr);
     id = memory_handle == nullptr ? 0 : id_of(memory_handle);
   }
+  if (id != 0) {
+    drop_others_of(memory_handle, id);
+  }
   Context* const context = id == 0 ? nullptr : find_or_make(memory_handle, id, device);
   if (context == nullptr) {
     return nullptr;  // and not remembered: the next call asks again
   }
-  remembered = {handle, generation, context};
+  remembered = {handle, its_id, generation, context};
   return context;
 }
 
@@ -138,6 +146,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   context->handle = handle;
   context->primary = *primary == handle;
   context->reaches = 0;
+  context->broken = false;
   context->ending = false;
   context->started = false;
   context->announced = false;
@@ -259,6 +268,17 @@ void Contexts::drop_all_gone(CUcontext handle) {
   }
 }
 
+// The handle means the context of this id now: another one that had it has ended, unseen.
+void Contexts::drop_others_of(CUcontext handle, std::uint64_t id) {
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    const std::uint64_t other = context->id.load(std::memory_order_acquire);
+    if (other != 0 && other != id && context->handle == handle && is_gone(*context)) {
+      captures_.context_ended(handle);
+      drop(*context, other, Needed::kByOtherCalls);
+    }
+  }
+}
+
 // A reference may have been taken again meanwhile, by which the handle means a context of another
 // id.
 bool Contexts::is_gone(const Context& context) const {
@@ -356,6 +376,7 @@ CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
     }
     const CUcontext handle = context->handle;
     const CUresult result = permit.block([&] { return synchronize_one(handle, current); });
+    context->note(result);
     if (context == &owner) {
       of_owner = result;
     }

@@ -90,6 +90,7 @@ class Contexts {
   // gone, among the primary contexts and `handle`, if not nullptr.
   void ended(Context* context, std::uint64_t id, CUcontext handle, bool success);
   void drop_all_gone(CUcontext handle);
+  void drop_others_of(CUcontext handle, std::uint64_t id);
   void forget_references(CUdevice device);
 
   Context* find(std::uint64_t id) const noexcept;

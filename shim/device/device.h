@@ -83,6 +83,26 @@ class RegionSource : public arena::MemorySource {
   std::atomic<std::uint64_t> calls_{0};
 };
 
+// Whether every later call in the context answers this error, too: its work has gone wrong, and the
+// process must end (cuda.h).
+constexpr bool stays(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // A context. Its object outlives it, and may serve a later context of the same device: a thread
 // that still holds a pointer finds an arena in which its address is not.
 struct Context {
@@ -98,6 +118,8 @@ struct Context {
   std::atomic<bool> ending{false};   // the driver has been asked to end it
   std::atomic<bool> started{false};  // its arena has its options: memory was asked for
   std::atomic<bool> announced{false};
+  std::atomic<bool> broken{
+      false};  // by an error that stays: the driver answers for it from then on
   // Devices whose memory the program lets it reach (cuCtxEnablePeerAccess).
   std::atomic<PeerSet> reaches{0};
   const std::unique_ptr<RegionSource> memory;
@@ -109,6 +131,12 @@ struct Context {
   Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
+  // To be called with what the driver has answered in it.
+  void note(CUresult result) noexcept {
+    if (stays(result)) {
+      broken.store(true, std::memory_order_release);
+    }
+  }
   // Whether its work may use memory of that device: of its own, or as the program has arranged.
   bool may_use(const Device& other) const {
     return &device == &other ||

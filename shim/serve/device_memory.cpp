@@ -81,7 +81,7 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
 CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
                              const char* function) {
   const Server::By by = served_by(context.device, bytes);
-  if (by == Server::By::kDriver) {
+  if (by == Server::By::kDriver || context.broken.load(std::memory_order_acquire)) {
     return allocate_from_driver(context, address, bytes, function);
   }
   if (captures_.any_open()) {
@@ -152,6 +152,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   if (got.address == 0) {
     log::debug("{} of {} bytes failed: {}", function, bytes, arena::describe(got.failure));
     if (got.failure == arena::Failure::kSourceError) {
+      context.note(static_cast<CUresult>(got.source_error));
       return static_cast<CUresult>(got.source_error);
     }
     failed_.report({context.device, bytes, function}, got.failure, &context);
@@ -169,6 +170,7 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   Server& server = *context.device.server;
   if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {
     server.failed();
+    context.note(result);
     return result;
   }
   CUdeviceptr got = 0;
@@ -178,6 +180,7 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
           [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
     server.failed();
+    context.note(result);
     return result;
   }
   try {
@@ -275,8 +278,9 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
                                                              CUdeviceptr address) {
   CUcontext current = nullptr;
   CUresult result = CUDA_SUCCESS;
-  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) {
-    result = refused_without_context(context, address);
+  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr ||
+      context.broken.load(std::memory_order_acquire)) {
+    result = refused_by_driver(context, address);
   }
   if (result == CUDA_SUCCESS) {
     Context* const in =
@@ -300,9 +304,10 @@ bool DeviceMemory::try_free(CUdeviceptr address) {
   return context != nullptr && free_of(*context, address) == CUDA_SUCCESS;
 }
 
-// Without a current context the driver refuses a free, or does not: its word is had by asking it to
-// free a pointer into a region, which it can only refuse, or to nowhere.
-CUresult DeviceMemory::refused_without_context(const Context& owner, CUdeviceptr address) const {
+// Without a current context, or in one whose work has gone wrong, the driver refuses a free, or
+// does not: its word is had by asking it to free a pointer into a region, which it can only refuse,
+// or to nowhere.
+CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr address) const {
   const CUresult result =
       driver_.cuMemFree_v2(owner.device.server->has_blocks_beside_arenas() ? kNowhere : address);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
@@ -357,7 +362,8 @@ CUresult DeviceMemory::wait_in_free(const Context& owner, Context* in, WaitPermi
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
   Context* const context = bytes == 0 ? nullptr : contexts_.current_to_allocate();
-  if (context == nullptr || served_by(context->device, bytes) != Server::By::kArena) {
+  if (context == nullptr || context->broken.load(std::memory_order_acquire) ||
+      served_by(context->device, bytes) != Server::By::kArena) {
     return 0;
   }
   const Stopwatch stopwatch(*this);

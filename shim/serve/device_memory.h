@@ -65,7 +65,7 @@ class DeviceMemory {
   CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
   // What the driver says to a free of this block when no context is current; CUDA_SUCCESS if it
   // does not mind.
-  CUresult refused_without_context(const Context& owner, CUdeviceptr address) const;
+  CUresult refused_by_driver(const Context& owner, CUdeviceptr address) const;
   // CUBFC_STREAM_ORDERED=arena.
   bool serves_stream_order() const {
     return policy_.stream_ordered.value == config::StreamOrdered::kArena;

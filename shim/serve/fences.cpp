@@ -46,8 +46,9 @@ bool Fences::record(Fence& fence, Context& context) {
     return context.id.load(std::memory_order_acquire) != id;
   }
   fence.marks.push_back({&context, id, event});
-  return driver_.cuCtxRecordEvent(handle, event) == CUDA_SUCCESS ||
-         context.id.load(std::memory_order_acquire) != id;
+  const CUresult result = driver_.cuCtxRecordEvent(handle, event);
+  context.note(result);
+  return result == CUDA_SUCCESS || context.id.load(std::memory_order_acquire) != id;
 }
 
 bool Fences::is_idle(Context& context) noexcept try {
@@ -85,7 +86,9 @@ CUresult Fences::ask(const Fence::Mark& mark) {
   if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
     return CUDA_SUCCESS;
   }
-  return use.allowed() ? driver_.cuEventQuery(mark.event) : CUDA_ERROR_NOT_READY;
+  const CUresult result = use.allowed() ? driver_.cuEventQuery(mark.event) : CUDA_ERROR_NOT_READY;
+  mark.context->note(result);
+  return result;
 }
 
 bool Fences::is_passed(const Fence& fence) {
@@ -99,8 +102,12 @@ bool Fences::wait_for(const Fence& fence, WaitPermit& permit) {
     if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
       continue;
     }
-    if (!use.allowed() || !permit.given() ||
-        permit.block([&] { return driver_.cuEventSynchronize(mark.event); }) != CUDA_SUCCESS) {
+    if (!use.allowed() || !permit.given()) {
+      return false;
+    }
+    const CUresult result = permit.block([&] { return driver_.cuEventSynchronize(mark.event); });
+    mark.context->note(result);
+    if (result != CUDA_SUCCESS) {
       return false;
     }
   }

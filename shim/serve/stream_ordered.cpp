@@ -144,7 +144,7 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
   CUcontext current = nullptr;
   if (stream_id(stream, per_thread).is_default() &&
       (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)) {
-    if (const CUresult refused = memory_.refused_without_context(*context, address);
+    if (const CUresult refused = memory_.refused_by_driver(*context, address);
         refused != CUDA_SUCCESS) {
       return refused;
     }

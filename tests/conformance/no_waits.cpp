@@ -149,7 +149,7 @@ PROMISE(a_stream_ordered_free_does_not_wait,
 
 PROMISE(a_stream_ordered_free_may_hold_what_the_stream_needs,
         "A thread calls cuMemFreeAsync with a lock that a function in the stream takes.") {
-  static std::timed_mutex mutex;
+  static std::mutex mutex;
   static std::atomic<bool> got = false;
   const CUdeviceptr block = allocate(kMiB);
   const Stream stream;
@@ -158,9 +158,11 @@ PROMISE(a_stream_ordered_free_may_hold_what_the_stream_needs,
     ok(cu.cuLaunchHostFunc(
         stream,
         [](void*) {
-          got = mutex.try_lock_for(kPatience);
-          if (got) {
-            mutex.unlock();
+          const auto end = std::chrono::steady_clock::now() + kPatience;
+          while (!got && std::chrono::steady_clock::now() < end) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            const std::unique_lock attempt(mutex, std::try_to_lock);
+            got = attempt.owns_lock();
           }
         },
         nullptr));

@@ -31,3 +31,51 @@ TEST_CASE("when the device is full, free regions are given back and the call is 
   CHECK(cuMemAlloc(&block, 240 << 20) == CUDA_SUCCESS);
   must(cuMemFree(block));
 }
+
+TEST_CASE("after an error that stays the driver answers, until the context has ended") {
+  {
+    const TestContext context;
+    const CUdeviceptr block = allocate(4096);
+    const CUdeviceptr other = allocate(4096);
+    constexpr std::uint64_t kForEver = ~std::uint64_t{0};
+    const std::vector<const char*> functions{
+        "cuCtxSynchronize", "cuEventQuery", "cuEventSynchronize", "cuCtxRecordEvent",
+        "cuMemAlloc_v2",    "cuMemFree_v2", "cuMemCreate",        "cuMemAllocFromPoolAsync"};
+    for (const char* function : functions) {
+      standin_fail(function, CUDA_ERROR_ILLEGAL_ADDRESS, 0, kForEver);
+    }
+    cuMemFree(block);
+    // Under CUBFC_FREE=deferred the driver is asked when an epoch is full.
+    CUdeviceptr address = 0;
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 100 && result == CUDA_SUCCESS; ++i) {
+      result = cuMemAlloc(&address, 4096);
+      result = result == CUDA_SUCCESS ? cuMemFree(address) : result;
+    }
+    CHECK(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuMemAlloc(&address, 4096) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuMemFree(other) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    for (const char* function : functions) {
+      standin_fail(function, 0, 0, 0);
+    }
+  }
+  const TestContext again;
+  must(cuMemFree(allocate(4096)));
+}
+
+TEST_CASE("a context that was reset where nobody saw it gives no memory any more") {
+  const TestContext context;
+  allocate(4096);
+  const cubfc::DriverFunctions& driver = cubfc::Driver::find()->call();
+  must(driver.cuDevicePrimaryCtxReset_v2(0));
+  CUcontext handle = nullptr;
+  must(driver.cuDevicePrimaryCtxRetain(&handle, 0));
+  must(cuCtxSetCurrent(handle));
+  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{1} << 20, std::size_t{10} << 20}) {
+    const CUdeviceptr block = allocate(bytes);
+    must(cuMemsetD8(block, 7, bytes));
+    CHECK(read(block, bytes) == std::vector<unsigned char>(bytes, 7));
+    must(cuMemFree(block));
+  }
+  must(driver.cuDevicePrimaryCtxRelease_v2(0));
+}
