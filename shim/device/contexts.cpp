@@ -337,11 +337,7 @@ std::optional<CUcontext> Contexts::primary_of(CUdevice device) const {
   return primary;
 }
 
-void Contexts::peer_access_enabled(CUcontext peer) {
-  Context* const user = current();
-  if (user == nullptr) {
-    return;
-  }
+void Contexts::peer_access_will_be_enabled(CUcontext peer) {
   PeerSet reached = ~PeerSet{0};  // of any, where the driver does not tell
   if (const Context* const known = known_as(peer); known != nullptr) {
     reached = peer_bit(known->device.handle);
@@ -352,7 +348,12 @@ void Contexts::peer_access_enabled(CUcontext peer) {
       reached = peer_bit(device);
     }
   }
-  user->reaches.fetch_or(reached, std::memory_order_acq_rel);
+  Context* const user = current();
+  for (Context* context = first(); context != nullptr; context = context->next) {
+    if (user == nullptr || context == user) {  // or any, where the driver does not tell
+      context->reaches.fetch_or(reached, std::memory_order_acq_rel);
+    }
+  }
 }
 
 CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
@@ -369,7 +370,7 @@ CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
         std::find(others.begin(), others.end(), context) == others.end()) {
       continue;
     }
-    const ContextUse use(*this, *context);
+    const ContextUse use(*this, *context, ContextUse::Waits::kNo);
     if (!use.allowed() || !permit.given()) {
       all = all && !context->alive();
       continue;
@@ -379,10 +380,13 @@ CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
     context->note(result);
     if (context == &owner) {
       of_owner = result;
+    } else if (result != CUDA_SUCCESS && !stays(result)) {
+      all = false;  // refused, perhaps because of a capture; where the error stays, no work is left
     }
   }
-  if (!knows_current && permit.given()) {  // a green context, or one that the driver could not tell
-    permit.block([&] { return driver_.cuCtxSynchronize(); });
+  if (!knows_current) {  // a green context, or one that the driver could not tell
+    all = permit.given() &&
+          permit.block([&] { return driver_.cuCtxSynchronize(); }) == CUDA_SUCCESS && all;
   }
   return of_owner == CUDA_SUCCESS && !all ? CUDA_ERROR_NOT_READY : of_owner;
 }

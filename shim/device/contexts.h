@@ -68,8 +68,8 @@ class Contexts {
   // Every thread asks the driver again which context is current: a handle may mean another by now.
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // The program lets the current context use the memory of this one's device.
-  void peer_access_enabled(CUcontext peer);
+  // Before the program lets the current context use the memory of this one's device.
+  void peer_access_will_be_enabled(CUcontext peer);
 
   // Waits for the work that was submitted in every context that may use memory of the owner's
   // device, in `others`, and in the current one if it is not known here. Returns what `owner`

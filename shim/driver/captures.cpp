@@ -6,8 +6,9 @@
 namespace cubfc {
 namespace {
 
-// A thread that is about to block in the driver is in it after so long.
-constexpr std::chrono::milliseconds kTimeToEnter{10};
+// A thread that is about to block in the driver is in it after so long, also when there are too few
+// processors.
+constexpr std::chrono::milliseconds kTimeToEnter{250};
 // Nothing else that a permit is for lasts as long.
 constexpr std::chrono::seconds kPatience{2};
 

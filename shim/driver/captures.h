@@ -30,7 +30,7 @@ class Captures {
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
-  // waits for permits that are out, but not for work: 10 ms for one that blocks. It throws
+  // waits for permits that are out, but not for work: 250 ms for one that blocks. It throws
   // std::bad_alloc and has changed nothing then. `success`: the driver's.
   void will_begin();
   void begun(CUstream stream, bool per_thread, bool success);

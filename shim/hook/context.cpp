@@ -71,8 +71,15 @@ CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
 
 // The current context's device will use other devices' memory, and may not be known yet.
 CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-  return observe([=](Process& p) { p.contexts().peer_access_enabled(peer); },
-                 &Functions::cuCtxEnablePeerAccess, peer, flags);
+  if (Process* process = Process::active(); process != nullptr) {
+    const NoCancellation no_cancellation;
+    try {
+      process->contexts().peer_access_will_be_enabled(peer);
+    } catch (const std::bad_alloc&) {
+      return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+    }
+  }
+  return call(&Functions::cuCtxEnablePeerAccess, peer, flags);
 }
 
 CUresult cubfc_cuCtxDestroy(CUcontext context) {

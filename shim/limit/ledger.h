@@ -19,6 +19,7 @@ class Ledger {
   struct Entry {
     Claim claim;
     std::uint64_t context_id;  // with which the memory goes; 0: with none
+    bool relaxed = false;      // it is freed in the relaxed capture mode
   };
   struct Totals {
     std::uint64_t allocations = 0;

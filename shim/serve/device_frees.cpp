@@ -158,13 +158,17 @@ void DeviceFrees::record_fence(Epoch& epoch, WaitPermit& permit) noexcept {
   }
 }
 
-// As a free under CUBFC_FREE=sync: another context's error is not the owner's.
+// As a free under CUBFC_FREE=sync. A context whose work has gone wrong for good has no work left.
 bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
   const Context* done = nullptr;
   for (const Block& block : epoch.blocks) {
-    if (block.context != done &&
-        (!permit.given() ||
-         contexts_.synchronize(*block.context, permit, epoch.others) != CUDA_SUCCESS)) {
+    if (block.context == done) {
+      continue;
+    }
+    const CUresult result = permit.given()
+                                ? contexts_.synchronize(*block.context, permit, epoch.others)
+                                : CUDA_ERROR_NOT_READY;
+    if (result != CUDA_SUCCESS && !stays(result)) {
       return false;
     }
     done = block.context;
@@ -223,6 +227,27 @@ bool DeviceFrees::wait_for_oldest() noexcept {
   }
   reclaim(one);
   return true;
+}
+
+std::size_t DeviceFrees::epochs() noexcept {
+  const std::lock_guard lock(mutex_);
+  return open_.size() + closed_.size() + static_cast<std::size_t>(in_hand_);
+}
+
+bool DeviceFrees::has_block_of(const Context& context) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (in_hand_ > 0) {
+    return true;  // perhaps
+  }
+  for (const Epochs* const epochs : {&closed_, &open_}) {
+    for (const Epoch& epoch : *epochs) {
+      if (std::any_of(epoch.blocks.begin(), epoch.blocks.end(),
+                      [&](const Block& block) { return block.context == &context; })) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 CUresult DeviceFrees::wait_for_all(const Context& owner, Context* in, WaitPermit& permit) {

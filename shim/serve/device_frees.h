@@ -71,6 +71,12 @@ class DeviceFrees {
   // stream captures, or the driver failed.
   bool wait_for_oldest() noexcept;
 
+  // How many epochs there are: who waits for the oldest again and again does so at most as often,
+  // because others go on freeing.
+  std::size_t epochs() noexcept;
+  // Whether a block of this context waits, or may.
+  bool has_block_of(const Context& context) noexcept;
+
   // Waits for all work that may use memory of the device, and in the context `in` if it is not
   // nullptr, and makes free what was freed before.
   // Returns what the wait for `owner`, which is of the device, reported. Precondition: the permit

@@ -93,7 +93,7 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
     *address = by == Server::By::kArena ? context.arena.allocate_without_growth(bytes) : 0;
     if (*address == 0) {
       const RelaxedCapture relaxed(driver_);
-      return allocate_from_driver(context, address, bytes, function);
+      return allocate_from_driver(context, address, bytes, function, Mode::kRelaxed);
     }
     log::trace("{} {} bytes -> {:#x}", function, bytes, *address);
     return CUDA_SUCCESS;
@@ -131,11 +131,12 @@ void DeviceMemory::collect_waiting(const Context& context) {
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
   arena::Allocation got = context.arena.allocate(bytes);
+  UnusedMemory::Tries tries(context.device);
   const auto more_may_help = [&] {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
            got.failure != arena::Failure::kTooLarge;
   };
-  while (more_may_help() && unused_.make_room(context.device)) {
+  while (more_may_help() && unused_.make_room(context.device, tries)) {
     const bool grew = got.grew;
     got = context.arena.allocate(bytes);
     got.grew = got.grew || grew;
@@ -195,13 +196,13 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
 }
 
 CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* address,
-                                            std::size_t bytes, const char* function) {
+                                            std::size_t bytes, const char* function, Mode mode) {
   if (context.device.server->by == Server::By::kDriver) {
     announce(driver_, policy_, context);
   }
   return requests_.allocate(
-      context, {context.device, Holding::kPlain, bytes, function}, address,
-      [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); },
+      context, {context.device, Holding::kPlain, bytes, function, nullptr, mode == Mode::kRelaxed},
+      address, [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); },
       [&](CUdeviceptr got) { free_relaxed(got); });
 }
 
@@ -340,10 +341,7 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
   if (!frees.add(context, address, how)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Without events that would wait, which only who asks for deferred frees is ready for.
-  if (waiting_.fences().can_record() || deferred()) {
-    frees.close_when_due(context);
-  }
+  frees.close_when_due(context);
   return CUDA_SUCCESS;
 }
 

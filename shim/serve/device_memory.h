@@ -89,8 +89,9 @@ class DeviceMemory {
   CUresult serve(Context& context, CUdeviceptr* address, std::size_t bytes, const char* function);
   CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
                               const char* function);
+  enum class Mode : bool { kAsItIs, kRelaxed };  // of the thread while a stream captures
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
-                                const char* function);
+                                const char* function, Mode mode = Mode::kAsItIs);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
   static void collect_waiting(const Context& context);

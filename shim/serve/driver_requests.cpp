@@ -24,8 +24,8 @@ CUresult DriverRequests::enter(const Context& context, const DriverRequest& requ
                                CUdeviceptr address, Claim&& claim) try {
   // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
   const bool of_pool = request.holding == Holding::kPool;
-  ledger_.add(address,
-              {std::move(claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed)});
+  ledger_.add(address, {std::move(claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed),
+                        request.relaxed});
   log::trace("{} {} bytes -> {:#x} (driver)", request.function, request.bytes, address);
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shim/device/device.h"
+#include "shim/driver/captures.h"
 #include "shim/limit/claim.h"
 #include "shim/limit/ledger.h"
 #include "shim/serve/failed_requests.h"
@@ -19,6 +20,8 @@ struct DriverRequest {
   std::uint64_t bytes;
   const char* function;         // as the program called it
   CUmemoryPool pool = nullptr;  // that serves it, if one does and is known
+  // Served in the relaxed capture mode, and so to be freed, because the program's thread may not.
+  bool relaxed = false;
 };
 
 // Thread-safe.
@@ -35,7 +38,8 @@ class DriverRequests : private ContextListener {
                           Undo undo) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
-    for (int tries = 0; tries < kMostTries; ++tries) {
+    UnusedMemory::Tries tries(request.device);
+    for (;;) {
       claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
       if (claim) {
         result = call();
@@ -52,7 +56,7 @@ class DriverRequests : private ContextListener {
       }
       claim.reset();
       if (result != CUDA_ERROR_OUT_OF_MEMORY || !is_possible(request) ||
-          !unused_.make_room(request.device)) {
+          !unused_.make_room(request.device, tries)) {
         break;
       }
     }
@@ -91,7 +95,13 @@ class DriverRequests : private ContextListener {
   template <typename Free>
   CUresult free(CUdeviceptr address, Free free) {
     auto entry = ledger_.remove(address);
-    const CUresult result = free();
+    CUresult result = CUDA_SUCCESS;
+    if (entry && entry->relaxed) {
+      const RelaxedCapture relaxed(driver_);
+      result = free();
+    } else {
+      result = free();
+    }
     if (entry && result != CUDA_SUCCESS) {
       ledger_.put_back(address, std::move(*entry));
     }
@@ -102,10 +112,6 @@ class DriverRequests : private ContextListener {
   const Ledger<CUdeviceptr>& ledger() const { return ledger_; }
 
  private:
-  // Each try but the first has been given memory back; more would be for a reason that is not lack
-  // of memory.
-  static constexpr int kMostTries = 1000;
-
   void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
   static bool is_possible(const DriverRequest& request);
   CUresult enter(const Context& context, const DriverRequest& request, CUdeviceptr address,

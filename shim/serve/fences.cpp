@@ -48,7 +48,8 @@ bool Fences::record(Fence& fence, Context& context) {
   fence.marks.push_back({&context, id, event});
   const CUresult result = driver_.cuCtxRecordEvent(handle, event);
   context.note(result);
-  return result == CUDA_SUCCESS || context.id.load(std::memory_order_acquire) != id;
+  return result == CUDA_SUCCESS || stays(result) ||
+         context.id.load(std::memory_order_acquire) != id;
 }
 
 bool Fences::is_idle(Context& context) noexcept try {
@@ -88,7 +89,7 @@ CUresult Fences::ask(const Fence::Mark& mark) {
   }
   const CUresult result = use.allowed() ? driver_.cuEventQuery(mark.event) : CUDA_ERROR_NOT_READY;
   mark.context->note(result);
-  return result;
+  return stays(result) ? CUDA_SUCCESS : result;  // no work is left
 }
 
 bool Fences::is_passed(const Fence& fence) {
@@ -107,7 +108,7 @@ bool Fences::wait_for(const Fence& fence, WaitPermit& permit) {
     }
     const CUresult result = permit.block([&] { return driver_.cuEventSynchronize(mark.event); });
     mark.context->note(result);
-    if (result != CUDA_SUCCESS) {
+    if (result != CUDA_SUCCESS && !stays(result)) {
       return false;
     }
   }

@@ -104,7 +104,7 @@ std::optional<StreamId> StreamOrdered::order_in(const Context& context, CUstream
 // other: of the current context's device, of its pool as it came. What a pool gives outlives its
 // context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
 bool StreamOrdered::is_served_by_arena(const Request& request, const Context& context) {
-  return memory_.serves_stream_order() && !request.from_pool &&
+  return memory_.serves_stream_order() && !request.from_pool && !captures_.any_open() &&
          memory_.served_by(context.device, request.bytes) == Server::By::kArena &&
          !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
          contexts_.current() == &context;

@@ -17,10 +17,26 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
-bool UnusedMemory::make_room(Device& device) {
+UnusedMemory::Tries::Tries(const Device& device) {
   DeviceFrees* const frees = WaitingFrees::known_of(device);
-  return release(device, Waits::kNo) || (frees != nullptr && frees->wait_for_oldest()) ||
-         release(device, Waits::kYes) || drain_pools(device);
+  waits_left_ = frees == nullptr ? 0 : frees->epochs();
+}
+
+bool UnusedMemory::make_room(Device& device, Tries& tries) {
+  if (--tries.left_ < 0) {
+    return false;
+  }
+  if (release(device, Waits::kNo)) {
+    return true;
+  }
+  DeviceFrees* const frees = WaitingFrees::known_of(device);
+  if (frees != nullptr && tries.waits_left_ > 0) {
+    --tries.waits_left_;
+    if (frees->wait_for_oldest()) {
+      return true;
+    }
+  }
+  return release(device, Waits::kYes) || drain_pools(device);
 }
 
 bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept try {
@@ -33,7 +49,8 @@ bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept 
   }
   DeviceFrees* const frees = WaitingFrees::known_of(*of);
   bool any = release(*of, Waits::kNo);
-  while (frees != nullptr && frees->any() && frees->wait_for_oldest()) {
+  for (std::size_t left = frees == nullptr ? 0 : frees->epochs();
+       left > 0 && frees->wait_for_oldest(); --left) {
   }
   any = release(*of, Waits::kYes) || any;
   return any;

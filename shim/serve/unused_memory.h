@@ -27,7 +27,16 @@ class UnusedMemory : private ContextListener {
   // waits for the oldest frees; gives back the rest of it; synchronises the contexts, so that pools
   // get back what is freed in stream order. False when none helped. Call it again as long as it
   // returns true and the request fails. Waits for no work while a stream captures.
-  bool make_room(Device& device);
+  class Tries {  // one for each request
+   public:
+    explicit Tries(const Device& device);
+
+   private:
+    friend class UnusedMemory;
+    std::size_t waits_left_;  // as many frees as wait when it begins, because others go on freeing
+    int left_ = 1000;         // more would be for a reason that is not lack of memory
+  };
+  bool make_room(Device& device, Tries& tries);
 
   // For a driver call that failed for lack of memory which it takes itself (a context, a module, a
   // graph): waits for all work, then gives back what no block needs on this device, or on the

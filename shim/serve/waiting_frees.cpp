@@ -46,15 +46,18 @@ void WaitingFrees::stream_will_end(CUstream stream) {
 void WaitingFrees::context_may_end(const WhichContexts& which) noexcept {
   contexts_.devices().for_each([&](const Device& device) {
     DeviceFrees* const frees = known_of(device);
-    bool concerned = !which.device || *which.device == device.handle;
-    if (concerned && which.handle != nullptr) {
-      concerned = false;
-      contexts_.for_each_alive_on(device, [&](const Context& context) {
-        concerned = concerned || context.handle == which.handle;
-      });
+    if (frees == nullptr || (which.device && *which.device != device.handle)) {
+      return;
     }
-    while (concerned && frees != nullptr && frees->any() && frees->wait_for_oldest()) {
-    }
+    contexts_.for_each_alive_on(device, [&](const Context& context) {
+      const bool may_end = which.handle != nullptr ? context.handle == which.handle
+                                                   : !which.device || context.primary;
+      if (may_end) {
+        for (std::size_t left = frees->epochs();
+             left > 0 && frees->has_block_of(context) && frees->wait_for_oldest(); --left) {
+        }
+      }
+    });
   });
 }
 

@@ -26,6 +26,14 @@ bool DeviceFrees::wait_for_oldest() noexcept {
   return false;
 }
 
+std::size_t DeviceFrees::epochs() noexcept {
+  return 0;
+}
+
+bool DeviceFrees::has_block_of(const Context& /*context*/) noexcept {
+  return false;
+}
+
 CUresult DeviceFrees::wait_for_all(const Context& /*owner*/, Context* /*in*/,
                                    WaitPermit& /*permit*/) {
   return CUDA_SUCCESS;
