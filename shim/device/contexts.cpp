@@ -93,12 +93,6 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return block ? block->context : nullptr;
 }
 
-bool Contexts::several_alive(const Device& device) const noexcept {
-  int alive = 0;
-  for_each_alive_on(device, [&](const Context& /*each*/) { ++alive; });
-  return alive > 1;
-}
-
 std::uint64_t Contexts::id_of(CUcontext context) const {
   unsigned long long id = 0;
   return driver_.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;

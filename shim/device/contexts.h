@@ -49,8 +49,6 @@ class Contexts {
   // That one, else the one that has the block there from a pool of ours. nullptr: the memory is the
   // driver's.
   Context* owner_of(CUdeviceptr address) const noexcept;
-  // More than one context is alive on this device.
-  bool several_alive(const Device& device) const noexcept;
 
   // The driver has made a context, or handed out the primary one.
   void created(CUcontext handle, CUdevice device);

@@ -2,6 +2,7 @@
 // process.
 #pragma once
 
+#include "shim/driver/called_functions.h"
 #include "shim/driver/entry_points.h"
 
 namespace cubfc {

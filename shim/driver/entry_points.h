@@ -134,42 +134,4 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, (CUdevice device)) \
   X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, (CUdevice device)) \
   X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, (CUdevice device))
-
-// Functions that we call and nobody needs intercepted: Y(name, parameters).
-#define CUBFC_CALLED_FUNCTIONS(Y) \
-  Y(cuCtxGetCurrent, (CUcontext* context)) \
-  Y(cuCtxGetDevice, (CUdevice* device)) \
-  Y(cuCtxGetId, (CUcontext context, unsigned long long* id)) \
-  Y(cuCtxPopCurrent_v2, (CUcontext* context)) \
-  Y(cuCtxPushCurrent_v2, (CUcontext context)) \
-  Y(cuCtxRecordEvent, (CUcontext context, CUevent event)) \
-  Y(cuCtxSynchronize, ()) \
-  Y(cuCtxSynchronize_v2, (CUcontext context)) \
-  Y(cuDeviceCanAccessPeer, (int* can, CUdevice device, CUdevice peer)) \
-  Y(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice device)) \
-  Y(cuDeviceGetDefaultMemPool, (CUmemoryPool* pool, CUdevice device)) \
-  Y(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value)) \
-  Y(cuDeviceGetMemPool, (CUmemoryPool* pool, CUdevice device)) \
-  Y(cuDeviceGetName, (char* name, int length, CUdevice device)) \
-  Y(cuDeviceGraphMemTrim, (CUdevice device)) \
-  Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
-  Y(cuDriverGetVersion, (int* version)) \
-  Y(cuEventCreate, (CUevent* event, unsigned flags)) \
-  Y(cuEventQuery, (CUevent event)) \
-  Y(cuEventSynchronize, (CUevent event)) \
-  Y(cuGetErrorName, (CUresult error, const char** name)) \
-  Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
-  Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
-  Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \
-  Y(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
-  Y(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
-  Y(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep)) \
-  Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \
-  Y(cuStreamCreate, (CUstream* stream, unsigned flags)) \
-  Y(cuStreamGetCtx, (CUstream stream, CUcontext* context)) \
-  Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
-  Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \
-  Y(cuStreamQuery, (CUstream stream)) \
-  Y(cuStreamSynchronize, (CUstream stream)) \
-  Y(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode* mode))
 // clang-format on

@@ -48,7 +48,9 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
 std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
-  if (!contexts_.several_alive(context.device)) {
+  int contexts = 0;
+  contexts_.for_each_alive_on(context.device, [&](const Context& /*each*/) { ++contexts; });
+  if (contexts < 2) {
     return 0;
   }
   if (DeviceFrees* const frees = WaitingFrees::known_of(context.device); frees != nullptr) {
