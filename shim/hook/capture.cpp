@@ -27,8 +27,8 @@ CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per
   return result;
 }
 
-// Blocks that were freed meanwhile stay with WaitingFrees: the next free, or a request that would
-// fail without them, waits for the device and makes them free.
+// Nothing is done here about the blocks that were freed meanwhile: the next free, or an allocation,
+// looks at them (DeviceFrees).
 CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*), bool per_thread,
                      CUstream stream, CUgraph* graph) {
   const CUresult result = call(function, stream, graph);

@@ -212,3 +212,96 @@ PROMISE(an_end_waits_for_no_other_device,
   grants("the end", cu.cuCtxDestroy(third));
   holds("the other device still works", work.is_held());
 }
+
+namespace {
+
+// A thread that allocates and frees small blocks in the order of a stream all the while.
+class Churn {
+ public:
+  Churn()
+      : thread_([this] {
+          ok(cu.cuCtxSetCurrent(primary));
+          const Stream stream;
+          while (!stop_) {
+            CUdeviceptr block = 0;
+            if (cu.cuMemAlloc(&block, 4096) == CUDA_SUCCESS) {
+              ok(cu.cuMemFreeAsync(block, stream));
+            }
+            begun_ = true;
+          }
+        }) {
+    while (!begun_) {
+      std::this_thread::yield();
+    }
+  }
+  ~Churn() {
+    stop_ = true;
+    thread_.join();
+  }
+  Churn(const Churn&) = delete;
+  Churn& operator=(const Churn&) = delete;
+
+ private:
+  std::atomic<bool> begun_{false};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Whether the call comes back while others go on. It is given much time: machines are slow.
+template <typename Body>
+bool comes_back(const Body& body) {
+  std::atomic<bool> back = false;
+  bool in_time = false;
+  std::thread caller;
+  {
+    const Churn churn;
+    caller = std::thread([&] {
+      ok(cu.cuCtxSetCurrent(primary));
+      body();
+      back = true;
+    });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!back && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    in_time = back;
+  }
+  caller.join();
+  return in_time;
+}
+
+}  // namespace
+
+PROMISE(what_cannot_be_had_is_refused_while_others_go_on,
+        "cuMemAlloc of too much fails, however much other threads allocate and free meanwhile.") {
+  const std::size_t too_much = memory_info().total / 10 * 12;
+  const std::size_t most = memory_info().free / 10 * 8;
+  const CUdeviceptr held = allocate(most);
+  const bool back = comes_back([&] {
+    CUdeviceptr block = 0;
+    refuses("too much", cu.cuMemAlloc(&block, too_much), CUDA_ERROR_OUT_OF_MEMORY);
+    refuses("as much again", cu.cuMemAlloc(&block, most), CUDA_ERROR_OUT_OF_MEMORY);
+  });
+  holds("it came back", back);
+  ok(cu.cuMemFree(held));
+}
+
+PROMISE(a_context_ends_while_others_go_on,
+        "cuCtxDestroy comes back, however much other threads allocate and free meanwhile.") {
+  const CUcontext second = new_context();
+  ok(cu.cuMemFree(allocate(kMiB)));
+  ok(cu.cuCtxSetCurrent(primary));
+  holds("it came back", comes_back([&] { grants("the end", cu.cuCtxDestroy(second)); }));
+}
+
+PROMISE(an_idle_context_ends_while_another_works,
+        "cuCtxDestroy waits for its own context's work, not for what another has freed.") {
+  const CUcontext second = new_context();
+  ok(cu.cuCtxSetCurrent(primary));
+  const CUdeviceptr block = allocate(kMiB);
+  const Stream stream;
+  HeldWork work;
+  ok(cu.cuMemFreeAsync(block, stream));
+  grants("the end", cu.cuCtxDestroy(second));
+  holds("the other context still works", work.is_held());
+}

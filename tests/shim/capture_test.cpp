@@ -130,3 +130,24 @@ TEST_CASE("a capture that begins while a free waits for the device is not invali
   standin_latency("cuCtxSynchronize", 0);
   verify_arenas();
 }
+
+TEST_CASE("what is allocated while a stream captures is freed in it, too, whatever its size") {
+  const TestContext context;
+  for (const std::size_t bytes : {std::size_t{4096}, std::size_t{50} << 20}) {
+    CUstream stream = nullptr;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    for (int round = 0; round < 20; ++round) {
+      CUdeviceptr block = 0;
+      if (cuMemAlloc(&block, bytes) == CUDA_SUCCESS) {
+        CHECK(cuMemFree(block) == CUDA_SUCCESS);
+      } else {
+        CHECK(round > 0);  // the arena's blocks do not come back before the end
+      }
+    }
+    CUgraph graph = nullptr;
+    CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    cuGraphDestroy(graph);
+    must(cuStreamDestroy_v2(stream));
+  }
+}

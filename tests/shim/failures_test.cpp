@@ -1,5 +1,9 @@
 // What becomes of a driver call's failure where more is to be expected than an error: that each
 // call may fail is for fail_each_call.py.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -78,4 +82,43 @@ TEST_CASE("a context that was reset where nobody saw it gives no memory any more
     must(cuMemFree(block));
   }
   must(driver.cuDevicePrimaryCtxRelease_v2(0));
+}
+
+TEST_CASE("a context whose work has gone wrong does not keep what others have freed") {
+  const TestContext context;
+  std::size_t free_bytes = 0;
+  must(cuMemGetInfo(&free_bytes, nullptr));
+  const std::size_t most = free_bytes / 10 * 7;
+  const CUdeviceptr block = allocate(most);
+  CUcontext broken = nullptr;
+  must(cuCtxCreate_v2(&broken, 0, 0));
+  const CUdeviceptr its_block = allocate(4096);
+  must(cuMemFreeAsync(its_block, nullptr));
+  must(cuCtxSetCurrent(context.handle));
+  standin_break_context(broken, CUDA_ERROR_ILLEGAL_ADDRESS);
+  must(cuMemFreeAsync(block, nullptr));
+  must(cuMemFree(allocate(most)));
+  cuCtxDestroy_v2(broken);
+}
+
+TEST_CASE("peer access counts though the driver cannot tell who has it", "[sync]") {
+  const TestContext first(0);
+  const CUdeviceptr block = allocate(4096);
+  const TestContext second(1);
+  const HeldStream held;
+  standin_fail("cuCtxGetId", CUDA_ERROR_UNKNOWN, 0, 1);
+  const CUresult enabled = cuCtxEnablePeerAccess(first.handle, 0);
+  standin_fail("cuCtxGetId", 0, 0, 0);
+  REQUIRE((enabled == CUDA_SUCCESS || enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED));
+  must(cuMemsetD8Async(block, 0xaa, 4096, held.stream));
+  std::atomic<bool> freed{false};
+  std::thread other([&] {
+    cuCtxSetCurrent(first.handle);
+    CHECK(cuMemFree(block) == CUDA_SUCCESS);
+    freed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(freed);
+  standin_release_stream(held.stream);
+  other.join();
 }
