@@ -131,7 +131,7 @@ void DeviceMemory::collect_waiting(const Context& context) {
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
   arena::Allocation got = context.arena.allocate(bytes);
-  UnusedMemory::Tries tries(context.device);
+  UnusedMemory::Tries tries;
   const auto more_may_help = [&] {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
            got.failure != arena::Failure::kTooLarge;

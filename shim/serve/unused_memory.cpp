@@ -17,11 +17,6 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
-UnusedMemory::Tries::Tries(const Device& device) {
-  DeviceFrees* const frees = WaitingFrees::known_of(device);
-  waits_left_ = frees == nullptr ? 0 : frees->epochs();
-}
-
 bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (--tries.left_ < 0) {
     return false;
@@ -29,11 +24,14 @@ bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (release(device, Waits::kNo)) {
     return true;
   }
-  DeviceFrees* const frees = WaitingFrees::known_of(device);
-  if (frees != nullptr && tries.waits_left_ > 0) {
-    --tries.waits_left_;
-    if (frees->wait_for_oldest()) {
-      return true;
+  if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
+    std::size_t& waits_left =
+        tries.waits_left_ ? *tries.waits_left_ : tries.waits_left_.emplace(frees->epochs());
+    if (waits_left > 0) {
+      --waits_left;
+      if (frees->wait_for_oldest()) {
+        return true;
+      }
     }
   }
   return release(device, Waits::kYes) || drain_pools(device);

@@ -28,13 +28,10 @@ class UnusedMemory : private ContextListener {
   // get back what is freed in stream order. False when none helped. Call it again as long as it
   // returns true and the request fails. Waits for no work while a stream captures.
   class Tries {  // one for each request
-   public:
-    explicit Tries(const Device& device);
-
-   private:
     friend class UnusedMemory;
-    std::size_t waits_left_;  // as many frees as wait when it begins, because others go on freeing
-    int left_ = 1000;         // more would be for a reason that is not lack of memory
+    // As many epochs of frees as there are when it begins, because others go on freeing.
+    std::optional<std::size_t> waits_left_;
+    int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
   bool make_room(Device& device, Tries& tries);
 
