@@ -178,6 +178,10 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
 }
 
 TEST_CASE("a thread is cancelled in each function as without cubfc") {
+  if (kSanitized) {
+    WARN("a sanitizer does not stand a thread that is cancelled anywhere: not tried");
+    return;
+  }
   std::ifstream map(CUBFC_TEST_EXPORTS_MAP);
   std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_each"};
   std::string latency;
