@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "shim/driver/captures.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -35,6 +36,18 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy,
     log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
               handle, name);
   }
+}
+
+bool Context::is_broken(const DriverFunctions& driver) {
+  if (!broken.load(std::memory_order_acquire)) {
+    return false;
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  const RelaxedCapture relaxed(driver);
+  const bool is_still = stays(driver.cuMemGetInfo_v2(&free_bytes, &total_bytes));
+  broken.store(is_still, std::memory_order_release);
+  return is_still;
 }
 
 }  // namespace cubfc

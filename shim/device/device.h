@@ -121,6 +121,8 @@ struct Context {
       broken.store(true, std::memory_order_release);
     }
   }
+  // Whether every call in it answers an error that one of ours has seen. Asks the driver then.
+  bool is_broken(const DriverFunctions& driver);
   // Whether its work may use memory of that device: of its own, or as the program has arranged.
   bool may_use(const Device& other) const {
     return &device == &other ||

@@ -81,7 +81,7 @@ CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
 CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
                              const char* function) {
   const Server::By by = served_by(context.device, bytes);
-  if (by == Server::By::kDriver || context.broken.load(std::memory_order_acquire)) {
+  if (by == Server::By::kDriver || context.is_broken(driver_)) {
     return allocate_from_driver(context, address, bytes, function);
   }
   if (captures_.any_open()) {

@@ -43,8 +43,9 @@ TEST_CASE("after an error that stays the driver answers, until the context has e
     const CUdeviceptr other = allocate(4096);
     constexpr std::uint64_t kForEver = ~std::uint64_t{0};
     const std::vector<const char*> functions{
-        "cuCtxSynchronize", "cuEventQuery", "cuEventSynchronize", "cuCtxRecordEvent",
-        "cuMemAlloc_v2",    "cuMemFree_v2", "cuMemCreate",        "cuMemAllocFromPoolAsync"};
+        "cuCtxSynchronize", "cuEventQuery",  "cuEventSynchronize",
+        "cuCtxRecordEvent", "cuMemAlloc_v2", "cuMemFree_v2",
+        "cuMemGetInfo_v2",  "cuMemCreate",   "cuMemAllocFromPoolAsync"};
     for (const char* function : functions) {
       standin_fail(function, CUDA_ERROR_ILLEGAL_ADDRESS, 0, kForEver);
     }
