@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <utility>
 
 #include "shim/device/contexts.h"
@@ -30,6 +29,7 @@
 #include "shim/tell/summary.h"
 
 namespace cubfc {
+
 // All that acts, in the order in which it is made: each knows only what stands before it.
 struct Process::Parts {
   Parts(const DriverFunctions& driver, const config::Policy& policy)

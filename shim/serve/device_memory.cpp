@@ -314,7 +314,7 @@ CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr addre
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 
-// Waits for the device, then frees; or leaves the waiting to WaitingFrees: always under
+// Waits for the device, then frees; or leaves the waiting to DeviceFrees: always under
 // CUBFC_FREE=deferred, else while a stream captures or a context may be ending, which is what the
 // two errors below stand for. An interior pointer, a double free: the driver must not see it, it
 // knows only the region.

@@ -42,9 +42,9 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
         [&](CUdeviceptr got) { free_at_driver(got, request.stream, request.per_thread); });
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
-    if (const CUdeviceptr again =
-            waiting_.of(context->device).take_back(*context, *order, request.bytes);
-        again != 0) {
+    DeviceFrees& frees = waiting_.of(context->device);
+    frees.collect();  // else what is closed would wait as long as every request is served from here
+    if (const CUdeviceptr again = frees.take_back(*context, *order, request.bytes); again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
       *address = again;
       return CUDA_SUCCESS;

@@ -22,17 +22,17 @@ class UnusedMemory : private ContextListener {
   UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
                WaitingFrees& waiting);
 
-  // For a request for memory of this device that has failed: does one of these, the first that
-  // helps. Gives back what arenas and pools hold without a block in it, where that takes no wait;
-  // waits for the oldest frees; gives back the rest of it; synchronises the contexts, so that pools
-  // get back what is freed in stream order. False when none helped. Call it again as long as it
-  // returns true and the request fails. Waits for no work while a stream captures.
   class Tries {  // one for each request
     friend class UnusedMemory;
     // As many epochs of frees as there are when it begins, because others go on freeing.
     std::optional<std::size_t> waits_left_;
     int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
+  // For a request for memory of this device that has failed: does one of these, the first that
+  // helps. Gives back what arenas and pools hold without a block in it, where that takes no wait;
+  // waits for the oldest frees; gives back the rest of it; synchronises the contexts, so that pools
+  // get back what is freed in stream order. False when none helped. Call it again as long as it
+  // returns true and the request fails. Waits for no work while a stream captures.
   bool make_room(Device& device, Tries& tries);
 
   // For a driver call that failed for lack of memory which it takes itself (a context, a module, a

@@ -7,8 +7,9 @@
 
 namespace cubfc {
 
-void WaitingFrees::listen() {
-  contexts_.add_listener(*this);
+WaitingFrees::WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
+    : contexts_(contexts), captures_(captures), fences_(driver, contexts) {
+  contexts.add_listener(*this);
 }
 
 DeviceFrees* WaitingFrees::known_of(const Device& device) noexcept {

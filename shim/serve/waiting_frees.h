@@ -3,21 +3,15 @@
 #pragma once
 
 #include "shim/device/context_end.h"
-#include "shim/driver/captures.h"
 #include "shim/serve/device_frees.h"
 #include "shim/serve/fences.h"
 
 namespace cubfc {
 
-class Devices;
-
 // Thread-safe.
 class WaitingFrees : private ContextListener {
  public:
-  WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures)
-      : contexts_(contexts), captures_(captures), fences_(driver, contexts) {
-    listen();
-  }
+  WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures);
 
   // The device's queue. Throws std::bad_alloc, the first time.
   DeviceFrees& of(Device& device);
@@ -32,7 +26,6 @@ class WaitingFrees : private ContextListener {
   Fences& fences() { return fences_; }
 
  private:
-  void listen();
   // The driver takes a context's memory with it, and waits for the context's own work; but work of
   // other contexts may still use what was freed there: waits for that.
   void context_may_end(const WhichContexts& which) noexcept override;

@@ -260,3 +260,22 @@ TEST_CASE("room is made on the device of the stream", "[stream_ordered][driver_i
   must(cuMemFreeAsync(block, stream));
   must(cuMemFree(allocate(kMost)));  // the first device's memory was not taken for it
 }
+
+TEST_CASE("a stream that gets its own blocks again does not gather them",
+          "[arena_in_stream_order]") {
+  const TestContext context;
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  standin_reset_calls();
+  for (int round = 0; round < 4000; ++round) {
+    CUdeviceptr block = 0;
+    must(cuMemAllocAsync(&block, 4096, stream));
+    must(cuMemFreeAsync(block, stream));
+    if (round % 100 == 0) {
+      must(cuStreamSynchronize(stream));
+    }
+  }
+  CHECK(standin_calls("cuCtxRecordEvent") > 20);  // so many epochs were closed
+  CHECK(standin_calls("cuEventCreate") < 20);     // and their events used again
+  must(cuStreamDestroy_v2(stream));
+}
