@@ -37,7 +37,7 @@ extern "C" void* malloc(std::size_t bytes) {
 namespace {
 
 constexpr int kThreads = 3;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_THREAD__
 constexpr int kForks = 20;  // each takes up to a second
 #else
 constexpr int kForks = 300;
