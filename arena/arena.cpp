@@ -114,40 +114,45 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
   } catch (const std::bad_alloc&) {
     growth.failure = Failure::kHostMemory;
   }
-  ++num_failures_;
   result.failure = growth.failure;
   result.source_error = growth.source_error;
   return result;
 }
 
+void Arena::count_failure() noexcept {
+  const std::lock_guard lock(lock_);
+  ++num_failures_;
+}
+
 // Makes room for a block of `block_bytes`, or says why there is none. Lets go of the lock
 // meanwhile, so the room may be gone again when it returns: the caller looks again.
 Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
-  if (growing_ > 0 && !this_thread_obtains_) {
-    const std::uint64_t obtained = regions_obtained_;
-    const bool ended = growth_ended_.wait_for(
-        lock, kGrowthPatience, [&] { return growing_ == 0 || regions_obtained_ != obtained; });
-    if (ended && regions_obtained_ != obtained) {
-      return {};
-    }
+  const std::uint64_t obtained = regions_obtained_;
+  if (wait_for_growth(lock) && regions_obtained_ != obtained) {
+    return {};
   }
-  const bool pages = source_.page_bytes() > 0;
-  const auto grow_once = [&] {
-    return pages ? map_for(lock, block_bytes)
-                 : obtain_for(lock, Regions::region_bytes_for(block_bytes));
-  };
-  Growth growth = grow_once();
-  if (!pages && (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted)) {
-    if (release_unused(lock, 0) > 0) {
-      growth = grow_once();
-    }
-  }
+  Growth growth = source_.page_bytes() > 0
+                      ? map_for(lock, block_bytes)
+                      : obtain_for(lock, Regions::region_bytes_for(block_bytes));
   if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
     if (usable_bytes_ - granules_in_use_ * kGranuleBytes >= block_bytes) {
       growth.failure = Failure::kFragmented;
     }
   }
   return growth;
+}
+
+// False when nobody grows, this thread does itself, or it takes too long.
+bool Arena::wait_for_growth(Locked& lock) {
+  const std::uint64_t obtained = regions_obtained_;
+  return growing_ > 0 && !this_thread_obtains_ &&
+         growth_ended_.wait_for(lock, kGrowthPatience,
+                                [&] { return growing_ == 0 || regions_obtained_ != obtained; });
+}
+
+bool Arena::wait_for_growth() noexcept {
+  Locked lock(lock_);
+  return wait_for_growth(lock);
 }
 
 // A region for a block of which the region needs `least_bytes`, and what else is due.
@@ -243,16 +248,8 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
   return false;
 }
 
-std::uint64_t Arena::release_unused(std::uint64_t keep_bytes) noexcept {
-  try {
-    Locked lock(lock_);
-    return release_unused(lock, keep_bytes);
-  } catch (const std::bad_alloc&) {
-    return 0;  // nothing was changed: the list of unused regions comes first
-  }
-}
-
-std::uint64_t Arena::release_unused(Locked& lock, std::uint64_t keep_bytes) {
+std::uint64_t Arena::release_unused(std::uint64_t keep_bytes) noexcept try {
+  Locked lock(lock_);
   if (const std::uint64_t page = source_.page_bytes(); page > 0) {
     return unmap_unused(lock, round_down(pool_bytes_ - std::min(pool_bytes_, keep_bytes), page));
   }
@@ -273,13 +270,18 @@ std::uint64_t Arena::release_unused(Locked& lock, std::uint64_t keep_bytes) {
     usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
     regions_.remove(number);
   }
-  lock.unlock();
-  for (const auto& [base, size] : released) {
-    source_.release(base, size);
+  if (bytes > 0) {
+    without_lock(lock, [&] {
+      for (const auto& [base, size] : released) {
+        source_.release(base, size);
+      }
+      return true;
+    });
+    budget_.give(bytes);
   }
-  budget_.give(bytes);
-  lock.lock();
   return bytes;
+} catch (const std::bad_alloc&) {
+  return 0;  // nothing was changed: the list of unused regions comes first
 }
 
 std::uint64_t Arena::unused_bytes() const noexcept {

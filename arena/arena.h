@@ -72,10 +72,13 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
 
-  // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 2 MiB on.
+  // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 2 MiB on. If memory is short, it
+  // may help to give back what is not used, here or elsewhere, and to try again: that may wait for
+  // the device, so it is the caller's to decide.
   Allocation allocate(std::uint64_t bytes) noexcept;
-  // The same from what the arena has at hand; 0 when that does not do, which is not counted as a
-  // failure: allocate() looks harder before it fails.
+  // For the statistics: the caller has given up on a request.
+  void count_failure() noexcept;
+  // The same from what the arena has at hand; 0 when that does not do: allocate() looks harder.
   Address allocate_without_growth(std::uint64_t bytes) noexcept;
 
   // Makes the live block that starts at `address` free at once: the caller has waited for the
@@ -104,6 +107,9 @@ class Arena {
   // Gives back to the source what holds no live or retired block, whole regions or whole pages, but
   // nothing that would leave it with less than `keep_bytes`. Returns the bytes given back.
   std::uint64_t release_unused(std::uint64_t keep_bytes = 0) noexcept;
+  // Waits, up to 2 seconds, for a thread that is calling the source right now: it may have taken
+  // more from the budget than it needs, or be giving back. False when there is none.
+  bool wait_for_growth() noexcept;
   // What it would give back if it were to keep nothing.
   std::uint64_t unused_bytes() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
@@ -131,12 +137,12 @@ class Arena {
   };
 
   Growth grow(Locked& lock, std::uint64_t block_bytes);
+  bool wait_for_growth(Locked& lock);
   Growth obtain_for(Locked& lock, std::uint64_t least_bytes);
   Growth preallocate(Locked& lock, std::uint64_t least_bytes);
   Growth obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
                 std::uint64_t back_off);
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
-  std::uint64_t release_unused(Locked& lock, std::uint64_t keep_bytes);
   // Calls the source, which other threads wait for if they must grow, too.
   template <typename Call>
   auto without_lock(Locked& lock, Call call) {

@@ -29,7 +29,14 @@ class Budget {
   void force(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
 
   // Gives back what take() or force() claimed.
-  void give(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void give(std::uint64_t bytes) noexcept {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+    times_given_.fetch_add(1, std::memory_order_release);
+  }
+  // Who was refused and sees another number than before may try again.
+  std::uint64_t times_given() const noexcept {
+    return times_given_.load(std::memory_order_acquire);
+  }
 
   std::uint64_t limit() const noexcept { return limit_; }
   bool limited() const noexcept { return limit_ != kUnlimited; }
@@ -42,6 +49,7 @@ class Budget {
  private:
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
+  std::atomic<std::uint64_t> times_given_{0};
 };
 
 }  // namespace cubfc::arena

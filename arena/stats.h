@@ -20,7 +20,7 @@ struct Stats {
   std::uint64_t peak_pool_bytes = 0;
 
   std::uint64_t num_frees = 0;
-  std::uint64_t num_failures = 0;     // allocations that failed
+  std::uint64_t num_failures = 0;     // count_failure()
   std::uint64_t bytes_requested = 0;  // of live blocks, as requested
   std::uint64_t bytes_retired = 0;    // freed by the program, waiting for the device
   std::uint64_t live_blocks = 0;

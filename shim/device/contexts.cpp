@@ -350,6 +350,19 @@ void Contexts::peer_access_will_be_enabled(CUcontext peer) {
   }
 }
 
+bool Contexts::knows_current() const {
+  CUcontext current = nullptr;
+  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) {
+    return current == nullptr;
+  }
+  for (const Context* context = first(); context != nullptr; context = context->next) {
+    if (context->alive() && context->handle == current) {
+      return true;
+    }
+  }
+  return false;
+}
+
 CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
                                const std::vector<Context*>& others) {
   CUcontext current = nullptr;

@@ -69,6 +69,9 @@ class Contexts {
   // Before the program lets the current context use the memory of this one's device.
   void peer_access_will_be_enabled(CUcontext peer);
 
+  // Whether the current context, if there is one, has a Context that is alive: not a green one, nor
+  // one that the driver could not tell of.
+  bool knows_current() const;
   // Waits for the work that was submitted in every context that may use memory of the owner's
   // device, in `others`, and in the current one if it is not known here. Returns what `owner`
   // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for, or a

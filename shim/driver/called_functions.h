@@ -26,6 +26,7 @@
   Y(cuDriverGetVersion, (int* version)) \
   Y(cuEventCreate, (CUevent* event, unsigned flags)) \
   Y(cuEventQuery, (CUevent event)) \
+  Y(cuEventRecord, (CUevent event, CUstream stream)) \
   Y(cuEventSynchronize, (CUevent event)) \
   Y(cuGetErrorName, (CUresult error, const char** name)) \
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \

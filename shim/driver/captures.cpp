@@ -37,6 +37,7 @@ void Captures::will_begin() {
   std::unique_lock lock(mutex_);
   captures_.reserve(captures_.size() + static_cast<std::size_t>(beginning_) + 1);
   ++beginning_;
+  has_begun_.store(true, std::memory_order_release);
   recount();
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (permits_ != nullptr && std::chrono::steady_clock::now() < end) {

@@ -25,13 +25,16 @@ class Captures {
 
   // Some stream captures, or is about to.
   bool any_open() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
+  // Some stream has captured in this process, or was about to: another may any time.
+  bool any_has_begun() const noexcept { return has_begun_.load(std::memory_order_acquire); }
 
   // Whether this stream captures. Asks the driver, if any_open(). Arguments as of stream_id().
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
-  // waits for permits that are out, but not for work: 250 ms for one that blocks. It throws
-  // std::bad_alloc and has changed nothing then. `success`: the driver's.
+  // waits for permits that are out, but not for work: 250 ms for one that blocks, which where the
+  // driver can record a context's work (12.5) only those do that were out at the first capture of
+  // the process. It throws std::bad_alloc and has changed nothing then. `success`: the driver's.
   void will_begin();
   void begun(CUstream stream, bool per_thread, bool success);
 
@@ -62,6 +65,7 @@ class Captures {
   int beginning_ = 0;
   WaitPermit* permits_ = nullptr;  // that are out
   std::atomic<int> open_{0};       // captures open or about to begin
+  std::atomic<bool> has_begun_{false};
 };
 
 // Permission to ask the driver about work on a device, and to wait for it. While it lives and

@@ -1,20 +1,12 @@
 #include "shim/serve/device_frees.h"
 
-#include <algorithm>
-#include <chrono>
-#include <new>
+#include <optional>
 
 #include "arena/epoch.h"
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
 
 namespace cubfc {
-namespace {
-
-// What another thread has in hand comes back when the driver has answered it.
-constexpr std::chrono::seconds kPatience{2};
-
-}  // namespace
 
 // Whether its work may use the device's memory only because it was freed there.
 bool DeviceFrees::is_stranger(const Context* context) const {
@@ -22,146 +14,74 @@ bool DeviceFrees::is_stranger(const Context* context) const {
 }
 
 bool DeviceFrees::add(Context& context, CUdeviceptr address, const How& how) {
-  const std::lock_guard lock(mutex_);
-  // What needs memory comes before any change.
-  if (open_.empty()) {
-    open_.emplace_back();
-  }
-  Epoch& open = open_.front();
-  if (is_stranger(how.in) &&
-      std::find(open.others.begin(), open.others.end(), how.in) == open.others.end()) {
-    open.others.push_back(how.in);
-  }
-  const StreamId* const order = how.order;
-  Block& block = open.blocks.emplace_back();
-  Ordered* ordered = nullptr;
-  Ordered::iterator place{};
-  try {
-    ordered = order == nullptr ? nullptr : &ordered_[{&context, *order}];
-    place = ordered == nullptr ? place : ordered->emplace(0, &block);
-  } catch (const std::bad_alloc&) {
-    open.blocks.pop_back();
-    throw;
-  }
-  block.context = &context;
-  if (!context.device.server->retire(context, address, block.retired)) {
-    if (ordered != nullptr) {
-      ordered->erase(place);
+  return freed_.add(context, address, how.order == nullptr ? Order{} : *how.order,
+                    is_stranger(how.in) ? how.in : nullptr, how.again);
+}
+
+// While a stream captures, they stay open. Those of each order once: others go on freeing.
+template <typename Predicate>
+void DeviceFrees::close(WaitPermit& permit, Predicate which) noexcept {
+  FreedBlocks::Walk walk;
+  while (permit.given()) {
+    Epochs closing = freed_.take_open(walk, which);
+    if (closing.empty()) {
+      return;
     }
-    open.blocks.pop_back();
-    return false;
-  }
-  if (ordered != nullptr) {
-    auto node = ordered->extract(place);
-    node.key() = block.retired.block.bytes;
-    block.ordered = ordered;
-    block.place = ordered->insert(std::move(node));
-  }
-  open.bytes += block.retired.block.bytes;
-  ++waiting_;
-  any_.store(true, std::memory_order_release);
-  due_.store(arena::is_epoch_full(open.blocks.size(), open.bytes, context.headroom()),
-             std::memory_order_release);
-  return true;
-}
-
-void DeviceFrees::reclaim(const Block& block) noexcept {
-  if (!block.taken) {
-    block.context->device.server->reclaim(*block.context, block.retired);
+    record_fence(closing.front(), permit);
+    freed_.put_back(closing, FreedBlocks::Place::kLast);
   }
 }
 
-CUdeviceptr DeviceFrees::take_back(Context& context, const StreamId& order, std::uint64_t bytes) {
-  if (!any()) {
-    return 0;
-  }
-  const std::lock_guard lock(mutex_);
-  const auto of_stream = ordered_.find({&context, order});
-  if (of_stream == ordered_.end()) {
-    return 0;
-  }
-  const auto found = of_stream->second.lower_bound(bytes);
-  if (found == of_stream->second.end()) {
-    return 0;
-  }
-  Block& block = *found->second;
-  const CUdeviceptr address = context.arena.revive(block.retired.block, bytes);
-  if (address != 0) {
-    forget_order(block);
-    block.taken = true;
-  }
-  return address;
-}
-
-void DeviceFrees::forget_order(Block& block) noexcept {
-  if (block.ordered != nullptr) {
-    block.ordered->erase(block.place);
-    block.ordered = nullptr;
-  }
-}
-
-void DeviceFrees::stream_will_end(CUstream stream) {
-  const StreamId gone = stream_id(stream, false);
-  if (gone.is_default() || !any()) {
-    return;
-  }
-  const std::lock_guard lock(mutex_);
-  for (auto each = ordered_.begin(); each != ordered_.end();) {
-    if (each->first.stream == gone) {
-      for (const auto& [bytes, block] : each->second) {
-        block->ordered = nullptr;
-      }
-      each = ordered_.erase(each);
-    } else {
-      ++each;
-    }
-  }
+// Those for which that takes no wait.
+void DeviceFrees::close_recordable(WaitPermit& permit) noexcept {
+  close(permit,
+        [&](const Epoch& epoch) { return epoch.order.of_stream() || fences_.can_record(); });
 }
 
 // Another thread may have seen to it, or have freed more since.
 void DeviceFrees::close_when_due(const Context& context) noexcept {
-  if (!due_.load(std::memory_order_acquire)) {
+  if (!freed_.look_for_full()) {
     return;
   }
-  bool full = false;
-  {
-    const arena::Headroom headroom = context.headroom();
-    const std::lock_guard lock(mutex_);
-    full = !open_.empty() &&
-           arena::is_epoch_full(open_.front().blocks.size(), open_.front().bytes, headroom);
-  }
-  if (full) {
-    close();
-  }
-}
-
-// While a stream captures, the open epoch stays open.
-void DeviceFrees::close() {
+  const arena::Headroom headroom = context.headroom();
   WaitPermit permit(captures_);
-  if (!permit.given()) {
-    return;
-  }
-  if (Epochs closing = take_open(); !closing.empty()) {
-    record_fence(closing.front(), permit);
-    put_back(closing, Place::kLast);
-  }
+  close(permit, [&](const Epoch& epoch) {
+    return arena::is_epoch_full(epoch.blocks.size(), epoch.bytes, headroom);
+  });
 }
 
-// Not now when a context may be ending. Precondition: the permit is given.
+void DeviceFrees::stream_will_end(CUstream stream) {
+  const StreamId ending = stream_id(stream, false);
+  if (ending.is_default() || !any()) {
+    return;
+  }
+  {
+    WaitPermit permit(captures_);
+    close(permit, [&](const Epoch& epoch) {
+      return epoch.order.of_stream() && epoch.order.stream == ending;
+    });
+  }
+  freed_.forget_stream(ending);
+}
+
+// By an event of its stream; else of the contexts, but not now when one may be ending.
+// Precondition: the permit is given.
 void DeviceFrees::record_fence(Epoch& epoch, WaitPermit& permit) noexcept {
-  if (epoch.blocks.empty()) {
-    epoch.fence.complete = true;
-  } else if (fences_.can_record()) {
-    fences_.record(epoch.fence, device_, epoch.others);
-  } else {
-    epoch.fence.complete = synchronize_owners(epoch, permit);
+  Fence& fence = epoch.fence;
+  if (epoch.order.of_stream()) {
+    fences_.record(fence, *epoch.order.context, epoch.order.id, epoch.order.stream);
+  }
+  if (!fence.complete && fences_.can_record()) {
+    fences_.record(fence, device_, epoch.others);
+  } else if (!fence.complete) {
+    fence.complete = synchronize_owners(epoch, permit);
   }
 }
 
 // As a free under CUBFC_FREE=sync. A context whose work has gone wrong for good has no work left.
 bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
   const Context* done = nullptr;
-  for (const Block& block : epoch.blocks) {
+  for (const FreedBlocks::Block& block : epoch.blocks) {
     if (block.context == done) {
       continue;
     }
@@ -176,167 +96,108 @@ bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
   return true;
 }
 
+// A fence that has failed is tried again.
+bool DeviceFrees::is_done(Epoch& epoch, WaitPermit& permit) {
+  if (!epoch.fence.complete && permit.given()) {
+    fences_.give_back(epoch.fence);
+    record_fence(epoch, permit);
+  }
+  return epoch.fence.complete && fences_.is_passed(epoch.fence, permit);
+}
+
 void DeviceFrees::collect() noexcept {
-  if (!any_closed_.load(std::memory_order_acquire)) {
+  if (!freed_.any_closed()) {
     return;
   }
   WaitPermit permit(captures_);
-  if (!permit.given()) {
-    return;
-  }
-  for (Epochs one = take_oldest(); !one.empty(); one = take_oldest()) {
-    Fence& fence = one.front().fence;
-    if (!fence.complete) {
-      fences_.give_back(fence);
-      record_fence(one.front(), permit);
+  FreedBlocks::Walk walk;
+  for (Epochs one = freed_.take_closed(walk); !one.empty(); one = freed_.take_closed(walk)) {
+    if (is_done(one.front(), permit)) {
+      reclaim(one);
+    } else {
+      freed_.put_back(one, FreedBlocks::Place::kFirst);
+      walk.past = true;
     }
-    if (!fence.complete || !fences_.is_passed(fence)) {
-      put_back(one, Place::kFirst);
-      return;
-    }
-    reclaim(one);
   }
 }
 
 void DeviceFrees::close_and_collect() noexcept {
-  if (fences_.can_record()) {
-    close();  // without it, that would wait
+  if (any()) {
+    WaitPermit permit(captures_);
+    close_recordable(permit);
   }
   collect();
 }
 
 bool DeviceFrees::wait_for_oldest() noexcept {
-  WaitPermit permit(captures_);
-  if (!permit.given()) {
-    return false;
-  }
-  Epochs one = take_oldest();
+  Epochs one = freed_.take_oldest();
   if (one.empty()) {
-    one = take_open();
+    WaitPermit permit(captures_);
+    bool closed = false;
+    close(permit, [&](const Epoch&) { return !std::exchange(closed, true); });
+    one = freed_.take_oldest();
   }
   if (one.empty()) {
-    std::unique_lock lock(mutex_);
-    const auto is_back = [&] { return in_hand_ == 0 || !closed_.empty(); };
-    return in_hand_ > 0 && put_back_.wait_for(lock, kPatience, is_back);
+    return freed_.wait_for_others();
   }
-  const Epoch& epoch = one.front();
-  const bool fence_passed = epoch.fence.complete && fences_.wait_for(epoch.fence, permit);
-  if (!fence_passed && !synchronize_owners(epoch, permit)) {
-    put_back(one, Place::kFirst);
+  Epoch& epoch = one.front();
+  bool done = false;
+  if (!epoch.fence.complete) {
+    WaitPermit permit(captures_);
+    done = is_done(epoch, permit);
+  }
+  if (!done && epoch.fence.complete) {
+    done = fences_.wait_for(epoch.fence) == CUDA_SUCCESS;
+  }
+  if (!done) {
+    WaitPermit permit(captures_);
+    done = permit.given() && synchronize_owners(epoch, permit);
+  }
+  if (!done) {
+    freed_.put_back(one, FreedBlocks::Place::kFirst);
     return false;
   }
   reclaim(one);
   return true;
 }
 
-std::size_t DeviceFrees::epochs() noexcept {
-  const std::lock_guard lock(mutex_);
-  return open_.size() + closed_.size() + static_cast<std::size_t>(in_hand_);
-}
-
-bool DeviceFrees::has_block_of(const Context& context) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (in_hand_ > 0) {
-    return true;  // perhaps
+CUresult DeviceFrees::wait_for_all(const Context& owner, Context* in) {
+  std::optional<WaitPermit> permit(std::in_place, captures_);
+  if (!permit->given()) {
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  for (const Epochs* const epochs : {&closed_, &open_}) {
-    for (const Epoch& epoch : *epochs) {
-      if (std::any_of(epoch.blocks.begin(), epoch.blocks.end(),
-                      [&](const Block& block) { return block.context == &context; })) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-CUresult DeviceFrees::wait_for_all(const Context& owner, Context* in, WaitPermit& permit) {
   std::vector<Context*> others;
   if (is_stranger(in)) {
     others.push_back(in);
   }
-  // Taken before the wait: what is freed while it goes on may be used by later work.
-  Epochs all;
-  if (any()) {
-    const std::lock_guard lock(mutex_);
-    for (const Epochs* const epochs : {&closed_, &open_}) {
-      for (const Epoch& epoch : *epochs) {
-        others.insert(others.end(), epoch.others.begin(), epoch.others.end());
-      }
+  if (captures_.any_has_begun() && fences_.can_record() && contexts_.knows_current()) {
+    close_recordable(*permit);
+    Fence fence;
+    fences_.record(fence, device_, others);
+    if (fence.complete) {
+      permit.reset();
+      const CUresult result = fences_.wait_for(fence, &owner);
+      fences_.give_back(fence);
+      collect();
+      return result;
     }
-    all.splice(all.end(), closed_);
-    all.splice(all.end(), open_);
-    in_hand_ += static_cast<int>(all.size());
-    any_closed_.store(false, std::memory_order_release);
+    fences_.give_back(fence);
   }
-  const CUresult result = contexts_.synchronize(owner, permit, others);
-  if (result == CUDA_SUCCESS) {
-    reclaim(all);
-  } else {
-    put_back(all, Place::kFirst);
+  // Chosen before the wait: what is freed while it goes on may be used by later work.
+  const std::uint64_t covered = any() ? freed_.cover(others) : 0;
+  const CUresult result = contexts_.synchronize(owner, *permit, others);
+  if (result == CUDA_SUCCESS && covered != 0) {
+    for (Epochs one = freed_.take_covered(covered); !one.empty();
+         one = freed_.take_covered(covered)) {
+      reclaim(one);
+    }
   }
   return result;
 }
 
-// The open epoch, if something is in it: in hand until it is put back or reclaimed.
-DeviceFrees::Epochs DeviceFrees::take_open() noexcept {
-  const std::lock_guard lock(mutex_);
-  Epochs open;
-  if (!open_.empty() && !open_.front().blocks.empty()) {
-    open.splice(open.begin(), open_);
-    ++in_hand_;
-  }
-  return open;
-}
-
-// The epoch that has been closed for longest, if there is one; in hand likewise.
-DeviceFrees::Epochs DeviceFrees::take_oldest() noexcept {
-  const std::lock_guard lock(mutex_);
-  Epochs oldest;
-  if (!closed_.empty()) {
-    oldest.splice(oldest.begin(), closed_, closed_.begin());
-    ++in_hand_;
-    any_closed_.store(!closed_.empty(), std::memory_order_release);
-  }
-  return oldest;
-}
-
-void DeviceFrees::put_back(Epochs& epochs, Place place) noexcept {
-  if (epochs.empty()) {
-    return;
-  }
-  const std::lock_guard lock(mutex_);
-  in_hand_ -= static_cast<int>(epochs.size());
-  closed_.splice(place == Place::kFirst ? closed_.begin() : closed_.end(), epochs);
-  any_closed_.store(true, std::memory_order_release);
-  put_back_.notify_all();
-}
-
-// Their work is done.
-void DeviceFrees::reclaim(Epochs& epochs) noexcept {
-  if (epochs.empty()) {
-    return;
-  }
-  std::size_t blocks = 0;
-  {
-    const std::lock_guard lock(mutex_);  // from here on no stream takes one of them back
-    for (Epoch& epoch : epochs) {
-      std::for_each(epoch.blocks.begin(), epoch.blocks.end(), forget_order);
-    }
-  }
-  for (Epoch& epoch : epochs) {
-    for (const Block& block : epoch.blocks) {
-      reclaim(block);
-    }
-    blocks += epoch.blocks.size();
-    fences_.give_back(epoch.fence);
-  }
-  const std::lock_guard lock(mutex_);
-  in_hand_ -= static_cast<int>(epochs.size());
-  waiting_ -= blocks;
-  any_.store(waiting_ > 0, std::memory_order_release);
-  epochs.clear();
-  put_back_.notify_all();
+void DeviceFrees::reclaim(Epochs& epoch) noexcept {
+  fences_.give_back(epoch.front().fence);
+  freed_.reclaim(epoch);
 }
 
 }  // namespace cubfc

@@ -130,8 +130,8 @@ void DeviceMemory::collect_waiting(const Context& context) {
 // From what the arena has; then by growth; then from whatever is left to try, which may wait.
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
+  UnusedMemory::Tries tries(context.device);
   arena::Allocation got = context.arena.allocate(bytes);
-  UnusedMemory::Tries tries;
   const auto more_may_help = [&] {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&
            got.failure != arena::Failure::kTooLarge;
@@ -151,6 +151,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
     announce(driver_, policy_, context);
   }
   if (got.address == 0) {
+    context.arena.count_failure();
     log::debug("{} of {} bytes failed: {}", function, bytes, arena::describe(got.failure));
     if (got.failure == arena::Failure::kSourceError) {
       context.note(static_cast<CUresult>(got.source_error));
@@ -278,11 +279,8 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
 [[gnu::always_inline]] inline CUresult DeviceMemory::free_of(Context& context,
                                                              CUdeviceptr address) {
   CUcontext current = nullptr;
-  CUresult result = CUDA_SUCCESS;
-  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr ||
-      context.broken.load(std::memory_order_acquire)) {
-    result = refused_by_driver(context, address);
-  }
+  const bool has_context = driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr;
+  CUresult result = refused_by_driver(context, address, has_context);
   if (result == CUDA_SUCCESS) {
     Context* const in =
         current == nullptr || current == context.handle ? nullptr : contexts_.current();
@@ -305,10 +303,13 @@ bool DeviceMemory::try_free(CUdeviceptr address) {
   return context != nullptr && free_of(*context, address) == CUDA_SUCCESS;
 }
 
-// Without a current context, or in one whose work has gone wrong, the driver refuses a free, or
-// does not: its word is had by asking it to free a pointer into a region, which it can only refuse,
-// or to nowhere.
-CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr address) const {
+// Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
+// nowhere.
+CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr address,
+                                         bool has_context) const {
+  if (has_context && !owner.broken.load(std::memory_order_acquire)) [[likely]] {
+    return CUDA_SUCCESS;
+  }
   const CUresult result =
       driver_.cuMemFree_v2(owner.device.server->has_blocks_beside_arenas() ? kNowhere : address);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
@@ -320,9 +321,7 @@ CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr addre
 // knows only the region.
 CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address, Context* in) {
   if (!deferred()) {
-    WaitPermit permit(captures_);
-    const CUresult result =
-        permit.given() ? wait_in_free(context, in, permit) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    const CUresult result = wait_in_free(context, in);
     if (result == CUDA_SUCCESS) {
       ipc_.will_free(address);
       return context.device.server->free(context, address);
@@ -331,7 +330,7 @@ CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address, Context
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
-  return free_later(context, address, {in, nullptr});
+  return free_later(context, address, {.in = in});
 }
 
 CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
@@ -345,9 +344,8 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
   return CUDA_SUCCESS;
 }
 
-// Precondition: the permit is given.
-CUresult DeviceMemory::wait_in_free(const Context& owner, Context* in, WaitPermit& permit) {
-  const auto wait = [&] { return waiting_.of(owner.device).wait_for_all(owner, in, permit); };
+CUresult DeviceMemory::wait_in_free(const Context& owner, Context* in) {
+  const auto wait = [&] { return waiting_.of(owner.device).wait_for_all(owner, in); };
   if (!policy_.show_stats.value) {
     return wait();
   }

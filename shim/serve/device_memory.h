@@ -23,7 +23,6 @@ class DriverRequests;
 class FailedRequests;
 class Ipc;
 class UnusedMemory;
-class WaitPermit;
 class WaitingFrees;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe. Throws
@@ -60,12 +59,11 @@ class DeviceMemory {
   // A block from the context's arena, for a request that no block waits for in its stream.
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
-  // Frees a block without a wait: it can be given to others when the work before is done, and to
-  // requests of the stream `how.order`, if that is not nullptr, at once.
+  // Frees a block without a wait: it can be given to others when the work that `how` names is done.
   CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
-  // What the driver says to a free of this block when no context is current; CUDA_SUCCESS if it
-  // does not mind.
-  CUresult refused_by_driver(const Context& owner, CUdeviceptr address) const;
+  // What the driver says to a free of this block without a context, or when the work of its owner
+  // has gone wrong for good; CUDA_SUCCESS if it does not mind, or neither is so.
+  CUresult refused_by_driver(const Context& owner, CUdeviceptr address, bool has_context) const;
   // CUBFC_STREAM_ORDERED=arena.
   bool serves_stream_order() const {
     return policy_.stream_ordered.value == config::StreamOrdered::kArena;
@@ -99,7 +97,7 @@ class DeviceMemory {
 
   CUresult free_of(Context& context, CUdeviceptr address);
   CUresult free_block(Context& context, CUdeviceptr address, Context* in);
-  CUresult wait_in_free(const Context& owner, Context* in, WaitPermit& permit);
+  CUresult wait_in_free(const Context& owner, Context* in);
   void free_relaxed(CUdeviceptr address) const;
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
   // Another number after each allocation and each free.

@@ -38,7 +38,7 @@ class DriverRequests : private ContextListener {
                           Undo undo) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
-    UnusedMemory::Tries tries;
+    UnusedMemory::Tries tries(request.device);
     for (;;) {
       claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
       if (claim) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include "shim/device/context_use.h"
 #include "shim/device/contexts.h"
@@ -34,11 +35,22 @@ void Fences::record(Fence& fence, const Device& device,
 
 // Adds the context's mark, if it has not ended. Throws std::bad_alloc.
 bool Fences::record(Fence& fence, Context& context) {
+  return record(
+      fence, context, context.id.load(std::memory_order_acquire),
+      [&](CUcontext handle, CUevent event) { return driver_.cuCtxRecordEvent(handle, event); });
+}
+
+// Has `call` record an event of the context, unless that has ended, or has another id: then nothing
+// is missing. Throws std::bad_alloc.
+template <typename Record>
+bool Fences::record(Fence& fence, Context& context, std::uint64_t id, Record call) {
   const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
+  if (context.id.load(std::memory_order_acquire) != id) {
+    return true;
+  }
   if (!use.allowed()) {
     return !context.alive();  // else it may end, or may not
   }
-  const std::uint64_t id = context.id.load(std::memory_order_acquire);
   fence.marks.reserve(fence.marks.size() + 1);
   const CUcontext handle = context.handle;
   const CUevent event = event_for(context, id, handle);
@@ -46,15 +58,36 @@ bool Fences::record(Fence& fence, Context& context) {
     return context.id.load(std::memory_order_acquire) != id;
   }
   fence.marks.push_back({&context, id, event});
-  const CUresult result = driver_.cuCtxRecordEvent(handle, event);
+  const CUresult result = call(handle, event);
   context.note(result);
   return result == CUDA_SUCCESS || stays(result) ||
          context.id.load(std::memory_order_acquire) != id;
 }
 
-bool Fences::is_idle(Context& context) noexcept try {
+void Fences::record(Fence& fence, Context& context, std::uint64_t id,
+                    const StreamId& stream) noexcept try {
+  if (stream.thread != 0 && stream.thread != number_of_thread()) {
+    return;
+  }
+  fence.complete = record(fence, context, id, [&](CUcontext handle, CUevent event) {
+    const auto call = [&] {
+      return driver_.cuEventRecord(event, reinterpret_cast<CUstream>(stream.handle));
+    };
+    if (!stream.is_default()) {
+      return call();
+    }
+    const PushedContext inside(driver_, handle);  // whose default stream it is
+    return inside.pushed() ? call() : inside.result();
+  });
+  if (!fence.complete) {
+    give_back(fence);
+  }
+} catch (const std::bad_alloc&) {
+}
+
+bool Fences::is_idle(Context& context, const WaitPermit& permit) noexcept try {
   Fence fence;
-  const bool idle = can_record() && record(fence, context) && is_passed(fence);
+  const bool idle = can_record() && record(fence, context) && is_passed(fence, permit);
   give_back(fence);
   return idle;
 } catch (const std::bad_alloc&) {
@@ -92,27 +125,37 @@ CUresult Fences::ask(const Fence::Mark& mark) {
   return stays(result) ? CUDA_SUCCESS : result;  // no work is left
 }
 
-bool Fences::is_passed(const Fence& fence) {
+bool Fences::is_passed(const Fence& fence, const WaitPermit& permit) {
+  std::optional<RelaxedCapture> relaxed;
+  if (!permit.given()) {
+    relaxed.emplace(driver_);
+  }
   return std::all_of(fence.marks.begin(), fence.marks.end(),
                      [&](const Fence::Mark& mark) { return ask(mark) == CUDA_SUCCESS; });
 }
 
-bool Fences::wait_for(const Fence& fence, WaitPermit& permit) {
+CUresult Fences::wait_for(const Fence& fence, const Context* owner) {
+  const RelaxedCapture relaxed(driver_);
+  CUresult of_owner = CUDA_SUCCESS;
+  bool all = true;
   for (const Fence::Mark& mark : fence.marks) {
     const ContextUse use(contexts_, *mark.context);
     if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
+      continue;  // with a context its work ends
+    }
+    if (!use.allowed()) {
+      all = false;
       continue;
     }
-    if (!use.allowed() || !permit.given()) {
-      return false;
-    }
-    const CUresult result = permit.block([&] { return driver_.cuEventSynchronize(mark.event); });
+    const CUresult result = driver_.cuEventSynchronize(mark.event);
     mark.context->note(result);
-    if (result != CUDA_SUCCESS && !stays(result)) {
-      return false;
+    if (mark.context == owner) {
+      of_owner = result;
+    } else if (result != CUDA_SUCCESS && !stays(result)) {
+      all = false;
     }
   }
-  return true;
+  return of_owner == CUDA_SUCCESS && !all ? CUDA_ERROR_NOT_READY : of_owner;
 }
 
 void Fences::give_back(Fence& fence) noexcept try {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shim/device/context_end.h"
+#include "shim/driver/stream_id.h"
 
 namespace cubfc {
 
@@ -15,8 +16,8 @@ class Contexts;
 class WaitPermit;
 struct DriverFunctions;
 
-// One mark for each context that may use some device's memory: all work that was submitted there
-// before it was recorded is done when its event has passed, in whatever stream.
+// All work that was submitted before it was recorded is done when its events have passed: in a
+// stream, or in whatever stream of each context that may use some device's memory.
 struct Fence {
   struct Mark {
     Context* context;
@@ -24,7 +25,7 @@ struct Fence {
     CUevent event;
   };
   std::vector<Mark> marks;
-  bool complete = false;  // no context is missing
+  bool complete = false;  // nothing is missing
 };
 
 // Makes fences, asks the driver about them, and keeps their events to use them again. Thread-safe;
@@ -33,23 +34,27 @@ class Fences : private ContextListener {
  public:
   Fences(const DriverFunctions& driver, Contexts& contexts);
 
-  // Whether the driver can record a context's work (12.5). Else nothing but is_passed() of a fence
-  // without marks may be called.
+  // Whether the driver can record a context's work (12.5), and not only a stream's.
   bool can_record() const noexcept;
   // Marks where the work has come to of each context that may use memory of the device, and of
   // `others`. The fence is complete then, unless a context may be ending, the driver fails, or the
-  // host has no memory. Precondition: this thread holds a WaitPermit that is given.
+  // host has no memory. Preconditions: can_record(); this thread holds a WaitPermit that is given.
   void record(Fence& fence, const Device& device, const std::vector<Context*>& others) noexcept;
+  // Marks where the work of this stream has come to, which is of the context while that has the id.
+  // Complete as above; and not when it is another thread's default stream. Precondition: the
+  // permit.
+  void record(Fence& fence, Context& context, std::uint64_t id, const StreamId& stream) noexcept;
 
-  // Whether all marked work is done; the fence must be complete. Precondition as above.
-  bool is_passed(const Fence& fence);
-  // Waits for it. False when the driver fails, a context that may be ending cannot be waited for,
-  // or a capture has begun. Precondition: the permit is given.
-  bool wait_for(const Fence& fence, WaitPermit& permit);
+  // Whether all marked work is done; the fence must be complete. While a stream captures it asks in
+  // the relaxed mode.
+  bool is_passed(const Fence& fence, const WaitPermit& permit);
+  // Waits for it, in the relaxed mode: a capture can go on, and begin. What the wait for `owner`
+  // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for.
+  CUresult wait_for(const Fence& fence, const Context* owner = nullptr);
 
   // Whether all work of this context is done now; false where the driver cannot tell. Precondition
   // as of record().
-  bool is_idle(Context& context) noexcept;
+  bool is_idle(Context& context, const WaitPermit& permit) noexcept;
 
   // Its events can mark something else.
   void give_back(Fence& fence) noexcept;
@@ -58,6 +63,8 @@ class Fences : private ContextListener {
   void context_ended(std::uint64_t id) override;
   bool record(Fence& fence, Context& context);
   CUevent event_for(const Context& context, std::uint64_t id, CUcontext handle);
+  template <typename Record>
+  bool record(Fence& fence, Context& context, std::uint64_t id, Record call);
   CUresult ask(const Fence::Mark& mark);
 
   const DriverFunctions& driver_;

@@ -87,17 +87,17 @@ Context* StreamOrdered::context_of(const Request& request) {
   return contexts_.current_to_allocate();
 }
 
-// By which a block of this context that is freed in the stream is known again. Nothing for a
-// default stream of another context: it has the same name here.
-std::optional<StreamId> StreamOrdered::order_in(const Context& context, CUstream stream,
-                                                bool per_thread) const {
+// Of a stream of this context. Nothing for a default stream unless the context is current: another
+// one's has the same name.
+std::optional<FreedBlocks::Order> StreamOrdered::order_in(Context& context, CUstream stream,
+                                                          bool per_thread) const {
   const StreamId id = stream_id(stream, per_thread);
   CUcontext current = nullptr;
   if (id.is_default() &&
       (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context.handle)) {
     return std::nullopt;
   }
-  return id;
+  return FreedBlocks::Order{&context, context.id.load(std::memory_order_acquire), id};
 }
 
 // From the arena, because the user wishes so and the driver's own answer would be memory like any
@@ -116,15 +116,17 @@ CUresult StreamOrdered::free_at_driver(CUdeviceptr address, CUstream stream,
                     : driver_.cuMemFreeAsync(address, stream);
 }
 
-// Whose work is done before what is freed in the stream can be used again. nullptr if the driver
-// does not tell, or it is the owner.
-Context* StreamOrdered::freed_in(const Context& owner, CUstream stream, bool per_thread) const {
+// The stream's; nullptr if the driver does not tell.
+Context* StreamOrdered::context_of(Context& owner, CUstream stream, bool per_thread) const {
   CUcontext of_stream = nullptr;
   const bool is_default = stream_id(stream, per_thread).is_default();
   const CUresult told =
       is_default ? driver_.cuCtxGetCurrent(&of_stream) : driver_.cuStreamGetCtx(stream, &of_stream);
-  if (told != CUDA_SUCCESS || of_stream == nullptr || of_stream == owner.handle) {
+  if (told != CUDA_SUCCESS || of_stream == nullptr) {
     return nullptr;
+  }
+  if (of_stream == owner.handle) {
+    return &owner;
   }
   const PushedContext inside(driver_, of_stream);
   return inside.pushed() ? contexts_.current() : nullptr;
@@ -140,20 +142,23 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
   if (context == nullptr) {
     return requests_.free(address, at_driver);
   }
-  // A default stream is the current context's: without one the driver refuses.
+  // A default stream is the current context's.
   CUcontext current = nullptr;
-  if (stream_id(stream, per_thread).is_default() &&
-      (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)) {
-    if (const CUresult refused = memory_.refused_by_driver(*context, address);
-        refused != CUDA_SUCCESS) {
-      return refused;
-    }
+  const bool has_context =
+      !stream_id(stream, per_thread).is_default() ||
+      (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr);
+  if (const CUresult refused = memory_.refused_by_driver(*context, address, has_context);
+      refused != CUDA_SUCCESS) {
+    return refused;
   }
-  const bool again =
-      memory_.serves_stream_order() && context->device.server->by != Server::By::kPool;
-  const auto order = again ? order_in(*context, stream, per_thread) : std::nullopt;
-  const CUresult result = memory_.free_later(
-      *context, address, {freed_in(*context, stream, per_thread), order ? &*order : nullptr});
+  Context* const of_stream = context_of(*context, stream, per_thread);
+  const auto order = of_stream == nullptr ? std::nullopt : order_in(*of_stream, stream, per_thread);
+  const bool again = of_stream == context && memory_.serves_stream_order() &&
+                     context->device.server->by != Server::By::kPool;
+  const CUresult result = memory_.free_later(*context, address,
+                                             {.in = of_stream == context ? nullptr : of_stream,
+                                              .order = order ? &*order : nullptr,
+                                              .again = again});
   log::trace("cuMemFreeAsync {:#x}: {}", address, name_of(driver_, result));
   return result;
 }

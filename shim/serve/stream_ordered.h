@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "shim/driver/stream_id.h"
+#include "shim/serve/freed_blocks.h"
 
 namespace cubfc {
 
@@ -54,9 +54,9 @@ class StreamOrdered {
     bool per_thread;  // the calling function's stream 0 is the per-thread default stream
   };
   CUresult allocate(CUdeviceptr* address, const Request& request);
-  // Never waits, but for every few frees on drivers before 12.5. Ours (an arena's or our pool's
-  // block) can be given to others when all work before is done, and under
-  // CUBFC_STREAM_ORDERED=arena to requests of the stream at once. All else: by the driver.
+  // Never waits. Ours (an arena's or our pool's block) can be given to others when the stream's
+  // work before is done, and under CUBFC_STREAM_ORDERED=arena to requests of the stream at once.
+  // All else: by the driver.
   CUresult free(CUdeviceptr address, CUstream stream, bool per_thread);
 
   // The program has made a pool.
@@ -75,8 +75,9 @@ class StreamOrdered {
   bool is_of_host(CUmemoryPool pool);
   DriverRequest driver_request(const Request& request, Device& of_stream, const char* function);
   Context* context_of(const Request& request);
-  std::optional<StreamId> order_in(const Context& context, CUstream stream, bool per_thread) const;
-  Context* freed_in(const Context& owner, CUstream stream, bool per_thread) const;
+  std::optional<FreedBlocks::Order> order_in(Context& context, CUstream stream,
+                                             bool per_thread) const;
+  Context* context_of(Context& owner, CUstream stream, bool per_thread) const;
   bool is_served_by_arena(const Request& request, const Context& context);
 
   const DriverFunctions& driver_;

@@ -1,6 +1,7 @@
 #include "shim/serve/unused_memory.h"
 
 #include <new>
+#include <utility>
 
 #include "shim/device/context_use.h"
 #include "shim/device/contexts.h"
@@ -17,11 +18,14 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
+UnusedMemory::Tries::Tries(const Device& device)
+    : times_given_(device.limit.budget.times_given()) {}
+
 bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (--tries.left_ < 0) {
     return false;
   }
-  if (release(device, Waits::kNo)) {
+  if (release(device, Waits::kNo) || wait_for_growth(device)) {
     return true;
   }
   if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
@@ -34,7 +38,19 @@ bool UnusedMemory::make_room(Device& device, Tries& tries) {
       }
     }
   }
-  return release(device, Waits::kYes) || drain_pools(device);
+  if (release(device, Waits::kYes) || drain_pools(device)) {
+    return true;
+  }
+  const std::uint64_t before = std::exchange(tries.times_given_, device.limit.budget.times_given());
+  return tries.times_given_ != before && --tries.others_left_ >= 0;
+}
+
+// What another thread's request is just taking is more than that needs, perhaps.
+bool UnusedMemory::wait_for_growth(const Device& device) {
+  bool any = false;
+  contexts_.for_each_alive_on(
+      device, [&](Context& context) { any = any || context.arena.wait_for_growth(); });
+  return any;
 }
 
 bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept try {
@@ -114,7 +130,7 @@ bool UnusedMemory::release(Device& device, Waits waits) {
 
 bool UnusedMemory::is_idle(Context& context) {
   const WaitPermit permit(captures_);
-  return permit.given() && waiting_.fences().is_idle(context);
+  return permit.given() && waiting_.fences().is_idle(context, permit);
 }
 
 // The current context may be another, or none.

@@ -154,7 +154,14 @@ class ThroughArena {
         budget_(arena::round_down(capacity, arena::kGranuleBytes)),
         arena_(source_, budget_, options) {}
 
-  Handle allocate(std::uint64_t bytes) { return arena_.allocate(bytes).address; }
+  // What is not used goes back before a request fails.
+  Handle allocate(std::uint64_t bytes) {
+    arena::Address got = arena_.allocate(bytes).address;
+    while (got == 0 && arena_.release_unused() > 0) {
+      got = arena_.allocate(bytes).address;
+    }
+    return got;
+  }
   void free(Handle handle) { arena_.free(handle); }
   static bool failed(Handle handle) { return handle == 0; }
   static arena::Address address(Handle handle) { return handle; }

@@ -128,14 +128,22 @@ PROMISE(giving_up_a_reference_waits_for_no_free,
 PROMISE(a_capture_begins_while_a_free_waits,
         "cuStreamBeginCapture does not wait for what other threads wait for.") {
   const Stream stream;
-  CUgraph graph = nullptr;
+  const auto capture = [&] {
+    CUgraph graph = nullptr;
+    grants("its beginning", cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    grants("its end", cu.cuStreamEndCapture(stream, &graph));
+    ok(cu.cuGraphDestroy(graph));
+  };
   {
     const WaitingFree other;
-    grants("its beginning", cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    capture();
     holds("the free waits still", other.is_held());
   }
-  grants("its end", cu.cuStreamEndCapture(stream, &graph));
-  ok(cu.cuGraphDestroy(graph));
+  const WaitingFree other;
+  for (int i = 0; i < 20; ++i) {
+    capture();
+  }
+  holds("the second free waits still", other.is_held());
 }
 
 PROMISE(a_stream_ordered_free_does_not_wait,
@@ -198,6 +206,20 @@ PROMISE(an_allocation_does_not_wait_for_frees,
     allocate(kMiB + 512);
   }
   holds("the device still works", work.is_held());
+}
+
+PROMISE(what_an_idle_stream_freed_comes_back_while_another_works,
+        "What cuMemFreeAsync frees waits for its stream, for no other.") {
+  const std::size_t most = memory_info().free / 10 * 8;
+  const Stream idle;
+  HeldWork work;
+  for (int round = 0; round < 3; ++round) {
+    CUdeviceptr block = 0;
+    grants("most of the memory", cu.cuMemAlloc(&block, most));
+    ok(cu.cuMemFreeAsync(block, idle));
+    ok(cu.cuStreamSynchronize(idle));
+  }
+  holds("the other stream still works", work.is_held());
 }
 
 PROMISE(an_end_waits_for_no_other_device,

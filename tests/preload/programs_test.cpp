@@ -167,6 +167,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a tool calls back from inside the driver's calls") {
+  const std::vector<std::string> command{CUBFC_TEST_CALLBACKS};
+  const Outcome bare = run(command);
+  INFO(bare.out << bare.err);
+  REQUIRE(bare.status == 0);
+  for (const char* allocator : {"bfc", "vmm", "cuda_async", "platform"}) {
+    for (const char* waits : {"sync", "deferred"}) {
+      for (const char* ordered : {"driver", "arena"}) {
+        INFO(allocator << ", " << waits << ", " << ordered);
+        const Outcome preloaded = run_preloaded(command, {{"CUBFC_ALLOCATOR", allocator},
+                                                          {"CUBFC_FREE", waits},
+                                                          {"CUBFC_STREAM_ORDERED", ordered}});
+        INFO(preloaded.err.substr(0, 2000));
+        compare(bare, preloaded);
+      }
+    }
+  }
+}
+
 TEST_CASE("a message of ours, a wait, a look-up change nothing for the program") {
   for (const char* way : {"tail", "pipe", "cancel", "dlerror"}) {
     const std::vector<std::string> command{CUBFC_TEST_MANNERS, way};

@@ -16,7 +16,7 @@ constexpr int kNone = -1;
 
 class Generator {
  public:
-  explicit Generator(std::uint64_t seed) : random_(seed) {}
+  Generator(std::uint64_t seed, bool captures) : random_(seed), may_capture_(captures) {}
 
   Program make() {
     begin();
@@ -100,7 +100,7 @@ class Generator {
 
   void begin() {
     program_.threads = one_in(3) ? 1 : between(2, kMostThreads);
-    captures_ = one_in(2);
+    captures_ = one_in(2) && may_capture_;
     ordered_ = one_in(3);
     for (std::uint32_t& words : words_) {
       words = 128U * static_cast<unsigned>(one_in(12)  ? between(512, 6144)
@@ -159,6 +159,7 @@ class Generator {
   Program program_;
   const Model& model_ = program_.end;
   std::array<std::uint32_t, 3> words_{};
+  const bool may_capture_;
   bool captures_ = false;  // what there is much of
   bool ordered_ = false;
   int number_ = 0;
@@ -455,8 +456,8 @@ void Generator::end_something() {
 
 }  // namespace
 
-Program generate(std::uint64_t seed) {
-  return Generator(seed).make();
+Program generate(std::uint64_t seed, bool captures) {
+  return Generator(seed, captures).make();
 }
 
 }  // namespace random_programs

@@ -21,7 +21,7 @@ using namespace random_programs;
 
 constexpr char kUsage[] =
     "usage: random_programs [--seed N] [--programs N] [--seconds N] [--via=linked|dlsym|getproc]\n"
-    "                       [--no-shrink] [--print] [--help]\n"
+    "                       [--no-captures] [--no-shrink] [--print] [--help]\n"
     "\n"
     "Makes random CUDA programs that are correct, runs them, and checks every byte that they "
     "leave.\n"
@@ -31,6 +31,7 @@ constexpr char kUsage[] =
     "  --programs N   how many (100)\n"
     "  --seconds N    stop after so many\n"
     "  --via=...      how the driver's functions are found (linked)\n"
+    "  --no-captures  no stream captures in them\n"
     "  --shrink       look for a shorter program that goes wrong, too; --no-shrink: do not "
     "(--shrink)\n"
     "  --print        print each program before it runs\n"
@@ -43,6 +44,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t programs = 100;
   std::uint64_t seconds = UINT64_MAX;
+  bool captures = true;
   bool shrink = true;
   bool print = false;
 };
@@ -61,6 +63,8 @@ Options read_options(int argc, char** argv) {
       options.seconds = number();
     } else if (word == "--shrink" || word == "--no-shrink") {
       options.shrink = word == "--shrink";
+    } else if (word == "--no-captures") {
+      options.captures = false;
     } else if (word == "--print") {
       options.print = true;
     } else if (word == "--help") {
@@ -117,12 +121,12 @@ void print(const Program& program) {
 }
 
 void report(const Program& program, std::uint64_t seed, const std::string& wrong, Runner& runner,
-            bool shrinks) {
+            const Options& options) {
   std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
   std::fflush(stdout);
   std::string still_wrong = wrong;
   Program shortest = program;
-  if (shrinks) {
+  if (options.shrink) {
     shortest = shrink(program, [&](const Program& shorter) {
       alarm(kPatienceSeconds);
       const std::string now = runner.run(shorter);
@@ -133,8 +137,8 @@ void report(const Program& program, std::uint64_t seed, const std::string& wrong
                 still_wrong.c_str());
   }
   print(shortest);
-  std::printf("again: random_programs --seed %llu --programs 1\n",
-              static_cast<unsigned long long>(seed));
+  std::printf("again: random_programs --seed %llu --programs 1%s\n",
+              static_cast<unsigned long long>(seed), options.captures ? "" : " --no-captures");
 }
 
 }  // namespace
@@ -154,14 +158,14 @@ int main(int argc, char** argv) {
     const std::uint64_t seed = options.seed + done;
     set_last_words(seed);
     alarm(kPatienceSeconds);
-    const Program program = generate(seed);
+    const Program program = generate(seed, options.captures);
     if (options.print) {
       std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
       print(program);
       std::fflush(stdout);
     }
     if (const std::string wrong = runner.run(program); !wrong.empty()) {
-      report(program, seed, wrong, runner, options.shrink);
+      report(program, seed, wrong, runner, options);
       return 1;
     }
     steps += program.steps.size();

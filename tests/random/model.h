@@ -145,7 +145,6 @@ class Model {
   Resource calm_;  // changed by a global capture's beginning and end, used by unsafe calls
   Resource life_;  // changed when a context begins or ends, used by captures
   int steps_ = 0;
-  std::uint64_t block_words_ = 0;  // allocated so far
   std::uint64_t slot_words_ = 0;
 };
 

@@ -24,8 +24,9 @@ struct Program {
   }
 };
 
-/// The same program for the same seed, everywhere.
-Program generate(std::uint64_t seed);
+/// The same program for the same seed, everywhere; one in which no stream captures, unless
+/// `captures`.
+Program generate(std::uint64_t seed, bool captures);
 
 /// Whether a program fails when it is run, now.
 using Fails = std::function<bool(const Program&)>;

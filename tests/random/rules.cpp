@@ -107,11 +107,13 @@ bool Model::create_stream(const Step& step) {
 }
 
 bool Model::allocate(const Step& step, Buffer& block) {
-  if (!at(contexts, step.context).live || block.words > 0 ||
-      block_words_ + step.words > kMostBlockWords) {
+  std::uint64_t words = step.words;
+  for (const Buffer& other : blocks) {
+    words += other.live ? other.words : 0;
+  }
+  if (!at(contexts, step.context).live || block.words > 0 || words > kMostBlockWords) {
     return false;
   }
-  block_words_ += step.words;
   block.live = true;
   block.context = step.context;
   block.words = step.words;

@@ -12,12 +12,27 @@ TEST_CASE("an error of earlier work is reported by the free, which then has not 
           "[sync]") {
   const TestContext context;
   const CUdeviceptr block = allocate(4096);
-  standin_fail("cuCtxSynchronize", CUDA_ERROR_ILLEGAL_ADDRESS, 0, 1);
-  CHECK(cuMemFree(block) == CUDA_ERROR_ILLEGAL_ADDRESS);
-  standin_fail("cuCtxSynchronize", 0, 0, 0);
-  CUdeviceptr base = 0;
-  must(cuMemGetAddressRange(&base, nullptr, block));
-  CHECK(base == block);
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  // How a free waits changes when something has captured, perhaps before this test.
+  for (const bool captures_before : {false, true}) {
+    if (captures_before) {
+      CUgraph graph = nullptr;
+      must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+      must(cuStreamEndCapture(stream, &graph));
+      must(cuGraphDestroy(graph));
+    }
+    for (const char* waits : {"cuCtxSynchronize", "cuEventSynchronize"}) {
+      standin_fail(waits, CUDA_ERROR_ILLEGAL_ADDRESS, 0, 1);
+    }
+    CHECK(cuMemFree(block) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    for (const char* waits : {"cuCtxSynchronize", "cuEventSynchronize"}) {
+      standin_fail(waits, 0, 0, 0);
+    }
+    CUdeviceptr base = 0;
+    must(cuMemGetAddressRange(&base, nullptr, block));
+    CHECK(base == block);
+  }
   CHECK(cuMemFree(block) == CUDA_SUCCESS);
 }
 
@@ -41,6 +56,9 @@ TEST_CASE("after an error that stays the driver answers, until the context has e
     const TestContext context;
     const CUdeviceptr block = allocate(4096);
     const CUdeviceptr other = allocate(4096);
+    const CUdeviceptr third = allocate(4096);
+    CUstream stream = nullptr;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     constexpr std::uint64_t kForEver = ~std::uint64_t{0};
     const std::vector<const char*> functions{
         "cuCtxSynchronize", "cuEventQuery",  "cuEventSynchronize",
@@ -60,6 +78,7 @@ TEST_CASE("after an error that stays the driver answers, until the context has e
     CHECK(result == CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK(cuMemAlloc(&address, 4096) == CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK(cuMemFree(other) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuMemFreeAsync(third, stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
     for (const char* function : functions) {
       standin_fail(function, 0, 0, 0);
     }

@@ -123,6 +123,11 @@ TEST_CASE("what a destroyed stream freed goes to no stream of the same handle",
           "[stream_ordered][arena_in_stream_order]") {
   const TestContext context;
   CUstream const stream = new_stream();
+  const HeldStream held;
+  CUevent event = nullptr;
+  must(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  must(cuEventRecord(event, held.stream));
+  must(cuStreamWaitEvent(stream, event, 0));
   const CUdeviceptr block = allocate_async(100'000, stream);
   must(cuMemFreeAsync(block, stream));
   must(cuStreamDestroy_v2(stream));
