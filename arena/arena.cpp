@@ -146,13 +146,23 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
 bool Arena::wait_for_growth(Locked& lock) {
   const std::uint64_t obtained = regions_obtained_;
   return growing_ > 0 && !this_thread_obtains_ &&
-         growth_ended_.wait_for(lock, kGrowthPatience,
+         source_ended_.wait_for(lock, kGrowthPatience,
                                 [&] { return growing_ == 0 || regions_obtained_ != obtained; });
 }
 
-bool Arena::wait_for_growth() noexcept {
+bool Arena::wait_for_others() noexcept {
   Locked lock(lock_);
-  return wait_for_growth(lock);
+  const std::uint64_t obtained = regions_obtained_;
+  const std::uint64_t releases = budget_.releases();
+  const auto changed = [&] {
+    return regions_obtained_ != obtained || budget_.releases() != releases;
+  };
+  if (this_thread_obtains_ || (growing_ == 0 && releasing_ == 0)) {
+    return false;
+  }
+  source_ended_.wait_for(lock, kGrowthPatience,
+                         [&] { return changed() || (growing_ == 0 && releasing_ == 0); });
+  return changed();
 }
 
 // A region for a block of which the region needs `least_bytes`, and what else is due.
@@ -270,15 +280,15 @@ std::uint64_t Arena::release_unused(std::uint64_t keep_bytes) noexcept try {
     usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
     regions_.remove(number);
   }
-  if (bytes > 0) {
-    without_lock(lock, [&] {
-      for (const auto& [base, size] : released) {
-        source_.release(base, size);
-      }
-      return true;
-    });
-    budget_.give(bytes);
+  ++releasing_;
+  lock.unlock();
+  for (const auto& [base, size] : released) {
+    source_.release(base, size);
   }
+  lock.lock();
+  budget_.release(bytes);
+  --releasing_;
+  source_ended_.notify_all();
   return bytes;
 } catch (const std::bad_alloc&) {
   return 0;  // nothing was changed: the list of unused regions comes first

@@ -107,9 +107,10 @@ class Arena {
   // Gives back to the source what holds no live or retired block, whole regions or whole pages, but
   // nothing that would leave it with less than `keep_bytes`. Returns the bytes given back.
   std::uint64_t release_unused(std::uint64_t keep_bytes = 0) noexcept;
-  // Waits, up to 2 seconds, for a thread that is calling the source right now: it may have taken
-  // more from the budget than it needs, or be giving back. False when there is none.
-  bool wait_for_growth() noexcept;
+  // Waits, up to 2 seconds, while other threads call the source: one may have taken more from the
+  // budget than it needs, or be giving back. True when the arena has grown or something was given
+  // back meanwhile.
+  bool wait_for_others() noexcept;
   // What it would give back if it were to keep nothing.
   std::uint64_t unused_bytes() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
@@ -153,7 +154,7 @@ class Arena {
     this_thread_obtains_ = nested;
     lock.lock();
     --growing_;
-    growth_ended_.notify_all();
+    source_ended_.notify_all();
     return result;
   }
   // Over a source with pages: growth_by_pages.cpp.
@@ -198,8 +199,9 @@ class Arena {
   std::uint64_t largest_request_ = 0;
   Regions regions_;
 
-  std::condition_variable_any growth_ended_;
+  std::condition_variable_any source_ended_;
   int growing_ = 0;               // threads that are asking the source right now
+  int releasing_ = 0;             // threads that are giving back
   std::uint64_t to_preallocate_;  // bytes, at the next growth
   bool source_is_dry_ = false;    // it had too little when it was last asked
   std::uint64_t next_step_bytes_;

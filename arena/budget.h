@@ -29,14 +29,14 @@ class Budget {
   void force(std::uint64_t bytes) noexcept { used_.fetch_add(bytes, std::memory_order_relaxed); }
 
   // Gives back what take() or force() claimed.
-  void give(std::uint64_t bytes) noexcept {
-    used_.fetch_sub(bytes, std::memory_order_relaxed);
-    times_given_.fetch_add(1, std::memory_order_release);
+  void give(std::uint64_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // The same for what an arena has had and gives back because it does not use it.
+  void release(std::uint64_t bytes) noexcept {
+    give(bytes);
+    releases_.fetch_add(1, std::memory_order_release);
   }
-  // Who was refused and sees another number than before may try again.
-  std::uint64_t times_given() const noexcept {
-    return times_given_.load(std::memory_order_acquire);
-  }
+  // How often that was done: who was refused and sees another number than before may try again.
+  std::uint64_t releases() const noexcept { return releases_.load(std::memory_order_acquire); }
 
   std::uint64_t limit() const noexcept { return limit_; }
   bool limited() const noexcept { return limit_ != kUnlimited; }
@@ -49,7 +49,7 @@ class Budget {
  private:
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
-  std::atomic<std::uint64_t> times_given_{0};
+  std::atomic<std::uint64_t> releases_{0};
 };
 
 }  // namespace cubfc::arena

@@ -248,14 +248,16 @@ Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_
 std::uint64_t Arena::unmap_unused(Locked& lock, std::uint64_t most_bytes) {
   Moves moves;
   take_out_free_pages(most_bytes, {}, moves);
+  ++releasing_;
   const std::uint64_t bytes = unmap(lock, moves);
   if (bytes > 0) {
     without_lock(lock, [&] {
       source_.drop_spare();
       return true;
     });
-    budget_.give(bytes);
+    budget_.release(bytes);
   }
+  --releasing_;
   return bytes;
 }
 

@@ -35,7 +35,9 @@ class GreenContexts {
   // A green context was turned into the context of this id (cuCtxGetId).
   void turned_into(std::uint64_t context_id) {
     const std::lock_guard lock(mutex_);
-    context_ids_.push_back(context_id);
+    if (std::find(context_ids_.begin(), context_ids_.end(), context_id) == context_ids_.end()) {
+      context_ids_.push_back(context_id);
+    }
   }
   bool is_green(std::uint64_t context_id) const {
     const std::lock_guard lock(mutex_);

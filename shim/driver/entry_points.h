@@ -130,6 +130,7 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   X(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, (::cubfc::GreenContext* context, ::cubfc::ResourceDescription resources, CUdevice device, unsigned flags)) \
   X(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, (::cubfc::GreenContext context)) \
   X(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, 0, (CUcontext* context, ::cubfc::GreenContext green)) \
+  X(cuGreenCtxStreamCreate, "cuGreenCtxStreamCreate", 12050, 0, (CUstream* stream, ::cubfc::GreenContext green, unsigned flags, int priority)) \
   X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, (CUdevice device)) \
   X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, (CUdevice device)) \
   X(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, (CUdevice device)) \

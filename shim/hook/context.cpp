@@ -130,6 +130,19 @@ CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) {
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 
+// Its stream tells the same context as cuCtxFromGreenCtx gives (cuda.h, cuStreamGetCtx).
+CUresult cubfc_cuGreenCtxStreamCreate(CUstream* stream, GreenContext green, unsigned flags,
+                                      int priority) {
+  return observe(
+      [&](Process& p) {
+        CUcontext context = nullptr;
+        if (p.driver().cuStreamGetCtx(*stream, &context) == CUDA_SUCCESS) {
+          p.contexts().turned_green(context);
+        }
+      },
+      &Functions::cuGreenCtxStreamCreate, stream, green, flags, priority);
+}
+
 CUresult cubfc_cuDevicePrimaryCtxRelease(CUdevice device) {
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuDevicePrimaryCtxRelease,
                      device);

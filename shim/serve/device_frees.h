@@ -1,9 +1,10 @@
 // Frees of one device's blocks that do not wait themselves, and the waits that make the blocks
 // free: decides when an epoch of FreedBlocks gets its fence, and asks or waits for that.
 //
-// A fence is an event for each context that may use memory of the device, or one event of the
-// stream in whose order the blocks were freed. Where it could not be recorded, it is tried again
-// when somebody looks, or the contexts are synchronised by who waits.
+// A fence is an event for each context that may use memory of the device; or, of what is freed in
+// the order of a stream, one event of that stream, recorded by the free itself. Where it could not
+// be recorded, the block waits for the device; where that could not be, it is tried again when
+// somebody looks, or the contexts are synchronised by who waits.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ class Captures;
 class Contexts;
 class WaitPermit;
 
-// Thread-safe. No lock is held across a driver call. While a stream captures, nothing is recorded:
-// what is freed then stays in an open epoch.
+// Thread-safe. No lock is held across a driver call. While a stream captures, no context's work is
+// recorded: what is freed then stays in the open epoch.
 class DeviceFrees {
  public:
   using Order = FreedBlocks::Order;
@@ -34,7 +35,7 @@ class DeviceFrees {
   struct How {
     // The context that it was freed in, if that is another one: its work is waited for, too.
     Context* in = nullptr;
-    // In the order of this stream, for whose work alone it waits then.
+    // In the order of this stream, for whose work alone it waits then. The stream does not capture.
     const Order* order = nullptr;
     // Requests of the stream may have it at once: take_back().
     bool again = false;
@@ -45,35 +46,31 @@ class DeviceFrees {
   // A block of the context that was freed in this stream, live again for a request of the same
   // stream: the stream's order keeps old and new use apart. At least `bytes`, little more; 0 when
   // none fits. Only for blocks of arenas.
-  CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes) {
-    return any() ? freed_.take_back(context, order, bytes) : 0;
-  }
+  CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes);
 
-  // Before the driver destroys a stream: what was freed in it gets its fence, and is forgotten by
-  // its handle, which another stream may get.
+  // Before the driver destroys a stream: forgets what was freed in it by its handle, which another
+  // stream may get.
   void stream_will_end(CUstream stream);
 
-  // Closes the epochs in which enough has gathered. Where the driver cannot record a context's work
-  // (before 12.5), that waits for the device, but for what was freed in a stream's order.
-  void close_when_due(const Context& context) noexcept;
+  // Closes the open epoch if enough has gathered in it. Where the driver cannot record a context's
+  // work (before 12.5), that waits for the device.
+  void close_when_due() noexcept;
 
-  // Asks the driver about the closed epochs, the oldest of each order first, and makes free the
-  // blocks of those whose work is done. Does not wait, but for an epoch whose fence failed on a
-  // driver before 12.5: that one synchronises.
+  // Asks the driver about closed epochs, the oldest of each lane first, and makes free the blocks
+  // of those whose work is done. A few lanes each time, each in its turn. Does not wait.
   void collect() noexcept;
-  // Closes the open epochs first, those that the driver can record.
+  // Closes the open epoch first, if the driver can record it, and asks about all lanes.
   void close_and_collect() noexcept;
 
-  // Waits for the oldest epoch, an open one if none is closed, and makes its blocks free. If other
-  // threads have all epochs in hand, waits up to 2 seconds for them. False when nothing waits, the
-  // driver failed, or what waits has no fence because a stream captures.
-  bool wait_for_oldest() noexcept;
+  // Waits until some block that is held here becomes free. False when nothing is held, or nothing
+  // can be waited for: the driver fails, a stream captures, a context may be ending.
+  bool wait_for_any() noexcept;
+  // Waits until no block of this context is held here, or nothing can be waited for.
+  void wait_for_blocks_of(const Context& context) noexcept;
 
-  // How many epochs there are: who waits for the oldest again and again does so at most as often,
-  // because others go on freeing.
-  std::size_t epochs() noexcept { return freed_.epochs(); }
-  // Whether a block of this context waits, or may.
-  bool has_block_of(const Context& context) noexcept { return freed_.has_block_of(context); }
+  // How many epochs there are: who waits again and again does so at most as often, because others
+  // go on freeing.
+  std::size_t epochs() const noexcept { return freed_.epochs(); }
 
   // Waits for all work that may use memory of the device, and in the context `in` if it is not
   // nullptr, and makes free what was freed before. A capture may begin meanwhile: once one has in
@@ -87,12 +84,16 @@ class DeviceFrees {
   using Epochs = FreedBlocks::Epochs;
   using Epoch = FreedBlocks::Epoch;
 
-  template <typename Predicate>
-  void close(WaitPermit& permit, Predicate which) noexcept;
-  void close_recordable(WaitPermit& permit) noexcept;
+  bool add_in_order(Context& context, CUdeviceptr address, const How& how, bool& there);
+  void close(WaitPermit& permit) noexcept;
   void record_fence(Epoch& epoch, WaitPermit& permit) noexcept;
   bool synchronize_owners(const Epoch& epoch, WaitPermit& permit);
-  bool is_done(Epoch& epoch, WaitPermit& permit);
+  CUresult is_done(Epoch& epoch, WaitPermit& permit);
+  bool collect(std::size_t lanes) noexcept;
+  bool close_and_collect_all() noexcept;
+  bool collect_by_waiting() noexcept;
+  template <typename Predicate>
+  bool wait_until(Predicate predicate) noexcept;
   void reclaim(Epochs& epoch) noexcept;
   bool is_stranger(const Context* context) const;
 

@@ -340,7 +340,7 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
   if (!frees.add(context, address, how)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  frees.close_when_due(context);
+  frees.close_when_due();
   return CUDA_SUCCESS;
 }
 

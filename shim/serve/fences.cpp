@@ -66,17 +66,15 @@ bool Fences::record(Fence& fence, Context& context, std::uint64_t id, Record cal
 
 void Fences::record(Fence& fence, Context& context, std::uint64_t id,
                     const StreamId& stream) noexcept try {
-  if (stream.thread != 0 && stream.thread != number_of_thread()) {
-    return;
-  }
   fence.complete = record(fence, context, id, [&](CUcontext handle, CUevent event) {
     const auto call = [&] {
       return driver_.cuEventRecord(event, reinterpret_cast<CUstream>(stream.handle));
     };
-    if (!stream.is_default()) {
+    CUcontext current = nullptr;
+    if (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == handle) {
       return call();
     }
-    const PushedContext inside(driver_, handle);  // whose default stream it is
+    const PushedContext inside(driver_, handle);
     return inside.pushed() ? call() : inside.result();
   });
   if (!fence.complete) {
@@ -87,7 +85,8 @@ void Fences::record(Fence& fence, Context& context, std::uint64_t id,
 
 bool Fences::is_idle(Context& context, const WaitPermit& permit) noexcept try {
   Fence fence;
-  const bool idle = can_record() && record(fence, context) && is_passed(fence, permit);
+  const bool idle =
+      can_record() && record(fence, context) && is_passed(fence, permit) == CUDA_SUCCESS;
   give_back(fence);
   return idle;
 } catch (const std::bad_alloc&) {
@@ -120,18 +119,25 @@ CUresult Fences::ask(const Fence::Mark& mark) {
   if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
     return CUDA_SUCCESS;
   }
-  const CUresult result = use.allowed() ? driver_.cuEventQuery(mark.event) : CUDA_ERROR_NOT_READY;
+  if (!use.allowed()) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  const CUresult result = driver_.cuEventQuery(mark.event);
   mark.context->note(result);
   return stays(result) ? CUDA_SUCCESS : result;  // no work is left
 }
 
-bool Fences::is_passed(const Fence& fence, const WaitPermit& permit) {
+CUresult Fences::is_passed(const Fence& fence, const WaitPermit& permit) {
   std::optional<RelaxedCapture> relaxed;
   if (!permit.given()) {
     relaxed.emplace(driver_);
   }
-  return std::all_of(fence.marks.begin(), fence.marks.end(),
-                     [&](const Fence::Mark& mark) { return ask(mark) == CUDA_SUCCESS; });
+  for (const Fence::Mark& mark : fence.marks) {
+    if (const CUresult result = ask(mark); result != CUDA_SUCCESS) {
+      return result;
+    }
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult Fences::wait_for(const Fence& fence, const Context* owner) {
@@ -159,6 +165,10 @@ CUresult Fences::wait_for(const Fence& fence, const Context* owner) {
 }
 
 void Fences::give_back(Fence& fence) noexcept try {
+  fence.complete = false;
+  if (fence.marks.empty()) {
+    return;
+  }
   const std::lock_guard lock(mutex_);
   while (!fence.marks.empty()) {
     const Fence::Mark& mark = fence.marks.back();

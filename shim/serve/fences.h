@@ -40,14 +40,15 @@ class Fences : private ContextListener {
   // `others`. The fence is complete then, unless a context may be ending, the driver fails, or the
   // host has no memory. Preconditions: can_record(); this thread holds a WaitPermit that is given.
   void record(Fence& fence, const Device& device, const std::vector<Context*>& others) noexcept;
-  // Marks where the work of this stream has come to, which is of the context while that has the id.
-  // Complete as above; and not when it is another thread's default stream. Precondition: the
-  // permit.
+  // Marks where the work of this stream of this thread's has come to, which is of the context while
+  // that has the id. Complete as above; not when the driver takes the stream for another context's,
+  // as a green one's. Precondition: the stream does not capture.
   void record(Fence& fence, Context& context, std::uint64_t id, const StreamId& stream) noexcept;
 
-  // Whether all marked work is done; the fence must be complete. While a stream captures it asks in
+  // CUDA_SUCCESS when all marked work is done; the fence must be complete. CUDA_ERROR_NOT_READY
+  // when it is not; another error when that cannot be told now. While a stream captures it asks in
   // the relaxed mode.
-  bool is_passed(const Fence& fence, const WaitPermit& permit);
+  CUresult is_passed(const Fence& fence, const WaitPermit& permit);
   // Waits for it, in the relaxed mode: a capture can go on, and begin. What the wait for `owner`
   // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for.
   CUresult wait_for(const Fence& fence, const Context* owner = nullptr);

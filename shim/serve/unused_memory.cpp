@@ -18,14 +18,13 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
-UnusedMemory::Tries::Tries(const Device& device)
-    : times_given_(device.limit.budget.times_given()) {}
+UnusedMemory::Tries::Tries(const Device& device) : releases_(device.limit.budget.releases()) {}
 
 bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (--tries.left_ < 0) {
     return false;
   }
-  if (release(device, Waits::kNo) || wait_for_growth(device)) {
+  if (release(device, Waits::kNo) || others_have_helped(device, tries)) {
     return true;
   }
   if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
@@ -33,23 +32,29 @@ bool UnusedMemory::make_room(Device& device, Tries& tries) {
         tries.waits_left_ ? *tries.waits_left_ : tries.waits_left_.emplace(frees->epochs());
     if (waits_left > 0) {
       --waits_left;
-      if (frees->wait_for_oldest()) {
+      if (frees->wait_for_any()) {
         return true;
       }
     }
   }
-  if (release(device, Waits::kYes) || drain_pools(device)) {
-    return true;
-  }
-  const std::uint64_t before = std::exchange(tries.times_given_, device.limit.budget.times_given());
-  return tries.times_given_ != before && --tries.others_left_ >= 0;
+  return release(device, Waits::kYes) || drain_pools(device) || others_have_helped(device, tries);
 }
 
-// What another thread's request is just taking is more than that needs, perhaps.
-bool UnusedMemory::wait_for_growth(const Device& device) {
+// Another thread's request that is just taking more than it needs, perhaps, or giving back, is
+// waited for.
+bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
+  if (tries.others_left_ <= 0) {
+    return false;
+  }
   bool any = false;
-  contexts_.for_each_alive_on(
-      device, [&](Context& context) { any = any || context.arena.wait_for_growth(); });
+  if (tries.waits_for_others_) {
+    contexts_.for_each_alive_on(
+        device, [&](Context& context) { any = any || context.arena.wait_for_others(); });
+    tries.waits_for_others_ = any;
+  }
+  const std::uint64_t before = std::exchange(tries.releases_, device.limit.budget.releases());
+  any = any || tries.releases_ != before;
+  tries.others_left_ -= any ? 1 : 0;
   return any;
 }
 
@@ -63,8 +68,8 @@ bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept 
   }
   DeviceFrees* const frees = WaitingFrees::known_of(*of);
   bool any = release(*of, Waits::kNo);
-  for (std::size_t left = frees == nullptr ? 0 : frees->epochs();
-       left > 0 && frees->wait_for_oldest(); --left) {
+  for (std::size_t left = frees == nullptr ? 0 : frees->epochs(); left > 0 && frees->wait_for_any();
+       --left) {
   }
   any = release(*of, Waits::kYes) || any;
   return any;
@@ -148,7 +153,11 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
     if (DeviceFrees* const frees = WaitingFrees::known_of(context->device); frees != nullptr) {
       frees->close_and_collect();
     }
-    bytes += context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
+    const bool waits = context->memory->release_waits() && context->arena.unused_bytes() > 0 &&
+                       waiting_.fences().can_record() && !is_idle(*context);
+    bytes += waits
+                 ? 0  // another time
+                 : context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
     bytes += context->device.server->trim(preallocated);
   }
   return bytes;

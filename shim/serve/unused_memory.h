@@ -28,19 +28,19 @@ class UnusedMemory : private ContextListener {
 
    private:
     friend class UnusedMemory;
-    std::uint64_t times_given_;  // of the device's budget, when the request was tried
+    std::uint64_t releases_;  // of the device's budget, when the request was tried
     // As many epochs of frees as there are when it begins, because others go on freeing.
     std::optional<std::size_t> waits_left_;
-    int others_left_ = 20;  // likewise
-    int left_ = 1000;       // more would be for a reason that is not lack of memory
+    int others_left_ = 10;  // likewise
+    bool waits_for_others_ = true;
+    int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
   // For a request for memory of this device that has failed: does one of these, the first that
   // helps. Gives back what arenas and pools hold without a block in it, where that takes no wait;
-  // waits for an arena that another thread makes grow, and for the oldest frees; gives back the
-  // rest of it; synchronises the contexts, so that pools get back what is freed in stream order;
-  // sees that another thread has given something back since the request was tried. False when none
-  // helped. Call it again as long as it returns true and the request fails. Waits for no work while
-  // a stream captures.
+  // sees that another thread has given something back since the request was tried, or is about to;
+  // waits for what was freed; gives back the rest; synchronises the contexts, so that pools get
+  // back what is freed in stream order. False when none helped. Call it again as long as it returns
+  // true and the request fails. While a stream captures it waits for nothing that has no fence.
   bool make_room(Device& device, Tries& tries);
 
   // For a driver call that failed for lack of memory which it takes itself (a context, a module, a
@@ -71,7 +71,7 @@ class UnusedMemory : private ContextListener {
   enum class Waits : bool { kNo, kYes };
   bool release(Device& device, Waits waits);
   bool is_idle(Context& context);
-  bool wait_for_growth(const Device& device);
+  bool others_have_helped(const Device& device, Tries& tries);
 
   const DriverFunctions& driver_;
   Contexts& contexts_;

@@ -54,9 +54,7 @@ void WaitingFrees::context_may_end(const WhichContexts& which) noexcept {
       const bool may_end = which.handle != nullptr ? context.handle == which.handle
                                                    : !which.device || context.primary;
       if (may_end) {
-        for (std::size_t left = frees->epochs();
-             left > 0 && frees->has_block_of(context) && frees->wait_for_oldest(); --left) {
-        }
+        frees->wait_for_blocks_of(context);
       }
     });
   });

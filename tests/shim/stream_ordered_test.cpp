@@ -139,9 +139,12 @@ TEST_CASE("what a destroyed stream freed goes to no stream of the same handle",
 TEST_CASE("each thread has a default stream of its own",
           "[stream_ordered][arena_in_stream_order]") {
   const TestContext context;
-  const HeldStream held;  // what is freed from here on waits
+  const HeldStream held;
+  CUevent event = nullptr;
+  must(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  must(cuEventRecord(event, held.stream));
+  must(cuStreamWaitEvent(CU_STREAM_PER_THREAD, event, 0));  // what is freed there waits
   const CUdeviceptr block = allocate_async(100'000, CU_STREAM_PER_THREAD);
-  must(cuMemsetD8Async(allocate(512), 1, 512, held.stream));
   must(cuMemFreeAsync(block, CU_STREAM_PER_THREAD));
   for (int i = 0; i < 5; ++i) {
     std::thread([&] {
