@@ -54,9 +54,10 @@ class StreamOrdered {
     bool per_thread;  // the calling function's stream 0 is the per-thread default stream
   };
   CUresult allocate(CUdeviceptr* address, const Request& request);
-  // Never waits, but for every few frees in green contexts' streams on drivers before 12.5. Ours (an
-  // arena's or our pool's block) can be given to others when the stream's work before is done, and
-  // under CUBFC_STREAM_ORDERED=arena to requests of the stream at once. All else: by the driver.
+  // Never waits, but for every few frees in green contexts' streams on drivers before 12.5. Ours
+  // (an arena's or our pool's block) can be given to others when the stream's work before is done,
+  // and under CUBFC_STREAM_ORDERED=arena to requests of the stream at once. All else: by the
+  // driver.
   CUresult free(CUdeviceptr address, CUstream stream, bool per_thread);
 
   // The program has made a pool.

@@ -14,12 +14,14 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{1500};
 
-// Work in a stream of the current context that lasts until it is let go.
+// Work in a stream of the current context, one of its own if none is named, that lasts until it is
+// let go.
 class HeldWork {
  public:
-  HeldWork() {
+  explicit HeldWork(CUstream stream = nullptr) {
     ok(cu.cuLaunchHostFunc(
-        stream_, [](void* self) { static_cast<HeldWork*>(self)->run(); }, this));
+        stream == nullptr ? stream_ : stream,
+        [](void* self) { static_cast<HeldWork*>(self)->run(); }, this));
     while (!begun_) {
       std::this_thread::yield();
     }
@@ -35,7 +37,7 @@ class HeldWork {
       std::this_thread::yield();
     }
   }
-  CUstream stream() const { return stream_; }
+  CUstream stream() const { return stream_; }  // its own
 
  private:
   void run() {
@@ -220,6 +222,73 @@ PROMISE(what_an_idle_stream_freed_comes_back_while_another_works,
     ok(cu.cuStreamSynchronize(idle));
   }
   holds("the other stream still works", work.is_held());
+}
+
+PROMISE(what_a_stream_freed_comes_back_before_its_later_work,
+        "What cuMemFreeAsync frees waits for the work before it.") {
+  const std::size_t most = memory_info().free / 10 * 7;
+  const Stream stream;
+  CUdeviceptr block = allocate(most);
+  ok(cu.cuMemFreeAsync(block, stream));
+  ok(cu.cuStreamSynchronize(stream));
+  HeldWork work(stream);
+  grants("most of the memory", cu.cuMemAlloc(&block, most));
+  holds("the stream still works", work.is_held());
+}
+
+PROMISE(what_waits_for_a_destroyed_stream_keeps_nothing_else,
+        "A stream is destroyed that still works; what others free comes back.") {
+  const std::size_t most = memory_info().free / 10 * 7;
+  const CUdeviceptr small = allocate(kMiB);
+  CUstream destroyed = nullptr;
+  ok(cu.cuStreamCreate(&destroyed, CU_STREAM_NON_BLOCKING));
+  HeldWork work(destroyed);
+  ok(cu.cuMemFreeAsync(small, destroyed));
+  ok(cu.cuStreamDestroy(destroyed));
+  for (int round = 0; round < 3; ++round) {
+    const Stream stream;
+    CUdeviceptr block = 0;
+    grants("most of the memory", cu.cuMemAlloc(&block, most));
+    ok(cu.cuMemFreeAsync(block, stream));
+    ok(cu.cuStreamSynchronize(stream));
+  }
+  holds("the destroyed stream still works", work.is_held());
+}
+
+PROMISE(the_legacy_stream_orders_only_what_the_program_puts_there,
+        "Two blocking streams run beside each other as long as nothing is put into the default "
+        "stream.") {
+  ok(cu.cuMemFreeAsync(allocate(kMiB), CU_STREAM_LEGACY));
+  ok(cu.cuCtxSynchronize());
+  const Stream held(CU_STREAM_DEFAULT);
+  const Stream other(CU_STREAM_DEFAULT);
+  const Stream capturing;
+  HeldWork work(held);
+  CUgraph graph = nullptr;
+  ok(cu.cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ok(cu.cuStreamEndCapture(capturing, &graph));
+  ok(cu.cuGraphDestroy(graph));
+  allocate(kMiB);
+  ok(cu.cuLaunchHostFunc(
+      other, [](void* /*nothing*/) {}, nullptr));
+  ok(cu.cuStreamSynchronize(other));
+  holds("the first stream still works", work.is_held());
+}
+
+PROMISE(a_context_ends_with_what_it_freed_while_another_works,
+        "cuCtxDestroy waits for nothing that another context has freed.") {
+  const CUcontext second = new_context();
+  {
+    const Stream stream;
+    ok(cu.cuMemFreeAsync(allocate(kMiB), stream));
+    ok(cu.cuStreamSynchronize(stream));
+  }
+  ok(cu.cuCtxSetCurrent(primary));
+  const CUdeviceptr block = allocate(kMiB);
+  HeldWork work;
+  ok(cu.cuMemFreeAsync(block, work.stream()));
+  grants("the end", cu.cuCtxDestroy(second));
+  holds("the other context still works", work.is_held());
 }
 
 PROMISE(an_end_waits_for_no_other_device,

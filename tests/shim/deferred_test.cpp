@@ -117,6 +117,17 @@ TEST_CASE("an allocation waits for freed memory before it fails", "[deferred]") 
   verify_arenas();
 }
 
+TEST_CASE("what many streams have freed comes back", "[deferred]") {
+  const TestContext context;
+  for (int i = 0; i < 300; ++i) {
+    CUstream stream = nullptr;
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    must(cuMemFreeAsync(allocate(900 << 10), stream));
+    must(cuStreamSynchronize(stream));
+  }
+  CHECK(retired_bytes() < 8 << 20);
+}
+
 TEST_CASE("where no event can be recorded, freed memory comes back all the same", "[deferred]") {
   const TestContext context;
   for (const char* function : {"cuCtxRecordEvent", "cuEventCreate", "cuEventQuery"}) {

@@ -51,6 +51,20 @@ TEST_CASE("when the device is full, free regions are given back and the call is 
   must(cuMemFree(block));
 }
 
+TEST_CASE("a request that fails is not tried again and again") {
+  const TestContext context;
+  CUdeviceptr block = 0;
+  for (std::size_t bytes = 128 << 20; bytes > 512; bytes /= 2) {
+    while (cuMemAlloc(&block, bytes) == CUDA_SUCCESS) {
+    }
+  }
+  standin_reset_calls();
+  CHECK(cuMemAlloc(&block, 100 << 20) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(standin_calls("cuMemAlloc_v2") + standin_calls("cuMemCreate") +
+            standin_calls("cuMemAllocFromPoolAsync") <=
+        4);
+}
+
 TEST_CASE("after an error that stays the driver answers, until the context has ended") {
   {
     const TestContext context;
