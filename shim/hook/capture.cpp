@@ -16,7 +16,7 @@ CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per
     return call(function, stream, args...);
   }
   const NoCancellation no_cancellation;
-  process->waiting().close_and_collect();
+  process->waiting().prepare_for_capture();
   try {
     process->captures().will_begin();
   } catch (const std::bad_alloc&) {

@@ -15,6 +15,10 @@ using std::chrono::steady_clock;
 
 // An allocation asks about so many lanes.
 constexpr std::size_t kFewLanes = 4;
+// And makes so many epochs free at most.
+constexpr std::size_t kAtOnce = 32;
+// A bound for who asks about all lanes, because others go on freeing.
+constexpr std::size_t kMostAtOnce = 1'000'000;
 // Between two looks of who waits.
 constexpr std::chrono::microseconds kShortestPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
@@ -51,7 +55,8 @@ bool DeviceFrees::add_in_order(Context& context, CUdeviceptr address, const How&
     return false;
   }
   try {
-    there = freed_.add(context, address, order, fence, how.again);
+    there = freed_.add(context, address, order, fence,
+                       is_stranger(order.context) ? order.context : nullptr, how.again);
   } catch (const std::bad_alloc&) {
     fences_.give_back(fence);
     throw;
@@ -128,34 +133,32 @@ bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
 
 // CUDA_ERROR_NOT_READY: not yet. Other errors: that cannot be told now.
 CUresult DeviceFrees::is_done(Epoch& epoch, WaitPermit& permit) {
-  if (epoch.blocks.empty()) {
-    return CUDA_SUCCESS;  // its stream has taken it back
-  }
   if (!epoch.fence.complete && permit.given() && fences_.can_record()) {
     record_fence(epoch, permit);
   }
   return epoch.fence.complete ? fences_.is_passed(epoch.fence, permit) : CUDA_ERROR_UNKNOWN;
 }
 
-// So many lanes at most. Whether some epoch's work is known not to be done.
-bool DeviceFrees::collect(std::size_t lanes) noexcept {
-  bool any_pending = false;
-  WaitPermit permit(captures_);
-  while (lanes > 0) {
-    Epochs one = freed_.take_closed();
-    if (one.empty()) {
-      break;
-    }
-    const CUresult result = is_done(one.front(), permit);
-    if (result == CUDA_SUCCESS) {
-      reclaim(one);
-    } else {
-      any_pending = any_pending || result == CUDA_ERROR_NOT_READY;
-      freed_.put_back(one, FreedBlocks::Place::kFirst);
-      --lanes;
+// Asks until the front of so many lanes is not done, or so many epochs are.
+void DeviceFrees::collect(std::size_t lanes, std::size_t most) noexcept {
+  while (lanes > 0 && most > 0) {
+    WaitPermit permit(captures_);  // given back now and then: it holds up captures
+    for (std::size_t i = 0; i < kAtOnce && lanes > 0 && most > 0; ++i) {
+      Epochs one = freed_.take_closed();
+      if (one.empty()) {
+        return;
+      }
+      const CUresult result = is_done(one.front(), permit);
+      if (result == CUDA_SUCCESS) {
+        reclaim(one);
+        --most;
+      } else {
+        one.front().stuck = result != CUDA_ERROR_NOT_READY;
+        freed_.put_back(one, FreedBlocks::Place::kFirst);
+        --lanes;
+      }
     }
   }
-  return any_pending;
 }
 
 void DeviceFrees::collect() noexcept {
@@ -163,25 +166,33 @@ void DeviceFrees::collect() noexcept {
     close_when_due();  // a capture has kept it open
   }
   if (freed_.any_closed()) {
-    collect(kFewLanes);
+    collect(kFewLanes, kAtOnce);
   }
 }
 
-bool DeviceFrees::close_and_collect_all() noexcept {
+void DeviceFrees::close_and_collect() noexcept {
+  if (!any()) {
+    return;
+  }
   if (fences_.can_record()) {
     WaitPermit permit(captures_);
     close(permit);
   }
-  return collect(freed_.lanes());
+  collect(freed_.lanes(), kMostAtOnce);
 }
 
-void DeviceFrees::close_and_collect() noexcept {
-  if (any()) {
-    close_and_collect_all();
+void DeviceFrees::prepare_for_capture() noexcept {
+  if (!any()) {
+    return;
   }
+  if (fences_.can_record()) {
+    WaitPermit permit(captures_);
+    close(permit);
+  }
+  collect(kFewLanes, kAtOnce);
 }
 
-// An epoch that has no fence, because none can be recorded.
+// An epoch about whose fence the driver cannot tell, or that has none.
 bool DeviceFrees::collect_by_waiting() noexcept {
   WaitPermit permit(captures_);
   close(permit);
@@ -190,7 +201,8 @@ bool DeviceFrees::collect_by_waiting() noexcept {
     if (one.empty()) {
       break;
     }
-    if (permit.given() && synchronize_owners(one.front(), permit)) {
+    const bool may_wait = permit.given() && (one.front().stuck || !one.front().fence.complete);
+    if (may_wait && synchronize_owners(one.front(), permit)) {
       reclaim(one);
       return true;
     }
@@ -205,34 +217,35 @@ bool DeviceFrees::wait_until(Predicate predicate) noexcept {
   std::optional<steady_clock::time_point> hopeless_since;
   std::chrono::microseconds pause = kShortestPause;
   for (;;) {
-    const bool any_pending = close_and_collect_all();
+    close_and_collect();
     if (predicate() || !any()) {
       return predicate();
     }
-    if (any_pending) {
+    const FreedBlocks::Prospect prospect = freed_.prospect();
+    if (prospect == FreedBlocks::Prospect::kPending) {
       hopeless_since.reset();
-    } else if (!collect_by_waiting()) {
+    } else if (prospect == FreedBlocks::Prospect::kInHand) {
       const steady_clock::time_point now = steady_clock::now();
       hopeless_since = hopeless_since.value_or(now);
-      if (!freed_.any_in_hand() || now - *hopeless_since > kPatience) {
+      if (now - *hopeless_since > kPatience) {
         return predicate();
       }
-    } else if (predicate()) {
-      return true;
+    } else if (!collect_by_waiting() || predicate()) {
+      return predicate();
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);
   }
 }
 
-bool DeviceFrees::wait_for_any() noexcept {
-  const std::size_t before = freed_.reclaimed();
+bool DeviceFrees::wait_for_any(std::size_t before) noexcept {
   return wait_until([&] { return freed_.reclaimed() != before; });
 }
 
 void DeviceFrees::wait_for_blocks_of(const Context& context) noexcept {
-  if (any() && freed_.has_block_of(context)) {
-    wait_until([&] { return !freed_.has_block_of(context); });
+  if (any()) {
+    const std::uint64_t newest = freed_.newest();
+    wait_until([&] { return !freed_.has_until(newest, &context); });
   }
 }
 
@@ -259,7 +272,7 @@ CUresult DeviceFrees::wait_for_all(const Context& owner, Context* in) {
     fences_.give_back(fence);
   }
   // Chosen before the wait: what is freed while it goes on may be used by later work.
-  const std::uint64_t covered = any() ? freed_.cover(others) : 0;
+  const std::uint64_t covered = any() ? freed_.cover(device_) : 0;
   const CUresult result = contexts_.synchronize(owner, *permit, others);
   if (result == CUDA_SUCCESS && covered != 0) {
     for (Epochs one = freed_.take_covered(covered); !one.empty();

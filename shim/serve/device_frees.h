@@ -62,15 +62,22 @@ class DeviceFrees {
   // Closes the open epoch first, if the driver can record it, and asks about all lanes.
   void close_and_collect() noexcept;
 
-  // Waits until some block that is held here becomes free. False when nothing is held, or nothing
-  // can be waited for: the driver fails, a stream captures, a context may be ending.
-  bool wait_for_any() noexcept;
-  // Waits until no block of this context is held here, or nothing can be waited for.
-  void wait_for_blocks_of(const Context& context) noexcept;
+  // Before a capture begins: what is done by now cannot become free while it is open. Takes little
+  // time.
+  void prepare_for_capture() noexcept;
 
-  // How many epochs there are: who waits again and again does so at most as often, because others
-  // go on freeing.
-  std::size_t epochs() const noexcept { return freed_.epochs(); }
+  // How many epochs' blocks have become free so far.
+  std::size_t reclaimed() const noexcept { return freed_.reclaimed(); }
+  // Waits until that is another number than `before`. False when nothing is held, or nothing can be
+  // waited for: the driver fails, a stream captures, a context may be ending.
+  bool wait_for_any(std::size_t before) noexcept;
+  // Who waits again and again, while others go on freeing, stops when nothing that was held when it
+  // began is held any more: a number that tells that.
+  std::uint64_t newest() noexcept { return freed_.newest(); }
+  bool has_until(std::uint64_t newest) noexcept { return any() && freed_.has_until(newest); }
+  // Waits until no block of this context that is held here now is held any more, or nothing can be
+  // waited for.
+  void wait_for_blocks_of(const Context& context) noexcept;
 
   // Waits for all work that may use memory of the device, and in the context `in` if it is not
   // nullptr, and makes free what was freed before. A capture may begin meanwhile: once one has in
@@ -89,8 +96,7 @@ class DeviceFrees {
   void record_fence(Epoch& epoch, WaitPermit& permit) noexcept;
   bool synchronize_owners(const Epoch& epoch, WaitPermit& permit);
   CUresult is_done(Epoch& epoch, WaitPermit& permit);
-  bool collect(std::size_t lanes) noexcept;
-  bool close_and_collect_all() noexcept;
+  void collect(std::size_t lanes, std::size_t most) noexcept;
   bool collect_by_waiting() noexcept;
   template <typename Predicate>
   bool wait_until(Predicate predicate) noexcept;

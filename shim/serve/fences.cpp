@@ -97,13 +97,15 @@ bool Fences::is_idle(Context& context, const WaitPermit& permit) noexcept try {
 CUevent Fences::event_for(const Context& context, std::uint64_t id, CUcontext handle) {
   {
     const std::lock_guard lock(mutex_);
-    for (Fence::Mark& mark : spare_) {
-      if (mark.context == &context && mark.id == id) {
-        const CUevent event = mark.event;
-        mark = spare_.back();
-        spare_.pop_back();
-        return event;
-      }
+    // Mostly one of the last that came back.
+    const auto found = std::find_if(spare_.rbegin(), spare_.rend(), [&](const Fence::Mark& mark) {
+      return mark.context == &context && mark.id == id;
+    });
+    if (found != spare_.rend()) {
+      const CUevent event = found->event;
+      *found = spare_.back();
+      spare_.pop_back();
+      return event;
     }
   }
   CUevent event = nullptr;

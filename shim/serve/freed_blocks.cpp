@@ -24,6 +24,7 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
   if (open_.empty()) {
     open_.emplace_back();
     open_.front().lane = &lanes_.begin()->second;
+    open_.front().number = ++numbers_;
   }
   Epoch& open = open_.front();
   if (other != nullptr &&
@@ -45,10 +46,13 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
 }
 
 bool FreedBlocks::add(Context& owner, CUdeviceptr address, const Order& order, Fence& fence,
-                      bool again) {
+                      Context* other, bool again) {
   Epochs made;
   Epoch& epoch = made.emplace_back();
   epoch.blocks.push_back({&owner, {}});
+  if (other != nullptr) {
+    epoch.others.push_back(other);
+  }
   BySize size;
   if (again) {
     size.emplace(0, made.begin());
@@ -62,6 +66,7 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, const Order& order, F
   }
   // From here on nothing fails.
   epoch.lane = &lane;
+  epoch.number = ++numbers_;
   epoch.bytes = block.retired.block.bytes;
   epoch.fence = std::move(fence);
   fence = {};
@@ -84,7 +89,10 @@ CUdeviceptr FreedBlocks::take_back(Context& context, const Order& order, std::ui
     return 0;
   }
   Lane& lane = found_lane->second;
-  const auto found = lane.by_size.lower_bound(bytes);
+  auto found = lane.by_size.lower_bound(bytes);
+  while (found != lane.by_size.end() && found->second->in_hand) {
+    ++found;
+  }
   if (found == lane.by_size.end()) {
     return 0;
   }
@@ -93,9 +101,7 @@ CUdeviceptr FreedBlocks::take_back(Context& context, const Order& order, std::ui
   if (address != 0) {
     forget_size(*epoch);
     epoch->blocks.clear();
-    if (!epoch->in_hand) {
-      done.splice(done.end(), take(lane, epoch));
-    }
+    done.splice(done.end(), take(lane, epoch));
   }
   return address;
 }
@@ -139,13 +145,25 @@ void FreedBlocks::drop_empty_lanes() noexcept {
 FreedBlocks::Epochs FreedBlocks::take(Lane& lane, Epochs::iterator which) noexcept {
   Epochs one;
   one.splice(one.begin(), lane.closed, which);
-  one.front().in_hand = true;
-  ++lane.in_hand;
+  take_in_hand(one.front());
   if (lane.closed.empty()) {
     lane.turn.splice(lane.turn.begin(), turns_, std::find(turns_.begin(), turns_.end(), &lane));
   }
   count_closed(-1);
   return one;
+}
+
+void FreedBlocks::take_in_hand(Epoch& epoch) noexcept {
+  epoch.in_hand = true;
+  ++epoch.lane->in_hand;
+  in_hand_.splice(in_hand_.end(), epoch.hand);
+}
+
+void FreedBlocks::let_go(Epoch& epoch) noexcept {
+  epoch.in_hand = false;
+  --epoch.lane->in_hand;
+  epoch.hand.splice(epoch.hand.begin(), in_hand_,
+                    std::find(in_hand_.begin(), in_hand_.end(), &epoch));
 }
 
 // Its lane's turn comes last now.
@@ -171,8 +189,7 @@ FreedBlocks::Epochs FreedBlocks::take_open() noexcept {
   Epochs open;
   if (!open_.empty() && !open_.front().blocks.empty()) {
     open.splice(open.begin(), open_);
-    open.front().in_hand = true;
-    ++open.front().lane->in_hand;
+    take_in_hand(open.front());
   }
   return open;
 }
@@ -187,10 +204,16 @@ std::size_t FreedBlocks::lanes() noexcept {
   return turns_.size();
 }
 
-bool FreedBlocks::any_in_hand() noexcept {
+FreedBlocks::Prospect FreedBlocks::prospect() noexcept {
   const std::lock_guard lock(mutex_);
-  return std::any_of(lanes_.begin(), lanes_.end(),
-                     [](const Lanes::value_type& each) { return each.second.in_hand > 0; });
+  const bool any_pending = std::any_of(turns_.begin(), turns_.end(), [](const Lane* lane) {
+    const Epoch& first = lane->closed.front();  // those behind it are asked about later
+    return first.fence.complete && !first.stuck;
+  });
+  if (any_pending) {
+    return Prospect::kPending;
+  }
+  return in_hand_.empty() ? Prospect::kStuck : Prospect::kInHand;
 }
 
 FreedBlocks::Epochs FreedBlocks::take_covered(std::uint64_t number) noexcept {
@@ -205,26 +228,18 @@ FreedBlocks::Epochs FreedBlocks::take_covered(std::uint64_t number) noexcept {
   return {};
 }
 
-std::uint64_t FreedBlocks::cover(std::vector<Context*>& others) {
+std::uint64_t FreedBlocks::cover(const Device& device) noexcept {
   const std::lock_guard lock(mutex_);
-  Lane& of_device = lanes_.begin()->second;
-  for (const Epochs* const epochs : {&of_device.closed, &open_}) {
-    for (const Epoch& epoch : *epochs) {
-      others.insert(others.end(), epoch.others.begin(), epoch.others.end());
-    }
-  }
-  for (const auto& [order, lane] : lanes_) {
-    if (order.context != nullptr && !lane.closed.empty()) {
-      others.push_back(order.context);
-    }
-  }
   if (!open_.empty() && !open_.front().blocks.empty()) {
     put(open_, Place::kLast);
   }
   const std::uint64_t number = ++numbers_;
   for (auto& [order, lane] : lanes_) {
+    if (order.context != nullptr && !order.context->may_use(device)) {
+      continue;
+    }
     for (Epoch& closed : lane.closed) {
-      closed.covered = number;
+      closed.covered = closed.others.empty() ? number : 0;
     }
   }
   return number;
@@ -232,36 +247,40 @@ std::uint64_t FreedBlocks::cover(std::vector<Context*>& others) {
 
 void FreedBlocks::put_back(Epochs& epoch, Place place) noexcept {
   const std::lock_guard lock(mutex_);
-  epoch.front().in_hand = false;
-  --epoch.front().lane->in_hand;
+  let_go(epoch.front());
   put(epoch, place);
 }
 
 void FreedBlocks::reclaim(Epochs& epoch) noexcept {
-  {
-    const std::lock_guard lock(mutex_);  // from here on no stream takes it back
-    forget_size(epoch.front());
-  }
   for (const Block& block : epoch.front().blocks) {
     block.context->device.server->reclaim(*block.context, block.retired);
   }
   const std::lock_guard lock(mutex_);
-  --epoch.front().lane->in_hand;
+  forget_size(epoch.front());
+  let_go(epoch.front());
+  reclaimed_ += epoch.front().blocks.empty() ? 0 : 1;  // else its stream has taken it back
   epoch.clear();
-  ++reclaimed_;
   any_.store(--epochs_ > 0, std::memory_order_release);
 }
 
-bool FreedBlocks::has_block_of(const Context& context) noexcept {
+std::uint64_t FreedBlocks::newest() noexcept {
   const std::lock_guard lock(mutex_);
-  const auto is_its = [&](const Epoch& epoch) {
-    return std::any_of(epoch.blocks.begin(), epoch.blocks.end(),
-                       [&](const Block& block) { return block.context == &context; });
+  return numbers_;
+}
+
+bool FreedBlocks::has_until(std::uint64_t newest, const Context* context) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto is_meant = [&](const Epoch& epoch) {
+    return epoch.number <= newest &&
+           std::any_of(epoch.blocks.begin(), epoch.blocks.end(), [&](const Block& block) {
+             return context == nullptr || block.context == context;
+           });
   };
-  return std::any_of(open_.begin(), open_.end(), is_its) ||
-         std::any_of(lanes_.begin(), lanes_.end(), [&](const Lanes::value_type& each) {
-           const Epochs& closed = each.second.closed;
-           return each.second.in_hand > 0 || std::any_of(closed.begin(), closed.end(), is_its);
+  return std::any_of(open_.begin(), open_.end(), is_meant) ||
+         std::any_of(in_hand_.begin(), in_hand_.end(),
+                     [&](const Epoch* epoch) { return is_meant(*epoch); }) ||
+         std::any_of(turns_.begin(), turns_.end(), [&](const Lane* lane) {
+           return std::any_of(lane->closed.begin(), lane->closed.end(), is_meant);
          });
 }
 

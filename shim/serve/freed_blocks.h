@@ -44,12 +44,16 @@ class FreedBlocks {
     Server::Retired retired;
   };
   struct Epoch {
+    Epoch() : hand(1, this) {}
     Lane* lane = nullptr;
     std::vector<Block> blocks;
     std::uint64_t bytes = 0;
     std::vector<Context*> others;  // that it was freed in, and that may not use the device's memory
+    std::uint64_t number = 0;      // in the order in which epochs begin
     std::uint64_t covered = 0;     // by the last cover()
     bool in_hand = false;
+    bool stuck = false;      // the driver could not tell about its fence when it was asked last
+    std::list<Epoch*> hand;  // its node for in_hand_, while it is not there
     // Of one block that its stream may take back: where it finds it.
     std::optional<BySize::iterator> by_size = std::nullopt;
     Fence fence = {};
@@ -69,9 +73,11 @@ class FreedBlocks {
   bool add(Context& owner, CUdeviceptr address, Context* other);
   // The same in the order of a stream, with a fence that is complete, which is taken over if the
   // block is there. With `again`, requests of the stream may take the block back.
-  bool add(Context& owner, CUdeviceptr address, const Order& order, Fence& fence, bool again);
+  bool add(Context& owner, CUdeviceptr address, const Order& order, Fence& fence, Context* other,
+           bool again);
 
-  // See DeviceFrees::take_back(). What nothing waits for any more then is moved to `done`.
+  // See DeviceFrees::take_back(). The epoch that was the block's is moved to `done`, in hand; what
+  // is in hand already is passed over.
   CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes, Epochs& done);
   // The stream may end: its handle means it no more. What it freed waits still.
   void forget_stream(const StreamId& stream) noexcept;
@@ -88,8 +94,13 @@ class FreedBlocks {
 
   // How many lanes have a turn.
   std::size_t lanes() noexcept;
-  // Whether any epoch is in hand.
-  bool any_in_hand() noexcept;
+  // What can become of the epochs that there are.
+  enum class Prospect : std::uint8_t {
+    kPending,  // some fence is complete, and will pass
+    kInHand,   // another thread has some in hand
+    kStuck,    // of none can it be told
+  };
+  Prospect prospect() noexcept;
 
   // The first, or the last, of the closed ones of its lane, whose turn comes last now.
   enum class Place : bool { kFirst, kLast };
@@ -97,16 +108,17 @@ class FreedBlocks {
   // Its work is done: its blocks are free. The caller has given back its fence.
   void reclaim(Epochs& epoch) noexcept;
 
-  // Closes the open one without a fence, and covers all that nobody has in hand by what the caller
-  // is about to wait for: work on the device, and of their others, which are appended. Returns a
-  // number. Throws std::bad_alloc and has changed nothing then.
-  std::uint64_t cover(std::vector<Context*>& others);
+  // Closes the open one without a fence, and covers all that nobody has in hand and that wait for
+  // nothing but work of contexts that may use this device's memory: the caller is about to wait for
+  // that. Returns a number.
+  std::uint64_t cover(const Device& device) noexcept;
 
-  // How many epochs there are, and how many there have been whose blocks are free by now.
-  std::size_t epochs() const noexcept { return epochs_.load(std::memory_order_acquire); }
+  // How many epochs there have been whose blocks are free by now.
   std::size_t reclaimed() const noexcept { return reclaimed_.load(std::memory_order_acquire); }
-  // Whether a block of this context waits, or may.
-  bool has_block_of(const Context& context) noexcept;
+  // The number of the newest epoch.
+  std::uint64_t newest() noexcept;
+  // Whether an epoch that is no newer holds a block: of this context, if one is named.
+  bool has_until(std::uint64_t newest, const Context* context = nullptr) noexcept;
 
   struct Lane {
     Lane() : turn(1, this) {}
@@ -123,6 +135,8 @@ class FreedBlocks {
   static void forget_size(Epoch& epoch) noexcept;
   Epochs take(Lane& lane, Epochs::iterator which) noexcept;
   void put(Epochs& epoch, Place place) noexcept;
+  void take_in_hand(Epoch& epoch) noexcept;
+  void let_go(Epoch& epoch) noexcept;
   void count_closed(std::ptrdiff_t change) noexcept;
   void drop_empty_lanes() noexcept;
 
@@ -135,7 +149,8 @@ class FreedBlocks {
 
   std::mutex mutex_;  // guards all below
   Lanes lanes_;
-  Epochs open_;                // one, or none before something is freed
+  Epochs open_;  // one, or none before something is freed
+  std::list<Epoch*> in_hand_;
   std::list<Lane*> turns_;     // the lanes that have closed epochs, in the order of their turns
   std::ptrdiff_t closed_ = 0;  // epochs, not in hand
   std::uint64_t numbers_ = 0;  // given out

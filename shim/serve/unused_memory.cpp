@@ -18,7 +18,11 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
-UnusedMemory::Tries::Tries(const Device& device) : releases_(device.limit.budget.releases()) {}
+UnusedMemory::Tries::Tries(const Device& device) : releases_(device.limit.budget.releases()) {
+  if (const DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
+    reclaimed_ = frees->reclaimed();
+  }
+}
 
 bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (--tries.left_ < 0) {
@@ -27,17 +31,28 @@ bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (release(device, Waits::kNo) || others_have_helped(device, tries)) {
     return true;
   }
-  if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
-    std::size_t& waits_left =
-        tries.waits_left_ ? *tries.waits_left_ : tries.waits_left_.emplace(frees->epochs());
-    if (waits_left > 0) {
-      --waits_left;
-      if (frees->wait_for_any()) {
-        return true;
-      }
-    }
+  if (wait_for_frees(device, tries)) {
+    ++tries.left_;
+    return true;
   }
   return release(device, Waits::kYes) || drain_pools(device) || others_have_helped(device, tries);
+}
+
+// True when something has become free since the request was tried. After the last epoch that was
+// held when this began, that is good for one more try: others go on freeing.
+bool UnusedMemory::wait_for_frees(const Device& device, Tries& tries) {
+  DeviceFrees* const frees = WaitingFrees::known_of(device);
+  if (frees == nullptr || tries.frees_are_done_) {
+    return false;
+  }
+  const std::uint64_t newest =
+      tries.newest_ ? *tries.newest_ : tries.newest_.emplace(frees->newest());
+  const bool any_left = frees->has_until(newest);
+  tries.frees_are_done_ = !any_left;
+  const std::size_t before = tries.reclaimed_;
+  const bool helped = frees->reclaimed() != before || (any_left && frees->wait_for_any(before));
+  tries.reclaimed_ = frees->reclaimed();
+  return helped;
 }
 
 // Another thread's request that is just taking more than it needs, perhaps, or giving back, is
@@ -68,8 +83,8 @@ bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept 
   }
   DeviceFrees* const frees = WaitingFrees::known_of(*of);
   bool any = release(*of, Waits::kNo);
-  for (std::size_t left = frees == nullptr ? 0 : frees->epochs(); left > 0 && frees->wait_for_any();
-       --left) {
+  const std::uint64_t newest = frees == nullptr ? 0 : frees->newest();
+  while (frees != nullptr && frees->has_until(newest) && frees->wait_for_any(frees->reclaimed())) {
   }
   any = release(*of, Waits::kYes) || any;
   return any;

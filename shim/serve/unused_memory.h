@@ -28,10 +28,11 @@ class UnusedMemory : private ContextListener {
 
    private:
     friend class UnusedMemory;
-    std::uint64_t releases_;  // of the device's budget, when the request was tried
-    // As many epochs of frees as there are when it begins, because others go on freeing.
-    std::optional<std::size_t> waits_left_;
-    int others_left_ = 10;  // likewise
+    std::uint64_t releases_;               // of the device's budget, when the request was tried
+    std::size_t reclaimed_ = 0;            // epochs of frees, likewise
+    std::optional<std::uint64_t> newest_;  // epoch when it began
+    bool frees_are_done_ = false;
+    int others_left_ = 10;
     bool waits_for_others_ = true;
     int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
@@ -71,6 +72,7 @@ class UnusedMemory : private ContextListener {
   enum class Waits : bool { kNo, kYes };
   bool release(Device& device, Waits waits);
   bool is_idle(Context& context);
+  bool wait_for_frees(const Device& device, Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
 
   const DriverFunctions& driver_;

@@ -28,10 +28,10 @@ DeviceFrees& WaitingFrees::of(Device& device) {
   return *known;
 }
 
-void WaitingFrees::close_and_collect() noexcept {
+void WaitingFrees::prepare_for_capture() noexcept {
   contexts_.devices().for_each([](const Device& device) {
     if (DeviceFrees* const frees = known_of(device); frees != nullptr) {
-      frees->close_and_collect();
+      frees->prepare_for_capture();
     }
   });
 }

@@ -19,7 +19,7 @@ class WaitingFrees : private ContextListener {
   static DeviceFrees* known_of(const Device& device) noexcept;
 
   // Before a capture begins: what waits cannot become free while it is open.
-  void close_and_collect() noexcept;
+  void prepare_for_capture() noexcept;
   // Before the driver destroys a stream: its handle may mean another one soon.
   void stream_will_end(CUstream stream);
 
