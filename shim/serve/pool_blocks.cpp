@@ -64,7 +64,9 @@ std::optional<PoolBlocks::Block> PoolBlocks::find(CUdeviceptr address) const noe
   const std::lock_guard lock(mutex_);
   for (const Entries* const entries : {&entries_, &orphans_}) {
     const auto found = first_beyond(*entries, address);
-    if (found != entries->end() && found->first <= address) {
+    // What the driver is freeing right now may be another pool's already.
+    if (found != entries->end() && found->first <= address &&
+        found->second.state != State::kGoing) {
       return block_of(*found);
     }
   }
