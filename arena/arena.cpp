@@ -127,8 +127,7 @@ void Arena::count_failure() noexcept {
 // Makes room for a block of `block_bytes`, or says why there is none. Lets go of the lock
 // meanwhile, so the room may be gone again when it returns: the caller looks again.
 Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
-  const std::uint64_t obtained = regions_obtained_;
-  if (wait_for_growth(lock) && regions_obtained_ != obtained) {
+  if (wait_for_growth(lock)) {
     return {};
   }
   Growth growth = source_.page_bytes() > 0
@@ -142,12 +141,13 @@ Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
   return growth;
 }
 
-// False when nobody grows, this thread does itself, or it takes too long.
+// Waits for another thread that grows; true when the arena has grown by that.
 bool Arena::wait_for_growth(Locked& lock) {
   const std::uint64_t obtained = regions_obtained_;
   return growing_ > 0 && !this_thread_obtains_ &&
          source_ended_.wait_for(lock, kGrowthPatience,
-                                [&] { return growing_ == 0 || regions_obtained_ != obtained; });
+                                [&] { return growing_ == 0 || regions_obtained_ != obtained; }) &&
+         regions_obtained_ != obtained;
 }
 
 bool Arena::wait_for_others() noexcept {

@@ -190,10 +190,6 @@ void Contexts::reference_taken(CUdevice device) {
   }
 }
 
-void Contexts::reference_taken(Context& context) {
-  uses_.taken(context.references);
-}
-
 void Contexts::forget_references(CUdevice device) {
   if (Device* const known = devices_.known(device); known != nullptr) {
     uses_.forgotten(known->references);
@@ -273,8 +269,7 @@ void Contexts::drop_others_of(CUcontext handle, std::uint64_t id) {
   }
 }
 
-// A reference may have been taken again meanwhile, by which the handle means a context of another
-// id.
+// A reference may have been taken again: then the handle means a context of another id.
 bool Contexts::is_gone(const Context& context) const {
   unsigned flags = 0;
   int active = 1;
@@ -352,15 +347,8 @@ void Contexts::peer_access_will_be_enabled(CUcontext peer) {
 
 bool Contexts::knows_current() const {
   CUcontext current = nullptr;
-  if (driver_.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) {
-    return current == nullptr;
-  }
-  for (const Context* context = first(); context != nullptr; context = context->next) {
-    if (context->alive() && context->handle == current) {
-      return true;
-    }
-  }
-  return false;
+  driver_.cuCtxGetCurrent(&current);
+  return current == nullptr || known_as(current) != nullptr;
 }
 
 CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,

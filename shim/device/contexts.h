@@ -59,7 +59,7 @@ class Contexts {
   // The program has taken a reference: by cuDevicePrimaryCtxRetain or cuGreenCtxCreate to the
   // device's primary context, by cuCtxAttach to this one.
   void reference_taken(CUdevice device);
-  void reference_taken(Context& context);
+  void reference_taken(Context& context) { uses_.taken(context.references); }
 
   // Registers who is told of each end, in this order. Only while Process is made: not locked.
   void add_listener(ContextListener& listener) { listeners_.push_back(&listener); }

@@ -170,7 +170,7 @@ void DeviceFrees::collect() noexcept {
   }
 }
 
-void DeviceFrees::close_and_collect() noexcept {
+void DeviceFrees::close_and_collect(std::size_t lanes, std::size_t most) noexcept {
   if (!any()) {
     return;
   }
@@ -178,18 +178,15 @@ void DeviceFrees::close_and_collect() noexcept {
     WaitPermit permit(captures_);
     close(permit);
   }
-  collect(freed_.lanes(), kMostAtOnce);
+  collect(lanes, most);
+}
+
+void DeviceFrees::close_and_collect() noexcept {
+  close_and_collect(freed_.lanes() + 1, kMostAtOnce);  // the one that is closed now included
 }
 
 void DeviceFrees::prepare_for_capture() noexcept {
-  if (!any()) {
-    return;
-  }
-  if (fences_.can_record()) {
-    WaitPermit permit(captures_);
-    close(permit);
-  }
-  collect(kFewLanes, kAtOnce);
+  close_and_collect(kFewLanes, kAtOnce);
 }
 
 // An epoch about whose fence the driver cannot tell, or that has none.

@@ -97,6 +97,7 @@ class DeviceFrees {
   bool synchronize_owners(const Epoch& epoch, WaitPermit& permit);
   CUresult is_done(Epoch& epoch, WaitPermit& permit);
   void collect(std::size_t lanes, std::size_t most) noexcept;
+  void close_and_collect(std::size_t lanes, std::size_t most) noexcept;
   bool collect_by_waiting() noexcept;
   template <typename Predicate>
   bool wait_until(Predicate predicate) noexcept;

@@ -39,7 +39,6 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
   }
   epochs_ += open.blocks.size() == 1 ? 1 : 0;
   open.bytes += block.retired.block.bytes;
-  any_.store(true, std::memory_order_release);
   full_.store(arena::is_epoch_full(open.blocks.size(), open.bytes, owner.headroom()),
               std::memory_order_release);
   return true;
@@ -77,7 +76,6 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, const Order& order, F
   }
   put(made, Place::kLast);
   ++epochs_;
-  any_.store(true, std::memory_order_release);
   return true;
 }
 
@@ -260,7 +258,7 @@ void FreedBlocks::reclaim(Epochs& epoch) noexcept {
   let_go(epoch.front());
   reclaimed_ += epoch.front().blocks.empty() ? 0 : 1;  // else its stream has taken it back
   epoch.clear();
-  any_.store(--epochs_ > 0, std::memory_order_release);
+  --epochs_;
 }
 
 std::uint64_t FreedBlocks::newest() noexcept {

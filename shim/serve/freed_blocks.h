@@ -2,9 +2,8 @@
 // use. They are retired: nothing finds them, and nobody is given them before that work is done.
 //
 // What waits is kept in epochs, whose blocks are free when their fence has passed. Plain frees
-// gather in an open epoch, which gets a fence for all work on the device when it is closed. A free
-// in the order of a stream (cuMemFreeAsync) is a closed epoch at once: it comes with its fence, and
-// waits in the lane of its stream, behind what the stream has freed before.
+// gather in an open epoch, whose fence, for all work on the device, is made when it is closed. A
+// free in a stream's order is a closed epoch with a fence at once, in the lane of its stream.
 #pragma once
 
 #include <atomic>
@@ -25,8 +24,7 @@ namespace cubfc {
 // Thread-safe. Calls no function of the driver's, but that a server's reclaim() may.
 class FreedBlocks {
  public:
-  // A stream in whose order something was freed. Streams of a context that has ended are others
-  // than those of its successor.
+  // A stream in whose order something was freed, while its context has the id.
   struct Order {
     Context* context = nullptr;  // the stream's; else all work on the device is meant
     std::uint64_t id = 0;        // of the context
@@ -61,30 +59,25 @@ class FreedBlocks {
 
   FreedBlocks();  // throws std::bad_alloc
 
-  // No lock.
-  bool any() const noexcept { return any_.load(std::memory_order_acquire); }
+  bool any() const noexcept { return epochs_.load(std::memory_order_acquire) > 0; }
   bool any_closed() const noexcept { return any_closed_.load(std::memory_order_acquire); }
   // Whether the open epoch is full, as an arena's epoch is.
   bool is_full() const noexcept { return full_.load(std::memory_order_acquire); }
 
-  // Retires the live block that starts at `address`, for all work on the device; `other` is added
-  // to the epoch's others if it is not nullptr. False when there is no such block. Throws
-  // std::bad_alloc and has changed nothing then.
+  // Retires the live block that starts there, for all work on the device and of `other`, if not
+  // nullptr. False when there is none. Throws std::bad_alloc and has changed nothing then.
   bool add(Context& owner, CUdeviceptr address, Context* other);
-  // The same in the order of a stream, with a fence that is complete, which is taken over if the
-  // block is there. With `again`, requests of the stream may take the block back.
+  // In the order of a stream, with a complete fence, which is taken over if the block is there.
+  // With `again`, requests of the stream may take the block back.
   bool add(Context& owner, CUdeviceptr address, const Order& order, Fence& fence, Context* other,
            bool again);
 
-  // See DeviceFrees::take_back(). The epoch that was the block's is moved to `done`, in hand; what
-  // is in hand already is passed over.
+  // See DeviceFrees::take_back(). The block's epoch is moved to `done`, in hand.
   CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes, Epochs& done);
   // The stream may end: its handle means it no more. What it freed waits still.
   void forget_stream(const StreamId& stream) noexcept;
 
-  // Epochs in hand are nobody else's until they are put back or reclaimed. Each of these is empty
-  // if there is none.
-  //
+  // Epochs in hand are nobody else's until they are put back or reclaimed. Empty if there is none.
   // The open one, closed from now on.
   Epochs take_open() noexcept;
   // The oldest closed one of the lane whose turn it is.
@@ -108,9 +101,8 @@ class FreedBlocks {
   // Its work is done: its blocks are free. The caller has given back its fence.
   void reclaim(Epochs& epoch) noexcept;
 
-  // Closes the open one without a fence, and covers all that nobody has in hand and that wait for
-  // nothing but work of contexts that may use this device's memory: the caller is about to wait for
-  // that. Returns a number.
+  // Closes the open one without a fence, and covers all not in hand that wait only for contexts
+  // which may use this device's memory: the caller is about to wait for those. Returns a number.
   std::uint64_t cover(const Device& device) noexcept;
 
   // How many epochs there have been whose blocks are free by now.
@@ -129,7 +121,7 @@ class FreedBlocks {
   };
 
  private:
-  // The first is the one that waits for the device. A lane stays as long as something waits in it.
+  // The first waits for the device. A lane stays as long as something waits in it.
   using Lanes = std::map<Order, Lane>;
 
   static void forget_size(Epoch& epoch) noexcept;
@@ -140,8 +132,7 @@ class FreedBlocks {
   void count_closed(std::ptrdiff_t change) noexcept;
   void drop_empty_lanes() noexcept;
 
-  // What an allocation and a free ask before they take the lock.
-  std::atomic<bool> any_{false};
+  // What an allocation and a free ask without the lock.
   std::atomic<bool> any_closed_{false};  // and not in hand
   std::atomic<bool> full_{false};
   std::atomic<std::size_t> epochs_{0};

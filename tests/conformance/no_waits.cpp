@@ -210,16 +210,25 @@ PROMISE(an_allocation_does_not_wait_for_frees,
   holds("the device still works", work.is_held());
 }
 
+namespace {
+
+// Memory is allocated, and freed by a stream that has nothing else to do.
+void goes_through(CUstream stream, std::size_t bytes) {
+  CUdeviceptr block = 0;
+  grants("most of the memory", cu.cuMemAlloc(&block, bytes));
+  ok(cu.cuMemFreeAsync(block, stream));
+  ok(cu.cuStreamSynchronize(stream));
+}
+
+}  // namespace
+
 PROMISE(what_an_idle_stream_freed_comes_back_while_another_works,
         "What cuMemFreeAsync frees waits for its stream, for no other.") {
   const std::size_t most = memory_info().free / 10 * 8;
   const Stream idle;
   HeldWork work;
   for (int round = 0; round < 3; ++round) {
-    CUdeviceptr block = 0;
-    grants("most of the memory", cu.cuMemAlloc(&block, most));
-    ok(cu.cuMemFreeAsync(block, idle));
-    ok(cu.cuStreamSynchronize(idle));
+    goes_through(idle, most);
   }
   holds("the other stream still works", work.is_held());
 }
@@ -247,10 +256,7 @@ PROMISE(what_waits_for_a_destroyed_stream_keeps_nothing_else,
   ok(cu.cuStreamDestroy(destroyed));
   for (int round = 0; round < 3; ++round) {
     const Stream stream;
-    CUdeviceptr block = 0;
-    grants("most of the memory", cu.cuMemAlloc(&block, most));
-    ok(cu.cuMemFreeAsync(block, stream));
-    ok(cu.cuStreamSynchronize(stream));
+    goes_through(stream, most);
   }
   holds("the destroyed stream still works", work.is_held());
 }
