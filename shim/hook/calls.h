@@ -68,7 +68,8 @@ CUresult call_with_room_on(std::optional<CUdevice> device,
     return result;
   }
   const NoCancellation no_cancellation;
-  return process->unused().make_room_at_driver(device) ? call(function, args...) : result;
+  return process->unused().call_again_with_room(result, device,
+                                                [&] { return call(function, args...); });
 }
 
 template <typename... Args, typename... Given>

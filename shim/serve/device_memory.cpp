@@ -130,7 +130,7 @@ void DeviceMemory::collect_waiting(const Context& context) {
 // From what the arena has; then by growth; then from whatever is left to try, which may wait.
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
-  UnusedMemory::Tries tries(context.device);
+  UnusedMemory::Tries tries(context.device, bytes, UnusedMemory::Tries::Served::kFromFreedBlocks);
   arena::Allocation got = context.arena.allocate(bytes);
   const auto more_may_help = [&] {
     return got.address == 0 && got.failure != arena::Failure::kSourceError &&

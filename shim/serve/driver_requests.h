@@ -38,7 +38,10 @@ class DriverRequests : private ContextListener {
                           Undo undo) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
-    UnusedMemory::Tries tries(request.device);
+    using Tries = UnusedMemory::Tries;
+    Tries tries(request.device, request.bytes,
+                request.holding == Holding::kOwnPool ? Tries::Served::kFromFreedBlocks
+                                                     : Tries::Served::kByTheDriver);
     for (;;) {
       claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
       if (claim) {

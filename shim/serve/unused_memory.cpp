@@ -1,5 +1,6 @@
 #include "shim/serve/unused_memory.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -18,7 +19,8 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
-UnusedMemory::Tries::Tries(const Device& device) : releases_(device.limit.budget.releases()) {
+UnusedMemory::Tries::Tries(const Device& device, std::uint64_t bytes, Served served)
+    : bytes_(bytes), served_(served), releases_(device.limit.budget.releases()) {
   if (const DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
     reclaimed_ = frees->reclaimed();
   }
@@ -31,9 +33,14 @@ bool UnusedMemory::make_room(Device& device, Tries& tries) {
   if (release(device, Waits::kNo) || others_have_helped(device, tries)) {
     return true;
   }
-  if (wait_for_frees(device, tries)) {
-    ++tries.left_;
-    return true;
+  if (!can_become_free(device, tries.bytes_)) {
+    return false;  // no wait is worth its time
+  }
+  while (wait_for_frees(device, tries)) {
+    if (tries.served_ == Tries::Served::kFromFreedBlocks || release(device, Waits::kNo)) {
+      ++tries.left_;
+      return true;
+    }
   }
   return release(device, Waits::kYes) || drain_pools(device) || others_have_helped(device, tries);
 }
@@ -73,23 +80,36 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
   return any;
 }
 
-bool UnusedMemory::make_room_at_driver(std::optional<CUdevice> device) noexcept try {
+Device* UnusedMemory::device_of(std::optional<CUdevice> device) noexcept try {
+  if (device) {
+    return contexts_.devices().get(*device);
+  }
   Context* const current = contexts_.current();
-  Device* const of = device               ? contexts_.devices().get(*device)
-                     : current == nullptr ? nullptr
-                                          : &current->device;
-  if (of == nullptr) {
-    return false;
-  }
-  DeviceFrees* const frees = WaitingFrees::known_of(*of);
-  bool any = release(*of, Waits::kNo);
-  const std::uint64_t newest = frees == nullptr ? 0 : frees->newest();
-  while (frees != nullptr && frees->has_until(newest) && frees->wait_for_any(frees->reclaimed())) {
-  }
-  any = release(*of, Waits::kYes) || any;
-  return any;
+  return current == nullptr ? nullptr : &current->device;
 } catch (const std::bad_alloc&) {
-  return false;
+  return nullptr;
+}
+
+// Once everything that was freed is free, and all else that no block needs given back. True where
+// that cannot be told.
+bool UnusedMemory::can_become_free(const Device& device, std::uint64_t bytes) {
+  std::uint64_t held = device.limit.pools.unclaimed();
+  std::optional<std::uint64_t> at_driver;
+  contexts_.for_each_alive_on(device, [&](Context& context) {
+    held += device.server->bytes_at_hand(context);
+    if (at_driver) {
+      return;
+    }
+    const RelaxedCapture relaxed(driver_);
+    const PushedContext inside(driver_, context.handle);
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (inside.pushed() && driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
+      at_driver = free_bytes;
+    }
+  });
+  return !at_driver ||
+         bytes <= held + std::min<std::uint64_t>(*at_driver, device.limit.budget.left());
 }
 
 // What is freed in stream order comes back to the limit when the stream has got there.

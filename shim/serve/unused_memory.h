@@ -24,10 +24,14 @@ class UnusedMemory : private ContextListener {
 
   class Tries {  // one for each request, made before it is tried
    public:
-    explicit Tries(const Device& device);
+    enum class Served : bool { kByTheDriver, kFromFreedBlocks };
+    // A request for so many bytes; 0 when only the driver knows how many.
+    Tries(const Device& device, std::uint64_t bytes, Served served);
 
    private:
     friend class UnusedMemory;
+    const std::uint64_t bytes_;
+    const Served served_;
     std::uint64_t releases_;               // of the device's budget, when the request was tried
     std::size_t reclaimed_ = 0;            // epochs of frees, likewise
     std::optional<std::uint64_t> newest_;  // epoch when it began
@@ -39,20 +43,30 @@ class UnusedMemory : private ContextListener {
   // For a request for memory of this device that has failed: does one of these, the first that
   // helps. Gives back what arenas and pools hold without a block in it, where that takes no wait;
   // sees that another thread has given something back since the request was tried, or is about to;
-  // waits for what was freed; gives back the rest; synchronises the contexts, so that pools get
-  // back what is freed in stream order. False when none helped. Call it again as long as it returns
-  // true and the request fails. While a stream captures it waits for nothing that has no fence.
+  // waits for what was freed, if the request can be served once all of that is free; gives back the
+  // rest; synchronises the contexts, so that pools get back what is freed in stream order. False
+  // when none helped. Call it again as long as it returns true and the request fails. While a
+  // stream captures it waits for nothing that has no fence.
   bool make_room(Device& device, Tries& tries);
 
-  // For a driver call that failed for lack of memory which it takes itself (a context, a module, a
-  // graph): waits for all work, then gives back what no block needs on this device, or on the
-  // current context's if none is named. True if anything was given back.
-  bool make_room_at_driver(std::optional<CUdevice> device) noexcept;
-  // Calls the driver, and once more if it lacks memory and that can be helped.
+  // Calls the driver for what takes memory by itself (a context, a module, a graph): again as long
+  // as it lacks memory of this device, of the current context's if none is named, and some is given
+  // back. The driver's last answer.
   template <typename Call>
   CUresult call_with_room(std::optional<CUdevice> device, Call call) {
-    const CUresult result = call();
-    return result == CUDA_ERROR_OUT_OF_MEMORY && make_room_at_driver(device) ? call() : result;
+    return call_again_with_room(call(), device, call);
+  }
+  // The same when the driver has answered `result` already.
+  template <typename Call>
+  CUresult call_again_with_room(CUresult result, std::optional<CUdevice> device, Call call) {
+    Device* const of = result == CUDA_ERROR_OUT_OF_MEMORY ? device_of(device) : nullptr;
+    if (of != nullptr) {
+      Tries tries(*of, 0, Tries::Served::kByTheDriver);
+      while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(*of, tries)) {
+        result = call();
+      }
+    }
+    return result;
   }
 
   // Whether the limit holds for what the device's pools have reserved by now; they are trimmed for
@@ -68,11 +82,13 @@ class UnusedMemory : private ContextListener {
   // What a pool gave it does not go with it: given back, once its work is done.
   void context_will_end(Context& context) noexcept override;
 
+  Device* device_of(std::optional<CUdevice> device) noexcept;
   bool drain_pools(Device& device);
   enum class Waits : bool { kNo, kYes };
   bool release(Device& device, Waits waits);
   bool is_idle(Context& context);
   bool wait_for_frees(const Device& device, Tries& tries);
+  bool can_become_free(const Device& device, std::uint64_t bytes);
   bool others_have_helped(const Device& device, Tries& tries);
 
   const DriverFunctions& driver_;

@@ -383,6 +383,21 @@ PROMISE(what_cannot_be_had_is_refused_while_others_go_on,
   ok(cu.cuMemFree(held));
 }
 
+PROMISE(what_no_wait_could_serve_is_refused_at_once,
+        "cuMemAlloc of more than all that is freed, or not used, fails while the device works.") {
+  const std::size_t free_bytes = memory_info().free;
+  allocate(free_bytes / 10 * 7);
+  const CUdeviceptr block = allocate(free_bytes / 10);
+  const Stream stream;
+  HeldWork work(stream);
+  grants("the free", cu.cuMemFreeAsync(block, stream));
+  for (int i = 0; i < 5; ++i) {
+    CUdeviceptr other = 0;
+    refuses("too much", cu.cuMemAlloc(&other, free_bytes / 10 * 5), CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  holds("the device still works", work.is_held());
+}
+
 PROMISE(a_context_ends_while_others_go_on,
         "cuCtxDestroy comes back, however much other threads allocate and free meanwhile.") {
   const CUcontext second = new_context();

@@ -241,7 +241,7 @@ TEST_CASE("what is given back when no context is current is not lost", "[outside
   must(cuMemGetInfo(&before, nullptr));
   must(cuCtxSetCurrent(nullptr));
   CUcontext other = nullptr;
-  standin_fail("cuCtxCreate_v2", CUDA_ERROR_OUT_OF_MEMORY, 0, 2);
+  standin_fail("cuCtxCreate_v2", CUDA_ERROR_OUT_OF_MEMORY, 0, UINT64_MAX);
   CHECK(cuCtxCreate_v2(&other, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
   standin_fail("cuCtxCreate_v2", 0, 0, 0);
   must(cuCtxSetCurrent(context.handle));
