@@ -10,15 +10,6 @@
 namespace cubfc::arena {
 namespace {
 
-// Growth on demand makes room for a step of this size, then for twice as much each time, and for no
-// less than an eighth of what the arena has, up to a cap: few regions, few ends that fit nothing,
-// and a program that needs a little more does not take a lot.
-constexpr std::uint64_t kFirstStepBytes = 2ULL << 20;
-constexpr std::uint64_t kLargestStepBytes = 256ULL << 20;
-
-// Regions are asked for in multiples of this, as which sources give memory in any case.
-constexpr std::uint64_t kSourceUnitBytes = 2ULL << 20;
-
 // A thread that misses while another is growing the arena waits for that one, so that the two do
 // not both preallocate. Not for ever: the other is inside the driver, where a hook of somebody
 // else's may make it wait for a lock that this thread holds.
@@ -33,20 +24,19 @@ std::uint64_t first_id_of_arena() {
 
 thread_local bool Arena::this_thread_obtains_ = false;
 
-Arena::Arena(MemorySource& source, Budget& budget, Options options)
-    : source_(source),
-      budget_(budget),
-      options_(options),
-      largest_possible_(largest_possible()),
-      last_id_(first_id_of_arena()),
-      to_preallocate_(options.preallocate_bytes),
-      next_step_bytes_(kFirstStepBytes),
-      id_before_first_(last_id_) {}
+Arena::Arena(MemorySource& source, Budget& budget, const Options& options)
+    : source_(source), budget_(budget), last_id_(first_id_of_arena()), id_before_first_(last_id_) {
+  set_options(options);
+}
 
-std::uint64_t Arena::largest_possible() const {
-  const std::uint64_t most = std::min(options_.largest_bytes, budget_.limit());
-  const std::uint64_t lost = source_.page_bytes() > 0 ? 0 : Regions::region_bytes_for(0);
-  return std::min(kLargestRequestBytes, most - std::min(most, lost));
+void Arena::set_options(const Options& options) {
+  options_ = options;
+  if (source_.page_bytes() > 0) {
+    options_.own_above_bytes = kLargestRequestBytes;  // there is one region
+  }
+  largest_possible_ = std::min({kLargestRequestBytes, options.largest_bytes, budget_.limit()});
+  to_preallocate_ = options.preallocate_bytes;
+  next_step_bytes_ = kSourceUnitBytes;
 }
 
 // Returns the block's address.
@@ -62,11 +52,30 @@ inline Address Arena::count_allocation(BlockIndex index, std::uint64_t bytes) {
   return regions_.address_of(index);
 }
 
+inline BlockIndex Arena::find_room(std::uint64_t bytes, Search search) {
+  if (!has_own_region(bytes)) [[likely]] {
+    if (const BlockIndex index = regions_.allocate(bytes, search); index != kNoBlock) [[likely]] {
+      return index;
+    }
+  }
+  return regions_.allocate_own(bytes);
+}
+
+// A slice that has room for it, or a region of one block's, which becomes a slice.
+BlockIndex Arena::find_room_against_the_rule(std::uint64_t bytes) {
+  if (const BlockIndex index = regions_.allocate(bytes, Search::kEverywhere); index != kNoBlock) {
+    return index;
+  }
+  const std::uint64_t lost = regions_.make_slice_of_own(block_bytes_for(bytes));
+  usable_bytes_ -= lost;
+  return lost == 0 ? kNoBlock : regions_.allocate(bytes, Search::kEverywhere);
+}
+
 // What the arena has already, or 0.
 inline Address Arena::take(std::uint64_t bytes, Search search) noexcept try {
   const std::lock_guard lock(lock_);
   if (is_possible(bytes)) [[likely]] {
-    if (const BlockIndex index = regions_.allocate(bytes, search); index != kNoBlock) [[likely]] {
+    if (const BlockIndex index = find_room(bytes, search); index != kNoBlock) [[likely]] {
       return count_allocation(index, bytes);
     }
   }
@@ -96,13 +105,13 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
       // What growth has made room for may be anywhere in its class.
       const Search search = look_first && !source_is_dry_ ? Search::kBounded : Search::kEverywhere;
       if (!look_first) {
-        growth = grow(lock, block_bytes_for(bytes));
+        growth = grow(lock, bytes);
         result.grew = result.grew || growth.grew;
         source_is_dry_ = growth.failure != Failure::kNone;
       }
       look_first = false;
       // Others may have taken what was made room for, or have freed enough.
-      const BlockIndex index = regions_.allocate(bytes, search);
+      const BlockIndex index = find_room(bytes, search);
       if (index != kNoBlock) {
         result.address = count_allocation(index, bytes);
         return result;
@@ -119,20 +128,36 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
   return result;
 }
 
+Address Arena::allocate_against_the_rule(std::uint64_t bytes) noexcept try {
+  const std::lock_guard lock(lock_);
+  const BlockIndex index = is_possible(bytes) && source_.page_bytes() == 0
+                               ? find_room_against_the_rule(bytes)
+                               : kNoBlock;
+  return index == kNoBlock ? 0 : count_allocation(index, bytes);
+} catch (const std::bad_alloc&) {
+  return 0;
+}
+
+std::uint64_t Arena::growth_for(std::uint64_t bytes) const noexcept {
+  const std::lock_guard lock(lock_);
+  return has_own_region(bytes) || source_.page_bytes() > 0
+             ? bytes
+             : std::max(bytes, next_step_bytes_) + kRegionLeadBytes;
+}
+
 void Arena::count_failure() noexcept {
   const std::lock_guard lock(lock_);
   ++num_failures_;
 }
 
-// Makes room for a block of `block_bytes`, or says why there is none. Lets go of the lock
+// Makes room for a request, or says why there is none. Lets go of the lock
 // meanwhile, so the room may be gone again when it returns: the caller looks again.
-Arena::Growth Arena::grow(Locked& lock, std::uint64_t block_bytes) {
+Arena::Growth Arena::grow(Locked& lock, std::uint64_t bytes) {
+  const std::uint64_t block_bytes = block_bytes_for(bytes);
   if (wait_for_growth(lock)) {
     return {};
   }
-  Growth growth = source_.page_bytes() > 0
-                      ? map_for(lock, block_bytes)
-                      : obtain_for(lock, Regions::region_bytes_for(block_bytes));
+  Growth growth = source_.page_bytes() > 0 ? map_for(lock, block_bytes) : obtain_for(lock, bytes);
   if (growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) {
     if (usable_bytes_ - granules_in_use_ * kGranuleBytes >= block_bytes) {
       growth.failure = Failure::kFragmented;
@@ -165,133 +190,46 @@ bool Arena::wait_for_others() noexcept {
   return changed();
 }
 
-// A region for a block of which the region needs `least_bytes`, and what else is due.
-Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t least_bytes) {
-  if (this_thread_obtains_) {
-    return obtain(lock, least_bytes, least_bytes, 2);
-  }
-  if (to_preallocate_ > 0) {
-    return preallocate(lock, least_bytes);
-  }
-  // A step's lead comes on top, so that blocks whose size is a power of two fill it.
-  const std::uint64_t step =
-      std::min(std::max(next_step_bytes_, pool_bytes_ / 8), kLargestStepBytes) + kRegionLeadBytes;
-  const Growth growth =
-      obtain(lock, round_up(std::max(step, least_bytes), kSourceUnitBytes), least_bytes, 2);
-  if (growth.grew) {
-    next_step_bytes_ = std::min(next_step_bytes_ * 2, kLargestStepBytes);
-  }
-  return growth;
-}
-
-// The small region comes first, unless it is the large one that is needed.
-Arena::Growth Arena::preallocate(Locked& lock, std::uint64_t least_bytes) {
-  const std::uint64_t all = std::exchange(to_preallocate_, 0);  // no other thread does it, too
-  const std::uint64_t small = round_down(options_.small_region_bytes, kSourceUnitBytes);
-  const std::uint64_t large = round_down(
-      std::min(all, Regions::region_bytes_for(kLargestRequestBytes)) - small, kGranuleBytes);
-  const bool small_first = small >= least_bytes;
-  const Growth growth =
-      obtain(lock, std::max(small_first ? small : large, least_bytes), least_bytes, 10);
-  if (!growth.grew) {
-    to_preallocate_ = all;
-  } else if (const std::uint64_t rest = small_first ? large : small; rest > 0) {
-    obtain(lock, rest, std::min(rest, kSourceUnitBytes), 10);
-  }
-  return growth;
-}
-
-// Asks the source for a region of `bytes`, while it has too little for a `back_off`th less, down to
-// `least_bytes`.
-Arena::Growth Arena::obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
-                            std::uint64_t back_off) {
-  const auto less = [&] {
-    return std::max(least_bytes, round_down(bytes - bytes / back_off, kSourceUnitBytes));
-  };
-  // What is left may change under another arena of the same device: never more than that.
-  const auto allowed = [&] { return round_down(budget_.left(), kGranuleBytes); };
-  bytes = std::max(least_bytes, std::min(bytes, allowed()));
-  for (;;) {
-    if (!budget_.take(bytes)) {
-      if (bytes == least_bytes) {
-        return {false, Failure::kOverLimit, 0};
-      }
-      bytes = std::max(least_bytes, std::min(less(), allowed()));
-      continue;
-    }
-    const std::uint64_t generation = generation_;
-    const MemorySource::Region region = without_lock(lock, [&] { return source_.obtain(bytes); });
-    const bool ended = generation != generation_;
-    if (region.base != 0 && !ended && adopt(region, bytes)) {
-      return {true, Failure::kNone, 0};
-    }
-    budget_.give(bytes);
-    if (region.base != 0) {
-      if (!ended) {  // else it went with its context, and its address may be somebody else's
-        lock.unlock();
-        source_.release(region.base, bytes);
-        lock.lock();
-      }
-      return {false, Failure::kHostMemory, 0};
-    }
-    if (!region.exhausted) {
-      return {false, Failure::kSourceError, region.error};
-    }
-    if (bytes == least_bytes) {
-      return {false, Failure::kExhausted, region.error};
-    }
-    bytes = less();
-  }
-}
-
-bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes) try {
-  if (!regions_.add(region.base, bytes)) {
-    return false;
-  }
-  const Regions::Region* added = regions_.region_around(region.base);
-  ++regions_obtained_;
-  usable_bytes_ += std::uint64_t{added->granules} * kGranuleBytes;
-  pool_bytes_ += bytes;
-  peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
-  return true;
-} catch (const std::bad_alloc&) {
-  return false;
-}
-
-std::uint64_t Arena::release_unused(std::uint64_t keep_bytes) noexcept try {
+// Regions of one block's first: they serve few other requests.
+std::uint64_t Arena::release_unused(std::uint64_t most_bytes) noexcept try {
   Locked lock(lock_);
   if (const std::uint64_t page = source_.page_bytes(); page > 0) {
-    return unmap_unused(lock, round_down(pool_bytes_ - std::min(pool_bytes_, keep_bytes), page));
+    return unmap_unused(lock, round_up(std::min(most_bytes, pool_bytes_), page));
   }
-  std::vector<std::pair<Address, std::uint64_t>> released;
-  std::vector<std::uint16_t> unused;
-  std::copy_if(regions_.numbers().begin(), regions_.numbers().end(), std::back_inserter(unused),
-               [&](std::uint16_t number) { return regions_.is_unused(number); });
-  released.reserve(unused.size());
-  std::uint64_t bytes = 0;
-  for (const std::uint16_t number : unused) {
-    const Regions::Region& region = regions_.all()[number];
-    if (pool_bytes_ - region.obtained_bytes < keep_bytes) {
-      continue;
+  std::vector<std::uint16_t> own;
+  std::vector<std::uint16_t> slices;
+  for (const std::uint16_t number : regions_.numbers()) {
+    if (regions_.is_unused(number)) {
+      (regions_.all()[number].own ? own : slices).push_back(number);
     }
-    released.emplace_back(region.obtained_base, region.obtained_bytes);
-    bytes += region.obtained_bytes;
-    pool_bytes_ -= region.obtained_bytes;
-    usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
-    regions_.remove(number);
   }
-  ++releasing_;
-  lock.unlock();
-  for (const auto& [base, size] : released) {
-    source_.release(base, size);
-  }
-  lock.lock();
-  budget_.release(bytes);
-  --releasing_;
-  source_ended_.notify_all();
-  return bytes;
+  std::vector<std::uint16_t> chosen = choose(std::move(own), most_bytes);
+  const std::uint64_t of_own = bytes_of(chosen);
+  const std::vector<std::uint16_t> more =
+      choose(std::move(slices), most_bytes - std::min(most_bytes, of_own));
+  chosen.insert(chosen.end(), more.begin(), more.end());
+  return release(lock, chosen);
 } catch (const std::bad_alloc&) {
-  return 0;  // nothing was changed: the list of unused regions comes first
+  return 0;  // nothing was changed
+}
+
+std::uint64_t Arena::release_beyond(std::uint64_t keep_bytes) noexcept try {
+  Locked lock(lock_);
+  std::uint64_t left = pool_bytes_;
+  if (const std::uint64_t page = source_.page_bytes(); page > 0) {
+    return unmap_unused(lock, round_down(left - std::min(left, keep_bytes), page));
+  }
+  std::vector<std::uint16_t> chosen;
+  for (const std::uint16_t number : regions_.numbers()) {
+    const std::uint64_t bytes = regions_.all()[number].obtained_bytes;
+    if (regions_.is_unused(number) && left - bytes >= keep_bytes) {
+      chosen.push_back(number);
+      left -= bytes;
+    }
+  }
+  return release(lock, chosen);
+} catch (const std::bad_alloc&) {
+  return 0;
 }
 
 std::uint64_t Arena::unused_bytes() const noexcept {
@@ -398,12 +336,9 @@ void Arena::abandon() noexcept {
   pool_bytes_ = 0;
 }
 
-void Arena::begin(Options options) noexcept {
+void Arena::begin(const Options& options) noexcept {
   const std::lock_guard lock(lock_);
-  options_ = options;
-  largest_possible_ = largest_possible();
-  to_preallocate_ = options.preallocate_bytes;
-  next_step_bytes_ = kFirstStepBytes;
+  set_options(options);
 }
 
 Headroom Arena::headroom() const noexcept {

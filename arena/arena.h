@@ -3,6 +3,7 @@
 // CUDA, of the environment, or of logging.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -32,14 +33,28 @@ enum class Failure : std::uint8_t {
 };
 
 struct Options {
-  // Obtained at the first allocation; 0 grows on demand. When the source has less, a tenth less is
-  // asked for until it gives, as XLA does.
+  // Obtained at the first allocation; 0 grows on demand. The source may have less.
   std::uint64_t preallocate_bytes = 0;
-  // So much of that in a region of its own. Best fit puts the first small blocks there, so that
-  // they do not keep the other region from being given back.
-  std::uint64_t small_region_bytes = 0;
+  // In one region, which serves everything; when the source has less, a tenth less is asked for
+  // until it gives, as XLA does. Else in slices, as growth.
+  bool whole = false;
+  // Slices are regions for many blocks: the first of 2 MiB, each next one twice as large, up to
+  // this. Each takes 2 MiB more than large blocks can use.
+  std::uint64_t slice_bytes = std::uint64_t{256} << 20;
+  // A larger request has a region of its own: no other block keeps that from being given back, and
+  // no small one takes a part of what a large one needs.
+  std::uint64_t own_above_bytes = kLargestRequestBytes;
   // A larger request fails at once: nothing is asked for, nothing given back.
   std::uint64_t largest_bytes = kLargestRequestBytes;
+
+  // For a device, or a limit, of so many bytes: what lost least memory on traces
+  // (docs/benchmarks.md).
+  static constexpr Options in_slices_of(std::uint64_t all_bytes) {
+    Options options;
+    options.slice_bytes = std::max(round_up(all_bytes / 64, kSourceUnitBytes), options.slice_bytes);
+    options.own_above_bytes = options.slice_bytes / 16;
+    return options;
+  }
 };
 
 struct Allocation {
@@ -67,7 +82,7 @@ struct RetiredBlock {
 class Arena {
  public:
   // Both must outlive the arena.
-  Arena(MemorySource& source, Budget& budget, Options options);
+  Arena(MemorySource& source, Budget& budget, const Options& options);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
   ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
@@ -76,6 +91,10 @@ class Arena {
   // may help to give back what is not used, here or elsewhere, and to try again: that may wait for
   // the device, so it is the caller's to decide.
   Allocation allocate(std::uint64_t bytes) noexcept;
+  // When allocate() fails for lack of memory and nothing can be given back: what the arena has in
+  // regions that are not for such a request, or 0. Any room is better than none, but it keeps more
+  // regions from being given back.
+  Address allocate_against_the_rule(std::uint64_t bytes) noexcept;
   // For the statistics: the caller has given up on a request.
   void count_failure() noexcept;
   // The same from what the arena has at hand; 0 when that does not do: allocate() looks harder.
@@ -104,20 +123,25 @@ class Arena {
   // Takes no lock.
   std::uint64_t region_at(Address address) const noexcept { return regions_.number_at(address); }
 
-  // Gives back to the source what holds no live or retired block, whole regions or whole pages, but
-  // nothing that would leave it with less than `keep_bytes`. Returns the bytes given back.
-  std::uint64_t release_unused(std::uint64_t keep_bytes = 0) noexcept;
+  // Gives back to the source what holds no live or retired block, whole regions or whole pages:
+  // few that are at least so many bytes, regions of one block's first; all, if they are less.
+  // Returns the bytes given back.
+  std::uint64_t release_unused(std::uint64_t bytes = kLargestRequestBytes) noexcept;
+  // The same, all that would not leave it with less than `keep_bytes`.
+  std::uint64_t release_beyond(std::uint64_t keep_bytes) noexcept;
   // Waits, up to 2 seconds, while other threads call the source: one may have taken more from the
   // budget than it needs, or be giving back. True when the arena has grown or something was given
   // back meanwhile.
   bool wait_for_others() noexcept;
-  // What it would give back if it were to keep nothing.
+  // What it would ask the source for, if it could have it, to serve such a request.
+  std::uint64_t growth_for(std::uint64_t bytes) const noexcept;
+  // What release_unused() would give back.
   std::uint64_t unused_bytes() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;
   // Begins again after abandon(), or before the first allocation, under these options.
-  void begin(Options options) noexcept;
+  void begin(const Options& options) noexcept;
 
   // A few of the figures of stats(), for next to nothing.
   Headroom headroom() const noexcept;
@@ -137,13 +161,30 @@ class Arena {
     int source_error = 0;
   };
 
-  Growth grow(Locked& lock, std::uint64_t block_bytes);
+  Growth grow(Locked& lock, std::uint64_t bytes);
   bool wait_for_growth(Locked& lock);
-  Growth obtain_for(Locked& lock, std::uint64_t least_bytes);
-  Growth preallocate(Locked& lock, std::uint64_t least_bytes);
-  Growth obtain(Locked& lock, std::uint64_t bytes, std::uint64_t least_bytes,
-                std::uint64_t back_off);
-  bool adopt(const MemorySource::Region& region, std::uint64_t bytes);
+  Growth obtain_for(Locked& lock, std::uint64_t bytes);
+  Growth obtain_slice(Locked& lock, std::uint64_t block_bytes, std::uint64_t most_bytes);
+  void preallocate_slices(Locked& lock, std::uint64_t bytes);
+  Growth preallocate_whole(Locked& lock, std::uint64_t least_bytes);
+  // A region to be obtained.
+  struct Wish {
+    std::uint64_t bytes;
+    std::uint64_t least_bytes;
+    std::uint64_t back_off;     // when the source has too little, this part less is asked for
+    std::uint64_t block_bytes;  // of the blocks that are to fill it; 0: whatever they are
+    Regions::Kind kind;
+
+    std::uint64_t within(std::uint64_t most) const;
+  };
+  Growth obtain(Locked& lock, const Wish& wish);
+  bool adopt(const MemorySource::Region& region, std::uint64_t bytes, Regions::Kind kind);
+  bool has_own_region(std::uint64_t bytes) const { return bytes > options_.own_above_bytes; }
+  BlockIndex find_room(std::uint64_t bytes, Search search);
+  BlockIndex find_room_against_the_rule(std::uint64_t bytes);
+  std::uint64_t bytes_of(const std::vector<std::uint16_t>& regions) const;
+  std::uint64_t release(Locked& lock, const std::vector<std::uint16_t>& unused);
+  std::vector<std::uint16_t> choose(std::vector<std::uint16_t> from, std::uint64_t bytes) const;
   // Calls the source, which other threads wait for if they must grow, too.
   template <typename Call>
   auto without_lock(Locked& lock, Call call) {
@@ -174,7 +215,7 @@ class Arena {
   Address take(std::uint64_t bytes, Search search) noexcept;
   Allocation allocate_with_growth(std::uint64_t bytes) noexcept;
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
-  std::uint64_t largest_possible() const;
+  void set_options(const Options& options);
   std::uint64_t num_allocs() const { return last_id_ - id_before_first_; }
   Address count_allocation(BlockIndex index, std::uint64_t bytes);
   void count_free(const Block& block);
@@ -188,8 +229,8 @@ class Arena {
   Budget& budget_;
   Options options_;
 
-  mutable Lock lock_;               // guards all below, but for Regions::number_at()
-  std::uint64_t largest_possible_;  // of requests, in bytes
+  mutable Lock lock_;                   // guards all below, but for Regions::number_at()
+  std::uint64_t largest_possible_ = 0;  // of requests, in bytes
   // What each allocation and each free counts; stats() derives the rest.
   std::uint64_t last_id_;
   std::uint64_t num_frees_ = 0;
@@ -200,11 +241,11 @@ class Arena {
   Regions regions_;
 
   std::condition_variable_any source_ended_;
-  int growing_ = 0;               // threads that are asking the source right now
-  int releasing_ = 0;             // threads that are giving back
-  std::uint64_t to_preallocate_;  // bytes, at the next growth
-  bool source_is_dry_ = false;    // it had too little when it was last asked
-  std::uint64_t next_step_bytes_;
+  int growing_ = 0;                   // threads that are asking the source right now
+  int releasing_ = 0;                 // threads that are giving back
+  std::uint64_t to_preallocate_ = 0;  // bytes, at the next growth
+  bool source_is_dry_ = false;        // it had too little when it was last asked
+  std::uint64_t next_step_bytes_ = 0;
   std::uint64_t generation_ = 1;
   const std::uint64_t id_before_first_;
   std::uint64_t num_failures_ = 0;

@@ -22,7 +22,7 @@ class MemorySource {
   // releases it. Called without any lock of the arena held, from any thread, concurrently.
   virtual Region obtain(std::uint64_t bytes) noexcept = 0;
 
-  // Takes back a whole region that obtain() gave. Called like obtain().
+  // Takes back a whole region that obtain() gave, and that nothing uses. Called like obtain().
   virtual void release(Address base, std::uint64_t bytes) noexcept = 0;
 
   // A source whose addresses and memory are apart has pages: the arena then reserves addresses and

@@ -75,8 +75,9 @@ inline void Regions::drop_landmark(BlockIndex index, const Block& block) {
   }
 }
 
-bool Regions::add(Address base, std::uint64_t bytes) {
-  const Address first = round_up(base + kRegionLeadBytes, kPageBytes);
+bool Regions::add(Address base, std::uint64_t bytes, Kind kind) {
+  const bool own = kind == Kind::kOwn;
+  const Address first = own ? base : round_up(base + kRegionLeadBytes, kPageBytes);
   const Address end = round_down(base + bytes, kGranuleBytes);
   if (end < first + kGranuleBytes || (end - first) / kGranuleBytes > kMostGranules) {
     return false;
@@ -86,6 +87,7 @@ bool Regions::add(Address base, std::uint64_t bytes) {
   region.obtained_bytes = bytes;
   region.base = first;
   region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
+  region.own = own;
   return add(std::move(region), BlockState::kFree);
 }
 
@@ -110,6 +112,7 @@ bool Regions::add(Region region, BlockState state) {
   if (number > std::numeric_limits<std::uint16_t>::max()) {
     return false;
   }
+  Bins& bins = state == BlockState::kFree ? bins_of(region) : vacancies_;
   region.number = regions_ever.fetch_add(1, std::memory_order_relaxed) + 1;
   const std::size_t stretches = region.stretches();
   region.landmarks_ = std::make_unique<BlockIndex[]>(stretches);
@@ -144,7 +147,7 @@ bool Regions::add(Region region, BlockState state) {
   by_address_.insert(place, static_cast<std::uint16_t>(number));
   publish_map();
   add_landmark(index, block);
-  (state == BlockState::kFree ? bins_ : vacancies_).insert(index, block);
+  bins.insert(index, block);
   return true;
 }
 
@@ -157,7 +160,7 @@ bool Regions::is_unused(std::uint16_t region) const {
 void Regions::remove(std::uint16_t region) noexcept {
   const BlockIndex edge = regions_[region].edge;
   const BlockIndex only = blocks_[edge].next;
-  bins_.remove(blocks_[only]);
+  bins_of(regions_[region]).remove(blocks_[only]);
   blocks_.release(only);
   blocks_.release(edge);
   by_address_.erase(std::find(by_address_.begin(), by_address_.end(), region));
@@ -168,6 +171,7 @@ void Regions::remove(std::uint16_t region) noexcept {
 void Regions::clear() noexcept {
   blocks_.clear();
   bins_.clear();
+  own_holes_.clear();
   vacancies_.clear();
   table_.clear();
   freed_sizes_.clear();
@@ -245,25 +249,58 @@ BlockIndex Regions::allocate(std::uint64_t bytes, Search search) {
   const std::uint64_t start = freed_sizes_.has(granules)
                                   ? align_down(place.end() - granules, alignment)
                                   : align_up(place.start, alignment);
-  const BlockIndex index = cut(bins_, hole, static_cast<std::uint32_t>(start), granules);
-  Block& block = blocks_[index];
-  block.state = BlockState::kLive;
-  block.use.padding = static_cast<std::uint32_t>(block_bytes - bytes);
-  table_.insert(address_of(block), index);
-  return index;
+  return hand_out(cut(bins_, hole, static_cast<std::uint32_t>(start), granules), bytes);
 }
 
-void Regions::revive(BlockIndex index, std::uint64_t bytes) {
-  table_.reserve_one();
+// The block is live now, and found.
+inline BlockIndex Regions::hand_out(BlockIndex index, std::uint64_t bytes) {
   Block& block = blocks_[index];
   block.state = BlockState::kLive;
   block.use.padding = static_cast<std::uint32_t>(bytes_of(index) - bytes);
   table_.insert(address_of(block), index);
+  return index;
+}
+
+BlockIndex Regions::allocate_own(std::uint64_t bytes) {
+  constexpr std::uint32_t kMostLeftOver = (1U << 30) / kGranuleBytes;  // padding is 32 bits
+  const auto granules = static_cast<std::uint32_t>(round_up(bytes, kGranuleBytes) / kGranuleBytes);
+  const BlockIndex hole = own_holes_.find({granules, 1}, Search::kBounded);
+  if (hole == kNoBlock ||
+      blocks_[hole].granules - granules > std::min(granules / 8, kMostLeftOver)) {
+    return kNoBlock;
+  }
+  table_.reserve_one();
+  own_holes_.remove(blocks_[hole]);
+  return hand_out(hole, bytes);
+}
+
+std::uint64_t Regions::make_slice_of_own(std::uint64_t block_bytes) {
+  const auto granules = static_cast<std::uint32_t>(slice_bytes_for(block_bytes) / kGranuleBytes);
+  const BlockIndex hole = own_holes_.find({granules, 1}, Search::kEverywhere);
+  if (hole == kNoBlock) {
+    return 0;
+  }
+  Block& block = blocks_[hole];
+  Region& region = regions_[block.region];
+  own_holes_.remove(block);
+  const Address first = round_up(region.base + kRegionLeadBytes, kPageBytes);
+  const std::uint64_t lost = first - region.base;
+  region.base = first;
+  region.granules -= static_cast<std::uint32_t>(lost / kGranuleBytes);
+  region.own = false;
+  block.granules = region.granules;
+  bins_.insert(hole, block);
+  return lost;
+}
+
+void Regions::revive(BlockIndex index, std::uint64_t bytes) {
+  table_.reserve_one();
+  hand_out(index, bytes);
 }
 
 void Regions::reclaim(BlockIndex index) {
   freed_sizes_.add(blocks_[index].granules);
-  coalesce(bins_, index, BlockState::kFree);
+  coalesce(bins_of(regions_[blocks_[index].region]), index, BlockState::kFree);
 }
 
 // A neighbour of that state takes the block in and keeps its own record.
@@ -428,7 +465,7 @@ std::string Regions::verify() const {
   if (vacancies_.verify(problems) != vacancies) {
     problems += "the vacancies' bins do not hold exactly the vacant blocks\n";
   }
-  if (bins_.verify(problems) != free_blocks) {
+  if (bins_.verify(problems) + own_holes_.verify(problems) != free_blocks) {
     problems += "the bins do not hold exactly the free blocks\n";
   }
   if (table_.size() != live_blocks) {
@@ -469,8 +506,10 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
       if (blocks_[previous].state == BlockState::kVacant) {
         complain(index, "two vacant blocks side by side");
       }
-    } else if (block.granules >= kLargeGranules &&
-               (block.start % kGranulesPerPage != 0 || block.granules % kGranulesPerPage != 0)) {
+    } else if (region.own
+                   ? block.granules != region.granules
+                   : block.granules >= kLargeGranules && (block.start % kGranulesPerPage != 0 ||
+                                                          block.granules % kGranulesPerPage != 0)) {
       complain(index, "a large block that is not aligned");
     }
     if (block.state == BlockState::kLive) {

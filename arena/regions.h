@@ -5,12 +5,14 @@
 //   - the blocks of a region cover it without gap or overlap, linked in address order, in a ring
 //     that its edge closes;
 //   - no two free blocks are neighbours: a freed block coalesces at once; nor are two vacant ones;
-//   - each free block is in exactly one bin, each vacant one in one of the vacancies' bins, each
-//     live block in the address table, nothing else is;
-//   - a block of 2 MiB or more starts and ends on a multiple of 64 KiB;
+//   - each free block is in exactly one bin, those of regions of one block's in bins of their own,
+//     each vacant one in one of the vacancies' bins, each live block in the address table, nothing
+//     else is;
+//   - a block of 2 MiB or more in a slice starts and ends on a multiple of 64 KiB;
 //   - the landmark of a stretch of 4 MiB is a block that starts in it, if there is one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -31,8 +33,9 @@ class Regions {
   struct alignas(64) Region {   // of a power of two bytes: found by a shift
     Address obtained_base = 0;  // what the memory source gave; 0: no region has this number
     std::uint64_t obtained_bytes = 0;
-    Address base = 0;            // where its blocks begin: page-aligned, behind the unused lead
+    Address base = 0;            // where its blocks begin: of a slice, behind the unused lead
     std::uint32_t granules = 0;  // of its blocks
+    bool own = false;            // it is one block's
     BlockIndex edge = kNoBlock;  // its next is the first block, its previous the last
     // Grows in the order in which the process's regions were obtained, by whatever arena.
     std::uint64_t number = 0;
@@ -49,14 +52,19 @@ class Regions {
     std::unique_ptr<std::uint64_t[]> marked_;
   };
 
-  // Bytes of a region that holds one block of `block_bytes`, wherever the region starts.
-  static constexpr std::uint64_t region_bytes_for(std::uint64_t block_bytes) {
+  // Bytes of a slice that holds one block of `block_bytes`, wherever it starts.
+  static constexpr std::uint64_t slice_bytes_for(std::uint64_t block_bytes) {
     return block_bytes + kRegionLeadBytes + kPageBytes;
   }
 
-  // Adds what the source gave. False when it is too small to hold a block or there are 65,536
-  // regions. Throws std::bad_alloc and is unchanged then.
-  bool add(Address base, std::uint64_t bytes);
+  // What a region that the source gave is for.
+  enum class Kind : bool {
+    kSlice,  // for many blocks
+    kOwn,    // for one block, which is as large as the region
+  };
+  // Adds it. False when it is too small to hold a block or there are 65,536 regions. Throws
+  // std::bad_alloc and is unchanged then.
+  bool add(Address base, std::uint64_t bytes, Kind kind);
 
   // Adds addresses without memory, one vacant block: for an arena that maps memory itself. They
   // start on a page of the source's. As add() otherwise.
@@ -70,9 +78,15 @@ class Regions {
   // Forgets an unused region. The caller returns it to the source.
   void remove(std::uint16_t region) noexcept;
 
-  // A live block of at least `bytes`, or kNoBlock. Precondition: 0 < bytes <= kLargestRequestBytes.
-  // Throws std::bad_alloc and is unchanged then.
+  // A live block of at least `bytes` in a slice, or kNoBlock. Precondition: 0 < bytes <=
+  // kLargestRequestBytes. Throws std::bad_alloc and is unchanged then.
   BlockIndex allocate(std::uint64_t bytes, Search search = Search::kBounded);
+  // A region of its own that is unused and at most an eighth larger. As above.
+  BlockIndex allocate_own(std::uint64_t bytes);
+  bool has_unused_own() const { return own_holes_.largest_fit_bytes() > 0; }
+  // Makes a slice of an unused region of one block's, the smallest that holds a block of
+  // `block_bytes` then. Returns the bytes that it has lost for its lead; 0 when there is none.
+  std::uint64_t make_slice_of_own(std::uint64_t block_bytes);
 
   // Takes the live block that starts at `address` away from the program without making it free.
   // kNoBlock when there is none.
@@ -133,7 +147,9 @@ class Regions {
   std::size_t count() const { return by_address_.size(); }
   // Of those that are there, in the order of their addresses.
   const std::vector<std::uint16_t>& numbers() const { return by_address_; }
-  std::uint64_t largest_fit_bytes() const { return bins_.largest_fit_bytes(); }
+  std::uint64_t largest_fit_bytes() const {
+    return std::max(bins_.largest_fit_bytes(), own_holes_.largest_fit_bytes());
+  }
   std::size_t host_bytes() const;
 
   // What is wrong, one line each; empty when every invariant holds. Walks everything.
@@ -173,6 +189,9 @@ class Regions {
     return regions_[block.region].base + std::uint64_t{block.start} * kGranuleBytes;
   }
   bool add(Region region, BlockState state);
+  // Where a free block of the region is filed.
+  Bins& bins_of(const Region& region) { return region.own ? own_holes_ : bins_; }
+  BlockIndex hand_out(BlockIndex index, std::uint64_t bytes);
   BlockIndex cut(Bins& bins, BlockIndex index, std::uint32_t start, std::uint32_t granules);
   void coalesce(Bins& bins, BlockIndex index, BlockState state);
   void link_between(BlockIndex previous, BlockIndex index, BlockIndex next);
@@ -187,6 +206,7 @@ class Regions {
 
   BlockSlab blocks_;
   Bins bins_{blocks_};
+  Bins own_holes_{blocks_};  // unused regions of one block's
   Bins vacancies_{blocks_, BlockState::kVacant};
   AddressTable table_;
   FreedSizes freed_sizes_;

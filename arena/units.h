@@ -21,10 +21,13 @@ inline constexpr std::uint64_t kLargeBytes = std::uint64_t{2} * 1024 * 1024;
 inline constexpr std::uint32_t kGranulesPerPage = kPageBytes / kGranuleBytes;
 inline constexpr std::uint32_t kLargeGranules = kLargeBytes / kGranuleBytes;
 
-// The first page of each region stays unused. A library that calls the driver behind the arena's
-// back can free one of its pointers there; that must never be the start of a region, or the driver
+// The first page of each slice stays unused. A library that calls the driver behind the arena's
+// back can free one of its pointers there; that must never be the start of a slice, or the driver
 // would free all of it.
 inline constexpr std::uint64_t kRegionLeadBytes = kPageBytes;
+
+// Regions are asked for in multiples of this, as which sources give memory in any case.
+inline constexpr std::uint64_t kSourceUnitBytes = std::uint64_t{2} * 1024 * 1024;
 
 // Sizes within a region are 32-bit counts of granules; requests above 1 TiB are refused.
 inline constexpr std::uint64_t kLargestRequestBytes = std::uint64_t{1} << 40;

@@ -30,12 +30,18 @@ std::optional<Value> boolean(std::string_view text, const Policy& /*so_far*/) {
   return value_of(read_boolean(text));
 }
 
-std::optional<Value> inverted_boolean(std::string_view text, const Policy& /*so_far*/) {
-  std::optional<bool> value = read_boolean(text);
-  if (value) {
-    value = !*value;
-  }
-  return value_of(value);
+std::optional<Value> preallocate(std::string_view text, const Policy& /*so_far*/) {
+  const std::optional<bool> yes = read_boolean(text);
+  return yes ? std::optional<Value>(*yes ? Preallocate::kYes : Preallocate::kNo) : std::nullopt;
+}
+
+std::optional<Value> preallocate_or_whole(std::string_view text, const Policy& so_far) {
+  return same_word("whole", trimmed(text)) ? Preallocate::kWhole : preallocate(text, so_far);
+}
+
+std::optional<Value> growth(std::string_view text, const Policy& /*so_far*/) {
+  const std::optional<bool> yes = read_boolean(text);
+  return yes ? std::optional<Value>(*yes ? Preallocate::kNo : Preallocate::kYes) : std::nullopt;
 }
 
 std::optional<Value> size(std::string_view text, const Policy& /*so_far*/) {
@@ -259,8 +265,8 @@ constexpr std::array kAllocatorHonoured = std::to_array<Spelling>({
      "`cuda_malloc` → `platform`, `cuda_malloc_async` → `cuda_async`"},
 });
 constexpr std::array kPreallocateHonoured = std::to_array<Spelling>({
-    {"XLA_PYTHON_CLIENT_PREALLOCATE", boolean, kBooleanForms, ""},
-    {"TF_FORCE_GPU_ALLOW_GROWTH", inverted_boolean, kBooleanForms, "inverted"},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", preallocate, kBooleanForms, ""},
+    {"TF_FORCE_GPU_ALLOW_GROWTH", growth, kBooleanForms, "inverted"},
 });
 constexpr std::array kFractionHonoured = std::to_array<Spelling>({
     {"XLA_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, kXlaFractionNote},
@@ -310,9 +316,14 @@ constexpr std::array kOptions = std::to_array<Option>({
         "request fail (not yet confirmed on a GPU). `cuda_async`: the driver's stream-ordered "
         "pool, one of its own whose limit is enforced. "
         "`platform`: every call goes to the driver, still logged, counted and limited"),
-    row<&Policy::preallocate>({"CUBFC_PREALLOCATE", boolean, kBooleanForms, ""},
-                              kPreallocateHonoured, "true",
-                              "take the whole arena at the first allocation, or grow as needed"),
+    row<&Policy::preallocate>(
+        {"CUBFC_PREALLOCATE", preallocate_or_whole,
+         "true, false (also 1/0, yes/no, on/off) or whole", ""},
+        kPreallocateHonoured, "true",
+        "`true`: take a share of the device at the first allocation; what of it holds no block "
+        "goes "
+        "back when the program needs memory elsewhere. `false`: take memory as it is needed. "
+        "`whole`: take the share in one piece, which goes back only when it holds no block"),
     limiting(row<&Policy::mem_fraction>({"CUBFC_MEM_FRACTION", fraction, kFractionForms, ""},
                                         kFractionHonoured, "unset (0.75)",
                                         "this share of the free memory is preallocated; set, it is "

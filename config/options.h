@@ -16,9 +16,9 @@
 namespace cubfc::config {
 
 /// A value of any option, as its reader gives it.
-using Value =
-    std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milliseconds, Fraction, Allocator,
-                 FreeMode, StreamOrdered, Ipc, LimitCounts, FractionOf, LogLevel, std::string>;
+using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milliseconds, Fraction,
+                           Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts,
+                           FractionOf, LogLevel, std::string>;
 
 /// Reads a value that is not empty. `so_far` holds the options that do not limit (a fraction above
 /// 1 is one only with unified memory). Nothing for what is not accepted.

@@ -32,6 +32,18 @@ std::string_view name_of(Allocator allocator) noexcept {
   return "?";
 }
 
+std::string_view name_of(Preallocate preallocate) noexcept {
+  switch (preallocate) {
+    case Preallocate::kNo:
+      return "false";
+    case Preallocate::kYes:
+      return "true";
+    case Preallocate::kWhole:
+      return "whole";
+  }
+  return "unknown";
+}
+
 std::string_view name_of(FreeMode mode) noexcept {
   return mode == FreeMode::kSync ? "sync" : "deferred";
 }
@@ -116,7 +128,7 @@ bool Policy::limit_is_reported() const {
 std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes) const {
   // What the arena holds, allocations of the driver's cannot have.
   const bool by_default = !preallocate.is_set();
-  if (!preallocate.value || (by_default && ipc.value == Ipc::kDriver)) {
+  if (preallocate.value == Preallocate::kNo || (by_default && ipc.value == Ipc::kDriver)) {
     return 0;
   }
   const double share = mem_fraction.value ? mem_fraction.value->start : kDefaultFraction;

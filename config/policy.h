@@ -24,6 +24,13 @@ enum class Allocator {
   kPlatform,   ///< every call goes to the driver
 };
 
+/// What is taken of a device at the first allocation.
+enum class Preallocate {
+  kNo,     ///< nothing: memory is taken as it is needed
+  kYes,    ///< a share, which goes back where the program needs it elsewhere
+  kWhole,  ///< a share, in one region
+};
+
 /// What a free waits for.
 enum class FreeMode {
   kSync,      ///< the device, as the driver's own free does
@@ -56,6 +63,7 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 
 /// The words for these, as they are written in the environment.
 [[nodiscard]] std::string_view name_of(Allocator allocator) noexcept;
+[[nodiscard]] std::string_view name_of(Preallocate preallocate) noexcept;
 [[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;
 [[nodiscard]] std::string_view name_of(StreamOrdered by) noexcept;
 [[nodiscard]] std::string_view name_of(Ipc ipc) noexcept;
@@ -93,7 +101,7 @@ inline constexpr double kDefaultFraction = 0.75;
 /// are safe. Sizes are in bytes.
 struct Policy {
   Setting<Allocator> allocator;
-  Setting<bool> preallocate{.value = true, .origin = {}};
+  Setting<Preallocate> preallocate{.value = Preallocate::kYes, .origin = {}};
   /// Nothing unless set.
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;

@@ -253,6 +253,7 @@ std::string Process::summary() const {
     if (line == nullptr) {
       line = &summary.arenas.emplace_back();
       line->device = context->device.handle;
+      line->driver_calls = context->device.preallocation.driver_calls();
       if (const auto beside = context->device.server->stats()) {
         line->pool = {beside->num_allocs, beside->num_failures, beside->peak_bytes_in_use};
       }
@@ -264,6 +265,14 @@ std::string Process::summary() const {
     line->peak_bytes_taken += stats.peak_pool_bytes;
     line->driver_calls += context->memory->driver_calls();
   }
+  contexts_.devices().for_each([&](const Device& device) {
+    for (Summary::Arenas& line : summary.arenas) {
+      line.peak_bytes_taken =
+          line.device == device.handle
+              ? std::max(line.peak_bytes_taken, device.preallocation.taken_at_first())
+              : line.peak_bytes_taken;
+    }
+  });
   const auto direct = parts_->requests.ledger().totals();
   summary.at_driver = {direct.allocations, direct.failures, direct.peak_bytes};
   summary.time_spent = memory_.time_spent();

@@ -20,9 +20,6 @@ struct Remembered {
 };
 thread_local Remembered remembered{};
 
-// This part of what is preallocated is a region for a few small blocks.
-constexpr std::uint64_t kSmallRegionShare = 256;
-
 }  // namespace
 
 Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Devices& devices,
@@ -163,10 +160,10 @@ bool Contexts::start(Context& context) {
   }
   const std::lock_guard lock(mutex_);
   if (!context.started) {
-    context.preallocation = policy_.preallocation(free_bytes, total_bytes);
-    context.arena.begin(
-        {context.preallocation, context.preallocation / kSmallRegionShare,
-         context.device.managed ? arena::kLargestRequestBytes : context.device.total_bytes});
+    const std::uint64_t wanted = policy_.preallocation(free_bytes, total_bytes);
+    const arena::Options options = context.device.begin_arena(policy_, wanted);
+    context.preallocated = options.preallocate_bytes;
+    context.arena.begin(options);
     context.started = true;
   }
   return true;

@@ -1,5 +1,6 @@
 #include "shim/device/device.h"
 
+#include <algorithm>
 #include <array>
 
 #include "shim/driver/captures.h"
@@ -30,12 +31,32 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy,
       name(name_of(driver, device_handle)),
       total_bytes(its_bytes),
       limit(driver, policy, device_handle, its_bytes),
+      preallocation(driver, device_handle, limit.budget, its_bytes),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
       server(choose_server(driver, policy, *this)) {
   if (policy.unified_memory.value && !managed) {
     log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
               handle, name);
   }
+}
+
+arena::Options Device::begin_arena(const config::Policy& policy, std::uint64_t wanted) {
+  arena::Options options;
+  options.whole = managed || policy.preallocate.value == config::Preallocate::kWhole;
+  if (!managed) {
+    const std::uint64_t all = std::min(total_bytes, limit.budget.limit());
+    const arena::Options rule = arena::Options::in_slices_of(all);
+    options.slice_bytes = rule.slice_bytes;
+    options.own_above_bytes = options.whole ? options.own_above_bytes : rule.own_above_bytes;
+    options.largest_bytes = total_bytes;
+  }
+  if (!options.whole && preallocation.possible() &&
+      server->allocator() == config::Allocator::kBfc) {
+    preallocation.plan(wanted);
+  } else {
+    options.preallocate_bytes = wanted;
+  }
+  return options;
 }
 
 bool Context::is_broken(const DriverFunctions& driver) {

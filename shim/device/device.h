@@ -15,6 +15,7 @@
 #include "shim/device/peer_set.h"
 #include "shim/device/server.h"
 #include "shim/limit/device_limit.h"
+#include "shim/limit/preallocation.h"
 
 namespace cubfc {
 
@@ -25,10 +26,15 @@ struct Device {
   Device(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server,
          CUdevice device_handle, std::uint64_t its_bytes);
 
+  // How a context's arena is to begin, when so many bytes are to be preallocated: in
+  // `preallocation`, which all arenas share, where memory can be held so.
+  arena::Options begin_arena(const config::Policy& policy, std::uint64_t wanted);
+
   CUdevice handle;
   std::string name;
   std::uint64_t total_bytes = 0;
   DeviceLimit limit;
+  Preallocation preallocation;  // of arenas under CUBFC_ALLOCATOR=bfc
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
@@ -108,7 +114,8 @@ struct Context {
   std::atomic<PeerSet> reaches{0};
   const std::unique_ptr<RegionSource> memory;
   arena::Arena arena;
-  std::atomic<std::uint64_t> preallocation{0};  // bytes to take at first; trimming leaves as much
+  // Bytes that its arena takes at first, and keeps; what is the device's is in `preallocation`.
+  std::atomic<std::uint64_t> preallocated{0};
   int users = 0;            // ContextUses that are allowed; guarded by ContextUses, as `ends` is
   int ends = 0;             // ContextEnds under way that may end it
   References references;    // if it is not primary; a primary context's are its Device's

@@ -24,7 +24,6 @@
   Y(cuDeviceGraphMemTrim, (CUdevice device)) \
   Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
   Y(cuDriverGetVersion, (int* version)) \
-  Y(cuEventCreate, (CUevent* event, unsigned flags)) \
   Y(cuEventQuery, (CUevent event)) \
   Y(cuEventRecord, (CUevent event, CUstream stream)) \
   Y(cuEventSynchronize, (CUevent event)) \
@@ -36,7 +35,6 @@
   Y(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
   Y(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep)) \
   Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \
-  Y(cuStreamCreate, (CUstream* stream, unsigned flags)) \
   Y(cuStreamGetCtx, (CUstream stream, CUcontext* context)) \
   Y(cuStreamIsCapturing, (CUstream stream, CUstreamCaptureStatus* status)) \
   Y(cuStreamIsCapturing_ptsz, (CUstream stream, CUstreamCaptureStatus* status)) \

@@ -108,6 +108,15 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   X(cuLibraryGetModule, "cuLibraryGetModule", 12000, 0, (CUmodule* module, CUlibrary library)) \
   X(cuKernelGetFunction, "cuKernelGetFunction", 12000, 0, (CUfunction* function, CUkernel kernel)) \
   X(cuCtxSetLimit, "cuCtxSetLimit", 3010, 0, (CUlimit limit, size_t value)) \
+  X(cuStreamCreate, "cuStreamCreate", 2000, 0, (CUstream* stream, unsigned flags)) \
+  X(cuStreamCreateWithPriority, "cuStreamCreateWithPriority", 5050, 0, (CUstream* stream, unsigned flags, int priority)) \
+  X(cuEventCreate, "cuEventCreate", 2000, 0, (CUevent* event, unsigned flags)) \
+  X(cuLaunchKernel, "cuLaunchKernel", 4000, 0, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters, void** extra)) \
+  X(cuLaunchKernel_ptsz, "cuLaunchKernel", 7000, 1, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters, void** extra)) \
+  X(cuLaunchKernelEx, "cuLaunchKernelEx", 11060, 0, (const CUlaunchConfig* configuration, CUfunction function, void** parameters, void** extra)) \
+  X(cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", 11060, 1, (const CUlaunchConfig* configuration, CUfunction function, void** parameters, void** extra)) \
+  X(cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9000, 0, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters)) \
+  X(cuLaunchCooperativeKernel_ptsz, "cuLaunchCooperativeKernel", 9000, 1, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters)) \
   X(cuGraphInstantiate, "cuGraphInstantiate", 10000, 0, (CUgraphExec* program, CUgraph graph, CUgraphNode* node, char* text, size_t bytes)) \
   X(cuGraphInstantiate_v2, "cuGraphInstantiate", 11000, 0, (CUgraphExec* program, CUgraph graph, CUgraphNode* node, char* text, size_t bytes)) \
   X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, (CUgraphExec* program, CUgraph graph, unsigned long long flags)) \

@@ -1,5 +1,5 @@
-// What takes memory of the device by itself: modules, kernels, graphs. The call is the driver's,
-// and made once more when it lacks memory that arenas hold and nobody uses.
+// What takes memory of the device by itself: modules, kernels, streams, graphs. The call is the
+// driver's, and made once more when it lacks memory that arenas hold and nobody uses.
 #include "shim/hook/calls.h"
 
 namespace cubfc {
@@ -66,6 +66,62 @@ CUresult cubfc_cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
 
 CUresult cubfc_cuCtxSetLimit(CUlimit limit, size_t value) {
   return call_with_room(&Functions::cuCtxSetLimit, limit, value);
+}
+
+CUresult cubfc_cuStreamCreate(CUstream* stream, unsigned flags) {
+  return call_with_room(&Functions::cuStreamCreate, stream, flags);
+}
+
+CUresult cubfc_cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  return call_with_room(&Functions::cuStreamCreateWithPriority, stream, flags, priority);
+}
+
+CUresult cubfc_cuEventCreate(CUevent* event, unsigned flags) {
+  return call_with_room(&Functions::cuEventCreate, event, flags);
+}
+
+// A kernel that loads lazily takes its memory at its first launch.
+CUresult cubfc_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                              unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                              unsigned shared_bytes, CUstream stream, void** parameters,
+                              void** extra) {
+  return call_with_room(&Functions::cuLaunchKernel, function, grid_x, grid_y, grid_z, block_x,
+                        block_y, block_z, shared_bytes, stream, parameters, extra);
+}
+
+CUresult cubfc_cuLaunchKernelEx(const CUlaunchConfig* configuration, CUfunction function,
+                                void** parameters, void** extra) {
+  return call_with_room(&Functions::cuLaunchKernelEx, configuration, function, parameters, extra);
+}
+
+CUresult cubfc_cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                         unsigned grid_z, unsigned block_x, unsigned block_y,
+                                         unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                         void** parameters) {
+  return call_with_room(&Functions::cuLaunchCooperativeKernel, function, grid_x, grid_y, grid_z,
+                        block_x, block_y, block_z, shared_bytes, stream, parameters);
+}
+
+CUresult cubfc_cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                                   unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                   void** parameters, void** extra) {
+  return call_with_room(&Functions::cuLaunchKernel_ptsz, function, grid_x, grid_y, grid_z, block_x,
+                        block_y, block_z, shared_bytes, stream, parameters, extra);
+}
+
+CUresult cubfc_cuLaunchKernelEx_ptsz(const CUlaunchConfig* configuration, CUfunction function,
+                                     void** parameters, void** extra) {
+  return call_with_room(&Functions::cuLaunchKernelEx_ptsz, configuration, function, parameters,
+                        extra);
+}
+
+CUresult cubfc_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                              unsigned grid_z, unsigned block_x, unsigned block_y,
+                                              unsigned block_z, unsigned shared_bytes,
+                                              CUstream stream, void** parameters) {
+  return call_with_room(&Functions::cuLaunchCooperativeKernel_ptsz, function, grid_x, grid_y,
+                        grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters);
 }
 
 CUresult cubfc_cuGraphInstantiate(CUgraphExec* program, CUgraph graph, CUgraphNode* node,

@@ -25,14 +25,16 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
                            policy.free_mode.origin.text()));
     return;
   }
-  const arena::Stats stats = context.arena.stats();
-  const bool less = stats.pool_bytes + (64U << 20) < context.preallocation;
+  const Preallocation& shared = context.device.preallocation;
+  const std::uint64_t has = context.arena.stats().pool_bytes + shared.bytes();
+  const std::uint64_t wanted = context.preallocated + shared.planned();
+  const bool less = has + (64U << 20) < wanted;
   log::at(
       less ? log::Level::kWarn : log::Level::kInfo,
       "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
-      context.device.handle, context.device.name, log::bytes(stats.pool_bytes),
+      context.device.handle, context.device.name, log::bytes(has),
       log::bytes(context.device.total_bytes),
-      less ? format(" (asked for {}: the device has less)", log::bytes(context.preallocation)) : "",
+      less ? format(" (asked for {}: the device has less)", log::bytes(wanted)) : "",
       config::name_of(server.allocator()), limits, config::name_of(policy.free_mode.value),
       policy.free_mode.origin.text());
   if (policy.free_mode.value == config::FreeMode::kDeferred && driver.cuCtxRecordEvent == nullptr) {

@@ -18,6 +18,14 @@
 
 namespace cubfc {
 
+namespace {
+
+bool lacks_memory(arena::Failure failure) {
+  return failure != arena::Failure::kSourceError && failure != arena::Failure::kTooLarge;
+}
+
+}  // namespace
+
 class DeviceMemory::Stopwatch {
  public:
   explicit Stopwatch(DeviceMemory& memory)
@@ -127,19 +135,25 @@ void DeviceMemory::collect_waiting(const Context& context) {
   }
 }
 
-// From what the arena has; then by growth; then from whatever is left to try, which may wait.
+// From what the arena has; then by growth; then with what can be given back at once; then from
+// regions that are not for it; then by whatever is left to try, which may wait.
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
-  UnusedMemory::Tries tries(context.device, bytes, UnusedMemory::Tries::Served::kFromFreedBlocks);
+  UnusedMemory::Tries tries(context.device, {.bytes = bytes, .counted = true, .from_blocks = true});
   arena::Allocation got = context.arena.allocate(bytes);
-  const auto more_may_help = [&] {
-    return got.address == 0 && got.failure != arena::Failure::kSourceError &&
-           got.failure != arena::Failure::kTooLarge;
-  };
-  while (more_may_help() && unused_.make_room(context.device, tries)) {
-    const bool grew = got.grew;
-    got = context.arena.allocate(bytes);
-    got.grew = got.grew || grew;
+  if (got.address == 0) {
+    tries.growth_is(context.arena.growth_for(bytes));
+  }
+  for (const auto waits : {UnusedMemory::Waits::kNo, UnusedMemory::Waits::kYes}) {
+    while (got.address == 0 && lacks_memory(got.failure) &&
+           unused_.make_room(context.device, tries, waits)) {
+      const bool grew = got.grew;
+      got = context.arena.allocate(bytes);
+      got.grew = got.grew || grew;
+    }
+    if (got.address == 0 && lacks_memory(got.failure)) {
+      got.address = context.arena.allocate_against_the_rule(bytes);
+    }
   }
   return got;
 }
@@ -214,6 +228,7 @@ CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes,
   if (context == nullptr) {
     return call(address);
   }
+  unused_.give_up_preallocated(context->device, bytes);  // else it would lie on the host
   return requests_.allocate(*context,
                             {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"},
                             address, call, [&](CUdeviceptr got) { free_relaxed(got); });
@@ -304,14 +319,14 @@ bool DeviceMemory::try_free(CUdeviceptr address) {
 }
 
 // Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
-// nowhere.
+// nowhere. A block may begin where its region does.
 CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr address,
                                          bool has_context) const {
   if (has_context && !owner.broken.load(std::memory_order_acquire)) [[likely]] {
     return CUDA_SUCCESS;
   }
-  const CUresult result =
-      driver_.cuMemFree_v2(owner.device.server->has_blocks_beside_arenas() ? kNowhere : address);
+  const CUresult result = driver_.cuMemFree_v2(
+      owner.device.server->has_blocks_beside_arenas() ? kNowhere : address + 1);
   return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }
 

@@ -20,6 +20,11 @@ bool DriverRequests::is_possible(const DriverRequest& request) {
          (request.holding == Holding::kManaged || request.bytes <= device.total_bytes);
 }
 
+UnusedMemory::Need DriverRequests::need(const DriverRequest& request) {
+  return {request.bytes, request.holding != Holding::kManaged,
+          request.device.limit.counts(request.holding), request.holding == Holding::kOwnPool};
+}
+
 CUresult DriverRequests::enter(const Context& context, const DriverRequest& request,
                                CUdeviceptr address, Claim&& claim) try {
   // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.

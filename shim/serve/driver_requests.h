@@ -38,13 +38,11 @@ class DriverRequests : private ContextListener {
                           Undo undo) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
-    using Tries = UnusedMemory::Tries;
-    Tries tries(request.device, request.bytes,
-                request.holding == Holding::kOwnPool ? Tries::Served::kFromFreedBlocks
-                                                     : Tries::Served::kByTheDriver);
+    UnusedMemory::Tries tries(request.device, need(request));
     for (;;) {
       claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
       if (claim) {
+        request.device.preallocation.keep_to_limit();
         result = call();
         failure = arena::Failure::kExhausted;
       }
@@ -117,6 +115,7 @@ class DriverRequests : private ContextListener {
  private:
   void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
   static bool is_possible(const DriverRequest& request);
+  static UnusedMemory::Need need(const DriverRequest& request);
   CUresult enter(const Context& context, const DriverRequest& request, CUdeviceptr address,
                  Claim&& claim);
   void tell_of_free(CUdeviceptr address, CUresult result) const;

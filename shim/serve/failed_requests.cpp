@@ -94,8 +94,9 @@ void FailedRequests::complete(OutOfMemory& failure, const Device& device,
   std::size_t total_bytes = 0;
   if (driver_.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device.handle &&
       driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
-    failure.now = {total_bytes, free_bytes,
-                   in_arenas(contexts_, device) + held_of_device(device.limit)};
+    failure.now = {
+        total_bytes, free_bytes,
+        in_arenas(contexts_, device) + device.preallocation.bytes() + held_of_device(device.limit)};
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shim/driver/captures.h"
+#include "shim/driver/physical.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -16,47 +17,19 @@ namespace {
 constexpr std::uint64_t kPages = 4096;
 constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 
-CUmemAllocationProp properties_of(const DriverFunctions& driver, CUdevice device) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device;
-  int rdma = 0;
-  if (driver.cuDeviceGetAttribute(&rdma,
-                                  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-                                  device) == CUDA_SUCCESS &&
-      rdma != 0) {
-    properties.allocFlags.gpuDirectRDMACapable = 1;
-  }
-  return properties;
-}
-
 }  // namespace
 
 std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevice device,
                                            std::uint64_t bytes) {
-  int supported = 0;
-  std::size_t granularity = 0;
   const bool has_functions = driver.cuMemAddressReserve != nullptr &&
-                             driver.cuMemAddressFree != nullptr && driver.cuMemCreate != nullptr &&
-                             driver.cuMemMap != nullptr && driver.cuMemUnmap != nullptr &&
-                             driver.cuMemRelease != nullptr && driver.cuMemSetAccess != nullptr &&
-                             driver.cuMemGetAllocationGranularity != nullptr;
-  if (!has_functions ||
-      driver.cuDeviceGetAttribute(&supported,
-                                  CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                  device) != CUDA_SUCCESS ||
-      supported == 0) {
-    return 0;
-  }
-  const CUmemAllocationProp properties = properties_of(driver, device);
-  if (driver.cuMemGetAllocationGranularity(&granularity, &properties,
-                                           CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
-      granularity == 0) {
+                             driver.cuMemAddressFree != nullptr && driver.cuMemMap != nullptr &&
+                             driver.cuMemUnmap != nullptr && driver.cuMemSetAccess != nullptr;
+  const std::uint64_t granularity = has_functions ? physical_granularity(driver, device) : 0;
+  if (granularity == 0) {
     return 0;
   }
   const std::uint64_t wanted = std::min(std::bit_ceil(bytes / kPages), kLargestPageBytes);
-  return std::max<std::uint64_t>(std::bit_ceil(granularity), wanted);
+  return std::max(granularity, wanted);
 }
 
 arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexcept {
@@ -137,7 +110,7 @@ CUresult MappedMemory::create(Handle& handle) {
       return CUDA_SUCCESS;
     }
   }
-  const CUmemAllocationProp properties = properties_of(driver_, device_.handle);
+  const CUmemAllocationProp properties = physical_memory_of(driver_, device_.handle);
   called();
   return driver_.cuMemCreate(&handle, page_bytes_, &properties, 0);
 }

@@ -39,9 +39,9 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
   // Others would give that up, to the device and to the limit.
   const std::uint64_t of_others = unused_by_others(context);
   const std::uint64_t limit_left = limit.budget.left();
-  const std::uint64_t to_grow =
-      std::min(policy_.beyond_reserve(device_free + of_others),
-               limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
+  const std::uint64_t to_grow = std::min(
+      policy_.beyond_reserve(device_free + context.device.preallocation.bytes() + of_others),
+      limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
   const Server& server = *context.device.server;
   return context.device.server->bytes_at_hand(context) + server.growth_in(to_grow);
 }

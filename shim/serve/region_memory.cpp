@@ -10,32 +10,69 @@ arena::MemorySource::Region RegionMemory::obtain(std::uint64_t bytes) noexcept {
     return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
   }
   const RelaxedCapture relaxed(driver_);
-  if (policy_.reserve.value > 0 && !device_.managed) {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-        bytes > policy_.beyond_reserve(free_bytes)) {
-      return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
-    }
-  }
   CUdeviceptr base = 0;
-  const CUresult result = device_.managed
-                              ? driver_.cuMemAllocManaged(&base, bytes, CU_MEM_ATTACH_GLOBAL)
-                              : driver_.cuMemAlloc_v2(&base, bytes);
+  const CUresult result = allocate(&base, bytes);
   log::debug("region of {}: driver says {}", log::bytes(bytes), name_of(driver_, result));
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
   }
-  called();
   return {base, 0, false};
 }
 
+// What is preallocated makes way, but not for what the device has no room for all the same.
+CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept {
+  if (device_.managed) {
+    called();
+    return driver_.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL);
+  }
+  Preallocation& preallocation = device_.preallocation;
+  const std::uint64_t held = preallocation.bytes();
+  if (policy_.reserve.value > 0 || (held > 0 && held < bytes)) {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+        bytes > policy_.beyond_reserve(free_bytes + held)) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  const std::uint64_t given_up = preallocation.make_way(bytes);
+  preallocation.keep_to_limit();
+  const CUresult result = driver_.cuMemAlloc_v2(base, bytes);
+  called();
+  if (result == CUDA_SUCCESS) {
+    preallocation.after(given_up, bytes);
+  } else {
+    preallocation.hold(given_up);
+  }
+  return result;
+}
+
+// No work uses it, so that it need not wait for any, as the driver's cuMemFree does.
 void RegionMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);
-  const CUresult result = driver_.cuMemFree_v2(base);
+  CUresult result = release_waits_ ? CUDA_ERROR_NOT_SUPPORTED : free_beside_work(base);
+  if (result != CUDA_SUCCESS) {
+    release_waits_ = release_waits_ || result == CUDA_ERROR_NOT_SUPPORTED;
+    result = driver_.cuMemFree_v2(base);
+  }
   called();
   log::debug("region of {} given back: driver says {}", log::bytes(bytes),
              name_of(driver_, result));
+}
+
+// In the order of a stream in which nothing else is done.
+CUresult RegionMemory::free_beside_work(CUdeviceptr base) const noexcept {
+  CUstream stream = nullptr;
+  CUresult result = driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) {
+    return result;
+  }
+  result = driver_.cuMemFreeAsync(base, stream);
+  if (result == CUDA_SUCCESS) {
+    driver_.cuStreamSynchronize(stream);
+  }
+  driver_.cuStreamDestroy_v2(stream);
+  return result;
 }
 
 }  // namespace cubfc

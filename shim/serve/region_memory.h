@@ -5,23 +5,30 @@
 
 namespace cubfc {
 
-// Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained.
-// Thread-safe.
+// Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained,
+// or given back. Thread-safe.
 class RegionMemory : public RegionSource {
  public:
   RegionMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : driver_(driver), policy_(policy), device_(device) {}
+      : driver_(driver),
+        policy_(policy),
+        device_(device),
+        release_waits_(device.managed || driver.cuMemFreeAsync == nullptr) {}
 
-  bool release_waits() const noexcept override { return true; }
+  bool release_waits() const noexcept override { return release_waits_; }
   bool is_shareable() const noexcept override { return !device_.managed; }
 
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(arena::Address base, std::uint64_t bytes) noexcept override;
 
  private:
+  CUresult allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept;
+  CUresult free_beside_work(CUdeviceptr base) const noexcept;
+
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Device& device_;
+  std::atomic<bool> release_waits_;
 };
 
 }  // namespace cubfc

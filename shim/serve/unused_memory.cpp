@@ -12,6 +12,12 @@
 #include "shim/serve/waiting_frees.h"
 
 namespace cubfc {
+namespace {
+
+// What is given back at a time for the driver's own needs, which it does not tell.
+constexpr std::uint64_t kStepBytes = 256ULL << 20;
+
+}  // namespace
 
 UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
                            WaitingFrees& waiting)
@@ -19,30 +25,88 @@ UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Ca
   contexts.add_listener(*this);
 }
 
-UnusedMemory::Tries::Tries(const Device& device, std::uint64_t bytes, Served served)
-    : bytes_(bytes), served_(served), releases_(device.limit.budget.releases()) {
+UnusedMemory::Tries::Tries(const Device& device, const Need& need)
+    : need_(need), releases_(device.limit.budget.releases()) {
   if (const DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
     reclaimed_ = frees->reclaimed();
   }
 }
 
-bool UnusedMemory::make_room(Device& device, Tries& tries) {
+bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   if (--tries.left_ < 0) {
     return false;
   }
-  if (release(device, Waits::kNo) || others_have_helped(device, tries)) {
+  const std::optional<std::uint64_t> at_driver = free_at_driver(device);
+  if (!can_become_free(device, tries.need_, at_driver)) {
+    return others_have_helped(device, tries);
+  }
+  const std::uint64_t least = lacking(device, tries.need_, at_driver);
+  const std::uint64_t bytes = least + tries.growth_ - std::min(tries.growth_, tries.need_.bytes);
+  if (device.preallocation.give_up(least) > 0 || release(device, bytes, Waits::kNo) ||
+      others_have_helped(device, tries)) {
     return true;
   }
-  if (!can_become_free(device, tries.bytes_)) {
-    return false;  // no wait is worth its time
+  if (waits == Waits::kNo) {
+    return false;
   }
   while (wait_for_frees(device, tries)) {
-    if (tries.served_ == Tries::Served::kFromFreedBlocks || release(device, Waits::kNo)) {
+    if (tries.need_.from_blocks || release(device, bytes, Waits::kNo)) {
       ++tries.left_;
       return true;
     }
   }
-  return release(device, Waits::kYes) || drain_pools(device) || others_have_helped(device, tries);
+  return release(device, bytes, Waits::kYes) || drain_pools(device) ||
+         others_have_helped(device, tries);
+}
+
+void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
+  if (device.preallocation.bytes() == 0) {
+    return;
+  }
+  if (const auto at_driver = free_at_driver(device); at_driver && *at_driver < bytes) {
+    device.preallocation.give_up(bytes - *at_driver);
+  }
+}
+
+std::optional<std::uint64_t> UnusedMemory::free_at_driver(const Device& device) {
+  std::optional<std::uint64_t> bytes;
+  contexts_.for_each_alive_on(device, [&](const Context& context) {
+    if (bytes) {
+      return;
+    }
+    const RelaxedCapture relaxed(driver_);
+    const PushedContext inside(driver_, context.handle);
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (inside.pushed() && driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
+      bytes = free_bytes;
+    }
+  });
+  return bytes;
+}
+
+// Of the device, or of the limit. Where there seems to be enough, it was not.
+std::uint64_t UnusedMemory::lacking(const Device& device, const Need& need,
+                                    std::optional<std::uint64_t> at_driver) {
+  if (need.bytes == 0) {
+    return kStepBytes;
+  }
+  const std::uint64_t of_device = need.of_device ? at_driver.value_or(0) : need.bytes;
+  const std::uint64_t of_limit = need.counted ? device.limit.budget.left() : need.bytes;
+  const std::uint64_t there = std::min(of_device, of_limit);
+  return there < need.bytes ? need.bytes - there : need.bytes;
+}
+
+// Once everything that was freed is free, and all else that no block needs given back. True where
+// that cannot be told.
+bool UnusedMemory::can_become_free(const Device& device, const Need& need,
+                                   std::optional<std::uint64_t> at_driver) {
+  std::uint64_t held = device.limit.pools.unclaimed();
+  contexts_.for_each_alive_on(
+      device, [&](Context& context) { held += device.server->bytes_at_hand(context); });
+  const std::uint64_t of_device = at_driver.value_or(need.bytes) + device.preallocation.bytes();
+  return (!need.of_device || need.bytes <= held + of_device) &&
+         (!need.counted || need.bytes <= held + std::min(need.bytes, device.limit.budget.left()));
 }
 
 // True when something has become free since the request was tried. After the last epoch that was
@@ -90,28 +154,6 @@ Device* UnusedMemory::device_of(std::optional<CUdevice> device) noexcept try {
   return nullptr;
 }
 
-// Once everything that was freed is free, and all else that no block needs given back. True where
-// that cannot be told.
-bool UnusedMemory::can_become_free(const Device& device, std::uint64_t bytes) {
-  std::uint64_t held = device.limit.pools.unclaimed();
-  std::optional<std::uint64_t> at_driver;
-  contexts_.for_each_alive_on(device, [&](Context& context) {
-    held += device.server->bytes_at_hand(context);
-    if (at_driver) {
-      return;
-    }
-    const RelaxedCapture relaxed(driver_);
-    const PushedContext inside(driver_, context.handle);
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (inside.pushed() && driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
-      at_driver = free_bytes;
-    }
-  });
-  return !at_driver ||
-         bytes <= held + std::min<std::uint64_t>(*at_driver, device.limit.budget.left());
-}
-
 // What is freed in stream order comes back to the limit when the stream has got there.
 bool UnusedMemory::drain_pools(Device& device) {
   WaitPermit permit(captures_);
@@ -123,7 +165,7 @@ bool UnusedMemory::drain_pools(Device& device) {
     if (context->alive() && &context->device == &device) {
       contexts_.synchronize(*context, permit);
       device.limit.pools.refresh();
-      return release(device, Waits::kYes) || device.limit.pools.unclaimed() < before;
+      return release(device, kStepBytes, Waits::kYes) || device.limit.pools.unclaimed() < before;
     }
   }
   return false;
@@ -131,7 +173,9 @@ bool UnusedMemory::drain_pools(Device& device) {
 
 bool UnusedMemory::make_limit_hold(Device& device) {
   Pools& pools = device.limit.pools;
-  return pools.refresh() || (release(device, Waits::kYes) && pools.refresh());
+  const bool holds = pools.refresh();
+  device.preallocation.keep_to_limit();
+  return holds || (release(device, kStepBytes, Waits::kYes) && pools.refresh());
 }
 
 void UnusedMemory::context_will_end(Context& context) noexcept {
@@ -146,26 +190,39 @@ void UnusedMemory::context_will_end(Context& context) noexcept {
   }
 }
 
-// What the device's arenas and pools hold without a block in it. True if there was anything. With
-// Waits::kNo only what can be had at once: giving back a region is the driver's cuMemFree, which
-// waits for the work of its context.
-bool UnusedMemory::release(Device& device, Waits waits) {
+void UnusedMemory::context_ended(std::uint64_t /*id*/) {
+  contexts_.devices().for_each([&](Device& device) {
+    bool any = false;
+    contexts_.for_each_alive_on(device, [&](const Context& each) { any = any || each.started; });
+    if (!any) {
+      device.preallocation.end();
+    }
+  });
+}
+
+// So many bytes of what the device's arenas and pools hold without a block in it. True if there was
+// anything. With Waits::kNo only what can be had at once: giving back a region is the driver's
+// cuMemFree, which waits for the work of its context.
+bool UnusedMemory::release(Device& device, std::uint64_t bytes, Waits waits) {
   Pools& pools = device.limit.pools;
   const bool asks_pools = device.server->has_blocks_beside_arenas() || pools.counts();
-  std::uint64_t bytes = asks_pools && pools.trim() ? 1 : 0;
+  if (asks_pools && pools.trim()) {
+    return true;
+  }
+  std::uint64_t released = 0;
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const bool at_once = waits == Waits::kNo;
     const ContextUse use(contexts_, context,
                          at_once ? ContextUse::Waits::kNo : ContextUse::Waits::kYes);
-    if (!use.allowed() || context.arena.unused_bytes() == 0 ||
+    if (released >= bytes || !use.allowed() || context.arena.unused_bytes() == 0 ||
         (at_once && context.memory->release_waits() && !is_idle(context))) {
       return;
     }
     // The current context may be another one, or none, and then the driver frees nothing.
     const PushedContext inside(driver_, context.handle);
-    bytes += inside.pushed() ? context.arena.release_unused() : 0;
+    released += inside.pushed() ? context.arena.release_unused(bytes - released) : 0;
   });
-  return bytes > 0;
+  return released > 0;
 }
 
 bool UnusedMemory::is_idle(Context& context) {
@@ -190,12 +247,33 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
     }
     const bool waits = context->memory->release_waits() && context->arena.unused_bytes() > 0 &&
                        waiting_.fences().can_record() && !is_idle(*context);
-    bytes += waits
-                 ? 0  // another time
-                 : context->arena.release_unused(preallocated ? 0 : context->preallocation.load());
+    const std::uint64_t released =
+        waits ? 0  // another time
+              : context->arena.release_beyond(preallocated ? 0 : context->preallocated.load());
+    bytes +=
+        released - std::min(released, keep_preallocated(context->device, released, preallocated));
     bytes += context->device.server->trim(preallocated);
   }
+  if (preallocated) {
+    contexts_.devices().for_each([&](Device& device) {
+      bytes += device.preallocation.give_up(arena::kLargestRequestBytes);
+    });
+  }
   return bytes;
+}
+
+// Of so many bytes that arenas have given back, what belongs to the preallocation. Returns bytes.
+std::uint64_t UnusedMemory::keep_preallocated(Device& device, std::uint64_t released,
+                                              bool give_up) {
+  Preallocation& shared = device.preallocation;
+  std::uint64_t there = shared.bytes();
+  contexts_.for_each_alive_on(
+      device, [&](const Context& context) { there += context.arena.stats().pool_bytes; });
+  const std::uint64_t before = shared.bytes();
+  if (!give_up && there < shared.planned()) {
+    shared.hold(std::min(released, shared.planned() - there));
+  }
+  return shared.bytes() - std::min(shared.bytes(), before);
 }
 
 }  // namespace cubfc

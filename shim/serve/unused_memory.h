@@ -22,16 +22,23 @@ class UnusedMemory : private ContextListener {
   UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
                WaitingFrees& waiting);
 
+  // What a request lacks when it fails.
+  struct Need {
+    std::uint64_t bytes = 0;   // 0: only the driver knows how many
+    bool of_device = true;     // of the device's memory; else at most of the limit
+    bool counted = false;      // by the limit
+    bool from_blocks = false;  // freed blocks serve it; else their memory must go back first
+  };
   class Tries {  // one for each request, made before it is tried
    public:
-    enum class Served : bool { kByTheDriver, kFromFreedBlocks };
-    // A request for so many bytes; 0 when only the driver knows how many.
-    Tries(const Device& device, std::uint64_t bytes, Served served);
+    Tries(const Device& device, const Need& need);
+    // An arena would take so much at once for it.
+    void growth_is(std::uint64_t bytes) { growth_ = bytes; }
 
    private:
     friend class UnusedMemory;
-    const std::uint64_t bytes_;
-    const Served served_;
+    const Need need_;
+    std::uint64_t growth_ = 0;
     std::uint64_t releases_;               // of the device's budget, when the request was tried
     std::size_t reclaimed_ = 0;            // epochs of frees, likewise
     std::optional<std::uint64_t> newest_;  // epoch when it began
@@ -41,13 +48,19 @@ class UnusedMemory : private ContextListener {
     int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
   // For a request for memory of this device that has failed: does one of these, the first that
-  // helps. Gives back what arenas and pools hold without a block in it, where that takes no wait;
-  // sees that another thread has given something back since the request was tried, or is about to;
-  // waits for what was freed, if the request can be served once all of that is free; gives back the
-  // rest; synchronises the contexts, so that pools get back what is freed in stream order. False
-  // when none helped. Call it again as long as it returns true and the request fails. While a
-  // stream captures it waits for nothing that has no fence.
-  bool make_room(Device& device, Tries& tries);
+  // helps. What can be had at once comes first: gives up what is preallocated and not in use, then
+  // what arenas and pools hold without a block in it, both no more than is lacking; sees that
+  // another thread has given something back since the request was tried, or is about to. Then, with
+  // Waits::kYes: waits for what was freed; gives back what that takes a wait for; synchronises the
+  // contexts, so that pools get back what is freed in stream order. False when none helped, and at
+  // once where all of that could not. Call it again as long as it returns true and the request
+  // fails. While a stream captures it waits for nothing that has no fence.
+  enum class Waits : bool { kNo, kYes };
+  bool make_room(Device& device, Tries& tries, Waits waits = Waits::kYes);
+
+  // Before the driver allocates managed memory, which takes no memory of the device that is not
+  // there: gives up of what is preallocated what is lacking.
+  void give_up_preallocated(Device& device, std::uint64_t bytes);
 
   // Calls the driver for what takes memory by itself (a context, a module, a graph): again as long
   // as it lacks memory of this device, of the current context's if none is named, and some is given
@@ -61,7 +74,7 @@ class UnusedMemory : private ContextListener {
   CUresult call_again_with_room(CUresult result, std::optional<CUdevice> device, Call call) {
     Device* const of = result == CUDA_ERROR_OUT_OF_MEMORY ? device_of(device) : nullptr;
     if (of != nullptr) {
-      Tries tries(*of, 0, Tries::Served::kByTheDriver);
+      Tries tries(*of, {});
       while (result == CUDA_ERROR_OUT_OF_MEMORY && make_room(*of, tries)) {
         result = call();
       }
@@ -81,14 +94,20 @@ class UnusedMemory : private ContextListener {
  private:
   // What a pool gave it does not go with it: given back, once its work is done.
   void context_will_end(Context& context) noexcept override;
+  // What is preallocated goes with the last context of a device in which memory was asked for.
+  void context_ended(std::uint64_t id) override;
 
   Device* device_of(std::optional<CUdevice> device) noexcept;
   bool drain_pools(Device& device);
-  enum class Waits : bool { kNo, kYes };
-  bool release(Device& device, Waits waits);
+  bool release(Device& device, std::uint64_t bytes, Waits waits);
+  std::uint64_t keep_preallocated(Device& device, std::uint64_t released, bool give_up);
   bool is_idle(Context& context);
   bool wait_for_frees(const Device& device, Tries& tries);
-  bool can_become_free(const Device& device, std::uint64_t bytes);
+  std::optional<std::uint64_t> free_at_driver(const Device& device);
+  static std::uint64_t lacking(const Device& device, const Need& need,
+                               std::optional<std::uint64_t> at_driver);
+  bool can_become_free(const Device& device, const Need& need,
+                       std::optional<std::uint64_t> at_driver);
   bool others_have_helped(const Device& device, Tries& tries);
 
   const DriverFunctions& driver_;

@@ -67,8 +67,8 @@ std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
 }
 
 // Only what would help here and is not set already.
-std::string advice(const config::Policy& policy, const arena::Stats& stats, arena::Failure failure,
-                   std::uint64_t device_free, std::uint64_t asked) {
+std::string advice(const config::Policy& policy, arena::Failure failure, std::uint64_t device_free,
+                   std::uint64_t asked) {
   if (policy.limit_unreadable) {
     return policy.limit_explanation;
   }
@@ -79,8 +79,8 @@ std::string advice(const config::Policy& policy, const arena::Stats& stats, aren
   if (policy.reserve.value > 0 && device_free >= asked) {
     return format("a smaller CUBFC_RESERVE ({} is kept free)", log::bytes(policy.reserve.value));
   }
-  if (failure == arena::Failure::kFragmented && stats.regions > 4 && !policy.preallocate.value) {
-    return "CUBFC_PREALLOCATE=true: one region instead of many fragments less";
+  if (failure == arena::Failure::kFragmented && policy.allocator.value == config::Allocator::kBfc) {
+    return "CUBFC_ALLOCATOR=vmm: free memory moves to where it makes one piece";
   }
   return {};
 }
@@ -151,8 +151,8 @@ std::string describe(const config::Policy& policy, const OutOfMemory& failure) {
     text += format("  blocks    {}\n", sizes_of(failure.blocks));
     text += format("  map       {}\n", draw_map(failure.blocks, kMapColumns));
   }
-  if (const std::string try_this = advice(policy, stats, failure.failure,
-                                          failure.now ? failure.now->free : 0, failure.asked);
+  if (const std::string try_this =
+          advice(policy, failure.failure, failure.now ? failure.now->free : 0, failure.asked);
       !try_this.empty()) {
     text += format("  try       {}\n", try_this);
   }

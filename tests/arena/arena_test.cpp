@@ -13,7 +13,7 @@ namespace {
 
 struct Fixture {
   explicit Fixture(std::uint64_t preallocate = 64 * kMiB, std::uint64_t device = 4 * kGiB)
-      : memory(device), arena(memory, budget, Options{preallocate}) {}
+      : memory(device), arena(memory, budget, Options{preallocate, true}) {}
 
   Address take(std::uint64_t bytes) { return arena.allocate(bytes).address; }
   bool give(Address address) { return arena.free(address); }
@@ -295,7 +295,7 @@ TEST_CASE("a region that was obtained later has the higher number, whichever are
 
 TEST_CASE("a request that can never be met costs nothing but its answer") {
   Fixture f;
-  f.arena.begin({.preallocate_bytes = 64 * kMiB, .largest_bytes = 4 * kGiB});
+  f.arena.begin({.preallocate_bytes = 64 * kMiB, .whole = true, .largest_bytes = 4 * kGiB});
   REQUIRE(f.give(f.take(kMiB)));
   f.memory.asked.clear();
   CHECK(f.arena.allocate(5 * kGiB).failure == Failure::kTooLarge);

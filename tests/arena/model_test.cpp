@@ -57,10 +57,10 @@ std::vector<Operation> random_operations(std::uint32_t seed, std::size_t count) 
 }
 
 // Runs the operations on an arena and on the model. Returns what is wrong, or nothing.
-std::string run(const std::vector<Operation>& operations, std::uint64_t preallocate) {
+std::string run(const std::vector<Operation>& operations, const Options& options) {
   MadeUpMemory memory(kGiB);
   Budget budget(900 * kMiB);
-  Arena arena(memory, budget, {preallocate});
+  Arena arena(memory, budget, options);
   std::map<Address, std::uint64_t> model;
   const std::uint32_t verify_every = operations.size() > 5000 ? 128 : 16;
   const auto pick = [&](std::uint32_t number) {
@@ -68,7 +68,10 @@ std::string run(const std::vector<Operation>& operations, std::uint64_t prealloc
   };
   for (const Operation& operation : operations) {
     if (operation.kind == Operation::kAllocate) {
-      const Allocation got = arena.allocate(operation.bytes);
+      Allocation got = arena.allocate(operation.bytes);
+      if (got.address == 0 && operation.pick % 2 == 0) {
+        got.address = arena.allocate_against_the_rule(operation.bytes);
+      }
       if (got.address == 0) {
         continue;
       }
@@ -155,13 +158,13 @@ std::string run(const std::vector<Operation>& operations, std::uint64_t prealloc
 }
 
 // Removes operations as long as what remains still fails, so that the report is short.
-std::vector<Operation> shrink(std::vector<Operation> operations, std::uint64_t preallocate) {
+std::vector<Operation> shrink(std::vector<Operation> operations, const Options& options) {
   for (std::size_t chunk = operations.size() / 2; chunk > 0; chunk /= 2) {
     for (std::size_t at = 0; at + chunk <= operations.size();) {
       std::vector<Operation> fewer = operations;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at),
                   fewer.begin() + static_cast<std::ptrdiff_t>(at + chunk));
-      if (run(fewer, preallocate).empty()) {
+      if (run(fewer, options).empty()) {
         at += chunk;
       } else {
         operations = fewer;
@@ -177,14 +180,21 @@ TEST_CASE("random operations agree with a simple model, and every invariant hold
   const char* wanted = std::getenv("CUBFC_TEST_SEEDS");
   const int seeds = wanted != nullptr ? std::atoi(wanted) : 240;
   for (int seed = 0; seed < seeds; ++seed) {
-    const std::uint64_t preallocate = seed % 3 == 0 ? 0 : seed % 3 == 1 ? 512 * kMiB : 20 * kMiB;
+    const Options options[] = {
+        {},
+        {.preallocate_bytes = 512 * kMiB, .whole = true},
+        {.preallocate_bytes = 20 * kMiB, .whole = true},
+        {.slice_bytes = 8 * kMiB, .own_above_bytes = 256 * kKiB},
+        {.preallocate_bytes = 200 * kMiB, .slice_bytes = 16 * kMiB, .own_above_bytes = kMiB},
+    };
+    const Options& of_seed = options[seed % 5];
     const std::size_t count = seed % 12 == 11 ? 12000 : 3000;
     const auto operations = random_operations(static_cast<std::uint32_t>(seed), count);
-    const std::string problem = run(operations, preallocate);
+    const std::string problem = run(operations, of_seed);
     CHECK(problem.empty());
     if (!problem.empty()) {
       const bool quick = std::getenv("CUBFC_TEST_SHRINK") != nullptr;  // planted_faults.py sets it
-      const auto fewest = quick ? operations : shrink(operations, preallocate);
+      const auto fewest = quick ? operations : shrink(operations, of_seed);
       std::string text;
       for (const Operation& operation : fewest) {
         text += std::to_string(operation.kind) + " " + std::to_string(operation.bytes) + " " +

@@ -14,7 +14,7 @@ TEST_CASE("eight threads share one arena without a block being handed out twice"
   constexpr int kThreads = 8;
   MadeUpMemory memory(2 * kGiB);
   Budget budget(kGiB);
-  Arena arena(memory, budget, {64 * kMiB});
+  Arena arena(memory, budget, {.preallocate_bytes = 64 * kMiB, .whole = true});
   // One owner for each granule of the addresses that regions can have: no two have the same, and
   // two threads give all that is unused back eight times each.
   constexpr std::uint64_t kSpan = 17 * kGiB;
@@ -81,7 +81,7 @@ TEST_CASE("threads that miss at the same moment do not each preallocate") {
   for (int round = 0; round < 20; ++round) {
     MadeUpMemory memory(4 * kGiB);
     Budget budget;
-    Arena arena(memory, budget, {kGiB});
+    Arena arena(memory, budget, {.preallocate_bytes = kGiB, .whole = true});
     std::vector<std::thread> threads;
     for (int i = 0; i < 8; ++i) {
       threads.emplace_back([&] { arena.allocate(kMiB); });

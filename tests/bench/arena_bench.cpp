@@ -179,6 +179,10 @@ class Run {
     results_.jittered = measure_jittered(
         results_.jittered_of, arguments_.jitter,
         [this](const std::string& name) { progress_.say("jittered means: " + name); });
+    for (const Workload* workload : results_.jittered_of) {
+      progress_.say("retrievable memory: " + workload->name);
+      results_.retrievable.push_back(measure_retrievable(*workload));
+    }
   }
 
   Arguments arguments_;

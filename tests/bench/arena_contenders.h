@@ -27,7 +27,7 @@ class ByHandle {
     const std::uint64_t each = arena::round_down(capacity / regions, arena::kGranuleBytes);
     arena::Address base = kFirstBase;
     for (std::uint64_t i = 0; i < regions; ++i) {
-      regions_.add(base, each);
+      regions_.add(base, each, arena::Regions::Kind::kSlice);
       base += arena::round_up(each, kBaseAlignment) + kBaseAlignment;
     }
   }
@@ -95,6 +95,7 @@ class WholeDevice : public arena::MemorySource {
 
   Region obtain(std::uint64_t bytes) noexcept override {
     const std::uint64_t taken = arena::round_up(bytes, kBaseAlignment);
+    ++calls_;
     if (taken > left_) {
       return {0, 2, true};
     }
@@ -105,10 +106,13 @@ class WholeDevice : public arena::MemorySource {
   }
   void release(arena::Address /*base*/, std::uint64_t bytes) noexcept override {
     left_ += arena::round_up(bytes, kBaseAlignment);
+    ++calls_;
   }
+  std::uint64_t calls() const { return calls_; }
 
  private:
   std::uint64_t left_;
+  std::uint64_t calls_ = 0;
   arena::Address next_ = kFirstBase;
 };
 
@@ -157,16 +161,17 @@ class ThroughArena {
   // What is not used goes back before a request fails.
   Handle allocate(std::uint64_t bytes) {
     arena::Address got = arena_.allocate(bytes).address;
-    while (got == 0 && arena_.release_unused() > 0) {
+    while (got == 0 && arena_.release_unused(arena_.growth_for(bytes)) > 0) {
       got = arena_.allocate(bytes).address;
     }
-    return got;
+    return got != 0 ? got : arena_.allocate_against_the_rule(bytes);
   }
   void free(Handle handle) { arena_.free(handle); }
   static bool failed(Handle handle) { return handle == 0; }
   static arena::Address address(Handle handle) { return handle; }
   const arena::Arena& arena() const { return arena_; }
   arena::Arena& arena() { return arena_; }
+  std::uint64_t source_calls() const { return source_.calls(); }
 
  private:
   Source source_;
@@ -178,19 +183,27 @@ class ThroughArena {
 class ByAddress : public ThroughArena<OneRegion> {
  public:
   explicit ByAddress(std::uint64_t capacity)
-      : ThroughArena(capacity, {arena::round_down(capacity, arena::kGranuleBytes)}) {}
+      : ThroughArena(capacity, {arena::round_down(capacity, arena::kGranuleBytes), true}) {}
 };
 
-// In the regions that CUBFC_PREALLOCATE=true takes of a device, or those of growth on demand.
-class Preallocated : public ThroughArena<WholeDevice> {
- public:
-  explicit Preallocated(std::uint64_t capacity)
-      : ThroughArena(capacity,
-                     {arena::round_down(capacity, arena::kGranuleBytes), capacity / 256}) {}
-};
+// As the shim's arenas on a device of that size: what is preallocated is physical memory that they
+// take their regions from. Preallocated: where the device has no such memory.
 class Grown : public ThroughArena<WholeDevice> {
  public:
-  explicit Grown(std::uint64_t capacity) : ThroughArena(capacity, {}) {}
+  explicit Grown(std::uint64_t capacity, std::uint64_t preallocated = 0)
+      : ThroughArena(capacity, options(capacity, preallocated)) {}
+
+ private:
+  static arena::Options options(std::uint64_t capacity, std::uint64_t preallocated) {
+    arena::Options options = arena::Options::in_slices_of(capacity);
+    options.preallocate_bytes = preallocated;
+    return options;
+  }
+};
+class Preallocated : public Grown {
+ public:
+  explicit Preallocated(std::uint64_t capacity)
+      : Grown(capacity, arena::round_down(capacity, arena::kGranuleBytes)) {}
 };
 
 // Over pages that are mapped on demand, as under CUBFC_ALLOCATOR=vmm.

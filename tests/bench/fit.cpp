@@ -119,6 +119,31 @@ Fit measure_fit(Fitter fitter, const Workload& workload, bool look_for_least) {
   return fit;
 }
 
+// What is preallocated and in no region yet can be given back whole.
+Retrievable measure_retrievable(const Workload& workload) {
+  const std::uint64_t capacity = workload.peak_live_bytes / 3 * 4;
+  Grown allocator(capacity);
+  Handles<Grown> handles(workload.slots);
+  play(allocator, workload, handles);
+  const std::uint64_t calls_before = allocator.source_calls();
+  double shares = 0;
+  for (const Op& op : workload.ops) {
+    if (op.bytes == 0) {
+      allocator.free(handles[op.slot]);
+    } else {
+      handles[op.slot] = allocator.allocate(op.bytes);
+    }
+    const arena::Stats stats = allocator.arena().stats();
+    const std::uint64_t idle = capacity - std::min(capacity, stats.bytes_in_use);
+    const std::uint64_t there =
+        capacity - std::min(capacity, stats.pool_bytes) + allocator.arena().unused_bytes();
+    shares += idle == 0 ? 1.0 : static_cast<double>(there) / static_cast<double>(idle);
+  }
+  return {shares / static_cast<double>(workload.ops.size()),
+          static_cast<double>(allocator.source_calls() - calls_before) /
+              static_cast<double>(workload.allocations)};
+}
+
 std::vector<JitteredFit> measure_jittered(const std::vector<const Workload*>& workloads,
                                           int variants,
                                           const std::function<void(const std::string&)>& progress) {

@@ -42,6 +42,14 @@ Fit measure_fit(Fitter fitter, const Workload& workload, bool look_for_least);
 // The least capacity over the peak by bisection; 0 when four times the peak does not do.
 double least_capacity(Fitter fitter, const Workload& workload);
 
+// What a preallocated arena of slices could give back at any moment, on a device with a third more
+// than the peak; in the second of two passes.
+struct Retrievable {
+  double share = 0;         // of what no live block takes, on average over all operations
+  double driver_calls = 0;  // for each allocation
+};
+Retrievable measure_retrievable(const Workload& workload);
+
 struct JitteredFit {
   Fitter fitter = Fitter::kArena;
   double mean = 0;

@@ -93,6 +93,11 @@ Json json_of(const Results& results, const Arguments& arguments) {
         {"locked_as_the_shim_over_locked_floor", results.training->as_the_shim}};
   }
   json["jittered"] = jittered_of(results);
+  for (std::size_t i = 0; i < results.retrievable.size(); ++i) {
+    json["retrievable"][results.jittered_of[i]->name] = {
+        {"share", results.retrievable[i].share},
+        {"driver_calls_per_allocation", results.retrievable[i].driver_calls}};
+  }
   json["threads"] = Json::array();
   for (const ThreadsTime& time : results.threads) {
     json["threads"].push_back({{"threads", time.threads},

@@ -36,6 +36,7 @@ struct Results {
   std::optional<Summary> training;  // over the training traces
   std::vector<const Workload*> jittered_of;
   std::vector<JitteredFit> jittered;
+  std::vector<Retrievable> retrievable;  // of jittered_of
   std::vector<ThreadsTime> threads;
   std::vector<RegionsTime> regions;
   std::string regions_of;  // the input the regions were measured with

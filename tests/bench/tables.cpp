@@ -148,6 +148,25 @@ void print_jittered(const Results& results) {
   table.print();
 }
 
+void print_retrievable(const Results& results) {
+  if (results.retrievable.empty()) {
+    return;
+  }
+  Table table("What an arena of slices could give back, on a device a third larger than the peak",
+              {"input", "% of what no block takes", "driver calls in 100 allocations"});
+  Retrievable mean;
+  const auto inputs = static_cast<double>(results.retrievable.size());
+  for (std::size_t i = 0; i < results.retrievable.size(); ++i) {
+    const Retrievable& of_input = results.retrievable[i];
+    mean.share += of_input.share / inputs;
+    mean.driver_calls += of_input.driver_calls / inputs;
+    table.add({results.jittered_of[i]->name, fixed(100 * of_input.share, 1),
+               fixed(100 * of_input.driver_calls, 2)});
+  }
+  table.add({"mean", fixed(100 * mean.share, 1), fixed(100 * mean.driver_calls, 2)});
+  table.print();
+}
+
 void print_threads(const Results& results) {
   Table table("Threads on one arena", {"threads", "ns/pair, all together", "throughput over one",
                                        "least-served share", "throughput with own arenas"});
@@ -177,6 +196,7 @@ void print_tables(const Results& results) {
   print_fits(results);
   print_growth(results);
   print_jittered(results);
+  print_retrievable(results);
   print_threads(results);
   print_regions(results);
 }

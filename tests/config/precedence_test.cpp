@@ -24,7 +24,7 @@ TEST_CASE("a name of ours wins over theirs without a word", "[config]") {
   const Policy policy =
       read_policy(Environment{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "CUBFC_PREALLOCATE=true",
                               "TF_FORCE_GPU_ALLOW_GROWTH=true"});
-  CHECK(policy.preallocate.value);
+  CHECK(policy.preallocate.value == cubfc::config::Preallocate::kYes);
   CHECK(policy.preallocate.origin.variable == "CUBFC_PREALLOCATE");
   CHECK(policy.preallocate.origin.own_name);
   CHECK(policy.warnings.empty());
@@ -64,7 +64,7 @@ TEST_CASE("an empty value is as good as none", "[config]") {
                               "XLA_PYTHON_CLIENT_PREALLOCATE=false"});
   CHECK_FALSE(policy.limit_unreadable);
   CHECK_FALSE(policy.mem_limit.is_set());
-  CHECK_FALSE(policy.preallocate.value);
+  CHECK(policy.preallocate.value == cubfc::config::Preallocate::kNo);
   CHECK(policy.warnings.empty());
 }
 
@@ -72,19 +72,19 @@ TEST_CASE(
     "a bad value gets one warning with the name, the value, what is accepted and what is in force",
     "[config]") {
   const Policy policy = read_policy(Environment{"CUBFC_PREALLOCATE=maybe"});
-  CHECK(policy.preallocate.value);
+  CHECK(policy.preallocate.value == cubfc::config::Preallocate::kYes);
   CHECK_FALSE(policy.preallocate.is_set());
   REQUIRE(policy.warnings.size() == 1);
   CHECK(policy.warnings[0] ==
-        "CUBFC_PREALLOCATE=\"maybe\" cannot be used; accepted: true or false (also 1/0, yes/no, "
-        "on/off); "
+        "CUBFC_PREALLOCATE=\"maybe\" cannot be used; accepted: true, false (also 1/0, yes/no, "
+        "on/off) or whole; "
         "in force: true (default)");
 }
 
 TEST_CASE("after a bad value of ours the next name counts, and the warning says so", "[config]") {
   const Policy policy =
       read_policy(Environment{"CUBFC_PREALLOCATE=maybe", "TF_FORCE_GPU_ALLOW_GROWTH=1"});
-  CHECK_FALSE(policy.preallocate.value);
+  CHECK(policy.preallocate.value == cubfc::config::Preallocate::kNo);
   REQUIRE(policy.warnings.size() == 1);
   CHECK(says(policy.warnings[0], "in force: false (TF_FORCE_GPU_ALLOW_GROWTH=1)"));
 }

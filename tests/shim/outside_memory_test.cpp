@@ -212,12 +212,21 @@ TEST_CASE("what the driver takes by the way, it gets from what nobody uses", "[o
   CUcontext other = nullptr;
   CUmodule module = nullptr;
   CUgraphExec program = nullptr;
+  CUstream another = nullptr;
+  CUevent event = nullptr;
+  CUfunction kernel = nullptr;
+  must(cuModuleLoadData(&module, "an image"));
+  must(cuModuleGetFunction(&kernel, module, "a_kernel"));
   const std::pair<const char*, std::function<CUresult()>> calls[] = {
       {"cuModuleLoadData", [&] { return cuModuleLoadData(&module, "an image"); }},
       {"cuCtxSetLimit", [] { return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 65536); }},
       {"cuGraphInstantiateWithFlags",
        [&] { return cuGraphInstantiateWithFlags(&program, graph, 0); }},
       {"cuGraphLaunch", [&] { return cuGraphLaunch(program, stream); }},
+      {"cuStreamCreate", [&] { return cuStreamCreate(&another, CU_STREAM_NON_BLOCKING); }},
+      {"cuEventCreate", [&] { return cuEventCreate(&event, CU_EVENT_DEFAULT); }},
+      {"cuLaunchKernel",
+       [&] { return cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr); }},
       {"cuCtxCreate_v2", [&] { return cuCtxCreate_v2(&other, 0, 0); }}};
   for (const auto& [function, call] : calls) {
     INFO(function);
@@ -225,7 +234,8 @@ TEST_CASE("what the driver takes by the way, it gets from what nobody uses", "[o
     REQUIRE(standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, 1) == 1);
     standin_reset_calls();
     CHECK(call() == CUDA_SUCCESS);
-    CHECK(standin_calls(function) == 2);
+    CHECK(standin_calls(function) >= 2);  // what is given back may take a stream of ours
+    CHECK(standin_calls(function) <= 3);
     standin_fail(function, CUDA_ERROR_OUT_OF_MEMORY, 0, UINT64_MAX);
     CHECK(call() == CUDA_ERROR_OUT_OF_MEMORY);  // and does not try for ever
     standin_fail(function, 0, 0, 0);

@@ -10,6 +10,7 @@ namespace probe {
 namespace {
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20U;
+constexpr int kHeldMs = 50;  // work that something may wait for
 
 // What a measurement may take of the device at once: half of what is free, never above 60% of it
 // all.
@@ -141,6 +142,47 @@ std::int64_t record_event_ns(Session& s, bool waits) {
   return ns;
 }
 
+// Of physical memory that was never mapped, as a preallocation holds it. -1 without such memory.
+std::int64_t release_ns(Session& s, std::size_t bytes) {
+  const CUmemAllocationProp properties = device_memory(s);
+  CUmemGenericAllocationHandle handle = 0;
+  if (bytes == 0 || s.cu.cuMemCreate(&handle, bytes, &properties, 0) != CUDA_SUCCESS) {
+    return -1;
+  }
+  Times times;
+  times.time([&] { return s.cu.cuMemRelease(handle); });
+  return times.median();
+}
+
+std::int64_t release_beside_work_ns(Session& s) {
+  HeldStream stream(s.cu);
+  stream.hold(kHeldMs);
+  return release_ns(s, granularity_of(s));
+}
+
+// Until the memory is the device's again, in a stream of its own beside held work. -1 if the driver
+// does not take it, or the device has not got it then.
+std::int64_t free_async_beside_work_ns(Session& s) {
+  const std::size_t bytes = 64 * kMebibyte;
+  const CUdeviceptr block = s.block(bytes);
+  std::size_t before = 0;
+  std::size_t after = 0;
+  std::size_t total = 0;
+  HeldStream stream(s.cu);
+  CUstream own = nullptr;
+  s.cu.cuStreamCreate(&own, CU_STREAM_NON_BLOCKING);
+  s.cu.cuMemGetInfo(&before, &total);
+  stream.hold(kHeldMs);
+  Times times;
+  times.time([&] {
+    const CUresult result = s.cu.cuMemFreeAsync(block, own);
+    return result == CUDA_SUCCESS ? s.cu.cuStreamSynchronize(own) : result;
+  });
+  s.cu.cuMemGetInfo(&after, &total);
+  s.cu.cuStreamDestroy(own);
+  return after >= before + bytes ? times.median() : -1;
+}
+
 Answer other_calls(Session& s) {
   const CUdeviceptr block = s.block();
   CUevent event = nullptr;
@@ -151,6 +193,9 @@ Answer other_calls(Session& s) {
   row.add("cuCtxRecordEvent_and_cuEventSynchronize_idle_ns", record_event_ns(s, true));
   row.add("cuEventRecord_ns", median_of([&] { return s.cu.cuEventRecord(event, nullptr); }));
   row.add("cuEventQuery_ns", median_of([&] { return s.cu.cuEventQuery(event); }));
+  row.add("cuMemRelease_unmapped_ns", release_ns(s, granularity_of(s)));
+  row.add("cuMemRelease_unmapped_beside_work_ns", release_beside_work_ns(s));
+  row.add("cuMemFreeAsync_of_cuMemAlloc_beside_work_ns", free_async_beside_work_ns(s));
   row.add("cuMemGetInfo_ns", median_of([&] {
             std::size_t free_bytes = 0;
             std::size_t total = 0;

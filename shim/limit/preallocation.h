@@ -1,0 +1,88 @@
+// What is preallocated of a device and in no arena yet: physical memory without addresses
+// (cuMemCreate). Nothing can use it, so that giving it up waits for no work, and whoever needs
+// memory of the device takes it from here.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "arena/budget.h"
+#include "shim/driver/driver.h"
+
+namespace cubfc {
+
+// One for each device, shared by its contexts. Not counted by the limit's budget, which others may
+// take from as if this were free: they call keep_to_limit() before they call the driver.
+// Thread-safe; its lock is never held across a driver call. Needs no current context.
+class Preallocation {
+ public:
+  // Of a device of so many bytes. `budget` must outlive it.
+  Preallocation(const DriverFunctions& driver, CUdevice device, const arena::Budget& budget,
+                std::uint64_t device_bytes) noexcept;
+  // Whether device and driver have such memory.
+  bool possible() const noexcept { return granularity_ > 0; }
+
+  // At the first request: this and the arenas are to hold so many bytes together. Later ones are
+  // ignored until end(). Before and after that nothing is held.
+  void plan(std::uint64_t bytes) noexcept;
+  std::uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
+
+  // For the summary: what this and the first region took together, and calls of the driver.
+  std::uint64_t taken_at_first() const noexcept { return taken_at_first_; }
+  std::uint64_t driver_calls() const noexcept { return calls_; }
+
+  // Held here, in bytes. No lock.
+  std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_acquire); }
+
+  // Around a request that takes memory of the device for an arena. Before: gives up that much, or
+  // all that there is. Returns the bytes given up.
+  std::uint64_t make_way(std::uint64_t bytes) noexcept;
+  // After: takes back what of that was not used, and at the first request all that was planned.
+  void after(std::uint64_t given_up, std::uint64_t taken) noexcept;
+
+  // For whoever else needs memory of the device: gives up so many bytes, hardly more, or all there
+  // are. Returns 0 if there were none.
+  std::uint64_t give_up(std::uint64_t bytes) noexcept;
+  // Takes so many bytes more, as far as device and limit have them.
+  void hold(std::uint64_t bytes) noexcept;
+  // Gives up what the limit has no place for, since others have taken it.
+  void keep_to_limit() noexcept;
+
+  // Gives up everything; plan() begins again.
+  void end() noexcept;
+
+ private:
+  struct Piece {
+    CUmemGenericAllocationHandle handle;
+    std::uint64_t bytes;
+  };
+
+  std::uint64_t part_of(std::uint64_t device_bytes, std::uint64_t parts) const noexcept;
+  std::uint64_t reserve_room(std::uint64_t bytes) noexcept;
+  enum class Over : bool { kNot, kAlso };
+  bool keep(Piece piece, Over over) noexcept;
+  bool take(Piece& piece, std::uint64_t bytes) noexcept;
+  std::uint64_t release(std::uint64_t bytes) noexcept;
+
+  const DriverFunctions& driver_;
+  const CUdevice device_;
+  const arena::Budget& budget_;
+  const std::uint64_t granularity_;  // 0: there is no such memory
+  const std::uint64_t large_piece_;
+  const std::uint64_t small_piece_;
+  std::atomic<std::uint64_t> planned_{0};
+  std::atomic<bool> begun_{false};  // what was planned has been taken once
+  std::atomic<std::uint64_t> taken_at_first_{0};
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+
+  std::mutex mutex_;             // guards all below, and changes of planned_ and bytes_
+  std::vector<Piece> pieces_;    // smallest first
+  std::uint64_t in_flight_ = 0;  // bytes that the driver is being asked for
+  std::condition_variable landed_;
+};
+
+}  // namespace cubfc
