@@ -341,6 +341,9 @@ constexpr std::array kOptions = std::to_array<Option>({
     row<&Policy::reserve>({"CUBFC_RESERVE", size, kSizeForms, ""}, kReserveHonoured, "0",
                           "leave this much of the device free, for a display or for libraries' "
                           "workspaces"),
+    row<&Policy::host_reserve>(
+        {"CUBFC_HOST_RESERVE", size, kSizeForms, ""}, kNoneHonoured, "0",
+        "on a GPU whose memory is the host's: what would leave the host less than this is refused"),
     row<&Policy::async_preallocate>(
         {"CUBFC_ASYNC_PREALLOCATE", size_or_minus_one,
          "a size such as 8GiB, or -1 for as much as bfc preallocates", ""},

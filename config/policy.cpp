@@ -147,6 +147,23 @@ std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t tota
   return bytes;
 }
 
+Policy Policy::beside_xla() const {
+  Policy policy = *this;
+  const auto is_theirs = [](const auto& setting) {
+    return setting.is_set() && !setting.origin.own_name;
+  };
+  if (is_theirs(policy.allocator)) {
+    policy.allocator = Policy{}.allocator;
+  }
+  if (is_theirs(policy.mem_fraction) && policy.mem_fraction.value) {
+    policy.mem_fraction.value->limit.reset();
+  }
+  if (is_theirs(policy.unified_memory)) {
+    policy.unified_memory = Policy{}.unified_memory;
+  }
+  return policy;
+}
+
 std::uint64_t Policy::beyond_reserve(std::uint64_t free_bytes) const noexcept {
   return free_bytes - std::min(free_bytes, reserve.value);
 }

@@ -109,6 +109,8 @@ struct Policy {
   Setting<std::optional<std::uint64_t>> preallocate_limit;
   /// What is left to others on each device.
   Setting<std::uint64_t> reserve;
+  /// What is left to the host where a device's memory is the host's.
+  Setting<std::uint64_t> host_reserve;
   /// -1: as much as bfc would preallocate.
   Setting<std::int64_t> async_preallocate;
   /// Idle for so long, the process gives memory back; never unless set.
@@ -152,6 +154,12 @@ struct Policy {
   /// preallocation, and while limit_unreadable.
   [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes,
                                             std::uint64_t total_bytes) const;
+
+  /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself:
+  /// what was set under their names is no limit and no allocator of ours, since the runtime applies
+  /// it to what it asks for, and its libraries take memory beside that. What cubfc's own names say
+  /// stays.
+  [[nodiscard]] Policy beside_xla() const;
 
   /// How much of `free_bytes` the reserve leaves to be taken, now or at any later growth.
   [[nodiscard]] std::uint64_t beyond_reserve(std::uint64_t free_bytes) const noexcept;

@@ -35,7 +35,7 @@ struct Process::Parts {
   Parts(const DriverFunctions& driver, const config::Policy& policy)
       : captures(driver),
         devices(driver, policy, &choose_server),
-        contexts(driver, policy, devices, captures),
+        contexts(driver, devices, captures),
         ipc(driver, policy, contexts),
         waiting(driver, contexts, captures),
         unused(driver, contexts, captures, waiting),

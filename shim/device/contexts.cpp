@@ -22,9 +22,8 @@ thread_local Remembered remembered{};
 
 }  // namespace
 
-Contexts::Contexts(const DriverFunctions& driver, const config::Policy& policy, Devices& devices,
-                   Captures& captures)
-    : driver_(driver), policy_(policy), devices_(devices), captures_(captures) {}
+Contexts::Contexts(const DriverFunctions& driver, Devices& devices, Captures& captures)
+    : driver_(driver), devices_(devices), captures_(captures) {}
 
 Context* Contexts::current() {
   CUcontext handle = nullptr;
@@ -160,8 +159,9 @@ bool Contexts::start(Context& context) {
   }
   const std::lock_guard lock(mutex_);
   if (!context.started) {
-    const std::uint64_t wanted = policy_.preallocation(free_bytes, total_bytes);
-    const arena::Options options = context.device.begin_arena(policy_, wanted);
+    Device& device = context.device;
+    const arena::Options options =
+        device.begin_arena(device.policy.preallocation(free_bytes, total_bytes));
     context.preallocated = options.preallocate_bytes;
     context.arena.begin(options);
     context.started = true;

@@ -20,8 +20,7 @@ class WaitPermit;
 // Thread-safe. Its lock is never held across a driver call.
 class Contexts {
  public:
-  Contexts(const DriverFunctions& driver, const config::Policy& policy, Devices& devices,
-           Captures& captures);
+  Contexts(const DriverFunctions& driver, Devices& devices, Captures& captures);
 
   Devices& devices() const { return devices_; }
   GreenContexts& greens() { return greens_; }
@@ -105,7 +104,6 @@ class Contexts {
   CUresult synchronize_one(CUcontext context, CUcontext current);
 
   const DriverFunctions& driver_;
-  const config::Policy& policy_;
   Devices& devices_;
   Captures& captures_;
   GreenContexts greens_;

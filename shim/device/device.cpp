@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <optional>
 
 #include "shim/driver/captures.h"
 #include "shim/tell/log.h"
@@ -15,23 +17,43 @@ std::string name_of(const DriverFunctions& driver, CUdevice device) {
   return text.data();
 }
 
+bool has(const DriverFunctions& driver, CUdevice device, CUdevice_attribute attribute) {
+  int value = 0;
+  return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
+}
+
+// What programs can have of the host's memory without swapping; nothing where Linux does not tell.
+std::optional<std::uint64_t> available_on_host() noexcept {
+  std::optional<std::uint64_t> bytes;
+  if (std::FILE* const file = std::fopen("/proc/meminfo", "re"); file != nullptr) {
+    std::array<char, 128> line{};
+    unsigned long long kibibytes = 0;
+    while (!bytes && std::fgets(line.data(), line.size(), file) != nullptr) {
+      if (std::sscanf(line.data(), "MemAvailable: %llu kB", &kibibytes) == 1) {
+        bytes = std::uint64_t{kibibytes} * 1024;
+      }
+    }
+    std::fclose(file);
+  }
+  return bytes;
+}
+
 bool has_managed_memory(const DriverFunctions& driver, CUdevice device) {
-  int managed = 0;
   return driver.cuMemAllocManaged != nullptr &&
-         driver.cuDeviceGetAttribute(&managed, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device) ==
-             CUDA_SUCCESS &&
-         managed != 0;
+         has(driver, device, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
 }
 
 }  // namespace
 
-Device::Device(const DriverFunctions& driver, const config::Policy& policy,
+Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
                ChooseServer choose_server, CUdevice device_handle, std::uint64_t its_bytes)
-    : handle(device_handle),
+    : policy(its_policy),
+      handle(device_handle),
       name(name_of(driver, device_handle)),
       total_bytes(its_bytes),
       limit(driver, policy, device_handle, its_bytes),
       preallocation(driver, device_handle, limit.budget, its_bytes),
+      integrated(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_INTEGRATED)),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
       server(choose_server(driver, policy, *this)) {
   if (policy.unified_memory.value && !managed) {
@@ -40,8 +62,33 @@ Device::Device(const DriverFunctions& driver, const config::Policy& policy,
   }
 }
 
-arena::Options Device::begin_arena(const config::Policy& policy, std::uint64_t wanted) {
+bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
+                            std::uint64_t of_ours) const noexcept {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes_now = 0;
+  if (policy.reserve.value > 0 && !managed &&
+      driver.cuMemGetInfo_v2(&free_bytes, &total_bytes_now) == CUDA_SUCCESS &&
+      bytes > policy.beyond_reserve(free_bytes) + of_ours) {
+    return false;
+  }
+  return host_reserve_allows(bytes - std::min(bytes, of_ours));
+}
+
+bool Device::host_reserve_allows(std::uint64_t bytes) const noexcept {
+  if (!integrated || policy.host_reserve.value == 0) {
+    return true;
+  }
+  const auto available = available_on_host();
+  return !available || (*available >= policy.host_reserve.value &&
+                        bytes <= *available - policy.host_reserve.value);
+}
+
+arena::Options Device::begin_arena(std::uint64_t wanted) {
   arena::Options options;
+  // What is taken ahead there, the host has not.
+  if (integrated && !policy.preallocate.is_set() && !policy.mem_fraction.is_set()) {
+    wanted = 0;
+  }
   options.whole = managed || policy.preallocate.value == config::Preallocate::kWhole;
   if (!managed) {
     const std::uint64_t all = std::min(total_bytes, limit.budget.limit());

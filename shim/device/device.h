@@ -28,8 +28,17 @@ struct Device {
 
   // How a context's arena is to begin, when so many bytes are to be preallocated: in
   // `preallocation`, which all arenas share, where memory can be held so.
-  arena::Options begin_arena(const config::Policy& policy, std::uint64_t wanted);
+  arena::Options begin_arena(std::uint64_t wanted);
 
+  // Whether what is to stay free (CUBFC_RESERVE, CUBFC_HOST_RESERVE) does when so many bytes more
+  // are taken, of which so many are ours already. True where nobody can tell. A context of the
+  // device is current.
+  bool reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
+                      std::uint64_t of_ours) const noexcept;
+  // The host's only.
+  bool host_reserve_allows(std::uint64_t bytes) const noexcept;
+
+  const config::Policy& policy;  // for what is taken of it
   CUdevice handle;
   std::string name;
   std::uint64_t total_bytes = 0;
@@ -38,6 +47,8 @@ struct Device {
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
+  // Its memory is the host's.
+  const bool integrated;
   // Arenas have managed memory, which may be more than the device has: CUBFC_UNIFIED_MEMORY.
   const bool managed;
   const std::unique_ptr<Server> server;  // who serves cuMemAlloc

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "shim/loader/loaded_objects.h"
+#include "shim/tell/log.h"
+
 namespace cubfc {
 
 Device* Devices::get(CUdevice handle) {
@@ -33,7 +36,8 @@ Device* Devices::find_or_make(CUdevice handle) {
   if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
     return nullptr;
   }
-  auto made = std::make_unique<Device>(driver_, policy_, choose_server_, handle, total_bytes);
+  auto made =
+      std::make_unique<Device>(driver_, policy_of_new(handle), choose_server_, handle, total_bytes);
   const std::lock_guard lock(mutex_);
   if (Device* const other = find(handle); other != nullptr) {
     return other;  // another thread was quicker
@@ -41,6 +45,22 @@ Device* Devices::find_or_make(CUdevice handle) {
   any_needs_access_ = any_needs_access_ || made->server->needs_access();
   any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();
   return devices_.emplace_back(std::move(made)).get();
+}
+
+// By what is loaded now; it stays for the device.
+const config::Policy& Devices::policy_of_new(CUdevice handle) const {
+  const char* const runtime = loaded_xla_runtime();
+  if (runtime == nullptr) {
+    return policy_;
+  }
+  const bool had_limit = policy_.limit_origin() != nullptr;
+  if ((policy_beside_xla_.limit_origin() != nullptr) != had_limit ||
+      policy_beside_xla_.allocator.value != policy_.allocator.value ||
+      policy_beside_xla_.unified_memory.value != policy_.unified_memory.value) {
+    log::info("{} is loaded: its settings are its own, and no limit or allocator of GPU {}",
+              runtime, handle);
+  }
+  return policy_beside_xla_;
 }
 
 // A device is known now that was not: it may use the memory of the others, and they its. Two

@@ -15,7 +15,10 @@ namespace cubfc {
 class Devices {
  public:
   Devices(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server)
-      : driver_(driver), policy_(policy), choose_server_(choose_server) {}
+      : driver_(driver),
+        policy_(policy),
+        policy_beside_xla_(policy.beside_xla()),
+        choose_server_(choose_server) {}
 
   // The device, made now if it was not known; nullptr when the driver does not tell what memory it
   // has. Throws std::bad_alloc.
@@ -56,11 +59,13 @@ class Devices {
  private:
   Device* find(CUdevice handle) const;
   Device* find_or_make(CUdevice handle);
+  const config::Policy& policy_of_new(CUdevice handle) const;
   void introduce(Device& newcomer) const;
   void give_access(Device& owner, CUdevice peer) const;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
+  const config::Policy policy_beside_xla_;
   const ChooseServer choose_server_;
   std::atomic<bool> any_needs_access_{false};
   std::atomic<bool> any_beside_arenas_{false};

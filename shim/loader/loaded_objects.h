@@ -19,6 +19,10 @@ std::uint64_t objects_generation() noexcept;
 // none.
 void* open_object_with(const void* address) noexcept;
 
+// The file name of a library that is loaded and by which XLA or TensorFlow use GPUs; nullptr if
+// none is. Static storage.
+const char* loaded_xla_runtime() noexcept;
+
 // Whether the function lies in a library named libcudart*.
 bool is_of_cuda_runtime(const void* function) noexcept;
 // A dlopen handle of the loaded CUDA runtime number `number`, from 0 in load order, which the

@@ -10,7 +10,7 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
   if (context.announced || context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
     return;
   }
-  const config::Origin* limit = policy.limit_origin();
+  const config::Origin* limit = context.device.policy.limit_origin();
   const std::string limits =
       limit == nullptr
           ? "none"

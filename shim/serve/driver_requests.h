@@ -43,7 +43,8 @@ class DriverRequests : private ContextListener {
       claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
       if (claim) {
         request.device.preallocation.keep_to_limit();
-        result = call();
+        result =
+            request.device.host_reserve_allows(request.bytes) ? call() : CUDA_ERROR_OUT_OF_MEMORY;
         failure = arena::Failure::kExhausted;
       }
       if (result == CUDA_SUCCESS && DeviceLimit::is_of_pool(request.holding) &&

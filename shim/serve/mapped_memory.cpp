@@ -186,13 +186,8 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
   Pages mapped;
   CUresult result = of_context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
   try {
-    if (policy_.reserve.value > 0) {
-      std::size_t free_bytes = 0;
-      std::size_t total_bytes = 0;
-      if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-          bytes > policy_.beyond_reserve(free_bytes) + spare_bytes()) {
-        return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
-      }
+    if (!device_.reserves_allow(driver_, bytes, spare_bytes())) {
+      return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
     }
     for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
          page += page_bytes_) {

@@ -111,11 +111,7 @@ CUresult OwnPool::allocate(const Context& context, CUdeviceptr* address,
   if (const CUresult result = stream_of(context, stream); result != CUDA_SUCCESS) {
     return result;
   }
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  if (policy_.reserve.value > 0 &&
-      driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-      bytes > policy_.beyond_reserve(free_bytes) + idle_bytes()) {
+  if (policy_.reserve.value > 0 && !device_.reserves_allow(driver_, bytes, idle_bytes())) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr got = 0;

@@ -23,17 +23,21 @@ arena::MemorySource::Region RegionMemory::obtain(std::uint64_t bytes) noexcept {
 CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept {
   if (device_.managed) {
     called();
-    return driver_.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL);
+    return device_.host_reserve_allows(bytes)
+               ? driver_.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL)
+               : CUDA_ERROR_OUT_OF_MEMORY;
   }
   Preallocation& preallocation = device_.preallocation;
   const std::uint64_t held = preallocation.bytes();
-  if (policy_.reserve.value > 0 || (held > 0 && held < bytes)) {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-        bytes > policy_.beyond_reserve(free_bytes + held)) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+  if (!device_.reserves_allow(driver_, bytes, held)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (held > 0 && held < bytes &&
+      driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+      bytes > free_bytes + held) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const std::uint64_t given_up = preallocation.make_way(bytes);
   preallocation.keep_to_limit();

@@ -146,6 +146,10 @@ std::string describe(const config::Policy& policy, const OutOfMemory& failure) {
     text += format("  reserve   {} of the device stays free ({})\n",
                    log::bytes(policy.reserve.value), policy.reserve.origin.text());
   }
+  if (policy.host_reserve.value > 0) {
+    text += format("  reserve   {} of the host's memory stays free ({})\n",
+                   log::bytes(policy.host_reserve.value), policy.host_reserve.origin.text());
+  }
   text += format("  cause     {}\n", cause(policy, failure));
   if (stats.regions > 0) {
     text += format("  blocks    {}\n", sizes_of(failure.blocks));

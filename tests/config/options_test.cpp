@@ -45,6 +45,7 @@ const std::vector<Example>& examples() {
       {"CUBFC_PREALLOCATE_LIMIT", "1536M", "1536MiB"},
       {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "4096", "4KiB"},
       {"CUBFC_RESERVE", "512MiB", "512MiB"},
+      {"CUBFC_HOST_RESERVE", "4GiB", "4GiB"},
       {"TF_DEVICE_MIN_SYS_MEMORY_IN_MB", "2048", "2GiB"},
       {"CUBFC_ASYNC_PREALLOCATE", "-1", "-1"},
       {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "1048576", "1MiB"},

@@ -111,6 +111,23 @@ TEST_CASE("without preallocation nothing is taken at first, and the limit stays"
   }
 }
 
+TEST_CASE("beside XLA's runtime only cubfc's own names limit and choose", "[config]") {
+  const Policy theirs = read_policy(
+      Environment{"XLA_PYTHON_CLIENT_MEM_FRACTION=0.5", "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
+                  "XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_UNIFIED_MEMORY=1"});
+  CHECK(theirs.limit_origin() != nullptr);
+  const Policy beside = theirs.beside_xla();
+  CHECK(beside.limit_origin() == nullptr);
+  CHECK_FALSE(beside.hard_limit(80 * kGi).has_value());
+  CHECK(beside.allocator.value == cubfc::config::Allocator::kBfc);
+  CHECK_FALSE(beside.unified_memory.value);
+  CHECK(beside.preallocate.value == cubfc::config::Preallocate::kNo);
+  const Policy ours = read_policy(
+      Environment{"CUBFC_MEM_FRACTION=0.5", "CUBFC_ALLOCATOR=vmm", "XLA_CLIENT_MEM_FRACTION=0.9"});
+  CHECK(ours.beside_xla().hard_limit(80 * kGi) == 40 * kGi);
+  CHECK(ours.beside_xla().allocator.value == cubfc::config::Allocator::kVmm);
+}
+
 TEST_CASE("a limit of ours that cannot be read refuses every device allocation and says why",
           "[config]") {
   for (const char* entry :

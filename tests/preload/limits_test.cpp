@@ -44,6 +44,55 @@ TEST_CASE("a limit of another project's name limits, and leaves the reported tot
   CHECK(outcome.err.find("limit 1.00 GiB") != std::string::npos);
 }
 
+TEST_CASE("where XLA's runtime is loaded, its settings are its own; cubfc's names hold") {
+  const auto run = [](const char* percent, Environment environment) {
+    environment["LD_PRELOAD"] = preload() + ":" CUBFC_TEST_XLA_CUDA_PLUGIN;
+    environment["CUBFC_LOG_LEVEL"] = "info";
+    return run_together({take(percent)}, environment).front();
+  };
+  const char* const told = "xla_cuda_plugin.so is loaded: its settings are its own";
+  const Outcome theirs = run("99", {{"XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5"},
+                                    {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"}});
+  INFO(theirs.out << theirs.err);
+  CHECK(theirs.status == 0);
+  CHECK(theirs.err.find("bfc; limit none") != std::string::npos);
+  CHECK(theirs.err.find(told) != std::string::npos);
+  const Outcome ours =
+      run("99", {{"XLA_PYTHON_CLIENT_MEM_FRACTION", "0.9"}, {"CUBFC_MEM_FRACTION", "0.5"}});
+  INFO(ours.out << ours.err);
+  CHECK(ours.status == 0);
+  CHECK(ours.err.find("limit 1.00 GiB (CUBFC_MEM_FRACTION)") != std::string::npos);
+  CHECK(ours.err.find(told) == std::string::npos);
+}
+
+TEST_CASE("where the GPU's memory is the host's, nothing is taken ahead unless asked for") {
+  const auto arena_of = [](Environment environment) {
+    environment["STANDIN_INTEGRATED"] = "1";
+    environment["CUBFC_LOG_LEVEL"] = "info";
+    return run_preloaded(take("10"), environment).err;
+  };
+  CHECK(arena_of({}).find("arena 1.50 GiB of") == std::string::npos);
+  CHECK(arena_of({{"CUBFC_PREALLOCATE", "true"}}).find("arena 1.50 GiB of") != std::string::npos);
+  CHECK(arena_of({{"CUBFC_MEM_FRACTION", "0.5"}}).find("arena 1.00 GiB of") != std::string::npos);
+}
+
+TEST_CASE("what would leave the host less than its reserve is refused, with the reason") {
+  for (const char* allocator : {"bfc", "vmm", "cuda_async", "platform"}) {
+    INFO(allocator);
+    const Environment environment{{"CUBFC_ALLOCATOR", allocator}, {"CUBFC_HOST_RESERVE", "100TiB"}};
+    Environment integrated = environment;
+    integrated["STANDIN_INTEGRATED"] = "1";
+    const Outcome refused = run_preloaded(take("10"), integrated);
+    INFO(refused.out << refused.err);
+    CHECK(refused.status != 0);
+    CHECK(refused.err.find("100.0 TiB of the host's memory stays free (CUBFC_HOST_RESERVE)") !=
+          std::string::npos);
+    CHECK(run_preloaded(take("10"), environment).status == 0);
+    integrated["CUBFC_HOST_RESERVE"] = "1MiB";
+    CHECK(run_preloaded(take("10"), integrated).status == 0);
+  }
+}
+
 TEST_CASE("two processes with half of a device each run side by side") {
   const Environment environment{{"LD_PRELOAD", preload()},
                                 {"CUBFC_MEM_FRACTION", "0.5"},

@@ -85,6 +85,8 @@ int Attribute(CUdevice_attribute attribute, const Device& device) {
       return 32;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
       return device.number + 1;
+    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
+      return settings().integrated;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return 3;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
