@@ -251,6 +251,20 @@ std::uint64_t Arena::unused_bytes() const noexcept {
   return bytes;
 }
 
+std::uint64_t Arena::bytes_without_live() const noexcept {
+  if (source_.page_bytes() > 0) {
+    const std::uint64_t unused = unused_bytes();
+    const std::lock_guard lock(lock_);
+    return unused + granules_retired_ * kGranuleBytes;
+  }
+  const std::lock_guard lock(lock_);
+  std::uint64_t bytes = 0;
+  for (const std::uint16_t number : regions_.numbers()) {
+    bytes += regions_.has_live(number) ? 0 : regions_.all()[number].obtained_bytes;
+  }
+  return bytes;
+}
+
 bool Arena::free(Address address) noexcept {
   const std::lock_guard lock(lock_);
   const BlockIndex index = regions_.retire(address);
