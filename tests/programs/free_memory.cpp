@@ -1,0 +1,127 @@
+// Leaves a device in some state, asks cuMemGetInfo what is free, and takes as much as it gets in
+// one of several ways. Arguments: STATE HOW [SEED]. STATE: empty; small (a block of 300 MiB);
+// weights (15 GiB in blocks of 92 MiB); second (a block of 1 MiB in another context); random
+// (blocks of random sizes, many of them freed again). HOW: piece (one cuMemAlloc of 98% of it), sum
+// (cuMemAlloc of 256 MiB to 1 MiB), create, async, total (one cuMemAlloc of all that the device is
+// said to have). stdout: "LIVE FREE GOT", in MiB.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "driver.h"
+
+namespace {
+
+using programs::Driver;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+struct Block {
+  CUdeviceptr address;
+  std::size_t bytes;
+};
+
+CUdeviceptr allocate(const Driver& driver, std::size_t bytes) {
+  CUdeviceptr address = 0;
+  programs::must(driver, "cuMemAlloc", driver.cuMemAlloc(&address, bytes));
+  return address;
+}
+
+// Bytes of live blocks. Phases that fill and phases that drain follow each other by chance.
+std::size_t fill_at_random(const Driver& driver, std::size_t device_bytes, unsigned seed) {
+  std::mt19937 random(seed);
+  std::lognormal_distribution<double> sizes(std::log(1e6), 2.2);
+  const std::size_t wanted = device_bytes / 100 * (20 + random() % 60);
+  std::vector<Block> blocks;
+  std::size_t live = 0;
+  const std::size_t operations = 500 + random() % 2000;
+  for (std::size_t i = 0; i < operations; ++i) {
+    const auto bytes = static_cast<std::size_t>(
+        std::min(sizes(random), static_cast<double>(device_bytes) / 10) + 1);
+    CUdeviceptr address = 0;
+    if (blocks.empty() || (live + bytes < wanted && random() % 100 < 70)) {
+      if (driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS) {
+        blocks.push_back({address, bytes});
+        live += bytes;
+      }
+      continue;
+    }
+    std::swap(blocks[random() % blocks.size()], blocks.back());
+    programs::must(driver, "cuMemFree", driver.cuMemFree(blocks.back().address));
+    live -= blocks.back().bytes;
+    blocks.pop_back();
+  }
+  return live;
+}
+
+template <typename Take>
+std::size_t take_all(std::initializer_list<std::size_t> sizes, Take take) {
+  std::size_t got = 0;
+  for (const std::size_t bytes : sizes) {
+    while (take(bytes) == CUDA_SUCCESS) {
+      got += bytes;
+    }
+  }
+  return got;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Driver driver = programs::open_driver(programs::take_via(argc, argv));
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: free_memory STATE HOW [SEED]\n");
+    return 2;
+  }
+  const std::string_view state = argv[1];
+  const std::string_view how = argv[2];
+  const unsigned seed = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 0;
+  programs::use_device(driver, 0);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  programs::must(driver, "cuMemGetInfo", driver.cuMemGetInfo(&free_bytes, &total_bytes));
+  std::size_t live = 0;
+  if (state == "small") {
+    live = 300 * kMiB;
+    allocate(driver, live);
+  } else if (state == "weights") {
+    for (; live < 15 * 1024 * kMiB; live += 92 * kMiB) {
+      allocate(driver, 92 * kMiB);
+    }
+  } else if (state == "second") {
+    live = kMiB;
+    allocate(driver, live);
+    CUcontext other = nullptr;
+    programs::must(driver, "cuCtxCreate", cuCtxCreate_v2(&other, 0, 0));
+  } else if (state == "random") {
+    live = fill_at_random(driver, free_bytes, seed);
+  }
+  programs::must(driver, "cuMemGetInfo", driver.cuMemGetInfo(&free_bytes, &total_bytes));
+  CUdeviceptr address = 0;
+  std::size_t got = 0;
+  if (how == "piece" || how == "total") {
+    const std::size_t bytes = how == "total" ? total_bytes : free_bytes / 100 * 98;
+    got = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS ? bytes : 0;
+  } else if (how == "sum") {
+    got = take_all({256 * kMiB, 16 * kMiB, kMiB},
+                   [&](std::size_t bytes) { return driver.cuMemAlloc(&address, bytes); });
+  } else if (how == "create") {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemGenericAllocationHandle handle = 0;
+    got = take_all({256 * kMiB, 16 * kMiB, 2 * kMiB}, [&](std::size_t bytes) {
+      return driver.cuMemCreate(&handle, bytes, &properties, 0);
+    });
+  } else {
+    got = take_all({256 * kMiB, 16 * kMiB, 2 * kMiB}, [&](std::size_t bytes) {
+      return driver.cuMemAllocAsync(&address, bytes, nullptr);
+    });
+  }
+  std::printf("%zu %zu %zu\n", live / kMiB, free_bytes / kMiB, got / kMiB);
+  return 0;
+}
