@@ -44,7 +44,9 @@ class ArenaServer : public Server {
   }
 
   arena::Headroom headroom(const Context& context) const noexcept override {
-    return context.arena.headroom();
+    arena::Headroom room = context.arena.headroom();
+    room.free += device_.preallocation.bytes();
+    return room;
   }
   std::uint64_t bytes_at_hand(const Context& context) noexcept override {
     const arena::Stats stats = context.arena.stats();
