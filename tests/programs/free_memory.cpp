@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
     live = 300 * kMiB;
     allocate(driver, live);
   } else if (state == "weights") {
-    for (; live < 15 * 1024 * kMiB; live += 92 * kMiB) {
+    for (; live < kMiB * 1024 * 15; live += 92 * kMiB) {
       allocate(driver, 92 * kMiB);
     }
   } else if (state == "second") {

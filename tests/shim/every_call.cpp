@@ -151,8 +151,8 @@ class Blocks {
   void check(CUdeviceptr address) const {
     const auto& [bytes, word] = live_.at(address);
     std::vector<std::uint32_t> found(bytes / sizeof(word));
-    must("cuMemcpyDtoH",
-         [&] { return cuMemcpyDtoH(found.data(), address, found.size() * sizeof(word)); });
+    const std::size_t whole_words = found.size() * sizeof(word);
+    must("cuMemcpyDtoH", [&] { return cuMemcpyDtoH(found.data(), address, whole_words); });
     // The first word is right, and each other one is like the one before.
     if (found.front() != word ||
         std::memcmp(found.data(), found.data() + 1, (found.size() - 1) * sizeof(word)) != 0) {
@@ -204,9 +204,9 @@ void queries(Blocks& blocks) {
     wrong("more is free than there is");
   }
   std::size_t pitch = 0;
-  const CUdeviceptr rows = blocks.take("cuMemAllocPitch", 100 * 7, [&](CUdeviceptr* address) {
-    return cuMemAllocPitch(address, &pitch, 100, 7, 4);
-  });
+  const CUdeviceptr rows = blocks.take(
+      "cuMemAllocPitch", std::size_t{100} * 7,
+      [&](CUdeviceptr* address) { return cuMemAllocPitch(address, &pitch, 100, 7, 4); });
   must_refuse("a free inside a block", cuMemFree(block + 512));
   blocks.free(block);
   must_refuse("a second free", cuMemFree(block));
