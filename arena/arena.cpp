@@ -251,20 +251,6 @@ std::uint64_t Arena::unused_bytes() const noexcept {
   return bytes;
 }
 
-std::uint64_t Arena::bytes_without_live() const noexcept {
-  if (source_.page_bytes() > 0) {
-    const std::uint64_t unused = unused_bytes();
-    const std::lock_guard lock(lock_);
-    return unused + granules_retired_ * kGranuleBytes;
-  }
-  const std::lock_guard lock(lock_);
-  std::uint64_t bytes = 0;
-  for (const std::uint16_t number : regions_.numbers()) {
-    bytes += regions_.has_live(number) ? 0 : regions_.all()[number].obtained_bytes;
-  }
-  return bytes;
-}
-
 bool Arena::free(Address address) noexcept {
   const std::lock_guard lock(lock_);
   const BlockIndex index = regions_.retire(address);
@@ -339,7 +325,7 @@ std::optional<BlockInfo> Arena::find_live_from(Address address) const noexcept {
 
 void Arena::abandon() noexcept {
   const std::lock_guard lock(lock_);
-  budget_.give(pool_bytes_);
+  budget_.release(pool_bytes_);  // who was refused may try again
   regions_.clear();
   ++generation_;
   lost_blocks_ = num_allocs() - num_frees_;

@@ -137,9 +137,6 @@ class Arena {
   std::uint64_t growth_for(std::uint64_t bytes) const noexcept;
   // What release_unused() would give back.
   std::uint64_t unused_bytes() const noexcept;
-  // What it would give back once all retired blocks were reclaimed. Over a source with pages an
-  // upper bound.
-  std::uint64_t bytes_without_live() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;

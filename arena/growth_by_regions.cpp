@@ -126,7 +126,8 @@ Arena::Growth Arena::obtain(Locked& lock, const Wish& wish) {
     if (region.base != 0) {
       if (!ended) {  // else it went with its context, and its address may be somebody else's
         lock.unlock();
-        source_.release(region.base, bytes);
+        const MemorySource::Extent back{region.base, bytes};
+        source_.release({&back, 1});
         lock.lock();
       }
       return {false, Failure::kHostMemory, 0};
@@ -187,21 +188,19 @@ std::vector<std::uint16_t> Arena::choose(std::vector<std::uint16_t> from,
 
 // Throws std::bad_alloc and has changed nothing then.
 std::uint64_t Arena::release(Locked& lock, const std::vector<std::uint16_t>& unused) {
-  std::vector<std::pair<Address, std::uint64_t>> released;
+  std::vector<MemorySource::Extent> released;
   released.reserve(unused.size());
   const std::uint64_t bytes = bytes_of(unused);
   pool_bytes_ -= bytes;
   for (const std::uint16_t number : unused) {
     const Regions::Region& region = regions_.all()[number];
-    released.emplace_back(region.obtained_base, region.obtained_bytes);
+    released.push_back({region.obtained_base, region.obtained_bytes});
     usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
     regions_.remove(number);
   }
   ++releasing_;
   lock.unlock();
-  for (const auto& [base, size] : released) {
-    source_.release(base, size);
-  }
+  source_.release(released);
   lock.lock();
   if (bytes > 0) {
     budget_.release(bytes);

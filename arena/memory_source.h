@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "arena/units.h"
 
@@ -22,8 +23,12 @@ class MemorySource {
   // releases it. Called without any lock of the arena held, from any thread, concurrently.
   virtual Region obtain(std::uint64_t bytes) noexcept = 0;
 
-  // Takes back a whole region that obtain() gave, and that nothing uses. Called like obtain().
-  virtual void release(Address base, std::uint64_t bytes) noexcept = 0;
+  // Takes back whole regions that obtain() gave, and that nothing uses. Called like obtain().
+  struct Extent {
+    Address base;
+    std::uint64_t bytes;
+  };
+  virtual void release(std::span<const Extent> regions) noexcept = 0;
 
   // A source whose addresses and memory are apart has pages: the arena then reserves addresses and
   // maps memory there itself, and obtain() and release() are not called. All called like obtain().

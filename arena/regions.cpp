@@ -157,15 +157,6 @@ bool Regions::is_unused(std::uint16_t region) const {
   return first.state == BlockState::kFree && first.next == edge;
 }
 
-bool Regions::has_live(std::uint16_t region) const {
-  const BlockIndex edge = regions_[region].edge;
-  BlockIndex index = blocks_[edge].next;
-  while (index != edge && blocks_[index].state != BlockState::kLive) {
-    index = blocks_[index].next;
-  }
-  return index != edge;
-}
-
 void Regions::remove(std::uint16_t region) noexcept {
   const BlockIndex edge = regions_[region].edge;
   const BlockIndex only = blocks_[edge].next;

@@ -75,8 +75,6 @@ class Regions {
 
   // Whether it holds no live and no retired block.
   bool is_unused(std::uint16_t region) const;
-  // Whether it holds a live block. Looks at all blocks in front of the first one.
-  bool has_live(std::uint16_t region) const;
   // Forgets an unused region. The caller returns it to the source.
   void remove(std::uint16_t region) noexcept;
 

@@ -53,6 +53,7 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
       total_bytes(its_bytes),
       limit(driver, policy, device_handle, its_bytes),
       preallocation(driver, device_handle, limit.budget, its_bytes),
+      has_pools(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)),
       integrated(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_INTEGRATED)),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
       server(choose_server(driver, policy, *this)) {
@@ -74,13 +75,12 @@ bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
   return host_reserve_allows(bytes - std::min(bytes, of_ours));
 }
 
-bool Device::host_reserve_allows(std::uint64_t bytes) const noexcept {
+std::uint64_t Device::beyond_host_reserve(std::uint64_t bytes) const noexcept {
   if (!integrated || policy.host_reserve.value == 0) {
-    return true;
+    return bytes;
   }
-  const auto available = available_on_host();
-  return !available || (*available >= policy.host_reserve.value &&
-                        bytes <= *available - policy.host_reserve.value);
+  const std::uint64_t available = available_on_host().value_or(std::uint64_t(-1));
+  return std::min(bytes, available - std::min(available, policy.host_reserve.value));
 }
 
 arena::Options Device::begin_arena(std::uint64_t wanted) {

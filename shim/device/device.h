@@ -35,8 +35,11 @@ struct Device {
   // device is current.
   bool reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
                       std::uint64_t of_ours) const noexcept;
-  // The host's only.
-  bool host_reserve_allows(std::uint64_t bytes) const noexcept;
+  // The host's only: of so many bytes, how many may be taken; whether all may.
+  std::uint64_t beyond_host_reserve(std::uint64_t bytes) const noexcept;
+  bool host_reserve_allows(std::uint64_t bytes) const noexcept {
+    return beyond_host_reserve(bytes) == bytes;
+  }
 
   const config::Policy& policy;  // for what is taken of it
   CUdevice handle;
@@ -47,8 +50,8 @@ struct Device {
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
-  // Its memory is the host's.
-  const bool integrated;
+  const bool has_pools;   // memory pools of the driver's
+  const bool integrated;  // its memory is the host's
   // Arenas have managed memory, which may be more than the device has: CUBFC_UNIFIED_MEMORY.
   const bool managed;
   const std::unique_ptr<Server> server;  // who serves cuMemAlloc

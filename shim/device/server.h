@@ -106,8 +106,6 @@ class Server {
   virtual arena::Headroom headroom(const Context& context) const noexcept = 0;
   // Bytes that the context can have without growth once retired blocks are reclaimed.
   virtual std::uint64_t bytes_at_hand(const Context& context) noexcept = 0;
-  // What of that could go back to the device, or be had in one piece.
-  virtual std::uint64_t bytes_in_whole_regions(const Context& context) noexcept = 0;
   // Of so many bytes that are free on the device, how many growth can take.
   virtual std::uint64_t growth_in(std::uint64_t bytes) const noexcept { return bytes; }
 

@@ -22,7 +22,8 @@ constexpr std::size_t kMostAtOnce = 1'000'000;
 // Between two looks of who waits.
 constexpr std::chrono::microseconds kShortestPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
-// What another thread has in hand comes back when the driver has answered it.
+// What another thread has in hand comes back when the driver has answered it. What one stream frees
+// may wait for this very thread, and the driver's own allocation would not wait for it.
 constexpr std::chrono::seconds kPatience{2};
 
 }  // namespace
@@ -210,7 +211,8 @@ bool DeviceFrees::collect_by_waiting() noexcept {
 
 // Several threads may wait: nothing is kept in hand meanwhile.
 template <typename Predicate>
-bool DeviceFrees::wait_until(Predicate predicate) noexcept {
+bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexcept {
+  using Prospect = FreedBlocks::Prospect;
   std::optional<steady_clock::time_point> hopeless_since;
   std::chrono::microseconds pause = kShortestPause;
   for (;;) {
@@ -218,10 +220,12 @@ bool DeviceFrees::wait_until(Predicate predicate) noexcept {
     if (predicate() || !any()) {
       return predicate();
     }
-    const FreedBlocks::Prospect prospect = freed_.prospect();
-    if (prospect == FreedBlocks::Prospect::kPending) {
+    const Prospect prospect = freed_.prospect();
+    const bool may_last = prospect == Prospect::kInHand ||
+                          (prospect == Prospect::kInStreams && for_streams == ForStreams::kBriefly);
+    if (prospect == Prospect::kPending || (prospect == Prospect::kInStreams && !may_last)) {
       hopeless_since.reset();
-    } else if (prospect == FreedBlocks::Prospect::kInHand) {
+    } else if (may_last) {
       const steady_clock::time_point now = steady_clock::now();
       hopeless_since = hopeless_since.value_or(now);
       if (now - *hopeless_since > kPatience) {
@@ -236,13 +240,13 @@ bool DeviceFrees::wait_until(Predicate predicate) noexcept {
 }
 
 bool DeviceFrees::wait_for_any(std::size_t before) noexcept {
-  return wait_until([&] { return freed_.reclaimed() != before; });
+  return wait_until(ForStreams::kBriefly, [&] { return freed_.reclaimed() != before; });
 }
 
 void DeviceFrees::wait_for_blocks_of(const Context& context) noexcept {
   if (any()) {
     const std::uint64_t newest = freed_.newest();
-    wait_until([&] { return !freed_.has_until(newest, &context); });
+    wait_until(ForStreams::kAsLongAsItTakes, [&] { return !freed_.has_until(newest, &context); });
   }
 }
 

@@ -69,7 +69,8 @@ class DeviceFrees {
   // How many epochs' blocks have become free so far.
   std::size_t reclaimed() const noexcept { return freed_.reclaimed(); }
   // Waits until that is another number than `before`. False when nothing is held, or nothing can be
-  // waited for: the driver fails, a stream captures, a context may be ending.
+  // waited for: the driver fails, a stream captures, a context may be ending, or only streams that
+  // have freed something with cuMemFreeAsync could bring anything, and do not within 2 seconds.
   bool wait_for_any(std::size_t before) noexcept;
   // Who waits again and again, while others go on freeing, stops when nothing that was held when it
   // began is held any more: a number that tells that.
@@ -99,8 +100,10 @@ class DeviceFrees {
   void collect(std::size_t lanes, std::size_t most) noexcept;
   void close_and_collect(std::size_t lanes, std::size_t most) noexcept;
   bool collect_by_waiting() noexcept;
+  // For what a stream alone frees.
+  enum class ForStreams : bool { kBriefly, kAsLongAsItTakes };
   template <typename Predicate>
-  bool wait_until(Predicate predicate) noexcept;
+  bool wait_until(ForStreams for_streams, Predicate predicate) noexcept;
   void reclaim(Epochs& epoch) noexcept;
   bool is_stranger(const Context* context) const;
 

@@ -204,12 +204,19 @@ std::size_t FreedBlocks::lanes() noexcept {
 
 FreedBlocks::Prospect FreedBlocks::prospect() noexcept {
   const std::lock_guard lock(mutex_);
-  const bool any_pending = std::any_of(turns_.begin(), turns_.end(), [](const Lane* lane) {
+  bool any_pending = false;
+  for (const Lane* lane : turns_) {
     const Epoch& first = lane->closed.front();  // those behind it are asked about later
-    return first.fence.complete && !first.stuck;
-  });
+    if (!first.fence.complete || first.stuck) {
+      continue;
+    }
+    any_pending = true;
+    if (lane == &lanes_.begin()->second || first.by_size) {
+      return Prospect::kPending;
+    }
+  }
   if (any_pending) {
-    return Prospect::kPending;
+    return Prospect::kInStreams;
   }
   return in_hand_.empty() ? Prospect::kStuck : Prospect::kInHand;
 }

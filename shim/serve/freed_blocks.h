@@ -89,9 +89,10 @@ class FreedBlocks {
   std::size_t lanes() noexcept;
   // What can become of the epochs that there are.
   enum class Prospect : std::uint8_t {
-    kPending,  // some fence is complete, and will pass
-    kInHand,   // another thread has some in hand
-    kStuck,    // of none can it be told
+    kPending,    // some fence is complete, and will pass
+    kInStreams,  // the same, but only by what one stream does, for blocks that it cannot have back
+    kInHand,     // another thread has some in hand
+    kStuck,      // of none can it be told
   };
   Prospect prospect() noexcept;
 

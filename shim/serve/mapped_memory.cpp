@@ -36,7 +36,7 @@ arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexce
   return {0, CUDA_ERROR_NOT_SUPPORTED, false};
 }
 
-void MappedMemory::release(arena::Address /*base*/, std::uint64_t /*bytes*/) noexcept {}
+void MappedMemory::release(std::span<const Extent> /*regions*/) noexcept {}
 
 MappedMemory::Holdings::~Holdings() {
   const RelaxedCapture relaxed(driver);

@@ -30,7 +30,7 @@ class MappedMemory : public RegionSource {
   void drop_spare() noexcept override;
   // Not called of a source with pages.
   Region obtain(std::uint64_t bytes) noexcept override;
-  void release(arena::Address base, std::uint64_t bytes) noexcept override;
+  void release(std::span<const Extent> regions) noexcept override;
 
   std::unique_ptr<Leftovers> leave_behind() noexcept override;
   // A device has been added to its device's peers.

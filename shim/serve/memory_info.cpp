@@ -32,8 +32,8 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
 
 // What waits for the device is given to whoever asks for it (it counts here also while a stream
 // captures, when nobody may wait for it); so is what pools keep, and what other contexts of the
-// device do not use. What is free between blocks is not counted: it serves smaller requests, and
-// nothing else.
+// device do not use. What is free between blocks counts, too, though only requests that fit get it:
+// a program that measures what it takes must see each allocation and each free.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
   DeviceLimit& limit = context.device.limit;
   limit.pools.refresh();
@@ -44,7 +44,8 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
       policy_.beyond_reserve(device_free + context.device.preallocation.bytes() + of_others),
       limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
   Server& server = *context.device.server;
-  return server.bytes_in_whole_regions(context) + server.growth_in(to_grow);
+  return server.bytes_at_hand(context) +
+         server.growth_in(context.device.beyond_host_reserve(to_grow));
 }
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.

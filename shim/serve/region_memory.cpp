@@ -51,32 +51,28 @@ CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept
   return result;
 }
 
-// No work uses it, so that it need not wait for any, as the driver's cuMemFree does.
-void RegionMemory::release(arena::Address base, std::uint64_t bytes) noexcept {
+// No work uses them, so that they need not wait for any, as they would in the driver's cuMemFree:
+// they go in the order of a stream in which nothing else is done. What the driver does not take so
+// waits.
+void RegionMemory::release(std::span<const Extent> regions) noexcept {
   const RelaxedCapture relaxed(driver_);
-  CUresult result = release_waits_ ? CUDA_ERROR_NOT_SUPPORTED : free_beside_work(base);
-  if (result != CUDA_SUCCESS) {
-    release_waits_ = release_waits_ || result == CUDA_ERROR_NOT_SUPPORTED;
-    result = driver_.cuMemFree_v2(base);
-  }
-  called();
-  log::debug("region of {} given back: driver says {}", log::bytes(bytes),
-             name_of(driver_, result));
-}
-
-// In the order of a stream in which nothing else is done.
-CUresult RegionMemory::free_beside_work(CUdeviceptr base) const noexcept {
   CUstream stream = nullptr;
-  CUresult result = driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
-  if (result != CUDA_SUCCESS) {
-    return result;
+  const bool in_stream =
+      !release_waits_ && driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+  for (const auto& [base, bytes] : regions) {
+    CUresult result = in_stream ? driver_.cuMemFreeAsync(base, stream) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) {
+      release_waits_ = release_waits_ || (in_stream && result == CUDA_ERROR_NOT_SUPPORTED);
+      result = driver_.cuMemFree_v2(base);
+    }
+    called();
+    log::debug("region of {} given back: driver says {}", log::bytes(bytes),
+               name_of(driver_, result));
   }
-  result = driver_.cuMemFreeAsync(base, stream);
-  if (result == CUDA_SUCCESS) {
+  if (in_stream) {
     driver_.cuStreamSynchronize(stream);
+    driver_.cuStreamDestroy_v2(stream);
   }
-  driver_.cuStreamDestroy_v2(stream);
-  return result;
 }
 
 }  // namespace cubfc

@@ -13,17 +13,16 @@ class RegionMemory : public RegionSource {
       : driver_(driver),
         policy_(policy),
         device_(device),
-        release_waits_(device.managed || driver.cuMemFreeAsync == nullptr) {}
+        release_waits_(device.managed || !device.has_pools || driver.cuMemFreeAsync == nullptr) {}
 
   bool release_waits() const noexcept override { return release_waits_; }
   bool is_shareable() const noexcept override { return !device_.managed; }
 
   Region obtain(std::uint64_t bytes) noexcept override;
-  void release(arena::Address base, std::uint64_t bytes) noexcept override;
+  void release(std::span<const Extent> regions) noexcept override;
 
  private:
   CUresult allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept;
-  CUresult free_beside_work(CUdeviceptr base) const noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;

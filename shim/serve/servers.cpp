@@ -52,9 +52,6 @@ class ArenaServer : public Server {
     const arena::Stats stats = context.arena.stats();
     return stats.free_bytes() + stats.bytes_retired;
   }
-  std::uint64_t bytes_in_whole_regions(const Context& context) noexcept override {
-    return context.arena.bytes_without_live();
-  }
   std::unique_ptr<Leftovers> leave_behind(Context& context,
                                           std::uint64_t /*context_id*/) noexcept override {
     return context.memory->leave_behind();
@@ -168,9 +165,6 @@ class PoolServer : public ArenaServer {
   }
   std::uint64_t bytes_at_hand(const Context& /*context*/) noexcept override {
     return pool_.idle_bytes() + pool_.stats().bytes_retired;
-  }
-  std::uint64_t bytes_in_whole_regions(const Context& context) noexcept override {
-    return bytes_at_hand(context);
   }
   bool frees_blocks_before_end() const noexcept override { return true; }
   void free_all_of(const Context& context) noexcept override { pool_.free_all_of(context); }

@@ -17,6 +17,9 @@ namespace {
 // What is given back at a time for the driver's own needs, which it does not tell.
 constexpr std::uint64_t kStepBytes = 256ULL << 20;
 
+// For what other threads give back, as long as there is enough for the request in all.
+constexpr std::chrono::seconds kPatience{2};
+
 }  // namespace
 
 UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
@@ -40,8 +43,10 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   if (!can_become_free(device, tries.need_, at_driver)) {
     return others_have_helped(device, tries);
   }
-  const std::uint64_t least = lacking(device, tries.need_, at_driver);
+  // More each time, or threads that go on allocating take it as fast as it is given back.
+  const std::uint64_t least = lacking(device, tries.need_, at_driver) << std::min(tries.tried_, 20);
   const std::uint64_t bytes = least + tries.growth_ - std::min(tries.growth_, tries.need_.bytes);
+  ++tries.tried_;
   if (device.preallocation.give_up(least) > 0 || release(device, bytes, Waits::kNo) ||
       others_have_helped(device, tries)) {
     return true;
@@ -129,7 +134,9 @@ bool UnusedMemory::wait_for_frees(const Device& device, Tries& tries) {
 // Another thread's request that is just taking more than it needs, perhaps, or giving back, is
 // waited for.
 bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
-  if (tries.others_left_ <= 0) {
+  const auto now = std::chrono::steady_clock::now();
+  tries.others_until_ = tries.others_until_.value_or(now + kPatience);
+  if (now > *tries.others_until_) {
     return false;
   }
   bool any = false;
@@ -139,9 +146,7 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
     tries.waits_for_others_ = any;
   }
   const std::uint64_t before = std::exchange(tries.releases_, device.limit.budget.releases());
-  any = any || tries.releases_ != before;
-  tries.others_left_ -= any ? 1 : 0;
-  return any;
+  return any || tries.releases_ != before;
 }
 
 Device* UnusedMemory::device_of(std::optional<CUdevice> device) noexcept try {

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -43,8 +44,10 @@ class UnusedMemory : private ContextListener {
     std::size_t reclaimed_ = 0;            // epochs of frees, likewise
     std::optional<std::uint64_t> newest_;  // epoch when it began
     bool frees_are_done_ = false;
-    int others_left_ = 10;
+    // Until when what others give back is waited for: they go on taking it.
+    std::optional<std::chrono::steady_clock::time_point> others_until_;
     bool waits_for_others_ = true;
+    int tried_ = 0;
     int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
   // For a request for memory of this device that has failed: does one of these, the first that

@@ -37,15 +37,17 @@ class MadeUpMemory : public MemorySource {
     return {base, 0, false};
   }
 
-  void release(Address base, std::uint64_t bytes) noexcept override {
+  void release(std::span<const Extent> regions) noexcept override {
     const std::lock_guard lock(mutex_);
-    const auto region = regions_.find(base);
-    if (region == regions_.end() || region->second != bytes) {
-      ++wrong_releases;
-      return;
+    for (const auto& [base, bytes] : regions) {
+      const auto region = regions_.find(base);
+      if (region == regions_.end() || region->second != bytes) {
+        ++wrong_releases;
+        continue;
+      }
+      regions_.erase(region);
+      free_ += bytes;
     }
-    regions_.erase(region);
-    free_ += bytes;
   }
 
   std::uint64_t free_bytes() const { return free_; }

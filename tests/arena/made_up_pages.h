@@ -22,7 +22,7 @@ class MadeUpPages : public MemorySource {
     ++wrong_calls;
     return {};
   }
-  void release(Address /*base*/, std::uint64_t /*bytes*/) noexcept override { ++wrong_calls; }
+  void release(std::span<const Extent> /*regions*/) noexcept override { ++wrong_calls; }
 
   std::uint64_t page_bytes() const noexcept override { return page_bytes_; }
 

@@ -80,7 +80,7 @@ class OneRegion : public arena::MemorySource {
     left_ = 0;
     return {kFirstBase, 0, false};
   }
-  void release(arena::Address /*base*/, std::uint64_t bytes) noexcept override { left_ = bytes; }
+  void release(std::span<const Extent> regions) noexcept override { left_ = regions.front().bytes; }
 
  private:
   std::uint64_t left_;
@@ -104,9 +104,11 @@ class WholeDevice : public arena::MemorySource {
     next_ += taken + kBaseAlignment;
     return {base, 0, false};
   }
-  void release(arena::Address /*base*/, std::uint64_t bytes) noexcept override {
-    left_ += arena::round_up(bytes, kBaseAlignment);
-    ++calls_;
+  void release(std::span<const Extent> regions) noexcept override {
+    for (const Extent& region : regions) {
+      left_ += arena::round_up(region.bytes, kBaseAlignment);
+      ++calls_;
+    }
   }
   std::uint64_t calls() const { return calls_; }
 
@@ -123,7 +125,7 @@ class DevicePages : public arena::MemorySource {
       : left_(arena::round_up(bytes, kBaseAlignment) + kBaseAlignment) {}
 
   Region obtain(std::uint64_t /*bytes*/) noexcept override { return {}; }
-  void release(arena::Address /*base*/, std::uint64_t /*bytes*/) noexcept override {}
+  void release(std::span<const Extent> /*regions*/) noexcept override {}
   std::uint64_t page_bytes() const noexcept override { return kBaseAlignment; }
   Region reserve(std::uint64_t bytes) noexcept override {
     const arena::Address base = next_;

@@ -71,7 +71,10 @@ TEST_CASE("in random states what is said to be free can be had") {
         const Figures found =
             figures("random", how, {{"STANDIN_MEMORY", "8GiB"}, {variable, value}}, true, seed);
         CHECK(found.free > 0);
-        CHECK(found.got >= 0.98 * found.free);
+        // What is free between blocks of an arena serves blocks that fit, and nothing else.
+        const bool is_arena = std::string(value) != "cuda_async";
+        const bool by_blocks = std::string(how) == "sum" || std::string(value) == "vmm";
+        CHECK(found.got >= (!is_arena ? 0.98 : by_blocks ? 0.94 : 0.75) * found.free);
       }
     }
   }
