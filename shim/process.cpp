@@ -265,14 +265,11 @@ std::string Process::summary() const {
     line->peak_bytes_taken += stats.peak_pool_bytes;
     line->driver_calls += context->memory->driver_calls();
   }
-  contexts_.devices().for_each([&](const Device& device) {
-    for (Summary::Arenas& line : summary.arenas) {
-      line.peak_bytes_taken =
-          line.device == device.handle
-              ? std::max(line.peak_bytes_taken, device.preallocation.taken_at_first())
-              : line.peak_bytes_taken;
-    }
-  });
+  for (Summary::Arenas& line : summary.arenas) {
+    const std::uint64_t at_first =
+        contexts_.devices().known(line.device)->preallocation.taken_at_first();
+    line.peak_bytes_taken = std::max(line.peak_bytes_taken, at_first);
+  }
   const auto direct = parts_->requests.ledger().totals();
   summary.at_driver = {direct.allocations, direct.failures, direct.peak_bytes};
   summary.time_spent = memory_.time_spent();

@@ -84,18 +84,18 @@ std::uint64_t Device::beyond_host_reserve(std::uint64_t bytes) const noexcept {
 }
 
 arena::Options Device::begin_arena(std::uint64_t wanted) {
-  arena::Options options;
   // What is taken ahead there, the host has not.
   if (integrated && !policy.preallocate.is_set() && !policy.mem_fraction.is_set()) {
     wanted = 0;
   }
-  options.whole = managed || policy.preallocate.value == config::Preallocate::kWhole;
+  arena::Options options;
   if (!managed) {
-    const std::uint64_t all = std::min(total_bytes, limit.budget.limit());
-    const arena::Options rule = arena::Options::in_slices_of(all);
-    options.slice_bytes = rule.slice_bytes;
-    options.own_above_bytes = options.whole ? options.own_above_bytes : rule.own_above_bytes;
+    options = arena::Options::in_slices_of(std::min(total_bytes, limit.budget.limit()));
     options.largest_bytes = total_bytes;
+  }
+  if (managed || policy.preallocate.value == config::Preallocate::kWhole) {
+    options.whole = true;
+    options.own_above_bytes = arena::kLargestRequestBytes;
   }
   if (!options.whole && preallocation.possible() &&
       server->allocator() == config::Allocator::kBfc) {

@@ -45,10 +45,6 @@ void Preallocation::plan(std::uint64_t bytes) noexcept {
   }
 }
 
-std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
-  return bytes_.load(std::memory_order_acquire) == 0 ? 0 : release(bytes);
-}
-
 void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept {
   if (planned() > 0 && !begun_.exchange(true)) {
     hold(planned() - std::min(planned(), taken));
@@ -75,7 +71,7 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
 }
 
 std::uint64_t Preallocation::give_up(std::uint64_t bytes) noexcept {
-  const std::uint64_t given = release(bytes);
+  const std::uint64_t given = make_way(bytes);
   if (given > bytes && given - bytes > small_piece_) {
     hold(given - bytes);
   }
@@ -83,7 +79,10 @@ std::uint64_t Preallocation::give_up(std::uint64_t bytes) noexcept {
 }
 
 // A piece that the driver does not take back is kept.
-std::uint64_t Preallocation::release(std::uint64_t bytes) noexcept {
+std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
+  if (this->bytes() == 0) {
+    return 0;
+  }
   const RelaxedCapture relaxed(driver_);
   std::uint64_t released = 0;
   Piece piece{};
@@ -177,7 +176,7 @@ void Preallocation::keep_to_limit() noexcept {
                        [&] { return in_flight_ == 0 || bytes() + in_flight_ <= budget_.left(); });
       over = bytes() - std::min(bytes(), budget_.left());
     }
-    if (over == 0 || release(over) == 0) {
+    if (over == 0 || make_way(over) == 0) {
       return;
     }
   }
@@ -190,7 +189,7 @@ void Preallocation::end() noexcept {
     begun_ = false;
     landed_.wait_for(lock, kPatience, [&] { return in_flight_ == 0; });
   }
-  release(arena::kLargestRequestBytes);
+  make_way(arena::kLargestRequestBytes);
 }
 
 }  // namespace cubfc

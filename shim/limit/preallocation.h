@@ -65,7 +65,6 @@ class Preallocation {
   enum class Over : bool { kNot, kAlso };
   bool keep(Piece piece, Over over) noexcept;
   bool take(Piece& piece, std::uint64_t bytes) noexcept;
-  std::uint64_t release(std::uint64_t bytes) noexcept;
 
   const DriverFunctions& driver_;
   const CUdevice device_;

@@ -13,9 +13,8 @@ namespace cubfc {
 // Pages are of one device. Thread-safe; its lock is never held across a driver call.
 class MappedMemory : public RegionSource {
  public:
-  MappedMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device,
-               std::uint64_t page_bytes)
-      : driver_(driver), policy_(policy), device_(device), page_bytes_(page_bytes) {}
+  MappedMemory(const DriverFunctions& driver, Device& device, std::uint64_t page_bytes)
+      : driver_(driver), device_(device), page_bytes_(page_bytes) {}
 
   // Page size in bytes, for up to `bytes` of this device's memory; 0 where it cannot be mapped.
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
@@ -71,7 +70,6 @@ class MappedMemory : public RegionSource {
                           std::uint64_t page_bytes);
 
   const DriverFunctions& driver_;
-  const config::Policy& policy_;
   Device& device_;
   const std::uint64_t page_bytes_;
 

@@ -9,9 +9,8 @@ namespace cubfc {
 // or given back. Thread-safe.
 class RegionMemory : public RegionSource {
  public:
-  RegionMemory(const DriverFunctions& driver, const config::Policy& policy, Device& device)
+  RegionMemory(const DriverFunctions& driver, Device& device)
       : driver_(driver),
-        policy_(policy),
         device_(device),
         release_waits_(device.managed || !device.has_pools || driver.cuMemFreeAsync == nullptr) {}
 
@@ -25,7 +24,6 @@ class RegionMemory : public RegionSource {
   CUresult allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept;
 
   const DriverFunctions& driver_;
-  const config::Policy& policy_;
   Device& device_;
   std::atomic<bool> release_waits_;
 };

@@ -18,11 +18,11 @@ namespace {
 // regions. Where a pool or the driver serves, arenas stay empty.
 class ArenaServer : public Server {
  public:
-  ArenaServer(By how, const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : Server(how), driver_(driver), policy_(policy), device_(device) {}
+  ArenaServer(By how, const DriverFunctions& driver, Device& device)
+      : Server(how), driver_(driver), device_(device) {}
 
   std::unique_ptr<RegionSource> make_source() override {
-    return std::make_unique<RegionMemory>(driver_, policy_, device_);
+    return std::make_unique<RegionMemory>(driver_, device_);
   }
 
   std::optional<Extent> find_live_from(Context& context,
@@ -62,15 +62,14 @@ class ArenaServer : public Server {
 
  protected:
   const DriverFunctions& driver_;
-  const config::Policy& policy_;
   Device& device_;
 };
 
 // CUBFC_ALLOCATOR=bfc, and what is chosen where a device cannot do what is asked.
 class RegionServer : public ArenaServer {
  public:
-  RegionServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : ArenaServer(By::kArena, driver, policy, device) {}
+  RegionServer(const DriverFunctions& driver, Device& device)
+      : ArenaServer(By::kArena, driver, device) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kBfc; }
 };
@@ -79,13 +78,12 @@ class RegionServer : public ArenaServer {
 // an arena grows (MappedMemory, and arena/growth_by_pages.cpp).
 class PageServer : public ArenaServer {
  public:
-  PageServer(const DriverFunctions& driver, const config::Policy& policy, Device& device,
-             std::uint64_t page_bytes)
-      : ArenaServer(By::kArena, driver, policy, device), page_bytes_(page_bytes) {}
+  PageServer(const DriverFunctions& driver, Device& device, std::uint64_t page_bytes)
+      : ArenaServer(By::kArena, driver, device), page_bytes_(page_bytes) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kVmm; }
   std::unique_ptr<RegionSource> make_source() override {
-    auto made = std::make_unique<MappedMemory>(driver_, policy_, device_, page_bytes_);
+    auto made = std::make_unique<MappedMemory>(driver_, device_, page_bytes_);
     const std::lock_guard lock(mutex_);
     memories_.push_back(made.get());
     return made;
@@ -119,7 +117,7 @@ class PageServer : public ArenaServer {
 class PoolServer : public ArenaServer {
  public:
   PoolServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : ArenaServer(By::kPool, driver, policy, device), pool_(driver, policy, device) {}
+      : ArenaServer(By::kPool, driver, device), pool_(driver, policy, device) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kCudaAsync; }
   const char* description() const noexcept override { return "cuda_async, a pool of the driver's"; }
@@ -191,8 +189,8 @@ class PoolServer : public ArenaServer {
 // CUBFC_ALLOCATOR=platform.
 class DriverServer : public ArenaServer {
  public:
-  DriverServer(const DriverFunctions& driver, const config::Policy& policy, Device& device)
-      : ArenaServer(By::kDriver, driver, policy, device) {}
+  DriverServer(const DriverFunctions& driver, Device& device)
+      : ArenaServer(By::kDriver, driver, device) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kPlatform; }
   const char* description() const noexcept override {
@@ -206,7 +204,7 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
                                       Device& device) {
   switch (policy.allocator.value) {
     case config::Allocator::kPlatform:
-      return std::make_unique<DriverServer>(driver, policy, device);
+      return std::make_unique<DriverServer>(driver, device);
     case config::Allocator::kVmm: {
       const std::uint64_t page_bytes =
           device.managed ? 0
@@ -214,7 +212,7 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
                                driver, device.handle,
                                std::min(device.total_bytes, device.limit.budget.limit()));
       if (page_bytes > 0) {
-        return std::make_unique<PageServer>(driver, policy, device, page_bytes);
+        return std::make_unique<PageServer>(driver, device, page_bytes);
       }
       if (!device.managed) {
         log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there",
@@ -234,7 +232,7 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
     case config::Allocator::kBfc:
       break;
   }
-  return std::make_unique<RegionServer>(driver, policy, device);
+  return std::make_unique<RegionServer>(driver, device);
 }
 
 }  // namespace cubfc

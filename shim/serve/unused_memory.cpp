@@ -36,17 +36,17 @@ UnusedMemory::Tries::Tries(const Device& device, const Need& need)
 }
 
 bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
-  if (--tries.left_ < 0) {
+  if (tries.tried_ == Tries::kMost) {
     return false;
   }
+  const int doublings = std::min(tries.tried_++, 20);
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
   if (!can_become_free(device, tries.need_, at_driver)) {
     return others_have_helped(device, tries);
   }
   // More each time, or threads that go on allocating take it as fast as it is given back.
-  const std::uint64_t least = lacking(device, tries.need_, at_driver) << std::min(tries.tried_, 20);
+  const std::uint64_t least = lacking(device, tries.need_, at_driver) << doublings;
   const std::uint64_t bytes = least + tries.growth_ - std::min(tries.growth_, tries.need_.bytes);
-  ++tries.tried_;
   if (device.preallocation.give_up(least) > 0 || release(device, bytes, Waits::kNo) ||
       others_have_helped(device, tries)) {
     return true;
@@ -56,7 +56,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   }
   while (wait_for_frees(device, tries)) {
     if (tries.need_.from_blocks || release(device, bytes, Waits::kNo)) {
-      ++tries.left_;
+      --tries.tried_;
       return true;
     }
   }
@@ -255,8 +255,8 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
     const std::uint64_t released =
         waits ? 0  // another time
               : context->arena.release_beyond(preallocated ? 0 : context->preallocated.load());
-    bytes +=
-        released - std::min(released, keep_preallocated(context->device, released, preallocated));
+    bytes += released;
+    bytes -= preallocated ? 0 : keep_preallocated(context->device, released);
     bytes += context->device.server->trim(preallocated);
   }
   if (preallocated) {
@@ -268,17 +268,16 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
 }
 
 // Of so many bytes that arenas have given back, what belongs to the preallocation. Returns bytes.
-std::uint64_t UnusedMemory::keep_preallocated(Device& device, std::uint64_t released,
-                                              bool give_up) {
+std::uint64_t UnusedMemory::keep_preallocated(Device& device, std::uint64_t released) {
   Preallocation& shared = device.preallocation;
   std::uint64_t there = shared.bytes();
   contexts_.for_each_alive_on(
       device, [&](const Context& context) { there += context.arena.stats().pool_bytes; });
   const std::uint64_t before = shared.bytes();
-  if (!give_up && there < shared.planned()) {
+  if (there < shared.planned()) {
     shared.hold(std::min(released, shared.planned() - there));
   }
-  return shared.bytes() - std::min(shared.bytes(), before);
+  return std::min(released, shared.bytes() - std::min(shared.bytes(), before));
 }
 
 }  // namespace cubfc

@@ -47,17 +47,19 @@ class UnusedMemory : private ContextListener {
     // Until when what others give back is waited for: they go on taking it.
     std::optional<std::chrono::steady_clock::time_point> others_until_;
     bool waits_for_others_ = true;
+    // Waits for frees left out. More would be for a reason that is not lack of memory.
+    static constexpr int kMost = 1000;
     int tried_ = 0;
-    int left_ = 1000;  // more would be for a reason that is not lack of memory
   };
   // For a request for memory of this device that has failed: does one of these, the first that
   // helps. What can be had at once comes first: gives up what is preallocated and not in use, then
-  // what arenas and pools hold without a block in it, both no more than is lacking; sees that
-  // another thread has given something back since the request was tried, or is about to. Then, with
-  // Waits::kYes: waits for what was freed; gives back what that takes a wait for; synchronises the
-  // contexts, so that pools get back what is freed in stream order. False when none helped, and at
-  // once where all of that could not. Call it again as long as it returns true and the request
-  // fails. While a stream captures it waits for nothing that has no fence.
+  // what arenas and pools hold without a block in it, both no more than is lacking, and twice as
+  // much each time that others have taken it; sees that another thread has given something back
+  // since the request was tried, or is about to. Then, with Waits::kYes: waits for what was freed;
+  // gives back what that takes a wait for; synchronises the contexts, so that pools get back what
+  // is freed in stream order. False when none helped, and at once where all of that could not. Call
+  // it again as long as it returns true and the request fails. While a stream captures it waits for
+  // nothing that has no fence.
   enum class Waits : bool { kNo, kYes };
   bool make_room(Device& device, Tries& tries, Waits waits = Waits::kYes);
 
@@ -103,7 +105,7 @@ class UnusedMemory : private ContextListener {
   Device* device_of(std::optional<CUdevice> device) noexcept;
   bool drain_pools(Device& device);
   bool release(Device& device, std::uint64_t bytes, Waits waits);
-  std::uint64_t keep_preallocated(Device& device, std::uint64_t released, bool give_up);
+  std::uint64_t keep_preallocated(Device& device, std::uint64_t released);
   bool is_idle(Context& context);
   bool wait_for_frees(const Device& device, Tries& tries);
   std::optional<std::uint64_t> free_at_driver(const Device& device);

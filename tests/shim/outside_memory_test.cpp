@@ -14,19 +14,6 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kDevice = 256 * kMiB;  // as the tests are run
 
-CUmemAllocationProp on_device(int device) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = device;
-  return properties;
-}
-
-CUresult create(CUmemGenericAllocationHandle* handle, std::size_t bytes, int device = 0) {
-  const CUmemAllocationProp properties = on_device(device);
-  return cuMemCreate(handle, bytes, &properties, 0);
-}
-
 CUDA_ARRAY3D_DESCRIPTOR shape(std::size_t width, std::size_t height, std::size_t depth) {
   CUDA_ARRAY3D_DESCRIPTOR shape{};
   shape.Width = width;
@@ -67,7 +54,7 @@ TEST_CASE(
     must(cuMemAllocManaged(&address, kNearlyAll, CU_MEM_ATTACH_GLOBAL));
     must(cuMemFree(address));
     CUmemGenericAllocationHandle handle = 0;
-    must(create(&handle, kNearlyAll / (2 * kMiB) * 2 * kMiB));
+    must(create_physical(kNearlyAll / (2 * kMiB) * 2 * kMiB, &handle));
     must(cuMemRelease(handle));
     must(cuMemFree(allocate(1000)));
     CUarray array = nullptr;
@@ -84,7 +71,7 @@ TEST_CASE("physical memory counts as long as somebody has its handle or it is ma
   const std::uint64_t before = held(cubfc::Holding::kPhysical);
   const auto now = [&] { return held(cubfc::Holding::kPhysical) - before; };
   CUmemGenericAllocationHandle handle = 0;
-  must(create(&handle, 4 * kMiB));
+  must(create_physical(4 * kMiB, &handle));
   CHECK(now() == 4 * kMiB);
   CUdeviceptr range = 0;
   must(cuMemAddressReserve(&range, 16 * kMiB, 0, 0, 0));
@@ -110,7 +97,7 @@ TEST_CASE("an unmapping that fails leaves everything mapped and counted", "[outs
   const TestContext context;
   const std::uint64_t before = held(cubfc::Holding::kPhysical);
   CUmemGenericAllocationHandle handle = 0;
-  must(create(&handle, 2 * kMiB));
+  must(create_physical(2 * kMiB, &handle));
   CUdeviceptr range = 0;
   must(cuMemAddressReserve(&range, 4 * kMiB, 0, 0, 0));
   must(cuMemMap(range, 2 * kMiB, 0, handle, 0));
@@ -175,16 +162,16 @@ TEST_CASE("memory counts on the device that it is of", "[outside]") {
   const TestContext second(1);
   const std::uint64_t before = held(cubfc::Holding::kPhysical, 0);
   CUmemGenericAllocationHandle handle = 0;
-  must(create(&handle, 2 * kMiB, 0));  // the second device is current
+  must(create_physical(2 * kMiB, &handle, 0));  // the second device is current
   CHECK(held(cubfc::Holding::kPhysical, 0) == before + 2 * kMiB);
   must(cuMemRelease(handle));
   CHECK(held(cubfc::Holding::kPhysical, 0) == before);
-  CHECK(create(&handle, 2 * kMiB, 99) == CUDA_ERROR_INVALID_DEVICE);
-  CHECK(create(&handle, 2 * kMiB, -1) == CUDA_ERROR_INVALID_DEVICE);
-  CHECK(create(&handle, 0) == CUDA_ERROR_INVALID_VALUE);
-  CHECK(create(nullptr, 2 * kMiB) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(create_physical(2 * kMiB, &handle, 99) == CUDA_ERROR_INVALID_DEVICE);
+  CHECK(create_physical(2 * kMiB, &handle, -1) == CUDA_ERROR_INVALID_DEVICE);
+  CHECK(create_physical(0, &handle) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(create_physical(2 * kMiB, nullptr) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemCreate(&handle, 2 * kMiB, nullptr, 0) == CUDA_ERROR_INVALID_VALUE);
-  CHECK(create(&handle, std::size_t{1} << 50) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(create_physical(std::size_t{1} << 50, &handle) == CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_CASE("managed memory counts until it is freed, by whichever function", "[outside]") {

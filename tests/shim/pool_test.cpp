@@ -74,13 +74,6 @@ struct GraphMemory {
   CUgraphExec exec = nullptr;
 };
 
-CUresult create_physical(std::size_t bytes, CUmemGenericAllocationHandle* handle) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  return cuMemCreate(handle, bytes, &properties, 0);
-}
-
 }  // namespace
 
 TEST_CASE("the pool is made and warmed by the first allocation, and goes with the last context") {

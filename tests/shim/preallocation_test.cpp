@@ -27,13 +27,6 @@ std::size_t held() {
   return cubfc::Process::active()->contexts().devices().get(0)->preallocation.bytes();
 }
 
-CUresult create(std::size_t bytes, CUmemGenericAllocationHandle* handle) {
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  return cuMemCreate(handle, bytes, &properties, 0);
-}
-
 }  // namespace
 
 TEST_CASE("the first request takes the share of the device, and a stranger sees the rest",
@@ -75,7 +68,7 @@ TEST_CASE("whoever needs nearly all of the device has it at once, while the devi
   constexpr std::size_t kMost = kDevice / (100 * kMiB) * 96 * kMiB;
   {
     CUmemGenericAllocationHandle handle = 0;
-    must(create(kMost, &handle));
+    must(create_physical(kMost, &handle));
     must(cuMemRelease(handle));
   }
   {
@@ -107,17 +100,18 @@ TEST_CASE("only what is lacking is given up, and nothing for what can never be m
   allocate(kMiB);
   const std::size_t before = held();
   CUmemGenericAllocationHandle handle = 0;
-  must(create(kDevice / 4, &handle));  // the rest of the device, and the first slice with it
+  must(create_physical(kDevice / 4,
+                       &handle));  // the rest of the device, and the first slice with it
   CHECK(before - held() <= 8 * kMiB + kSmallPiece);
   const std::size_t now = held();
   CUmemGenericAllocationHandle more = 0;
-  must(create(100 * kMiB, &more));
+  must(create_physical(100 * kMiB, &more));
   CHECK(now - held() >= 96 * kMiB);
   CHECK(now - held() <= 100 * kMiB + kSmallPiece);
   const std::size_t left = held();
   CUmemGenericAllocationHandle none = 0;
   CUdeviceptr block = 0;
-  CHECK(create(kDevice - kGiB, &none) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(create_physical(kDevice - kGiB, &none) == CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(cuMemAlloc(&block, kDevice - kGiB) == CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(cuMemAlloc(&block, 2 * kDevice) == CUDA_ERROR_OUT_OF_MEMORY);
   CHECK(cuMemAllocAsync(&block, kDevice - kGiB, nullptr) == CUDA_ERROR_OUT_OF_MEMORY);
@@ -210,7 +204,7 @@ TEST_CASE("threads that take memory by every function lose none of it", "[defaul
         CUmemGenericAllocationHandle handle = 0;
         const CUresult got = (round + number) % 2 == 0
                                  ? cuMemAlloc(&block, bytes)
-                                 : create(bytes / (2 * kMiB) * (2 * kMiB), &handle);
+                                 : create_physical(bytes / (2 * kMiB) * (2 * kMiB), &handle);
         failures += got == CUDA_SUCCESS ? 0 : 1;
         if (block != 0) {
           cuMemFree(block);
@@ -237,7 +231,7 @@ TEST_CASE("the limit holds at every moment, and can be had in one piece", "[limi
   CHECK(standin_live_bytes(0) <= kLimit);
   std::size_t taken = 0;
   CUmemGenericAllocationHandle handle = 0;
-  while (create(50 * kMiB, &handle) == CUDA_SUCCESS) {
+  while (create_physical(50 * kMiB, &handle) == CUDA_SUCCESS) {
     taken += 50 * kMiB;
     REQUIRE(standin_peak_bytes(0) <= kLimit);
   }

@@ -65,6 +65,15 @@ inline CUdeviceptr allocate(std::size_t bytes) {
   return address;
 }
 
+inline CUresult create_physical(std::size_t bytes, CUmemGenericAllocationHandle* handle,
+                                int device = 0) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return cuMemCreate(handle, bytes, &properties, 0);
+}
+
 // The arena that an address lies in has no broken invariant.
 inline void verify_arenas() {
   Process* process = Process::active();
