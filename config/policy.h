@@ -155,6 +155,12 @@ struct Policy {
   [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes,
                                             std::uint64_t total_bytes) const;
 
+  /// Whether other processes of the user that run under cubfc may have what was preallocated and is
+  /// not in use, by asking: nobody has asked for the preallocation.
+  [[nodiscard]] bool preallocation_is_soft() const noexcept {
+    return !preallocate.is_set() && !mem_fraction.is_set();
+  }
+
   /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself:
   /// what was set under their names is no limit and no allocator of ours, since the runtime applies
   /// it to what it asks for, and its libraries take memory beside that. What cubfc's own names say

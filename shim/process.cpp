@@ -21,10 +21,12 @@
 #include "shim/serve/physical_memory.h"
 #include "shim/serve/pointer_queries.h"
 #include "shim/serve/servers.h"
+#include "shim/serve/soft_reserve.h"
 #include "shim/serve/stream_ordered.h"
 #include "shim/serve/unused_memory.h"
 #include "shim/serve/waiting_frees.h"
 #include "shim/share/ipc.h"
+#include "shim/share/rendezvous.h"
 #include "shim/tell/log.h"
 #include "shim/tell/summary.h"
 
@@ -38,12 +40,14 @@ struct Process::Parts {
         contexts(driver, devices, captures),
         ipc(driver, policy, contexts),
         waiting(driver, contexts, captures),
-        unused(driver, contexts, captures, waiting),
+        unused(driver, contexts, captures, waiting, rendezvous),
+        soft_reserve(rendezvous, unused),
         failed(driver, policy, contexts),
         requests(driver, contexts, unused, failed),
-        memory(driver, policy, {contexts, captures, ipc, waiting, unused, failed, requests}),
+        memory(driver, policy,
+               {contexts, captures, ipc, waiting, unused, failed, requests, soft_reserve}),
         stream_ordered(driver, {contexts, captures, waiting, unused, requests, memory}),
-        info(driver, policy, contexts),
+        info(driver, policy, contexts, rendezvous),
         physical(driver, contexts, requests),
         arrays(driver, contexts, requests),
         pointers(driver, policy, contexts, ipc),
@@ -54,7 +58,9 @@ struct Process::Parts {
   Contexts contexts;
   Ipc ipc;
   WaitingFrees waiting;
+  Rendezvous rendezvous;
   UnusedMemory unused;
+  SoftReserve soft_reserve;
   FailedRequests failed;
   DriverRequests requests;
   DeviceMemory memory;
@@ -98,6 +104,7 @@ __attribute__((destructor)) void at_exit() noexcept {
     return;
   }
   process->ipc().leave();
+  process->soft_reserve().leave();
   if (!process->policy().show_stats.value) {
     return;
   }
@@ -131,6 +138,9 @@ Ipc& Process::ipc() const {
 }
 WaitingFrees& Process::waiting() const {
   return parts_->waiting;
+}
+SoftReserve& Process::soft_reserve() const {
+  return parts_->soft_reserve;
 }
 UnusedMemory& Process::unused() const {
   return parts_->unused;

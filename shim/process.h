@@ -22,6 +22,7 @@ class MemoryInfo;
 class PeerCopies;
 class PhysicalMemory;
 class PointerQueries;
+class SoftReserve;
 class StreamOrdered;
 class UnusedMemory;
 class WaitingFrees;
@@ -63,6 +64,7 @@ class Process {
   Arrays& arrays() const;
   PointerQueries& pointers() const;
   PeerCopies& peer_copies() const;
+  SoftReserve& soft_reserve() const;
 
   const DriverFunctions& driver() const { return driver_; }
   const config::Policy& policy() const { return policy_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 
 #include "shim/driver/captures.h"
@@ -15,6 +16,18 @@ std::string name_of(const DriverFunctions& driver, CUdevice device) {
   std::array<char, 256> text{};
   driver.cuDeviceGetName(text.data(), static_cast<int>(text.size() - 1), device);
   return text.data();
+}
+
+// One of several GPU instances (MIG) has its own.
+std::array<char, 16> id_of(const DriverFunctions& driver, CUdevice device) {
+  std::array<char, 16> id{};
+  CUuuid uuid{};
+  static_assert(sizeof(uuid.bytes) == sizeof(id));
+  if (driver.cuDeviceGetUuid_v2 != nullptr &&
+      driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
+    std::copy(std::begin(uuid.bytes), std::end(uuid.bytes), id.begin());
+  }
+  return id;
 }
 
 bool has(const DriverFunctions& driver, CUdevice device, CUdevice_attribute attribute) {
@@ -50,6 +63,7 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
     : policy(its_policy),
       handle(device_handle),
       name(name_of(driver, device_handle)),
+      id(id_of(driver, device_handle)),
       total_bytes(its_bytes),
       limit(driver, policy, device_handle, its_bytes),
       preallocation(driver, device_handle, limit.budget, its_bytes),
@@ -88,6 +102,7 @@ arena::Options Device::begin_arena(std::uint64_t wanted) {
   if (integrated && !policy.preallocate.is_set() && !policy.mem_fraction.is_set()) {
     wanted = 0;
   }
+  has_soft_reserve = wanted > 0 && !managed && policy.preallocation_is_soft();
   arena::Options options;
   if (!managed) {
     options = arena::Options::in_slices_of(std::min(total_bytes, limit.budget.limit()));

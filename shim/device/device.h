@@ -2,6 +2,7 @@
 // devices.h has the list of GPUs, contexts.h that of contexts.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -44,9 +45,14 @@ struct Device {
   const config::Policy& policy;  // for what is taken of it
   CUdevice handle;
   std::string name;
+  const std::array<char, 16> id;  // its UUID, the same in every process; zeros: unknown
   std::uint64_t total_bytes = 0;
   DeviceLimit limit;
   Preallocation preallocation;  // of arenas under CUBFC_ALLOCATOR=bfc
+  // Of what was preallocated of it, other processes get by asking what is not in use: it was not
+  // asked for by the environment. SoftReserve (serve/) has told them.
+  std::atomic<bool> has_soft_reserve{false};
+  std::atomic<bool> is_offered{false};
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};

@@ -21,6 +21,7 @@
   Y(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attribute, void* value)) \
   Y(cuDeviceGetMemPool, (CUmemoryPool* pool, CUdevice device)) \
   Y(cuDeviceGetName, (char* name, int length, CUdevice device)) \
+  Y(cuDeviceGetUuid_v2, (CUuuid* uuid, CUdevice device)) \
   Y(cuDeviceGraphMemTrim, (CUdevice device)) \
   Y(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned* flags, int* active)) \
   Y(cuDriverGetVersion, (int* version)) \

@@ -11,6 +11,7 @@
 #include "shim/serve/announcement.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
+#include "shim/serve/soft_reserve.h"
 #include "shim/serve/unused_memory.h"
 #include "shim/serve/waiting_frees.h"
 #include "shim/share/ipc.h"
@@ -61,6 +62,7 @@ DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& 
       unused_(uses.unused),
       failed_(uses.failed),
       requests_(uses.requests),
+      soft_reserve_(uses.soft_reserve),
       idle_trimmer_(policy.trim_after.value,
                     {[this] { return unused_.trim(false); }, [this] { return operations(); }}) {}
 
@@ -163,6 +165,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
   const arena::Allocation got = take(context, bytes);
   if (got.grew) {
     announce(driver_, policy_, context);
+    soft_reserve_.offer(context.device);
   }
   if (got.address == 0) {
     context.arena.count_failure();

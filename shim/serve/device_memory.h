@@ -22,6 +22,7 @@ class Contexts;
 class DriverRequests;
 class FailedRequests;
 class Ipc;
+class SoftReserve;
 class UnusedMemory;
 class WaitingFrees;
 
@@ -38,6 +39,7 @@ class DeviceMemory {
     UnusedMemory& unused;
     FailedRequests& failed;
     DriverRequests& requests;
+    SoftReserve& soft_reserve;
   };
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses);
 
@@ -112,6 +114,7 @@ class DeviceMemory {
   UnusedMemory& unused_;
   FailedRequests& failed_;
   DriverRequests& requests_;
+  SoftReserve& soft_reserve_;
   std::atomic<std::uint64_t> spent_ns_{0};
   std::atomic<std::uint64_t> waited_ns_{0};
   IdleTrimmer idle_trimmer_;

@@ -4,6 +4,7 @@
 
 #include "shim/device/contexts.h"
 #include "shim/serve/waiting_frees.h"
+#include "shim/share/rendezvous.h"
 
 namespace cubfc {
 
@@ -32,11 +33,13 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
 
 // What waits for the device is given to whoever asks for it (it counts here also while a stream
 // captures, when nobody may wait for it); so is what pools keep, and what other contexts of the
-// device do not use. What is free between blocks counts, too, though only requests that fit get it:
-// a program that measures what it takes must see each allocation and each free.
+// device do not use, and what other processes have in a soft reserve. What is free between blocks
+// counts, too, though only requests that fit get it: a program that measures what it takes must see
+// each allocation and each free.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
   DeviceLimit& limit = context.device.limit;
   limit.pools.refresh();
+  device_free += rendezvous_.offered(context.device.id);
   // Others would give that up, to the device and to the limit.
   const std::uint64_t of_others = unused_by_others(context);
   const std::uint64_t limit_left = limit.budget.left();

@@ -1,5 +1,5 @@
 // What the program is told of a device's memory: cuMemGetInfo and cuDeviceTotalMem under the limit,
-// with what arenas hold and no block needs counted as free.
+// with what arenas hold and no block needs counted as free, and what other processes would give up.
 #pragma once
 
 #include <cuda.h>
@@ -12,14 +12,16 @@
 namespace cubfc {
 
 class Contexts;
+class Rendezvous;
 struct Context;
 struct DriverFunctions;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe.
 class MemoryInfo {
  public:
-  MemoryInfo(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts)
-      : driver_(driver), policy_(policy), contexts_(contexts) {}
+  MemoryInfo(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
+             Rendezvous& rendezvous)
+      : driver_(driver), policy_(policy), contexts_(contexts), rendezvous_(rendezvous) {}
 
   CUresult of_current_context(std::size_t* free_bytes, std::size_t* total_bytes);
   CUresult total(std::size_t* bytes, CUdevice device) const;
@@ -32,6 +34,7 @@ class MemoryInfo {
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Contexts& contexts_;
+  Rendezvous& rendezvous_;
 };
 
 }  // namespace cubfc

@@ -10,6 +10,7 @@
 #include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
 #include "shim/serve/waiting_frees.h"
+#include "shim/share/rendezvous.h"
 
 namespace cubfc {
 namespace {
@@ -23,8 +24,12 @@ constexpr std::chrono::seconds kPatience{2};
 }  // namespace
 
 UnusedMemory::UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
-                           WaitingFrees& waiting)
-    : driver_(driver), contexts_(contexts), captures_(captures), waiting_(waiting) {
+                           WaitingFrees& waiting, Rendezvous& rendezvous)
+    : driver_(driver),
+      contexts_(contexts),
+      captures_(captures),
+      waiting_(waiting),
+      rendezvous_(rendezvous) {
   contexts.add_listener(*this);
 }
 
@@ -48,7 +53,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   const std::uint64_t least = lacking(device, tries.need_, at_driver) << doublings;
   const std::uint64_t bytes = least + tries.growth_ - std::min(tries.growth_, tries.need_.bytes);
   if (device.preallocation.give_up(least) > 0 || release(device, bytes, Waits::kNo) ||
-      others_have_helped(device, tries)) {
+      ask_others(device, tries.need_, at_driver, bytes) > 0 || others_have_helped(device, tries)) {
     return true;
   }
   if (waits == Waits::kNo) {
@@ -65,12 +70,41 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
 }
 
 void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
-  if (device.preallocation.bytes() == 0) {
-    return;
-  }
   if (const auto at_driver = free_at_driver(device); at_driver && *at_driver < bytes) {
-    device.preallocation.give_up(bytes - *at_driver);
+    const std::uint64_t lacking = bytes - *at_driver;
+    if (const std::uint64_t given = device.preallocation.give_up(lacking); given < lacking) {
+      rendezvous_.ask(device.id, lacking - given);
+    }
   }
+}
+
+// They cannot help with the limit.
+std::uint64_t UnusedMemory::ask_others(const Device& device, const Need& need,
+                                       std::optional<std::uint64_t> at_driver,
+                                       std::uint64_t bytes) {
+  const bool device_has_enough = need.bytes > 0 && at_driver.value_or(0) >= need.bytes;
+  const bool is_over_limit = need.counted && device.limit.budget.left() < need.bytes;
+  return !need.of_device || (device_has_enough && is_over_limit)
+             ? 0
+             : rendezvous_.ask(device.id, bytes);
+}
+
+std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {
+  const std::uint64_t given = device.preallocation.give_up(bytes);
+  return given + (given < bytes ? release_of_arenas(device, bytes - given, Waits::kNo) : 0);
+}
+
+std::uint64_t UnusedMemory::bytes_for_others(Device& device) noexcept {
+  if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
+    frees->close_and_collect();  // a block that waits keeps its whole region
+  }
+  std::uint64_t bytes = device.preallocation.bytes();
+  contexts_.for_each_alive_on(device, [&](Context& context) {
+    const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
+    const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;
+    bytes += unused > 0 && is_released_at_once(context) ? unused : 0;
+  });
+  return bytes;
 }
 
 std::optional<std::uint64_t> UnusedMemory::free_at_driver(const Device& device) {
@@ -110,7 +144,8 @@ bool UnusedMemory::can_become_free(const Device& device, const Need& need,
   contexts_.for_each_alive_on(
       device, [&](Context& context) { held += device.server->bytes_at_hand(context); });
   const std::uint64_t of_device = at_driver.value_or(need.bytes) + device.preallocation.bytes();
-  return (!need.of_device || need.bytes <= held + of_device) &&
+  return (!need.of_device || need.bytes <= held + of_device ||
+          need.bytes <= held + of_device + rendezvous_.offered(device.id)) &&
          (!need.counted || need.bytes <= held + std::min(need.bytes, device.limit.budget.left()));
 }
 
@@ -206,28 +241,37 @@ void UnusedMemory::context_ended(std::uint64_t /*id*/) {
 }
 
 // So many bytes of what the device's arenas and pools hold without a block in it. True if there was
-// anything. With Waits::kNo only what can be had at once: giving back a region is the driver's
-// cuMemFree, which waits for the work of its context.
+// anything.
 bool UnusedMemory::release(Device& device, std::uint64_t bytes, Waits waits) {
   Pools& pools = device.limit.pools;
   const bool asks_pools = device.server->has_blocks_beside_arenas() || pools.counts();
   if (asks_pools && pools.trim()) {
     return true;
   }
+  return release_of_arenas(device, bytes, waits) > 0;
+}
+
+// With Waits::kNo only what can be had at once. Returns bytes.
+std::uint64_t UnusedMemory::release_of_arenas(Device& device, std::uint64_t bytes, Waits waits) {
   std::uint64_t released = 0;
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const bool at_once = waits == Waits::kNo;
     const ContextUse use(contexts_, context,
                          at_once ? ContextUse::Waits::kNo : ContextUse::Waits::kYes);
     if (released >= bytes || !use.allowed() || context.arena.unused_bytes() == 0 ||
-        (at_once && context.memory->release_waits() && !is_idle(context))) {
+        (at_once && !is_released_at_once(context))) {
       return;
     }
     // The current context may be another one, or none, and then the driver frees nothing.
     const PushedContext inside(driver_, context.handle);
     released += inside.pushed() ? context.arena.release_unused(bytes - released) : 0;
   });
-  return released > 0;
+  return released;
+}
+
+// Where giving back a region is the driver's cuMemFree, that waits for the work of its context.
+bool UnusedMemory::is_released_at_once(Context& context) {
+  return !context.memory->release_waits() || is_idle(context);
 }
 
 bool UnusedMemory::is_idle(Context& context) {

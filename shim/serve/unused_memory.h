@@ -14,6 +14,7 @@ namespace cubfc {
 
 class Captures;
 class Contexts;
+class Rendezvous;
 class WaitingFrees;
 struct DriverFunctions;
 
@@ -21,7 +22,7 @@ struct DriverFunctions;
 class UnusedMemory : private ContextListener {
  public:
   UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
-               WaitingFrees& waiting);
+               WaitingFrees& waiting, Rendezvous& rendezvous);
 
   // What a request lacks when it fails.
   struct Need {
@@ -54,18 +55,23 @@ class UnusedMemory : private ContextListener {
   // For a request for memory of this device that has failed: does one of these, the first that
   // helps. What can be had at once comes first: gives up what is preallocated and not in use, then
   // what arenas and pools hold without a block in it, both no more than is lacking, and twice as
-  // much each time that others have taken it; sees that another thread has given something back
-  // since the request was tried, or is about to. Then, with Waits::kYes: waits for what was freed;
-  // gives back what that takes a wait for; synchronises the contexts, so that pools get back what
-  // is freed in stream order. False when none helped, and at once where all of that could not. Call
-  // it again as long as it returns true and the request fails. While a stream captures it waits for
-  // nothing that has no fence.
+  // much each time that others have taken it; asks other processes that have a soft reserve; sees
+  // that another thread has given something back since the request was tried, or is about to. Then,
+  // with Waits::kYes: waits for what was freed; gives back what that takes a wait for; synchronises
+  // the contexts, so that pools get back what is freed in stream order. False when none helped, and
+  // at once where all of that could not. Call it again as long as it returns true and the request
+  // fails. While a stream captures it waits for nothing that has no fence.
   enum class Waits : bool { kNo, kYes };
   bool make_room(Device& device, Tries& tries, Waits waits = Waits::kYes);
 
   // Before the driver allocates managed memory, which takes no memory of the device that is not
-  // there: gives up of what is preallocated what is lacking.
+  // there: what is lacking is given up of what is preallocated, here and in other processes.
   void give_up_preallocated(Device& device, std::uint64_t bytes);
+
+  // For SoftReserve, when another process asks: gives back so many bytes of the device, or all that
+  // can be had without a wait for work. Returns the bytes given back. And how many it could be.
+  std::uint64_t give_to_others(Device& device, std::uint64_t bytes) noexcept;
+  std::uint64_t bytes_for_others(Device& device) noexcept;
 
   // Calls the driver for what takes memory by itself (a context, a module, a graph): again as long
   // as it lacks memory of this device, of the current context's if none is named, and some is given
@@ -105,6 +111,10 @@ class UnusedMemory : private ContextListener {
   Device* device_of(std::optional<CUdevice> device) noexcept;
   bool drain_pools(Device& device);
   bool release(Device& device, std::uint64_t bytes, Waits waits);
+  std::uint64_t release_of_arenas(Device& device, std::uint64_t bytes, Waits waits);
+  bool is_released_at_once(Context& context);
+  std::uint64_t ask_others(const Device& device, const Need& need,
+                           std::optional<std::uint64_t> at_driver, std::uint64_t bytes);
   std::uint64_t keep_preallocated(Device& device, std::uint64_t released);
   bool is_idle(Context& context);
   bool wait_for_frees(const Device& device, Tries& tries);
@@ -119,6 +129,7 @@ class UnusedMemory : private ContextListener {
   Contexts& contexts_;
   Captures& captures_;
   WaitingFrees& waiting_;
+  Rendezvous& rendezvous_;
 };
 
 }  // namespace cubfc

@@ -17,10 +17,9 @@ constexpr std::string_view kKind = "blocks-";
 }  // namespace
 
 bool SharedBlocks::start() {
-  const auto file = make_shared_file(kKind, kSlots * sizeof(Slot));
+  const auto file = make_shared_file(kKind, kSlots * sizeof(Slot), key_);
   if (file) {
     path_ = file->path;
-    key_ = file->key;
     slots_ = static_cast<Slot*>(file->data);
   }
   return file.has_value();

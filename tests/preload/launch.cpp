@@ -51,17 +51,24 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-struct Started {
-  pid_t pid;
+}  // namespace
+
+struct Running::Started {
+  pid_t pid = 0;
   std::string out;
   std::string err;
   std::string report;
+  bool ended = false;
 };
 
-Started start(const std::vector<std::string>& command, const Environment& environment) {
+Running::Running(const std::vector<std::string>& command, const Environment& environment)
+    : started_(std::make_unique<Started>()) {
   static std::atomic<int> number{0};
   const std::string base = scratch("run" + std::to_string(number++));
-  Started started{0, base + ".out", base + ".err", base + ".json"};
+  Started& started = *started_;
+  started.out = base + ".out";
+  started.err = base + ".err";
+  started.report = base + ".json";
 
   Environment whole{
       {"LD_LIBRARY_PATH", in_build(CUBFC_TEST_STANDIN)},
@@ -106,10 +113,36 @@ Started start(const std::vector<std::string>& command, const Environment& enviro
     execvpe(arguments[0], arguments.data(), environment_block.data());
     _exit(127);
   }
-  return started;
 }
 
-Outcome finish(const Started& started) {
+Running::Running(Running&& other) noexcept = default;
+
+Running::~Running() {
+  if (started_ && !started_->ended) {
+    kill(started_->pid, SIGKILL);
+    waitpid(started_->pid, nullptr, 0);
+  }
+}
+
+pid_t Running::pid() const {
+  return started_->pid;
+}
+
+void Running::wait_for(const std::string& text) const {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (read_file(started_->out).find(text) == std::string::npos) {
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(started_->pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid != 0 || std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error("a program has not said \"" + text + "\", but:\n" +
+                               read_file(started_->out) + read_file(started_->err));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+Outcome Running::finish() {
+  Started& started = *started_;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   int status = 0;
   bool stopped = false;
@@ -122,6 +155,7 @@ Outcome finish(const Started& started) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  started.ended = true;
   Outcome outcome;
   outcome.status = stopped ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   outcome.out = read_file(started.out);
@@ -134,8 +168,6 @@ Outcome finish(const Started& started) {
   }
   return outcome;
 }
-
-}  // namespace
 
 std::string scratch(const std::string& name) {
   static const ScratchFolder kFolder;
@@ -158,7 +190,7 @@ std::string preload(const std::string& others) {
 }
 
 Outcome run(const std::vector<std::string>& command, const Environment& environment) {
-  return finish(start(command, environment));
+  return Running(command, environment).finish();
 }
 
 Outcome run_preloaded(const std::vector<std::string>& command, Environment environment) {
@@ -168,13 +200,13 @@ Outcome run_preloaded(const std::vector<std::string>& command, Environment envir
 
 std::vector<Outcome> run_together(const std::vector<std::vector<std::string>>& commands,
                                   const Environment& environment) {
-  std::vector<Started> started;
+  std::vector<Running> running;
   for (const auto& command : commands) {
-    started.push_back(start(command, environment));
+    running.emplace_back(command, environment);
   }
   std::vector<Outcome> outcomes;
-  for (const Started& each : started) {
-    outcomes.push_back(finish(each));
+  for (Running& each : running) {
+    outcomes.push_back(each.finish());
   }
   return outcomes;
 }

@@ -3,8 +3,11 @@
 // expected. Thread-safe.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,27 @@ struct Outcome {
 // GiB unless the environment says otherwise.
 Outcome run(const std::vector<std::string>& command, const Environment& environment = {});
 Outcome run_preloaded(const std::vector<std::string>& command, Environment environment = {});
+
+// A program that runs beside the test. Killed when this goes.
+class Running {
+ public:
+  explicit Running(const std::vector<std::string>& command, const Environment& environment = {});
+  ~Running();
+  Running(Running&& other) noexcept;
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  Running& operator=(Running&&) = delete;
+
+  pid_t pid() const;
+  // Until it has printed this to stdout; throws when it has ended before.
+  void wait_for(const std::string& text) const;
+  // Waits until it has ended.
+  Outcome finish();
+
+ private:
+  struct Started;
+  std::unique_ptr<Started> started_;
+};
 
 // Starts all at once and waits for them.
 std::vector<Outcome> run_together(const std::vector<std::vector<std::string>>& commands,

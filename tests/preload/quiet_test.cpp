@@ -43,10 +43,10 @@ TEST_CASE("a program without CUDA shows no sign of the library") {
   }
 }
 
-TEST_CASE("the library starts no thread, but for the one that CUBFC_TRIM_AFTER asks for") {
+TEST_CASE("threads and files are there only for who needs them") {
   const std::string count = "print(len(__import__('os').listdir('/proc/self/task')), flush=True);";
-  const Environment asks{{"CUBFC_TRIM_AFTER", "1ms"}};
-  CHECK(run_preloaded({"python3", "-c", count}, asks).out == "1\n");
+  const Environment trims{{"CUBFC_TRIM_AFTER", "1ms"}, {"CUBFC_PREALLOCATE", "false"}};
+  CHECK(run_preloaded({"python3", "-c", count}, trims).out == "1\n");
   // An allocation of 1 MiB, freed again; then all that is unused is given back.
   const std::string use_cuda =
       "import ctypes, os, sys;"
@@ -54,22 +54,44 @@ TEST_CASE("the library starts no thread, but for the one that CUBFC_TRIM_AFTER a
       "cu.cuInit(0); cu.cuDevicePrimaryCtxRetain(ctypes.byref(here), 0); cu.cuCtxSetCurrent(here);"
       "cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(1 << 20));" +
       count +
-      // A child that exits takes nothing with it. Other processes find no file of this one's.
+      // A child that exits takes nothing with it.
       "child = os.fork() or sys.exit(); print(os.waitpid(child, 0)[1], flush=True);"
+      // What it has mapped of the files by which processes meet, and whether one is its own.
+      "print('/cubfc-%d/' % os.geteuid() in open('/proc/self/maps').read());"
       "folders = [place + '/cubfc-%d' % os.geteuid() for place in ('/dev/shm', '/tmp')];"
       "names = [name for f in folders if os.path.isdir(f) for name in os.listdir(f)];"
-      "print(any('-%d-' % os.getpid() in name for name in names), flush=True);" +
+      "print(any('-%d-' % os.getpid() in name for name in names), flush=True);"
+      "print([f for f in (os.path.realpath('/proc/self/fd/' + n) for n in "
+      "os.listdir('/proc/self/fd'))"
+      "       if '/cubfc-%d/' % os.geteuid() in f]);" +
       count +
       "cu.cuMemFree_v2(at); trim = ctypes.CDLL(None).cubfc_trim;"
       "trim.restype = ctypes.c_ulonglong; print(trim(1) >= 1 << 20, trim(1))";
-  const Outcome without = run_preloaded({"python3", "-c", use_cuda});
-  CHECK(without.out == "1\n0\nFalse\n1\nTrue 0\n");
-  CHECK(without.err.empty());
-  for (int i = 0; i < 20; ++i) {  // however the exit meets the thread
-    const Outcome outcome = run_preloaded({"python3", "-c", use_cuda}, asks);
-    CHECK(outcome.out == "2\n0\nFalse\n2\nTrue 0\n");
-    CHECK(outcome.err.empty());
-    CHECK(outcome.status == 0);
+  const struct {
+    Environment environment;
+    const char* threads;
+    const char* meets;
+  } kModes[] = {{{}, "2\n", "True\n"},  // others may ask for what it has preallocated
+                {{{"CUBFC_TRIM_AFTER", "1ms"}}, "3\n", "True\n"},
+                {{{"CUBFC_MEM_LIMIT", "1GiB"}}, "2\n", "True\n"},
+                {trims, "2\n", "False\n"},
+                {{{"CUBFC_PREALLOCATE", "true"}}, "1\n", "False\n"},
+                {{{"CUBFC_PREALLOCATE", "false"}}, "1\n", "False\n"},
+                {{{"CUBFC_MEM_FRACTION", "0.5"}}, "1\n", "False\n"},
+                {{{"CUBFC_ALLOCATOR", "platform"}}, "1\n", "False\n"},
+                {{{"CUBFC_ALLOCATOR", "cuda_async"}}, "1\n", "False\n"},
+                {{{"CUBFC_UNIFIED_MEMORY", "true"}}, "1\n", "False\n"}};
+  for (const auto& [environment, threads, meets] : kModes) {
+    const bool has_arena = environment.count("CUBFC_ALLOCATOR") == 0;
+    for (int i = 0; i < 10; ++i) {  // however the exit meets the threads
+      const Outcome outcome = run_preloaded({"python3", "-c", use_cuda}, environment);
+      INFO((environment.empty() ? "" : environment.begin()->first) << "\n" << outcome.out);
+      CHECK(
+          outcome.out.starts_with(std::string(threads) + "0\n" + meets + "False\n[]\n" + threads));
+      CHECK((!has_arena || outcome.out.ends_with("True 0\n")));
+      CHECK(outcome.err.empty());
+      CHECK(outcome.status == 0);
+    }
   }
 }
 

@@ -1,9 +1,12 @@
 // Leaves a device in some state, asks cuMemGetInfo what is free, and takes as much as it gets in
 // one of several ways. Arguments: STATE HOW [SEED]. STATE: empty; small (a block of 300 MiB);
 // weights (15 GiB in blocks of 92 MiB); second (a block of 1 MiB in another context); random
-// (blocks of random sizes, many of them freed again). HOW: piece (one cuMemAlloc of 98% of it), sum
-// (cuMemAlloc of 256 MiB to 1 MiB), create, async, total (one cuMemAlloc of all that the device is
-// said to have). stdout: "LIVE FREE GOT", in MiB.
+// (blocks of random sizes, many of them freed again); fill:MIB (so many MiB in blocks of 100,
+// whether they can be had or not). HOW: piece (one cuMemAlloc of 98% of it), sum (cuMemAlloc of 256
+// MiB to 1 MiB), create, async, total (one cuMemAlloc of all that the device is said to have), hold
+// (nothing; stays until it is killed). stdout: "LIVE FREE GOT", in MiB.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -97,13 +100,26 @@ int main(int argc, char** argv) {
     allocate(driver, live);
     CUcontext other = nullptr;
     programs::must(driver, "cuCtxCreate", cuCtxCreate_v2(&other, 0, 0));
+  } else if (state.starts_with("fill:")) {
+    const std::size_t wanted = kMiB * static_cast<std::size_t>(std::atoi(argv[1] + 5));
+    CUdeviceptr address = 0;
+    for (std::size_t bytes = 0; live < wanted; live += bytes) {
+      bytes = std::min(wanted - live, 100 * kMiB);
+      if (driver.cuMemAlloc(&address, bytes) != CUDA_SUCCESS) {
+        break;
+      }
+    }
   } else if (state == "random") {
     live = fill_at_random(driver, free_bytes, seed);
   }
   programs::must(driver, "cuMemGetInfo", driver.cuMemGetInfo(&free_bytes, &total_bytes));
   CUdeviceptr address = 0;
   std::size_t got = 0;
-  if (how == "piece" || how == "total") {
+  if (how == "hold") {
+    std::printf("%zu %zu\n", live / kMiB, free_bytes / kMiB);
+    std::fflush(stdout);
+    pause();
+  } else if (how == "piece" || how == "total") {
     const std::size_t bytes = how == "total" ? total_bytes : free_bytes / 100 * 98;
     got = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS ? bytes : 0;
   } else if (how == "sum") {

@@ -1,16 +1,23 @@
 #include "visible_devices.h"
 
+#include <sys/random.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
+
+#include "settings.h"
 
 namespace standin {
 namespace {
 
-// GPU-73746164-696e-2d64-6576-6963652d3000
+// GPU-7374616e-6469-6e00-0000-000000000030
 std::string TextOf(const CUuuid& uuid) {
   std::string text = "GPU";
   for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
@@ -38,6 +45,16 @@ std::optional<int> NumberOf(std::string_view name, int devices) {
   return found;
 }
 
+// Processes that share a file of usage have the same devices; any other has devices of its own.
+std::uint64_t Machine() {
+  const std::string& shared = settings().shared;
+  if (!shared.empty()) return std::hash<std::string>()(shared);
+  std::uint64_t machine = 0;
+  return getrandom(&machine, sizeof machine, 0) == sizeof machine
+             ? machine
+             : static_cast<std::uint64_t>(getpid());
+}
+
 std::string_view Trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(' ');
   if (first == std::string_view::npos) return {};
@@ -46,9 +63,12 @@ std::string_view Trimmed(std::string_view text) {
 
 }  // namespace
 
+// "standin", which machine it is, the number.
 CUuuid UuidOf(int number) {
+  static const std::uint64_t kMachine = Machine();
   CUuuid uuid{};
-  std::memcpy(uuid.bytes, "standin-device-", 15);
+  std::memcpy(uuid.bytes, "standin", 7);
+  std::memcpy(uuid.bytes + 7, &kMachine, sizeof kMachine);
   uuid.bytes[15] = static_cast<char>('0' + number);
   return uuid;
 }

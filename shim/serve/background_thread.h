@@ -1,0 +1,42 @@
+// A thread of cubfc's own, beside the program's: none of the program's signal handlers run on it,
+// and the program's exit ends it before it reaches the driver.
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <utility>
+
+namespace cubfc {
+
+// Must live as long as the process.
+class BackgroundThread {
+ public:
+  struct Work {
+    std::function<void()> run;        // on the thread
+    std::function<void()> interrupt;  // makes it return soon. Called once, by the exit
+  };
+  // `name`: 15 characters at most.
+  BackgroundThread(const char* name, Work work) : name_(name), work_(std::move(work)) {}
+
+  // The first call starts it; later ones do nothing. False when there can be no thread.
+  // Thread-safe.
+  bool start_once() noexcept;
+  // Whether it may be in the midst of something. In a forked child there is none.
+  bool is_running() const noexcept { return running_.load(std::memory_order_acquire); }
+
+ private:
+  static void* run(void* self) noexcept;
+  static void stop(int status, void* self) noexcept;
+
+  const char* const name_;
+  const Work work_;
+  std::atomic<bool> started_{false};
+  std::atomic<bool> running_{false};
+  pid_t pid_ = 0;
+  pthread_t thread_{};
+};
+
+}  // namespace cubfc

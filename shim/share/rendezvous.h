@@ -1,0 +1,137 @@
+// Where the processes of a user meet that use the same GPU: a file in which each one that has
+// memory to give up for others has a slot, with what it has, and a bell. Whoever lacks memory looks
+// there, rings, and waits until it is answered. Knows bytes and processes; nothing of CUDA.
+//
+// A slot is its process's as long as that holds the lock of the slot's byte, which dies with it
+// however it ends; the slot of a dead process is cleared by the next that looks at it. The last
+// process that leaves removes the file.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shim/share/shared_files.h"
+
+namespace cubfc {
+
+// Thread-safe. Missing rights, a full file system or a file that is none of ours cost what it is
+// for, and nothing else.
+class Rendezvous {
+ public:
+  using DeviceId = std::array<char, 16>;  // the same in every process; zeros: unknown
+  static constexpr std::size_t kDevices = 31;
+
+  // Those meet that give the same name. A version is part of it: cubfc with another layout of the
+  // file meets elsewhere.
+  explicit Rendezvous(std::string name = "rendezvous-1") : name_(std::move(name)) {}
+
+  // For a process that has something to give.
+  //
+  // From now on others may ask it for memory of this device. Its number in answer(), counted from
+  // 0; nothing when there is no file to be had, or no slot: errno says why. Makes the file if there
+  // is none.
+  std::optional<std::size_t> offer(const DeviceId& device) noexcept;
+  // Waits until somebody has rung. False when close() has been called.
+  bool wait_for_ring() noexcept;
+  // Answers whoever has rung. `give` is called for each device that was asked for, with its number
+  // and how many bytes are wanted, perhaps none; it returns an Answer.
+  struct Answer {
+    std::uint64_t given;  // bytes
+    std::uint64_t left;   // that could be given still
+  };
+  template <typename Give>
+  void answer(Give give) noexcept {
+    Slot& slot = *own_;
+    for (std::size_t number = 0; number < slot.devices.load(std::memory_order_acquire); ++number) {
+      Entry& entry = slot.entries[number];
+      const std::uint32_t rings = entry.rings.load(std::memory_order_acquire);
+      if (rings != entry.answers.load(std::memory_order_relaxed)) {
+        const std::uint64_t wanted = entry.wanted.exchange(0, std::memory_order_acquire);
+        put(entry, rings, give(number, wanted));
+      }
+    }
+  }
+  // Nothing is offered any more: nobody waits for this process, and wait_for_ring() returns.
+  void close() noexcept;
+
+  // For a process that lacks memory. Each waits for the others' answers, a second at most, and not
+  // again for one that has not answered.
+  //
+  // What others could give up of this device, by their answers a millisecond ago at most.
+  std::uint64_t offered(const DeviceId& device) noexcept;
+  // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
+  // whomever: 0 when there were none.
+  std::uint64_t ask(const DeviceId& device, std::uint64_t bytes) noexcept;
+
+  // Before the process ends, when no thread waits for a ring any more.
+  void leave() noexcept;
+
+ private:
+  struct alignas(128) Entry {
+    DeviceId device;
+    std::atomic<std::uint64_t> wanted;  // by those who have rung since the last answer
+    std::atomic<std::uint64_t> given;   // bytes ever
+    std::atomic<std::uint64_t> left;    // at the last answer
+    std::atomic<std::int64_t> when;     // that was: of the steady clock; 0: never
+    std::atomic<std::uint32_t> rings;
+    std::atomic<std::uint32_t> answers;  // the last ring that is answered. A futex
+  };
+  struct Slot {
+    std::atomic<std::uint32_t> bell;  // counts. A futex
+    std::atomic<std::uint32_t> devices;
+    std::atomic<std::int32_t> pid;  // in its own namespace: for people
+    alignas(128) std::array<Entry, kDevices> entries;
+  };
+  static constexpr std::size_t kSlots = 512;
+  static constexpr std::size_t kPage = 4096;
+  static_assert(sizeof(Slot) == kPage, "a slot of which nothing is used takes no memory");
+  struct Header {
+    std::atomic<std::uint32_t> slots;                      // those behind were never taken
+    std::array<std::atomic<std::uint32_t>, kSlots> taken;  // 1: its process offers something
+  };
+  static_assert(sizeof(Header) <= kPage);
+  struct Table {
+    union {
+      Header header;
+      std::array<char, kPage> page;
+    };
+    std::array<Slot, kSlots> slots;
+  };
+  // Another process, and what it is asked for.
+  struct Other {
+    std::size_t slot;
+    Entry* entry;
+    std::uint64_t bytes;  // that it could give up, or is asked for
+  };
+
+  bool join(IfMissing if_missing);
+  bool take_slot(const Descriptor& file);
+  std::vector<std::size_t> taken_by_others() const;
+  bool is_there(std::size_t slot, const Descriptor& probe) const;
+  std::vector<Other> others_with(const DeviceId& device, Descriptor& probe);
+  enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
+  std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe);
+  static void put(Entry& entry, std::uint32_t rings, const Answer& answer) noexcept;
+
+  const std::string name_;
+  // Set once, before a thread waits for rings.
+  std::atomic<Table*> table_{nullptr};
+  std::atomic<Slot*> own_{nullptr};
+  std::atomic<bool> closed_{false};
+
+  std::mutex mutex_;  // guards what follows; held while waiting for answers
+  std::optional<SharedFile> file_;
+  std::map<const Entry*, std::uint32_t> unanswered_;  // what its `answers` was then
+  bool left_ = false;
+};
+
+}  // namespace cubfc

@@ -1,0 +1,401 @@
+// Processes that ask each other for memory: without a driver, memory is a number.
+#include "shim/share/rendezvous.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.h"
+
+using cubfc::Rendezvous;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+constexpr Rendezvous::DeviceId kDevice{'d', 'e', 'v', 'i', 'c', 'e'};
+constexpr Rendezvous::DeviceId kAnother{'a', 'n', 'o', 't', 'h', 'e', 'r'};
+
+// Nobody else's.
+std::string name() {
+  return "test-" + std::to_string(getpid());
+}
+const std::string kName = name();
+
+std::string path() {
+  return "/dev/shm/cubfc-" + std::to_string(geteuid()) + "/" + kName;
+}
+
+// A process that has so many bytes to give, and answers.
+class Giver {
+ public:
+  explicit Giver(std::uint64_t bytes, const Rendezvous::DeviceId& device = kDevice) : left_(bytes) {
+    REQUIRE(rendezvous_.offer(device) == 0);
+    thread_ = std::thread([this] {
+      while (rendezvous_.wait_for_ring()) {
+        rendezvous_.answer([this](std::size_t /*number*/, std::uint64_t wanted) {
+          const std::uint64_t given = std::min<std::uint64_t>(wanted, left_);
+          left_ -= given;
+          return Rendezvous::Answer{given, left_};
+        });
+      }
+    });
+  }
+  ~Giver() {
+    rendezvous_.close();
+    thread_.join();
+    rendezvous_.leave();
+  }
+  Giver(const Giver&) = delete;
+  Giver& operator=(const Giver&) = delete;
+
+  std::uint64_t left() const { return left_; }
+  Rendezvous& rendezvous() { return rendezvous_; }
+
+ private:
+  std::atomic<std::uint64_t> left_;
+  Rendezvous rendezvous_{kName};
+  std::thread thread_;
+};
+
+class Child {
+ public:
+  explicit Child(const std::function<void()>& run) {
+    pid_ = fork();
+    if (pid_ == 0) {
+      run();
+      _exit(0);
+    }
+  }
+  // It gives so many bytes until it is killed. Returns when it does.
+  static Child that_gives(std::uint64_t bytes) {
+    int ready[2];
+    REQUIRE(pipe(ready) == 0);
+    Child child([&] {
+      const Giver giver(bytes);
+      const char go = 1;
+      if (write(ready[1], &go, 1) == 1) {
+        pause();
+      }
+    });
+    char go = 0;
+    REQUIRE(read(ready[0], &go, 1) == 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+  }
+  ~Child() {
+    if (pid_ > 0) {
+      send(SIGKILL);
+      wait();
+    }
+  }
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  Child& operator=(Child&&) = delete;
+
+  void send(int signal) const { kill(pid_, signal); }
+  int wait() {
+    int status = 0;
+    waitpid(std::exchange(pid_, 0), &status, 0);
+    return status;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+// In a file that children see, too.
+template <typename T>
+T& shared() {
+  void* const at =
+      mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(at != MAP_FAILED);
+  return *new (at) T();
+}
+
+}  // namespace
+
+TEST_CASE("where nobody offers anything there is nothing to be had, and no file") {
+  Rendezvous alone(kName);
+  CHECK(alone.offered(kDevice) == 0);
+  CHECK(alone.ask(kDevice, 100) == 0);
+  CHECK_FALSE(std::filesystem::exists(path()));
+  alone.leave();
+}
+
+TEST_CASE("who asks gets what others have of that device, and no more") {
+  Rendezvous asking(kName);
+  {
+    Giver first(100);
+    const Giver second(1000);
+    const Giver of_another(7, kAnother);
+    CHECK(asking.offered(kDevice) == 1100);
+    CHECK(asking.offered(kAnother) == 7);
+    CHECK(asking.offered({}) == 0);
+    CHECK(asking.ask(kDevice, 30) == 30);  // of one that has enough
+    CHECK(first.left() == 100);
+    CHECK(second.left() == 970);
+    CHECK(asking.ask(kDevice, 1000) == 1000);
+    CHECK(first.left() == 70);
+    CHECK(second.left() == 0);
+    CHECK(first.rendezvous().offered(kDevice) == 0);  // its own does not count
+    CHECK(asking.ask(kDevice, 1000) == 70);
+    CHECK(asking.ask(kDevice, 1000) == 0);
+    CHECK(of_another.left() == 7);
+  }
+  CHECK(asking.offered(kDevice) == 0);
+  CHECK(std::filesystem::exists(path()));  // it is still mapped here
+  asking.leave();
+  CHECK_FALSE(std::filesystem::exists(path()));
+  CHECK(asking.offered(kDevice) == 0);
+}
+
+TEST_CASE("one that has asked can offer, too; one process has several devices") {
+  const Giver other(5);
+  Rendezvous both(kName);
+  CHECK(both.offered(kDevice) == 5);
+  REQUIRE(both.offer(kDevice) == 0);
+  REQUIRE(both.offer(kAnother) == 1);
+  std::thread thread([&] {
+    while (both.wait_for_ring()) {
+      both.answer([](std::size_t number, std::uint64_t /*wanted*/) {
+        return Rendezvous::Answer{0, number == 0 ? 10U : 20U};
+      });
+    }
+  });
+  Rendezvous asking(kName);
+  CHECK(asking.offered(kDevice) == 15);
+  CHECK(asking.offered(kAnother) == 20);
+  both.close();
+  CHECK(asking.offered(kDevice) == 5);
+  thread.join();
+  both.leave();
+  asking.leave();
+}
+
+TEST_CASE("a process that is stopped keeps nobody waiting for ever, and is asked again later") {
+  Child child = Child::that_gives(50);
+  Rendezvous asking(kName);
+  CHECK(asking.offered(kDevice) == 50);
+  child.send(SIGSTOP);
+  usleep(5000);  // the last answer is old
+  for (int i = 0; i < 100; ++i) {
+    CHECK(asking.ask(kDevice, 10) == 0);
+  }
+  CHECK(asking.offered(kDevice) == 0);
+  child.send(SIGCONT);
+  std::uint64_t offered = 0;
+  while ((offered = asking.offered(kDevice)) == 0) {
+    usleep(1000);
+  }
+  CHECK(offered <= 50);
+  asking.leave();
+}
+
+TEST_CASE("what a killed process offered is gone, also when children of it live on") {
+  Rendezvous asking(kName);
+  for (int i = 0; i < 5; ++i) {
+    Child child([] {
+      const Giver giver(50);
+      if (fork() == 0) {
+        sleep(2);
+        _exit(0);
+      }
+      raise(SIGKILL);
+    });
+    child.wait();
+    CHECK(asking.offered(kDevice) == 0);
+  }
+  const Child another = Child::that_gives(3);
+  CHECK(asking.ask(kDevice, 100) == 3);
+  asking.leave();
+}
+
+TEST_CASE("killed at any moment a process leaves nothing") {
+  std::mt19937 random(1);
+  const Giver giver(1U << 30);
+  for (int i = 0; i < (kSanitized ? 30 : 300); ++i) {
+    Child child([] {
+      for (;;) {
+        Rendezvous asking(kName);
+        asking.ask(kDevice, 1);
+        asking.leave();
+        const Giver mine(10);
+      }
+    });
+    usleep(static_cast<useconds_t>(random() % 3000));
+    child.send(SIGKILL);
+    child.wait();
+    Rendezvous asking(kName);
+    REQUIRE(asking.offered(kAnother) == 0);
+    REQUIRE(asking.offered(kDevice) <= 1U << 30);
+    asking.leave();
+  }
+  Rendezvous asking(kName);
+  CHECK(asking.offered(kDevice) == giver.left());
+  asking.leave();
+}
+
+TEST_CASE("the file goes with the last, also when all others were killed") {
+  {
+    Child first = Child::that_gives(1);
+    Child second = Child::that_gives(1);
+  }
+  CHECK(std::filesystem::exists(path()));
+  Rendezvous asking(kName);
+  CHECK(asking.offered(kDevice) == 0);
+  asking.leave();
+  CHECK_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_CASE("64 processes that ask each other finish, and each byte is had once") {
+  constexpr int kProcesses = kSanitized ? 8 : 64;
+  constexpr std::uint64_t kEach = 1000;
+  struct Device {
+    std::atomic<std::int64_t> free{0};
+    std::atomic<int> ready{0};
+    std::atomic<int> done{0};
+    std::atomic<std::uint64_t> taken{0};
+  };
+  Device& device = shared<Device>();
+  std::vector<Child> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.emplace_back([&, i] {
+      std::mt19937 random(static_cast<unsigned>(i));
+      std::atomic<std::uint64_t> left{kEach};
+      Rendezvous mine(kName);
+      if (!mine.offer(kDevice)) {
+        _exit(1);
+      }
+      std::thread thread([&] {
+        while (mine.wait_for_ring()) {
+          mine.answer([&](std::size_t /*number*/, std::uint64_t wanted) {
+            const std::uint64_t given = std::min<std::uint64_t>(wanted, left);
+            left -= given;
+            device.free += static_cast<std::int64_t>(given);
+            return Rendezvous::Answer{given, left};
+          });
+        }
+      });
+      ++device.ready;
+      while (device.ready < kProcesses) {
+        usleep(100);
+      }
+      // Takes what is free, and asks for what is not.
+      for (std::uint64_t wanted = 50 * (1 + random() % 15); wanted > 0;) {
+        std::int64_t free = device.free;
+        const auto takes = std::min<std::int64_t>(free, static_cast<std::int64_t>(wanted));
+        if (takes > 0 && device.free.compare_exchange_weak(free, free - takes)) {
+          wanted -= static_cast<std::uint64_t>(takes);
+          device.taken += static_cast<std::uint64_t>(takes);
+        } else if (mine.ask(kDevice, wanted) == 0 && mine.offered(kDevice) == 0 &&
+                   device.free <= 0) {
+          break;
+        }
+      }
+      ++device.done;
+      while (device.done < kProcesses) {
+        usleep(100);
+      }
+      device.taken += left;
+      mine.close();
+      thread.join();
+      mine.leave();
+    });
+  }
+  for (Child& child : children) {
+    CHECK(child.wait() == 0);
+  }
+  CHECK(device.taken + static_cast<std::uint64_t>(device.free.load()) == kProcesses * kEach);
+  CHECK_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_CASE("threads of one process ask at once") {
+  const Giver giver(1'000'000);
+  Rendezvous asking(kName);
+  std::atomic<std::uint64_t> got{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 100; ++n) {
+        got += asking.ask(kDevice, 7);
+        asking.offered(kDevice);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(got == 8 * 100 * 7);
+  CHECK(giver.left() == 1'000'000 - got);
+  asking.leave();
+}
+
+TEST_CASE("a file that is none of ours costs what it is for, and nothing else") {
+  std::filesystem::create_directories(std::filesystem::path(path()).parent_path());
+  std::filesystem::permissions(std::filesystem::path(path()).parent_path(),
+                               std::filesystem::perms::owner_all);
+  const auto can_meet = [] {
+    Rendezvous giving(kName);
+    Rendezvous asking(kName);
+    const bool can = giving.offer(kDevice).has_value();
+    CHECK(asking.offered(kAnother) == 0);
+    giving.close();
+    giving.leave();
+    asking.leave();
+    return can;
+  };
+  const auto write_file = [](std::size_t bytes, char value) {
+    std::ofstream(path(), std::ios::binary) << std::string(bytes, value);
+    REQUIRE(chmod(path().c_str(), 0600) == 0);
+  };
+  CHECK(can_meet());
+  // Its size is wrong: it is left alone, and the place in /tmp used. Nobody has it locked, but what
+  // it is nobody knows.
+  write_file(17, 'x');
+  CHECK(can_meet());
+  CHECK(std::filesystem::file_size(path()) == 17);
+  std::filesystem::remove(path());
+  // All ones.
+  std::size_t whole = 0;
+  {
+    const Giver giver(1);
+    whole = std::filesystem::file_size(path());
+  }
+  write_file(whole, '\xff');
+  CHECK(can_meet());
+  write_file(whole, '\x01');
+  CHECK(can_meet());
+  std::filesystem::remove(path());
+  // Somebody else might write there; a link; a folder.
+  write_file(0, 0);
+  REQUIRE(chmod(path().c_str(), 0666) == 0);
+  CHECK(can_meet());
+  std::filesystem::remove(path());
+  std::filesystem::create_symlink("/dev/null", path());
+  CHECK(can_meet());
+  std::filesystem::remove(path());
+  std::filesystem::create_directory(path());
+  CHECK(can_meet());
+  std::filesystem::remove(path());
+  CHECK_FALSE(std::filesystem::exists("/tmp/cubfc-" + std::to_string(geteuid()) + "/" + kName));
+}
