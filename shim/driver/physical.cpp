@@ -19,6 +19,14 @@ CUmemAllocationProp physical_memory_of(const DriverFunctions& driver, CUdevice d
   return properties;
 }
 
+bool decompresses(const DriverFunctions& driver, CUdevice device) noexcept {
+  // CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK
+  constexpr auto kAlgorithms = static_cast<CUdevice_attribute>(136);
+  int algorithms = 0;
+  return driver.cuDeviceGetAttribute(&algorithms, kAlgorithms, device) == CUDA_SUCCESS &&
+         algorithms != 0;
+}
+
 std::uint64_t physical_granularity(const DriverFunctions& driver, CUdevice device) noexcept {
   int supported = 0;
   std::size_t granularity = 0;

@@ -15,4 +15,10 @@ CUmemAllocationProp physical_memory_of(const DriverFunctions& driver, CUdevice d
 // memory.
 std::uint64_t physical_granularity(const DriverFunctions& driver, CUdevice device) noexcept;
 
+// Whether the device decompresses in hardware, into and from memory that is made for it: then
+// memory that stands for cuMemAlloc's is made so (cuda.h, cuMemBatchDecompressAsync).
+bool decompresses(const DriverFunctions& driver, CUdevice device) noexcept;
+// For the `usage` of physical memory and of pools; of CUDA 12.8.
+inline constexpr unsigned short kForDecompression = 2;
+
 }  // namespace cubfc

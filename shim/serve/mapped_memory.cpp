@@ -110,7 +110,8 @@ CUresult MappedMemory::create(Handle& handle) {
       return CUDA_SUCCESS;
     }
   }
-  const CUmemAllocationProp properties = physical_memory_of(driver_, device_.handle);
+  CUmemAllocationProp properties = physical_memory_of(driver_, device_.handle);
+  properties.allocFlags.usage = decompresses(driver_, device_.handle) ? kForDecompression : 0;
   called();
   return driver_.cuMemCreate(&handle, page_bytes_, &properties, 0);
 }

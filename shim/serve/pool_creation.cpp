@@ -4,6 +4,7 @@
 #include <limits>
 #include <new>
 
+#include "shim/driver/physical.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -20,6 +21,14 @@ void set_most(Properties& properties, std::uint64_t bytes) {
   }
 }
 
+// Headers before CUDA 12.8 do not know it.
+template <typename Properties>
+void set_usage(Properties& properties, unsigned short usage) {
+  if constexpr (requires { properties.usage; }) {
+    properties.usage = usage;
+  }
+}
+
 }  // namespace
 
 CUresult create_pool(const DriverFunctions& driver, const Device& device,
@@ -28,6 +37,9 @@ CUresult create_pool(const DriverFunctions& driver, const Device& device,
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   properties.location.id = device.handle;
+  if (decompresses(driver, device.handle)) {
+    set_usage(properties, kForDecompression);
+  }
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   if (device.limit.budget.limited()) {
     set_most(properties, device.limit.budget.limit());

@@ -35,6 +35,9 @@ const ErrorText* Find(CUresult error) {
 
 // What of the device attributes a program may steer by; the numbers are those of an H100.
 int Attribute(CUdevice_attribute attribute, const Device& device) {
+  // CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, which headers before CUDA 12.8 do not have.
+  constexpr int kDecompression = 136;
+  if (static_cast<int>(attribute) == kDecompression) return settings().decompression;
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return 9;

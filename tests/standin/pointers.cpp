@@ -8,6 +8,7 @@
 #include "behaviour.h"
 #include "entry_point.h"
 #include "pools.h"
+#include "settings.h"
 #include "vmm.h"
 
 namespace standin {
@@ -57,6 +58,19 @@ CUresult GiveDevicePointer(void* out, CUdeviceptr address) {
   return Give(out, address);
 }
 
+// cuda.h, cuMemBatchDecompressAsync: memory of cuMemAlloc, else what was made for it.
+bool IsDecompressible(const Allocation& found, CUdeviceptr address) {
+  std::shared_ptr<Pool> pool;
+  return settings().decompression != 0 &&
+         (found.kind == Kind::kDevice ||
+          (found.kind == Kind::kReserved && IsMappedDecompressible(address)) ||
+          (found.kind == Kind::kPool && FindPool(found.pool, pool) == CUDA_SUCCESS &&
+           pool->decompressible));
+}
+
+// CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, which headers before CUDA 12.8 do not have.
+constexpr auto kIsDecompressible = static_cast<CUpointer_attribute>(21);
+
 // Writes one attribute of a pointer into `found` at `address`.
 CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocation& found,
                        CUdeviceptr address) {
@@ -65,6 +79,7 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
   int device = found.device;
   const bool mapped =
       found.kind != Kind::kReserved || FindMapping(address, &mapping_base, &mapping_bytes, &device);
+  if (attribute == kIsDecompressible) return Give(out, unsigned{IsDecompressible(found, address)});
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return Give(out, HasContext(found) ? found.context : nullptr);

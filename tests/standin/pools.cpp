@@ -187,6 +187,9 @@ CUresult Create(CUmemoryPool* out, const CUmemPoolProps* properties) {
   auto pool =
       std::make_shared<Pool>(Pool{.location_type = location, .device = device, .type = type});
   pool->handle_types = static_cast<int>(properties->handleTypes);
+#if CUDA_VERSION >= 12080
+  pool->decompressible = (properties->usage & CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS) != 0;
+#endif
 #if CUDA_VERSION >= 12020
   if (properties->maxSize > 0) pool->most = properties->maxSize;
 #endif

@@ -19,8 +19,9 @@ struct Pool {
   std::map<CUmemPool_attribute, int> switches = {};
   std::map<int, CUmemAccess_flags> access = {};  // of other devices; empty in a new pool
   int handle_types = 0;                          // by which it can be shared with other processes
-  bool imported = false;  // it is another process's: nothing is allocated from it here
-  std::uint64_t key = 0;  // the same in all processes that share it
+  bool imported = false;        // it is another process's: nothing is allocated from it here
+  bool decompressible = false;  // made for hardware decompression
+  std::uint64_t key = 0;        // the same in all processes that share it
 
   bool is_of_device() const {
     return location_type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -133,7 +133,8 @@ Settings FromEnvironment() {
   for (const char* name :
        {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
         "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
-        "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT", "STANDIN_INTEGRATED"}) {
+        "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT", "STANDIN_INTEGRATED",
+        "STANDIN_DECOMPRESSION"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -156,6 +157,7 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_DEVICES") return ApplyCount(out.devices, value, kMaxDevices);
   if (name == "STANDIN_DRIVER_VERSION") return ApplyCount(out.driver_version, value, 99999);
   if (name == "STANDIN_INTEGRATED") return ApplyCount(out.integrated, value, 1);
+  if (name == "STANDIN_DECOMPRESSION") return ApplyCount(out.decompression, value, 1);
   if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
   if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);

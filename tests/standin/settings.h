@@ -33,6 +33,7 @@ struct Settings {
   int devices = 1;
   int driver_version = 13000;
   int integrated = 0;                 // 1: the devices' memory is the host's
+  int decompression = 0;              // 1: the devices decompress in hardware
   std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
   std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
   std::chrono::nanoseconds work_delay{0};

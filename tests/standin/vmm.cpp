@@ -233,6 +233,13 @@ bool FindMapping(CUdeviceptr address, CUdeviceptr* base, std::size_t* bytes, int
   return true;
 }
 
+bool IsMappedDecompressible(CUdeviceptr address) {
+  constexpr unsigned kDecompress = 2;  // CU_MEM_CREATE_USAGE_HW_DECOMPRESS, from CUDA 12.8 on
+  const auto found = MappingAt(address);
+  return found != mappings().end() &&
+         (physical().at(found->second.handle).properties.allocFlags.usage & kDecompress) != 0;
+}
+
 CUmemAccess_flags AccessTo(CUdeviceptr address, int device) {
   const auto found = MappingAt(address);
   if (found == mappings().end()) return CU_MEM_ACCESS_FLAGS_PROT_NONE;

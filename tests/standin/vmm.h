@@ -12,4 +12,8 @@ bool FindMapping(CUdeviceptr address, CUdeviceptr* base, std::size_t* bytes, int
 // nothing is mapped. Wants state().mutex held.
 CUmemAccess_flags AccessTo(CUdeviceptr address, int device);
 
+// Whether the memory that is mapped there was made for hardware decompression. Wants state().mutex
+// held.
+bool IsMappedDecompressible(CUdeviceptr address);
+
 }  // namespace standin
