@@ -288,7 +288,8 @@ Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes) noexcept t
   constexpr std::uint64_t kMostPadding = 1ULL << 30;
   const std::lock_guard lock(lock_);
   if (block.generation != generation_ || bytes == 0 || block.bytes < bytes ||
-      block.bytes - bytes > std::min(std::max(bytes / 4, kGranuleBytes), kMostPadding)) {
+      block.bytes - bytes > std::min(std::max(bytes / 4, kGranuleBytes), kMostPadding) ||
+      !regions_.is_aligned_for(block.index, bytes)) {
     return 0;
   }
   regions_.revive(block.index, bytes);

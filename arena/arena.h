@@ -87,9 +87,9 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
 
-  // At least `bytes` > 0, aligned to 512 bytes, and to 64 KiB from 2 MiB on. If memory is short, it
-  // may help to give back what is not used, here or elsewhere, and to try again: that may wait for
-  // the device, so it is the caller's to decide.
+  // At least `bytes` > 0, aligned as alignment_for() says where the source's regions are. If memory
+  // is short, it may help to give back what is not used, here or elsewhere, and to try again: that
+  // may wait for the device, so it is the caller's to decide.
   Allocation allocate(std::uint64_t bytes) noexcept;
   // When allocate() fails for lack of memory and nothing can be given back: what the arena has in
   // regions that are not for such a request, or 0. Any room is better than none, but it keeps more

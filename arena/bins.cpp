@@ -11,16 +11,19 @@ constexpr std::uint32_t kLookAt = 1024;
 
 }  // namespace
 
-BlockIndex Bins::best_of_class(std::uint32_t size_class, const Request& request,
-                               Search search) const {
+// The smallest that fits, of those in the first class that has one.
+BlockIndex Bins::best_of_classes(std::uint32_t from, const Request& request, Search search) const {
   std::uint32_t left =
       search == Search::kBounded ? kLookAt : std::numeric_limits<std::uint32_t>::max();
   BlockIndex best = kNoBlock;
-  for (BlockIndex index = heads_[size_class]; index != kNoBlock && left > 0;
-       index = blocks_[index].hole.next, --left) {
-    if (fits(index, request) &&
-        (best == kNoBlock || blocks_[index].granules < blocks_[best].granules)) {
-      best = index;
+  for (BlockIndex first = first_from_class(from); first != kNoBlock && best == kNoBlock && left > 0;
+       first = first_from_class(blocks_[first].hole.size_class + 1)) {
+    for (BlockIndex index = first; index != kNoBlock && left > 0;
+         index = blocks_[index].hole.next, --left) {
+      if (fits(index, request) &&
+          (best == kNoBlock || blocks_[index].granules < blocks_[best].granules)) {
+        best = index;
+      }
     }
   }
   return best;
@@ -41,8 +44,11 @@ std::uint64_t Bins::largest_fit_bytes() const {
     const std::uint64_t aligned_start = round_up(hole.start, kGranulesPerPage);
     const std::uint64_t aligned_end = round_down(hole.end(), kGranulesPerPage);
     const std::uint64_t aligned = aligned_end - std::min(aligned_start, aligned_end);
-    const std::uint64_t small = std::min(hole.granules, kLargeGranules - 1);
-    granules = std::max({granules, small, aligned >= kLargeGranules ? aligned : 0});
+    // An odd number of granules, or of pages, fits anywhere.
+    const std::uint64_t small = (std::min(hole.granules, kLargeGranules - 1) - 1) | 1;
+    const std::uint64_t large =
+        aligned - (aligned / kGranulesPerPage % 2 == 0 ? kGranulesPerPage : 0);
+    granules = std::max({granules, small, aligned > kLargeGranules ? large : 0});
   }
   return granules * kGranuleBytes;
 }

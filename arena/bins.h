@@ -84,18 +84,19 @@ class Bins {
   }
 
   // A good fit, or kNoBlock; the hole stays filed. The hole last filed in the request's own class
-  // if it suffices, else that of the next larger class that has one. (Any of that class suffices:
-  // its least size is above the request by what alignment may take, because the sizes of large
-  // blocks are multiples of it.) Only when there is none, the own class is looked through.
+  // if it suffices, else that of the next larger class that has one; of the larger ones the first
+  // whose last filed hole suffices, where alignment takes more than there is. Only when there is
+  // none, the classes are looked through.
   BlockIndex find(const Request& request, Search search) const {
     const std::uint32_t own = class_of(request.granules);
     if (const BlockIndex hole = heads_[own]; hole != kNoBlock && fits(hole, request)) {
       return hole;
     }
-    if (const BlockIndex hole = first_from_class(own + 1); hole != kNoBlock) [[likely]] {
-      return hole;
-    }
-    return best_of_class(own, request, search);
+    BlockIndex hole = first_from_class(own + 1);
+    while (hole != kNoBlock && !fits(hole, request)) [[unlikely]] {
+        hole = first_from_class(blocks_[hole].hole.size_class + 1);
+      }
+    return hole != kNoBlock ? hole : best_of_classes(own, request, search);
   }
 
   // Calls `visit` with each hole of at least so many granules, in no order, and perhaps with
@@ -124,7 +125,8 @@ class Bins {
   static constexpr std::uint32_t kStepBits = 5;
   static constexpr std::uint32_t kSteps = 1U << kStepBits;
   static constexpr std::uint32_t kClasses = (32 - kStepBits + 1) * kSteps;
-  static constexpr std::uint32_t kWords = kClasses / 64;
+  static constexpr std::uint32_t kWords =
+      kClasses / 64 + 1;  // no class is in the last: find() may look there
 
   bool fits(BlockIndex index, const Request& request) const {
     const Block& hole = blocks_[index];
@@ -146,7 +148,7 @@ class Bins {
     return heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(classes))];
   }
 
-  BlockIndex best_of_class(std::uint32_t size_class, const Request& request, Search search) const;
+  BlockIndex best_of_classes(std::uint32_t from, const Request& request, Search search) const;
 
   BlockSlab& blocks_;
   const BlockState state_;

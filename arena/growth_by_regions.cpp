@@ -54,9 +54,10 @@ Arena::Growth Arena::obtain_slice(Locked& lock, std::uint64_t block_bytes,
   const std::uint64_t most = std::min(next_step_bytes_, most_bytes);
   const std::uint64_t step =
       this_thread_obtains_ ? least_bytes : std::max(most - most % block_bytes, block_bytes);
-  const Growth growth =
-      obtain(lock, {round_up(std::max(step + kRegionLeadBytes, least_bytes), kSourceUnitBytes),
-                    least_bytes, 2, block_bytes, Regions::Kind::kSlice});
+  const Growth growth = obtain(
+      lock,
+      {round_up(std::max(step + Regions::lead_for(block_bytes), least_bytes), kSourceUnitBytes),
+       least_bytes, 2, block_bytes, Regions::Kind::kSlice});
   if (growth.grew && !this_thread_obtains_) {
     next_step_bytes_ = std::min(next_step_bytes_ * 2, options_.slice_bytes);
   }
@@ -90,11 +91,10 @@ Arena::Growth Arena::preallocate_whole(Locked& lock, std::uint64_t least_bytes) 
 
 // As much of a region as fits into so many bytes, and no more than its blocks need.
 std::uint64_t Arena::Wish::within(std::uint64_t most) const {
-  const std::uint64_t usable = most - std::min(most, kRegionLeadBytes);
+  const std::uint64_t lead = block_bytes == 0 ? 0 : Regions::lead_for(block_bytes);
+  const std::uint64_t usable = most - std::min(most, lead);
   const std::uint64_t filled =
-      block_bytes == 0
-          ? most
-          : round_up(usable - usable % block_bytes + kRegionLeadBytes, kSourceUnitBytes);
+      block_bytes == 0 ? most : round_up(usable - usable % block_bytes + lead, kSourceUnitBytes);
   return std::max(least_bytes, std::min(filled, most));
 }
 

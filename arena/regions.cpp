@@ -24,7 +24,7 @@ constexpr std::uint32_t kMostGranules = kNowhere / kStretchGranules * kStretchGr
 }  // namespace
 
 std::size_t Regions::Region::stretches() const {
-  return (std::size_t{granules} + kStretchGranules - 1) / kStretchGranules;
+  return (std::size_t{first} + granules + kStretchGranules - 1) / kStretchGranules;
 }
 
 inline void Regions::link_between(BlockIndex previous, BlockIndex index, BlockIndex next) {
@@ -79,13 +79,15 @@ bool Regions::add(Address base, std::uint64_t bytes, Kind kind) {
   const bool own = kind == Kind::kOwn;
   const Address first = own ? base : round_up(base + kRegionLeadBytes, kPageBytes);
   const Address end = round_down(base + bytes, kGranuleBytes);
-  if (end < first + kGranuleBytes || (end - first) / kGranuleBytes > kMostGranules) {
+  const Address origin = own ? base : round_down(base, kPageBytes);
+  if (end < first + kGranuleBytes || (end - origin) / kGranuleBytes > kMostGranules) {
     return false;
   }
   Region region;
   region.obtained_base = base;
   region.obtained_bytes = bytes;
-  region.base = first;
+  region.base = origin;
+  region.first = static_cast<std::uint32_t>((first - origin) / kGranuleBytes);
   region.granules = static_cast<std::uint32_t>((end - first) / kGranuleBytes);
   region.own = own;
   return add(std::move(region), BlockState::kFree);
@@ -105,7 +107,7 @@ bool Regions::add_vacant(Address base, std::uint64_t bytes) {
 
 // As one block of that state.
 bool Regions::add(Region region, BlockState state) {
-  const Address first = region.base;
+  const Address base = region.obtained_base;
   auto number = static_cast<std::size_t>(
       std::find_if(regions_.begin(), regions_.end(), [](const Region& r) { return !r.exists(); }) -
       regions_.begin());
@@ -131,7 +133,7 @@ bool Regions::add(Region region, BlockState state) {
   edge.region = static_cast<std::uint16_t>(number);
   edge.state = BlockState::kEdge;
   Block& block = blocks_[index];
-  block.start = 0;
+  block.start = region.first;
   block.granules = region.granules;
   block.region = static_cast<std::uint16_t>(number);
   block.state = state;
@@ -142,7 +144,7 @@ bool Regions::add(Region region, BlockState state) {
     regions_[number] = std::move(region);
   }
   const auto place = std::find_if(by_address_.begin(), by_address_.end(), [&](std::uint16_t other) {
-    return regions_[other].base > first;
+    return regions_[other].obtained_base > base;
   });
   by_address_.insert(place, static_cast<std::uint16_t>(number));
   publish_map();
@@ -235,7 +237,7 @@ inline BlockIndex Regions::cut(Bins& bins, BlockIndex hole_index, std::uint32_t 
 BlockIndex Regions::allocate(std::uint64_t bytes, Search search) {
   const std::uint64_t block_bytes = block_bytes_for(bytes);
   const auto granules = static_cast<std::uint32_t>(block_bytes / kGranuleBytes);
-  const std::uint32_t alignment = granules < kLargeGranules ? 1 : kGranulesPerPage;
+  const auto alignment = static_cast<std::uint32_t>(alignment_for(block_bytes) / kGranuleBytes);
   const BlockIndex hole = bins_.find({granules, alignment}, search);
   if (hole == kNoBlock) {
     return kNoBlock;
@@ -283,11 +285,11 @@ std::uint64_t Regions::make_slice_of_own(std::uint64_t block_bytes) {
   Block& block = blocks_[hole];
   Region& region = regions_[block.region];
   own_holes_.remove(block);
-  const Address first = round_up(region.base + kRegionLeadBytes, kPageBytes);
-  const std::uint64_t lost = first - region.base;
-  region.base = first;
-  region.granules -= static_cast<std::uint32_t>(lost / kGranuleBytes);
+  const std::uint64_t lost = round_up(region.base + kRegionLeadBytes, kPageBytes) - region.base;
+  region.first = static_cast<std::uint32_t>(lost / kGranuleBytes);
+  region.granules -= region.first;
   region.own = false;
+  block.start = region.first;
   block.granules = region.granules;
   bins_.insert(hole, block);
   return lost;
@@ -340,7 +342,7 @@ inline void Regions::coalesce(Bins& bins, BlockIndex index, BlockState state) {
 
 Regions::Place Regions::place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const {
   const std::uint64_t granules = block_bytes / kGranuleBytes;
-  const std::uint64_t alignment = granules < kLargeGranules ? 1 : kGranulesPerPage;
+  const std::uint64_t alignment = alignment_for(block_bytes) / kGranuleBytes;
   Place best;
   vacancies_.for_each_from(page_granules, [&](BlockIndex index) {
     const Block& vacancy = blocks_[index];
@@ -417,11 +419,11 @@ BlockIndex Regions::find_live_from(Address address) const {
 // Whatever is there, free or not.
 BlockIndex Regions::find_covering(Address address) const {
   const Region* region = region_around(address);
-  if (region == nullptr || address < region->base) {
+  if (region == nullptr) {
     return kNoBlock;
   }
   const std::uint64_t granule = (address - region->base) / kGranuleBytes;
-  if (granule >= region->granules) {
+  if (granule < region->first || granule - region->first >= region->granules) {
     return kNoBlock;
   }
   // The nearest landmark that does not lie behind the address. The first block's stretch has one.
@@ -483,7 +485,7 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
                 what + "\n";
   };
   std::vector<bool> starts(region.stretches());
-  std::uint64_t expected_start = 0;
+  std::uint64_t expected_start = region.first;
   BlockIndex previous = region.edge;
   for (BlockIndex index = blocks_[region.edge].next; index != region.edge;
        index = blocks_[index].next) {
@@ -506,11 +508,11 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
       if (blocks_[previous].state == BlockState::kVacant) {
         complain(index, "two vacant blocks side by side");
       }
-    } else if (region.own
-                   ? block.granules != region.granules
-                   : block.granules >= kLargeGranules && (block.start % kGranulesPerPage != 0 ||
-                                                          block.granules % kGranulesPerPage != 0)) {
-      complain(index, "a large block that is not aligned");
+    } else if (region.own ? block.granules != region.granules
+                          : block.start % (alignment_for(bytes_of(index)) / kGranuleBytes) != 0 ||
+                                (block.granules >= kLargeGranules &&
+                                 block.granules % kGranulesPerPage != 0)) {
+      complain(index, "a block that is not aligned");
     }
     if (block.state == BlockState::kLive) {
       ++live_blocks;
@@ -521,7 +523,8 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
     expected_start += block.granules;
     previous = index;
   }
-  if (expected_start != region.granules || blocks_[region.edge].previous != previous) {
+  if (expected_start != region.first + region.granules ||
+      blocks_[region.edge].previous != previous) {
     complain(previous, "the region's blocks do not end at its end");
   }
   for (std::size_t stretch = 0; stretch < starts.size(); ++stretch) {

@@ -8,7 +8,10 @@
 //   - each free block is in exactly one bin, those of regions of one block's in bins of their own,
 //     each vacant one in one of the vacancies' bins, each live block in the address table, nothing
 //     else is;
-//   - a block of 2 MiB or more in a slice starts and ends on a multiple of 64 KiB;
+//   - a block in a slice starts on a multiple of the largest power of two that divides its size, up
+//   to
+//     2 MiB, counted from where the region starts; one of 2 MiB or more ends on a multiple of 64
+//     KiB;
 //   - the landmark of a stretch of 4 MiB is a block that starts in it, if there is one.
 #pragma once
 
@@ -33,7 +36,8 @@ class Regions {
   struct alignas(64) Region {   // of a power of two bytes: found by a shift
     Address obtained_base = 0;  // what the memory source gave; 0: no region has this number
     std::uint64_t obtained_bytes = 0;
-    Address base = 0;            // where its blocks begin: of a slice, behind the unused lead
+    Address base = 0;            // granules count from here
+    std::uint32_t first = 0;     // where its blocks begin: of a slice, behind the unused lead
     std::uint32_t granules = 0;  // of its blocks
     bool own = false;            // it is one block's
     BlockIndex edge = kNoBlock;  // its next is the first block, its previous the last
@@ -52,9 +56,13 @@ class Regions {
     std::unique_ptr<std::uint64_t[]> marked_;
   };
 
-  // Bytes of a slice that holds one block of `block_bytes`, wherever it starts.
+  // What of a slice cannot be used by blocks of `block_bytes`, because of the lead and their
+  // alignment; and the bytes of one that holds a block, wherever it starts.
+  static constexpr std::uint64_t lead_for(std::uint64_t block_bytes) {
+    return std::max(kRegionLeadBytes, alignment_for(block_bytes));
+  }
   static constexpr std::uint64_t slice_bytes_for(std::uint64_t block_bytes) {
-    return block_bytes + kRegionLeadBytes + kPageBytes;
+    return block_bytes + std::max(kRegionLeadBytes + kPageBytes, alignment_for(block_bytes));
   }
 
   // What a region that the source gave is for.
@@ -96,6 +104,12 @@ class Regions {
       blocks_[index].state = BlockState::kRetired;
     }
     return index;
+  }
+  // Whether a request of so many bytes may have the block, by where it starts.
+  bool is_aligned_for(BlockIndex index, std::uint64_t bytes) const {
+    const Block& block = blocks_[index];
+    return regions_[block.region].own ||
+           block.start % (alignment_for(block_bytes_for(bytes)) / kGranuleBytes) == 0;
   }
   // A retired block is live again, for a request that it is large enough for. Throws std::bad_alloc
   // and changes nothing then. Precondition: it is less than 4 GiB larger.

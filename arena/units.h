@@ -21,6 +21,11 @@ inline constexpr std::uint64_t kLargeBytes = std::uint64_t{2} * 1024 * 1024;
 inline constexpr std::uint32_t kGranulesPerPage = kPageBytes / kGranuleBytes;
 inline constexpr std::uint32_t kLargeGranules = kLargeBytes / kGranuleBytes;
 
+// A block starts on a multiple of the largest power of two that divides its size, up to this: what
+// programs count on who take memory in powers of two. The driver's large allocations start on
+// multiples of it, whatever their size; that would cost several percent of the memory.
+inline constexpr std::uint64_t kMostAlignedBytes = std::uint64_t{2} * 1024 * 1024;
+
 // The first page of each slice stays unused. A library that calls the driver behind the arena's
 // back can free one of its pointers there; that must never be the start of a slice, or the driver
 // would free all of it.
@@ -53,6 +58,12 @@ constexpr std::uint64_t align_down(std::uint64_t value, std::uint64_t alignment)
 // The bytes a request takes. Precondition: 0 < bytes <= kLargestRequestBytes.
 constexpr std::uint64_t block_bytes_for(std::uint64_t bytes) {
   return round_up(bytes, bytes < kLargeBytes ? kGranuleBytes : kPageBytes);
+}
+
+// On a multiple of what such a block starts. Precondition: a result of block_bytes_for().
+constexpr std::uint64_t alignment_for(std::uint64_t block_bytes) {
+  const std::uint64_t divides = block_bytes & (~block_bytes + 1);
+  return divides < kMostAlignedBytes ? divides : kMostAlignedBytes;
 }
 
 }  // namespace cubfc::arena

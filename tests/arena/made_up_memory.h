@@ -29,6 +29,7 @@ class MadeUpMemory : public MemorySource {
       return {0, 2, true};
     }
     free_ -= bytes;
+    next_ = align_up(next_, alignment_);
     const Address base = next_;
     // A gap between regions, so that nothing coalesces across them by luck, and a base that is
     // aligned to no more than the driver promises.
@@ -50,6 +51,8 @@ class MadeUpMemory : public MemorySource {
     }
   }
 
+  // Regions from now on start on multiples of this, a power of two.
+  void align_to(std::uint64_t alignment) { alignment_ = alignment; }
   std::uint64_t free_bytes() const { return free_; }
   std::size_t regions() const { return regions_.size(); }
 
@@ -61,6 +64,7 @@ class MadeUpMemory : public MemorySource {
  private:
   std::mutex mutex_;
   std::uint64_t free_;
+  std::uint64_t alignment_ = kGranuleBytes;
   Address next_ = 0x7f0000000000 + 3 * kGranuleBytes;
   std::map<Address, std::uint64_t> regions_;
 };

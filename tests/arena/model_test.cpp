@@ -59,6 +59,8 @@ std::vector<Operation> random_operations(std::uint32_t seed, std::size_t count) 
 // Runs the operations on an arena and on the model. Returns what is wrong, or nothing.
 std::string run(const std::vector<Operation>& operations, const Options& options) {
   MadeUpMemory memory(kGiB);
+  const bool aligned = operations.back().pick % 2 == 0;
+  memory.align_to(aligned ? 2 * kMiB : kGranuleBytes);
   Budget budget(900 * kMiB);
   Arena arena(memory, budget, options);
   std::map<Address, std::uint64_t> model;
@@ -74,6 +76,9 @@ std::string run(const std::vector<Operation>& operations, const Options& options
       }
       if (got.address == 0) {
         continue;
+      }
+      if (aligned && got.address % alignment_for(block_bytes_for(operation.bytes)) != 0) {
+        return "a block is not aligned";
       }
       const auto after = model.lower_bound(got.address);
       if (after != model.end() && got.address + operation.bytes > after->first) {
@@ -164,7 +169,7 @@ std::vector<Operation> shrink(std::vector<Operation> operations, const Options& 
       std::vector<Operation> fewer = operations;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(at),
                   fewer.begin() + static_cast<std::ptrdiff_t>(at + chunk));
-      if (run(fewer, options).empty()) {
+      if (fewer.empty() || run(fewer, options).empty()) {
         at += chunk;
       } else {
         operations = fewer;

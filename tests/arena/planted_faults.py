@@ -28,8 +28,8 @@ FAULTS = [
     ("what remains behind a block cut from the middle is lost", "regions.cpp",
      "if (behind > 0) {", "if (false) {"),
     ("large blocks are not aligned", "regions.cpp",
-     "std::uint32_t alignment = granules < kLargeGranules ? 1 : kGranulesPerPage",
-     "std::uint32_t alignment = 1"),
+     "const auto alignment = static_cast<std::uint32_t>(alignment_for(block_bytes) / kGranuleBytes)",
+     "const std::uint32_t alignment = 1"),
     ("a retired block counts as free", "regions.h",
      "blocks_[index].state = BlockState::kRetired;", "blocks_[index].state = BlockState::kFree;"),
     ("a landmark that goes leaves no heir", "regions.cpp",
@@ -40,8 +40,10 @@ FAULTS = [
      "return first.state == BlockState::kFree && first.next == edge;",
      "return first.state == BlockState::kFree;"),
     ("a hole is taken without a look at its size", "bins.h",
-     "hole != kNoBlock && fits(hole, request)) {\n      return hole;\n    }\n    if (",
-     "hole != kNoBlock) {\n      return hole;\n    }\n    if ("),
+     "hole != kNoBlock && fits(hole, request)) {\n      return hole;\n    }\n    BlockIndex",
+     "hole != kNoBlock) {\n      return hole;\n    }\n    BlockIndex"),
+    ("a hole of a larger class is taken without a look at where it starts", "bins.h",
+     "while (hole != kNoBlock && !fits(hole, request))", "while (false)"),
     ("a hole that has shrunk stays in its class", "bins.h",
      "if (class_of(block.granules) != block.hole.size_class)",
      "if (class_of(block.granules) > block.hole.size_class)"),
@@ -78,7 +80,8 @@ FAULTS = [
     ("a region of one block's is filed among the slices' holes", "regions.h",
      "return region.own ? own_holes_ : bins_;", "return bins_;"),
     ("a region that becomes a slice keeps the block that fills it", "regions.cpp",
-     "  region.own = false;\n  block.granules = region.granules;\n", "  region.own = false;\n"),
+     "  region.own = false;\n  block.start = region.first;\n  block.granules = region.granules;\n",
+     "  region.own = false;\n"),
     ("a region that becomes a slice is one block's still", "regions.cpp",
      "  region.own = false;\n", ""),
     ("a region in use is given back", "arena.cpp",
@@ -120,6 +123,11 @@ def main() -> int:
                 return False
             return ended.returncode == 0
 
+        for _, name, old, _ in FAULTS:
+            found = (work / "arena" / name).read_text().count(old)
+            if found != 1:
+                print(f"{name}: '{old}' stands there {found} times, not once")
+                return 1
         if not passes():
             print("the model test fails without any fault")
             return 1
@@ -128,9 +136,6 @@ def main() -> int:
                 continue
             path = work / "arena" / name
             original = path.read_text()
-            if original.count(old) != 1:
-                print(f"{name}: '{old}' stands there {original.count(old)} times, not once")
-                return 1
             path.write_text(original.replace(old, new))
             caught = not passes()
             path.write_text(original)

@@ -19,6 +19,21 @@ void allocate_once_more() {
 
 }  // namespace
 
+TEST_CASE("a block starts on a multiple of the largest power of two that divides its size") {
+  const TestContext context;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t alignment = 512; alignment <= 4 << 20; alignment *= 2) {
+      allocate(1);  // so that the next hole starts at an odd place
+      const CUdeviceptr block = allocate(3 * alignment);
+      const bool from_arena =
+          cubfc::Process::active()->contexts().owner_of_region(block) != nullptr;
+      INFO(3 * alignment);
+      CHECK((!from_arena || block % std::min<std::size_t>(alignment, 2 << 20) == 0));
+    }
+  }
+  verify_arenas();
+}
+
 TEST_CASE("a free waits for the work that was submitted before it", "[sync]") {
   const TestContext context;
   CUstream stream = nullptr;
