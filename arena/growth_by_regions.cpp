@@ -188,6 +188,9 @@ std::vector<std::uint16_t> Arena::choose(std::vector<std::uint16_t> from,
 
 // Throws std::bad_alloc and has changed nothing then.
 std::uint64_t Arena::release(Locked& lock, const std::vector<std::uint16_t>& unused) {
+  if (unused.empty()) {
+    return 0;
+  }
   std::vector<MemorySource::Extent> released;
   released.reserve(unused.size());
   const std::uint64_t bytes = bytes_of(unused);
@@ -202,9 +205,7 @@ std::uint64_t Arena::release(Locked& lock, const std::vector<std::uint16_t>& unu
   lock.unlock();
   source_.release(released);
   lock.lock();
-  if (bytes > 0) {
-    budget_.release(bytes);
-  }
+  budget_.release(bytes);
   --releasing_;
   source_ended_.notify_all();
   return bytes;

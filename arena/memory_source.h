@@ -23,7 +23,8 @@ class MemorySource {
   // releases it. Called without any lock of the arena held, from any thread, concurrently.
   virtual Region obtain(std::uint64_t bytes) noexcept = 0;
 
-  // Takes back whole regions that obtain() gave, and that nothing uses. Called like obtain().
+  // Takes back whole regions that obtain() gave, and that nothing uses; not none. Called like
+  // obtain().
   struct Extent {
     Address base;
     std::uint64_t bytes;

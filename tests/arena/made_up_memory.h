@@ -40,6 +40,7 @@ class MadeUpMemory : public MemorySource {
 
   void release(std::span<const Extent> regions) noexcept override {
     const std::lock_guard lock(mutex_);
+    wrong_releases += regions.empty() ? 1 : 0;
     for (const auto& [base, bytes] : regions) {
       const auto region = regions_.find(base);
       if (region == regions_.end() || region->second != bytes) {
