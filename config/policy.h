@@ -155,10 +155,12 @@ struct Policy {
   [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes,
                                             std::uint64_t total_bytes) const;
 
-  /// Whether other processes of the user that run under cubfc may have what was preallocated and is
-  /// not in use, by asking: nobody has asked for the preallocation.
-  [[nodiscard]] bool preallocation_is_soft() const noexcept {
-    return !preallocate.is_set() && !mem_fraction.is_set();
+  /// Whether other processes of the user that run under cubfc may have what is not in use, by
+  /// asking: unless somebody has asked for memory to be held, by CUBFC_PREALLOCATE (but "false"), a
+  /// fraction, or CUBFC_ASYNC_PREALLOCATE.
+  [[nodiscard]] bool gives_to_others() const noexcept {
+    const bool preallocates = preallocate.is_set() && preallocate.value != Preallocate::kNo;
+    return !preallocates && !mem_fraction.is_set() && async_preallocate.value == 0;
   }
 
   /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself:

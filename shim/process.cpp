@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <utility>
@@ -26,6 +25,7 @@
 #include "shim/serve/unused_memory.h"
 #include "shim/serve/waiting_frees.h"
 #include "shim/share/ipc.h"
+#include "shim/share/locked_mapping.h"
 #include "shim/share/rendezvous.h"
 #include "shim/tell/log.h"
 #include "shim/tell/summary.h"
@@ -99,8 +99,7 @@ config::Policy policy_under_tools(config::Policy policy) {
 
 __attribute__((destructor)) void at_exit() noexcept {
   Process* process = instance.load(std::memory_order_acquire);
-  if (process == nullptr || stand_aside.load(std::memory_order_acquire) ||
-      process->pid() != getpid()) {
+  if (process == nullptr || stand_aside.load(std::memory_order_acquire) || process->is_in_child()) {
     return;
   }
   process->ipc().leave();
@@ -123,7 +122,6 @@ Process::Process(const DriverFunctions& driver, config::Policy policy,
     : driver_(driver),
       policy_(policy_under_tools(std::move(policy))),
       overridden_(overridden),
-      pid_(getpid()),
       parts_(std::make_unique<Parts>(driver_, policy_)),
       memory_(parts_->memory),
       contexts_(parts_->contexts) {}
@@ -246,6 +244,7 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
 // so), and is left to the driver; any other begins anew.
 void Process::forked_in_child() noexcept {
   log::forked_in_child();
+  locked_mappings_forked_in_child();
   const Process* const of_parent = instance.exchange(nullptr);
   making.store(Making::kNot);
   if (of_parent != nullptr && of_parent->contexts_.first() != nullptr) {

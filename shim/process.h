@@ -2,13 +2,12 @@
 // destroyed: programs allocate and free until the very end of their exit.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 
 #include "config/policy.h"
 #include "shim/driver/driver.h"
+#include "shim/loader/fork_mark.h"
 
 namespace cubfc {
 
@@ -70,8 +69,8 @@ class Process {
   const config::Policy& policy() const { return policy_; }
   const RuntimeOverrides& overridden() const { return overridden_; }
 
-  // The process that made the object.
-  pid_t pid() const { return pid_; }
+  // Whether this is a child of the process that made the object.
+  bool is_in_child() const { return mark_.is_in_child(); }
 
   // The lines of CUBFC_SHOW_STATS, one for each device. No driver call.
   std::string summary() const;
@@ -84,7 +83,7 @@ class Process {
   const DriverFunctions& driver_;
   const config::Policy policy_;
   const RuntimeOverrides overridden_;
-  const pid_t pid_;
+  const ForkMark mark_;
   struct Parts;
   const std::unique_ptr<Parts> parts_;
   DeviceMemory& memory_;  // of the parts: what is asked most

@@ -102,7 +102,6 @@ arena::Options Device::begin_arena(std::uint64_t wanted) {
   if (integrated && !policy.preallocate.is_set() && !policy.mem_fraction.is_set()) {
     wanted = 0;
   }
-  has_soft_reserve = wanted > 0 && !managed && policy.preallocation_is_soft();
   arena::Options options;
   if (!managed) {
     options = arena::Options::in_slices_of(std::min(total_bytes, limit.budget.limit()));

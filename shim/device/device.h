@@ -48,11 +48,8 @@ struct Device {
   const std::array<char, 16> id;  // its UUID, the same in every process; zeros: unknown
   std::uint64_t total_bytes = 0;
   DeviceLimit limit;
-  Preallocation preallocation;  // of arenas under CUBFC_ALLOCATOR=bfc
-  // Of what was preallocated of it, other processes get by asking what is not in use: it was not
-  // asked for by the environment. SoftReserve (serve/) has told them.
-  std::atomic<bool> has_soft_reserve{false};
-  std::atomic<bool> is_offered{false};
+  Preallocation preallocation;          // of arenas under CUBFC_ALLOCATOR=bfc
+  std::atomic<bool> is_offered{false};  // to other processes, by SoftReserve (serve/)
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <pthread.h>
-#include <sys/types.h>
 
 #include <atomic>
 #include <functional>
 #include <utility>
+
+#include "shim/loader/fork_mark.h"
 
 namespace cubfc {
 
@@ -24,8 +25,12 @@ class BackgroundThread {
   // The first call starts it; later ones do nothing. False when there can be no thread.
   // Thread-safe.
   bool start_once() noexcept;
-  // Whether it may be in the midst of something. In a forked child there is none.
+  // Whether it may be in the midst of something.
   bool is_running() const noexcept { return running_.load(std::memory_order_acquire); }
+
+  // Whether all threads of the process have ended but such as this. Then `run` has to return: with
+  // the last thread the process ends.
+  static bool program_is_over() noexcept;
 
  private:
   static void* run(void* self) noexcept;
@@ -33,9 +38,9 @@ class BackgroundThread {
 
   const char* const name_;
   const Work work_;
+  const ForkMark mark_;
   std::atomic<bool> started_{false};
   std::atomic<bool> running_{false};
-  pid_t pid_ = 0;
   pthread_t thread_{};
 };
 

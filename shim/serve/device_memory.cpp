@@ -185,6 +185,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
 CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
                                           const char* function) {
   announce(driver_, policy_, context);
+  soft_reserve_.offer(context.device);
   collect_waiting(context);
   Server& server = *context.device.server;
   if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {

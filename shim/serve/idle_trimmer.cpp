@@ -25,7 +25,7 @@ void IdleTrimmer::watch() noexcept {
   std::uint64_t operations = owner_.operations();
   Clock::time_point since = Clock::now();
   bool trimmed = false;
-  while (!is_stopped_within(nap)) {
+  while (!is_stopped_within(nap) && !BackgroundThread::program_is_over()) {
     if (const std::uint64_t now = owner_.operations(); now != operations) {
       operations = now;
       since = Clock::now();

@@ -1,6 +1,8 @@
 #include "shim/serve/soft_reserve.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "shim/device/device.h"
@@ -8,6 +10,14 @@
 #include "shim/tell/log.h"
 
 namespace cubfc {
+namespace {
+
+// Between two looks whether there is anything else to be done.
+constexpr std::chrono::seconds kLook{1};
+
+constexpr std::uint64_t kPartBytes = 1ULL << 30;
+
+}  // namespace
 
 SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused)
     : rendezvous_(rendezvous),
@@ -15,42 +25,67 @@ SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused)
       thread_("cubfc-share", {[this] { answer_rings(); }, [this] { rendezvous_.close(); }}) {}
 
 void SoftReserve::offer(Device& device) noexcept {
-  if (!device.has_soft_reserve.load(std::memory_order_relaxed) ||
-      device.is_offered.exchange(true)) {
+  if (device.is_offered.load(std::memory_order_relaxed) || device.is_offered.exchange(true) ||
+      device.managed || !device.policy.gives_to_others()) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (offered_ == devices_.size()) {
+  if (offered_ == offers_.size()) {
     return;
   }
-  devices_[offered_] = &device;
+  offers_[offered_].device = &device;
   if (!rendezvous_.offer(device.id)) {
-    log::info("other processes cannot ask for what is preallocated on GPU {}: no file in {} ({})",
-              device.handle, shared_folders(), std::strerror(errno));
+    const char* const why = std::strerror(errno);
+    log::info("GPU {}: other processes cannot ask for what is not in use: no file in {} ({})",
+              device.handle, shared_folders(), why);
     return;
   }
   ++offered_;
   if (!thread_.start_once()) {
-    log::info("other processes cannot ask for what is preallocated: no thread can be made");
+    log::info("other processes cannot ask for what is not in use: no thread can be made");
     rendezvous_.close();
   }
 }
 
 void SoftReserve::answer_rings() noexcept {
-  while (rendezvous_.wait_for_ring()) {
-    rendezvous_.answer(
-        [this](std::size_t number, std::uint64_t wanted) { return give(number, wanted); });
+  for (;;) {
+    switch (rendezvous_.wait_for_ring(kLook)) {
+      case Rendezvous::Woken::kByClose:
+        return;
+      case Rendezvous::Woken::kByTime:
+        if (BackgroundThread::program_is_over()) {
+          rendezvous_.close();
+          return;
+        }
+        rendezvous_.meet_again();
+        break;
+      case Rendezvous::Woken::kByRing:
+        rendezvous_.answer(
+            [this](std::size_t number, std::uint64_t wanted) { return give(number, wanted); },
+            [this](std::size_t number) { return left(number); });
+        break;
+    }
   }
 }
 
-Rendezvous::Answer SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
-  Device& device = *devices_[number];
-  const std::uint64_t given = wanted == 0 ? 0 : unused_.give_to_others(device, wanted);
+// A part at a time, so that who waits sees that it goes on.
+std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
+  Offer& offer = offers_[number];
+  Device& device = *offer.device;
+  const std::uint64_t given = unused_.give_to_others(device, std::min(wanted, kPartBytes));
   if (given > 0) {
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
                log::bytes(given), log::bytes(wanted));
   }
-  return {given, unused_.bytes_for_others(device)};
+  // What is there and was not given, the driver has refused to take back.
+  offer.refused = given > 0 ? 0 : unused_.bytes_for_others(device);
+  return given;
+}
+
+std::uint64_t SoftReserve::left(std::size_t number) noexcept {
+  const Offer& offer = offers_[number];
+  const std::uint64_t bytes = unused_.bytes_for_others(*offer.device);
+  return bytes - std::min(bytes, offer.refused);
 }
 
 void SoftReserve::leave() noexcept {

@@ -1,11 +1,13 @@
-// What was preallocated without being asked for is soft: other processes of the user that run under
-// cubfc have it by asking. DeviceMemory calls offer() when an arena has grown; from then on a
-// thread answers those who ask (Rendezvous), and gives up what is not in use. With
-// CUBFC_PREALLOCATE or a fraction set the reserve is firm, and there is neither thread nor file.
+// What this process has taken of a device and does not use, other processes of the user that run
+// under cubfc have by asking: what was preallocated, and what arenas and the pool keep.
+// DeviceMemory calls offer() when an arena or the pool has grown; from then on a thread answers
+// those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
+// (Policy::gives_to_others), and there is no thread.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <mutex>
 
 #include "shim/serve/background_thread.h"
@@ -21,7 +23,7 @@ class SoftReserve {
  public:
   SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused);
 
-  // For a device of which something was preallocated; the first call for each counts.
+  // For a device of which something was taken; the first call for each counts.
   void offer(Device& device) noexcept;
 
   // When the process ends, after its exit handlers.
@@ -29,13 +31,18 @@ class SoftReserve {
 
  private:
   void answer_rings() noexcept;
-  Rendezvous::Answer give(std::size_t number, std::uint64_t wanted) noexcept;
+  std::uint64_t give(std::size_t number, std::uint64_t wanted) noexcept;
+  std::uint64_t left(std::size_t number) noexcept;
 
   Rendezvous& rendezvous_;
   UnusedMemory& unused_;
   std::mutex mutex_;  // of offer()
   std::size_t offered_ = 0;
-  std::array<std::atomic<Device*>, Rendezvous::kDevices> devices_{};  // by number
+  struct Offer {
+    std::atomic<Device*> device{nullptr};
+    std::uint64_t refused = 0;  // bytes that could not be given when asked for; the thread's
+  };
+  std::array<Offer, Rendezvous::kDevices> offers_;  // by number
   BackgroundThread thread_;
 };
 

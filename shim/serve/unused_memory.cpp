@@ -18,6 +18,9 @@ namespace {
 // What is given back at a time for the driver's own needs, which it does not tell.
 constexpr std::uint64_t kStepBytes = 256ULL << 20;
 
+// The same of other processes, whom an error that has nothing to do with memory is to cost little.
+constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
+
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatience{2};
 
@@ -72,7 +75,8 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
 void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
   if (const auto at_driver = free_at_driver(device); at_driver && *at_driver < bytes) {
     const std::uint64_t lacking = bytes - *at_driver;
-    if (const std::uint64_t given = device.preallocation.give_up(lacking); given < lacking) {
+    const std::uint64_t given = device.preallocation.give_up(lacking);
+    if (given < lacking && lacking - given <= rendezvous_.offered(device.id)) {
       rendezvous_.ask(device.id, lacking - given);
     }
   }
@@ -84,25 +88,29 @@ std::uint64_t UnusedMemory::ask_others(const Device& device, const Need& need,
                                        std::uint64_t bytes) {
   const bool device_has_enough = need.bytes > 0 && at_driver.value_or(0) >= need.bytes;
   const bool is_over_limit = need.counted && device.limit.budget.left() < need.bytes;
-  return !need.of_device || (device_has_enough && is_over_limit)
-             ? 0
-             : rendezvous_.ask(device.id, bytes);
+  if (!need.of_device || (device_has_enough && is_over_limit)) {
+    return 0;
+  }
+  return rendezvous_.ask(device.id, need.bytes > 0 ? bytes : std::min(bytes, kMostUnknownBytes));
 }
 
 std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {
-  const std::uint64_t given = device.preallocation.give_up(bytes);
-  return given + (given < bytes ? release_of_arenas(device, bytes - given, Waits::kNo) : 0);
+  std::uint64_t given = device.preallocation.give_up(bytes);
+  given += given < bytes ? release_of_arenas(device, bytes - given, Waits::kNo) : 0;
+  return given + (given < bytes ? device.server->trim(true) : 0);
 }
 
 std::uint64_t UnusedMemory::bytes_for_others(Device& device) noexcept {
   if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
     frees->close_and_collect();  // a block that waits keeps its whole region
   }
-  std::uint64_t bytes = device.preallocation.bytes();
+  const CUmemoryPool pool = device.server->pool();
+  std::uint64_t bytes =
+      device.preallocation.bytes() + (pool == nullptr ? 0 : device.limit.pools.idle_in(pool));
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
     const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;
-    bytes += unused > 0 && is_released_at_once(context) ? unused : 0;
+    bytes += unused > 0 && works(context) && is_released_at_once(context) ? unused : 0;
   });
   return bytes;
 }
@@ -264,9 +272,21 @@ std::uint64_t UnusedMemory::release_of_arenas(Device& device, std::uint64_t byte
     }
     // The current context may be another one, or none, and then the driver frees nothing.
     const PushedContext inside(driver_, context.handle);
-    released += inside.pushed() ? context.arena.release_unused(bytes - released) : 0;
+    const bool can = inside.pushed() && works(context);
+    released += can ? context.arena.release_unused(bytes - released) : 0;
   });
   return released;
+}
+
+// Else the driver takes nothing back: its work has gone wrong for good.
+bool UnusedMemory::works(Context& context) {
+  const RelaxedCapture relaxed(driver_);
+  const PushedContext inside(driver_, context.handle);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  const CUresult result = driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+  context.note(result);
+  return inside.pushed() && result == CUDA_SUCCESS;
 }
 
 // Where giving back a region is the driver's cuMemFree, that waits for the work of its context.

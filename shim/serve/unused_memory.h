@@ -113,6 +113,7 @@ class UnusedMemory : private ContextListener {
   bool release(Device& device, std::uint64_t bytes, Waits waits);
   std::uint64_t release_of_arenas(Device& device, std::uint64_t bytes, Waits waits);
   bool is_released_at_once(Context& context);
+  bool works(Context& context);
   std::uint64_t ask_others(const Device& device, const Need& need,
                            std::optional<std::uint64_t> at_driver, std::uint64_t bytes);
   std::uint64_t keep_preallocated(Device& device, std::uint64_t released);

@@ -17,12 +17,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For answers. A process that is stopped gives none.
+// For an answer, or a part of what was asked for. A process that is stopped gives none.
 constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kMostPatience{30};
 // Between two looks whether those who are waited for are still there.
 constexpr std::chrono::milliseconds kLook{20};
-// An answer that is no older needs no ring: who asks all the time does not keep others from work.
-constexpr std::chrono::milliseconds kFresh{1};
 
 int* futex_word(std::atomic<std::uint32_t>& word) {
   return reinterpret_cast<int*>(&word);
@@ -30,14 +29,10 @@ int* futex_word(std::atomic<std::uint32_t>& word) {
 
 // Sleeps while the word has this value, a while at most; not at all if it has another.
 void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value,
-                std::optional<std::chrono::nanoseconds> most = std::nullopt) {
-  timespec time{};
-  if (most) {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(*most);
-    time.tv_sec = seconds.count();
-    time.tv_nsec = (*most - seconds).count();
-  }
-  syscall(SYS_futex, futex_word(word), FUTEX_WAIT, value, most ? &time : nullptr, nullptr, 0);
+                std::chrono::nanoseconds most) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(most);
+  const timespec time{seconds.count(), (most - seconds).count()};
+  syscall(SYS_futex, futex_word(word), FUTEX_WAIT, value, &time, nullptr, 0);
 }
 
 void wake_all(std::atomic<std::uint32_t>& word) {
@@ -45,130 +40,193 @@ void wake_all(std::atomic<std::uint32_t>& word) {
 }
 
 // The lock of a slot's byte. False when another process has it.
-bool lock(const Descriptor& file, std::size_t slot, short type) {
+bool lock(int file, std::size_t slot, short type) {
   struct flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(slot);
   range.l_len = 1;
-  return fcntl(file.get(), F_OFD_SETLK, &range) == 0;
-}
-
-bool is_answered(std::uint32_t answers, std::uint32_t ring) {
-  return static_cast<std::int32_t>(answers - ring) >= 0;  // they count round
+  return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
 }  // namespace
 
-bool Rendezvous::join(IfMissing if_missing) {
-  if (left_) {
+// With all who are rung at once.
+struct Rendezvous::Patience {
+  const Clock::time_point start = Clock::now();
+  Clock::time_point last_progress = start;
+
+  bool is_over() const {
+    const auto now = Clock::now();
+    return now - last_progress > kPatience || now - start > kMostPatience;
+  }
+};
+
+// As one that gives: with a slot. Who has asked before leaves, and comes again.
+bool Rendezvous::join_as_giver() {
+  if (left_ || closed_) {
     return false;
   }
-  if (file_ && (own_ != nullptr || if_missing == IfMissing::kNothing)) {
+  if (own_ != nullptr) {
     return true;
   }
-  if (file_) {  // to take a slot, it must be opened again
-    leave_shared_file(*file_);
-    table_ = nullptr;
-    file_.reset();
-    unanswered_.clear();
-  }
-  auto joined = join_shared_file(name_, sizeof(Table), if_missing);
+  const auto joined = join_shared_file(
+      name_, sizeof(Table), IfMissing::kMake,
+      [&](int file, void* data) { return take_slot(file, *static_cast<Table*>(data)); });
   if (!joined) {
     return false;
   }
-  auto* const table = static_cast<Table*>(joined->shared.data);
-  table_ = table;
-  if (if_missing == IfMissing::kMake && !take_slot(joined->file)) {
-    table_ = nullptr;
-    leave_shared_file(joined->shared);
-    return false;
+  if (file_) {
+    leave_shared_file(*file_);
   }
-  file_ = joined->shared;
+  unanswered_.clear();
+  file_ = joined;
   return true;
 }
 
-// The first that nobody has.
-bool Rendezvous::take_slot(const Descriptor& file) {
-  Table& table = *table_;
-  for (std::size_t i = 0; i < kSlots; ++i) {
+// The first that nobody has. False: errno says why.
+bool Rendezvous::take_slot(int file, Table& table) {
+  int error = EUSERS;
+  for (std::size_t i = 0; i < kSlots && error == EUSERS; ++i) {
     if (!lock(file, i, F_WRLCK)) {
-      if (errno != EAGAIN && errno != EACCES) {
-        return false;
-      }
+      error = errno == EAGAIN || errno == EACCES ? EUSERS : errno;
+      continue;
+    }
+    if (!make_room_in(file, offsetof(Table, slots) + i * sizeof(Slot), sizeof(Slot))) {
+      error = errno;
       continue;
     }
     Slot& slot = table.slots[i];
-    if (!make_room_in(file.get(), offsetof(Table, slots) + i * sizeof(Slot), sizeof(Slot))) {
-      return false;
-    }
     table.header.taken[i].store(0, std::memory_order_relaxed);  // of one that is dead
     slot.devices.store(0, std::memory_order_relaxed);
     slot.pid.store(getpid(), std::memory_order_relaxed);
-    own_.store(&slot, std::memory_order_release);
-    auto& known = table.header.slots;
-    for (std::uint32_t before = known;
-         before <= i && !known.compare_exchange_weak(before, static_cast<std::uint32_t>(i + 1));) {
+    std::uint32_t known = table.header.slots;
+    while (known <= i &&
+           !table.header.slots.compare_exchange_weak(known, static_cast<std::uint32_t>(i + 1))) {
     }
+    table_.store(&table, std::memory_order_release);
+    own_.store(&slot, std::memory_order_release);
     table.header.taken[i].store(1, std::memory_order_release);
     return true;
   }
-  errno = EUSERS;
+  errno = error;
   return false;
+}
+
+// As one that asks. What it returns finds out who is alive; it is empty where nobody else is.
+Descriptor Rendezvous::join_as_asker() {
+  if (left_ || mark_.is_in_child()) {
+    return Descriptor();
+  }
+  if (own_ != nullptr && taken_by_others().empty()) {
+    return Descriptor();
+  }
+  Descriptor probe = file_ ? open_again(*file_) : Descriptor();
+  if (probe || own_ != nullptr) {
+    return probe;
+  }
+  if (file_) {  // somebody has removed it
+    leave_shared_file(*file_);
+    file_.reset();
+    unanswered_.clear();
+  }
+  file_ = join_shared_file(name_, sizeof(Table), IfMissing::kNothing);
+  if (file_) {
+    table_ = static_cast<Table*>(file_->data);
+    return open_again(*file_);
+  }
+  return Descriptor();
 }
 
 std::optional<std::size_t> Rendezvous::offer(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
-  if (device == DeviceId{} || closed_ || !join(IfMissing::kMake)) {
+  if (device == DeviceId{} || mark_.is_in_child()) {
+    errno = ENODEV;
+    return std::nullopt;
+  }
+  if (!join_as_giver()) {
     return std::nullopt;
   }
   Slot& slot = *own_;
   const std::uint32_t number = slot.devices.load(std::memory_order_relaxed);
   if (number == kDevices) {
+    errno = ENOSPC;
     return std::nullopt;
   }
+  // Somebody may have rung for whoever had the slot before: the counts go on.
   Entry& entry = slot.entries[number];
   entry.device = device;
-  entry.wanted = entry.given = entry.left = 0;
-  entry.when = 0;
-  entry.rings = 0;
-  entry.answers = 0;
+  entry.wanted = 0;
+  entry.left = 0;
+  entry.answers = entry.rings.load();
   slot.devices.store(number + 1, std::memory_order_release);
   return number;
 } catch (const std::bad_alloc&) {
+  errno = ENOMEM;
   return std::nullopt;
 }
 
-bool Rendezvous::wait_for_ring() noexcept {
+Rendezvous::Woken Rendezvous::wait_for_ring(std::chrono::nanoseconds most) noexcept {
   Slot& slot = *own_;
+  const auto until = Clock::now() + most;
   for (;;) {
     const std::uint32_t before = slot.bell.load(std::memory_order_acquire);
     if (closed_.load(std::memory_order_acquire)) {
-      return false;
+      return Woken::kByClose;
     }
     for (std::size_t i = 0; i < slot.devices.load(std::memory_order_acquire); ++i) {
       const Entry& entry = slot.entries[i];
       if (entry.rings.load(std::memory_order_acquire) !=
           entry.answers.load(std::memory_order_relaxed)) {
-        return true;
+        return Woken::kByRing;
       }
     }
-    wait_while(slot.bell, before);
+    const auto now = Clock::now();
+    if (now >= until) {
+      return Woken::kByTime;
+    }
+    wait_while(slot.bell, before, until - now);
   }
 }
 
-void Rendezvous::put(Entry& entry, std::uint32_t rings, const Answer& answer) noexcept {
-  entry.given.fetch_add(answer.given, std::memory_order_relaxed);
-  entry.left.store(answer.left, std::memory_order_relaxed);
-  entry.when.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+void Rendezvous::put(Entry& entry, std::uint32_t rings, std::uint64_t left) noexcept {
+  entry.left.store(left, std::memory_order_relaxed);
   entry.answers.store(rings, std::memory_order_release);
   wake_all(entry.answers);
+}
+
+// What was mapped stays mapped: close() may be looking at it.
+void Rendezvous::meet_again() noexcept try {
+  const std::unique_lock guard(mutex_, std::try_to_lock);
+  if (!guard.owns_lock() || left_ || closed_ || !file_ || open_again(*file_)) {
+    return;
+  }
+  Slot& before = *own_;
+  const auto joined = join_shared_file(
+      name_, sizeof(Table), IfMissing::kMake,
+      [&](int file, void* data) { return take_slot(file, *static_cast<Table*>(data)); });
+  if (!joined) {
+    return;
+  }
+  Slot& now = *own_;
+  const std::uint32_t devices = before.devices.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < devices; ++i) {
+    now.entries[i].device = before.entries[i].device;
+    now.entries[i].wanted = 0;
+    now.entries[i].left = 0;
+    now.entries[i].answers = now.entries[i].rings.load();
+  }
+  now.devices.store(devices, std::memory_order_release);
+  unanswered_.clear();
+  file_ = joined;
+} catch (const std::bad_alloc&) {  // another time
 }
 
 // Those who have rung see within kLook that nobody is there.
 void Rendezvous::close() noexcept {
   closed_.store(true, std::memory_order_release);
-  if (Slot* const slot = own_.load(std::memory_order_acquire); slot != nullptr) {
+  Slot* const slot = own_.load(std::memory_order_acquire);
+  if (slot != nullptr && !mark_.is_in_child()) {
     Table& table = *table_;
     table.header.taken[static_cast<std::size_t>(slot - table.slots.data())].store(
         0, std::memory_order_release);
@@ -195,41 +253,32 @@ bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) const {
   if (taken.load(std::memory_order_acquire) != 1) {
     return false;
   }
-  if (!lock(probe, slot, F_WRLCK)) {
+  if (!lock(probe.get(), slot, F_WRLCK)) {
     return errno == EAGAIN || errno == EACCES;
   }
   taken.store(0, std::memory_order_relaxed);
-  lock(probe, slot, F_UNLCK);
+  lock(probe.get(), slot, F_UNLCK);
   return false;
 }
 
-// Those that offer memory of this device, with answers that are fresh. `probe` becomes the file,
-// where there are any.
-std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device, Descriptor& probe) {
-  const std::vector<std::size_t> taken = taken_by_others();
-  if (taken.empty() || !(probe = open_again(*file_))) {
-    return {};
-  }
-  std::vector<Other> fresh;
-  std::vector<Other> old;
-  const auto now = Clock::now().time_since_epoch();
-  for (const std::size_t i : taken) {
+// Those that can give memory of this device, and how much, by what they answer now.
+std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device,
+                                                       const Descriptor& probe) {
+  std::vector<Other> others;
+  for (const std::size_t i : taken_by_others()) {
     Slot& slot = table_.load()->slots[i];
     const std::uint32_t devices = slot.devices.load(std::memory_order_acquire);
     for (std::size_t number = 0; number < devices && number < kDevices; ++number) {
-      Entry& entry = slot.entries[number];
-      if (entry.device == device && is_there(i, probe)) {
-        const auto age = now - Clock::duration(entry.when.load(std::memory_order_relaxed));
-        (std::chrono::abs(age) < kFresh ? fresh : old).push_back({i, &entry, 0});
+      if (slot.entries[number].device == device && is_there(i, probe)) {
+        others.push_back({i, &slot.entries[number], 0});
       }
     }
   }
-  ring(old, Wanted::kWord, probe);
-  fresh.insert(fresh.end(), old.begin(), old.end());
-  for (Other& other : fresh) {
+  ring(others, Wanted::kWord, probe);
+  for (Other& other : others) {
     other.bytes = other.entry->left.load(std::memory_order_relaxed);
   }
-  return fresh;
+  return others;
 }
 
 // Rings all of them, then waits. Who does not answer is taken out, and is not waited for again
@@ -252,35 +301,49 @@ std::uint64_t Rendezvous::ring(std::vector<Other>& others, Wanted wanted, const 
   }
   std::uint64_t given = 0;
   std::vector<Other> answered;
-  const auto until = Clock::now() + kPatience;
+  Patience patience;
   for (std::size_t i = 0; i < others.size(); ++i) {
-    Entry& entry = *others[i].entry;
-    const auto silent = unanswered_.find(&entry);
-    std::uint32_t last = entry.answers.load(std::memory_order_acquire);
-    while (!is_answered(last, rings[i].number) && Clock::now() < until &&
-           (silent == unanswered_.end() || silent->second != last) &&
-           is_there(others[i].slot, probe)) {
-      wait_while(entry.answers, last, kLook);
-      last = entry.answers.load(std::memory_order_acquire);
-    }
-    if (is_answered(last, rings[i].number)) {
-      unanswered_.erase(&entry);
-      given += entry.given.load(std::memory_order_relaxed) - rings[i].given_before;
+    if (is_answered(others[i], rings[i].number, patience, probe)) {
       answered.push_back(others[i]);
-    } else {
-      unanswered_[&entry] = last;
     }
+    given += others[i].entry->given.load(std::memory_order_relaxed) - rings[i].given_before;
   }
   others = std::move(answered);
   return given;
 }
 
+// Waits for it.
+bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& patience,
+                             const Descriptor& probe) {
+  Entry& entry = *other.entry;
+  const auto silent = unanswered_.find(&entry);
+  std::uint64_t given = entry.given.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
+    if (static_cast<std::int32_t>(last - ring) >= 0) {  // they count round
+      unanswered_.erase(&entry);
+      return true;
+    }
+    const bool is_silent = silent != unanswered_.end() && silent->second == last;
+    if (const std::uint64_t before =
+            std::exchange(given, entry.given.load(std::memory_order_relaxed));
+        before != given) {
+      patience.last_progress = Clock::now();
+    }
+    if (is_silent || patience.is_over() || !is_there(other.slot, probe)) {
+      unanswered_[&entry] = last;
+      return false;
+    }
+    wait_while(entry.answers, last, kLook);
+  }
+}
+
 std::uint64_t Rendezvous::offered(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
-  if (device == DeviceId{} || !join(IfMissing::kNothing)) {
+  const Descriptor probe = device == DeviceId{} ? Descriptor() : join_as_asker();
+  if (!probe) {
     return 0;
   }
-  Descriptor probe;
   std::uint64_t bytes = 0;
   for (const Other& other : others_with(device, probe)) {
     bytes += other.bytes;
@@ -292,10 +355,10 @@ std::uint64_t Rendezvous::offered(const DeviceId& device) noexcept try {
 
 std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes) noexcept try {
   const std::lock_guard guard(mutex_);
-  if (device == DeviceId{} || !join(IfMissing::kNothing)) {
+  const Descriptor probe = device == DeviceId{} ? Descriptor() : join_as_asker();
+  if (!probe) {
     return 0;
   }
-  Descriptor probe;
   std::vector<Other> others = others_with(device, probe);
   std::sort(others.begin(), others.end(),
             [](const Other& a, const Other& b) { return a.bytes > b.bytes; });
@@ -314,13 +377,13 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes) noexc
 
 void Rendezvous::leave() noexcept {
   const std::unique_lock guard(mutex_, std::try_to_lock);
-  if (!guard.owns_lock()) {
+  if (!guard.owns_lock() || mark_.is_in_child()) {
     return;  // a thread waits for an answer still: the next that leaves removes the file
   }
   left_ = true;
+  own_ = nullptr;
+  table_ = nullptr;
   if (file_) {
-    own_ = nullptr;
-    table_ = nullptr;
     leave_shared_file(*file_);
     file_.reset();
   }

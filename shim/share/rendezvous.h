@@ -7,6 +7,7 @@
 // process that leaves removes the file.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "shim/loader/fork_mark.h"
 #include "shim/share/shared_files.h"
 
 namespace cubfc {
@@ -40,33 +42,40 @@ class Rendezvous {
   // 0; nothing when there is no file to be had, or no slot: errno says why. Makes the file if there
   // is none.
   std::optional<std::size_t> offer(const DeviceId& device) noexcept;
-  // Waits until somebody has rung. False when close() has been called.
-  bool wait_for_ring() noexcept;
-  // Answers whoever has rung. `give` is called for each device that was asked for, with its number
-  // and how many bytes are wanted, perhaps none; it returns an Answer.
-  struct Answer {
-    std::uint64_t given;  // bytes
-    std::uint64_t left;   // that could be given still
-  };
-  template <typename Give>
-  void answer(Give give) noexcept {
+  // Waits until somebody has rung, close() has been called, or so much time has passed.
+  enum class Woken : std::uint8_t { kByRing, kByTime, kByClose };
+  Woken wait_for_ring(std::chrono::nanoseconds most) noexcept;
+  // Answers whoever has rung. For each device that was asked for, `give` is called with its number
+  // and how many bytes are wanted; it returns what it has given up, which may be less, and is
+  // called again as long as there is something. Then `left` is called: bytes that could be given
+  // still.
+  template <typename Give, typename Left>
+  void answer(Give give, Left left) noexcept {
     Slot& slot = *own_;
     for (std::size_t number = 0; number < slot.devices.load(std::memory_order_acquire); ++number) {
       Entry& entry = slot.entries[number];
       const std::uint32_t rings = entry.rings.load(std::memory_order_acquire);
-      if (rings != entry.answers.load(std::memory_order_relaxed)) {
-        const std::uint64_t wanted = entry.wanted.exchange(0, std::memory_order_acquire);
-        put(entry, rings, give(number, wanted));
+      if (rings == entry.answers.load(std::memory_order_relaxed)) {
+        continue;
       }
+      std::uint64_t wanted = entry.wanted.exchange(0, std::memory_order_acquire);
+      while (wanted > 0) {
+        const std::uint64_t given = give(number, wanted);
+        entry.given.fetch_add(given, std::memory_order_relaxed);
+        wanted = given == 0 ? 0 : wanted - std::min(wanted, given);
+      }
+      put(entry, rings, left(number));
     }
   }
+  // If somebody has removed the file: goes on in a new one. To be called now and then.
+  void meet_again() noexcept;
   // Nothing is offered any more: nobody waits for this process, and wait_for_ring() returns.
   void close() noexcept;
 
-  // For a process that lacks memory. Each waits for the others' answers, a second at most, and not
-  // again for one that has not answered.
+  // For a process that lacks memory. Both wait for the others' answers: as long as one gives
+  // something each second, half a minute at most, and not again for one that has not answered.
   //
-  // What others could give up of this device, by their answers a millisecond ago at most.
+  // What others could give up of this device.
   std::uint64_t offered(const DeviceId& device) noexcept;
   // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
   // whomever: 0 when there were none.
@@ -81,7 +90,6 @@ class Rendezvous {
     std::atomic<std::uint64_t> wanted;  // by those who have rung since the last answer
     std::atomic<std::uint64_t> given;   // bytes ever
     std::atomic<std::uint64_t> left;    // at the last answer
-    std::atomic<std::int64_t> when;     // that was: of the steady clock; 0: never
     std::atomic<std::uint32_t> rings;
     std::atomic<std::uint32_t> answers;  // the last ring that is answered. A futex
   };
@@ -113,17 +121,21 @@ class Rendezvous {
     std::uint64_t bytes;  // that it could give up, or is asked for
   };
 
-  bool join(IfMissing if_missing);
-  bool take_slot(const Descriptor& file);
+  bool join_as_giver();
+  bool take_slot(int file, Table& table);
+  Descriptor join_as_asker();
   std::vector<std::size_t> taken_by_others() const;
   bool is_there(std::size_t slot, const Descriptor& probe) const;
-  std::vector<Other> others_with(const DeviceId& device, Descriptor& probe);
+  std::vector<Other> others_with(const DeviceId& device, const Descriptor& probe);
   enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
   std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe);
-  static void put(Entry& entry, std::uint32_t rings, const Answer& answer) noexcept;
+  struct Patience;
+  bool is_answered(const Other& other, std::uint32_t ring, Patience& patience,
+                   const Descriptor& probe);
+  static void put(Entry& entry, std::uint32_t rings, std::uint64_t left) noexcept;
 
   const std::string name_;
-  // Set once, before a thread waits for rings.
+  const ForkMark mark_;  // a child has not inherited what is mapped
   std::atomic<Table*> table_{nullptr};
   std::atomic<Slot*> own_{nullptr};
   std::atomic<bool> closed_{false};

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "shim/share/locked_mapping.h"
 #include "shim/tell/format.h"
 
 namespace cubfc {
@@ -19,6 +21,9 @@ namespace {
 
 // Where folders are looked for and made: in memory before on disk.
 constexpr std::array<const char*, 2> kPlaces{"/dev/shm", "/tmp"};
+
+// Another process may remove a file before it is locked here, but hardly often.
+constexpr int kMostAttempts = 10;
 
 std::string folder_in(const char* place) {
   return format("{}/cubfc-{}", place, geteuid());
@@ -36,8 +41,29 @@ Descriptor open_folder(const std::string& path) {
   return folder && is_ours_alone(folder.get(), S_IFDIR) ? std::move(folder) : Descriptor();
 }
 
+// Whatever the program's file mode mask is, or was when the folder was made.
+Descriptor make_folder(const std::string& path) {
+  struct stat status {};
+  if (mkdir(path.c_str(), S_IRWXU) == 0 ||
+      (lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+       (status.st_mode & S_IRWXU) != S_IRWXU)) {
+    chmod(path.c_str(), S_IRWXU);
+  }
+  return open_folder(path);
+}
+
 Descriptor open_file(int folder, const char* name, int flags) {
   return Descriptor(openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
+}
+
+// One that grows beyond the program's own limit would end it (SIGXFSZ).
+bool may_grow_to(std::size_t bytes) {
+  struct rlimit limit {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+    errno = EFBIG;
+    return false;
+  }
+  return true;
 }
 
 // Removes the files that nobody has locked. An owner that has just made its file notices.
@@ -55,79 +81,59 @@ void remove_files_of_the_dead(const std::string& path, const Descriptor& folder)
   closedir(listing);
 }
 
-// For a moment another process may have it locked, to see whether anybody has it.
-bool is_locked_soon(const Descriptor& file, int kind) {
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    if (flock(file.get(), kind | LOCK_NB) == 0) {
-      return true;
-    }
-    if (errno != EWOULDBLOCK) {
-      return false;
-    }
-    usleep(1000);
-  }
-  return false;
-}
-
-// Mapped first and locked then, because a child that is forked meanwhile inherits the descriptor:
-// it is to be closed next. False: errno says why; ESTALE when another process has removed the file.
-bool map_and_lock(const Descriptor& file, int kind, SharedFile& shared) {
+// Everything of `shared` but its path and its length.
+bool map(Descriptor file, Lock lock, const std::function<bool(int, void*)>& then,
+         SharedFile& shared) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0) {
     return false;
   }
   shared.device = status.st_dev;
   shared.inode = status.st_ino;
-  shared.data = mmap(nullptr, shared.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (shared.data == MAP_FAILED) {
-    return false;
-  }
-  if (madvise(shared.data, shared.bytes, MADV_DONTFORK) == 0 && is_locked_soon(file, kind) &&
-      fstat(file.get(), &status) == 0) {
-    if (status.st_nlink > 0) {
-      return true;
-    }
-    errno = ESTALE;
-  }
-  const int error = errno;
-  munmap(shared.data, shared.bytes);
-  errno = error;
-  return false;
+  shared.data = map_locked(std::move(file), shared.bytes, lock, then);
+  return shared.data != nullptr;
 }
 
-std::optional<SharedFile> make_in(const std::string& path, int folder, std::string_view kind,
-                                  std::size_t bytes, std::uint64_t& key) {
-  if (getrandom(&key, sizeof(key), 0) != sizeof(key)) {
-    return std::nullopt;
+bool make_in(const std::string& path, int folder, std::string_view kind, SharedFile& made,
+             std::uint64_t& key) {
+  if (!may_grow_to(made.bytes) || getrandom(&key, sizeof(key), 0) != sizeof(key)) {
+    return false;
   }
   const std::string name = name_of_shared_file(kind, getpid(), key);
-  SharedFile made;
+  Descriptor file = open_file(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL);
+  if (!file) {
+    return false;
+  }
   made.path = path + '/' + name;
-  made.bytes = bytes;
-  const Descriptor file = open_file(folder, name.c_str(), O_RDWR | O_CREAT | O_EXCL);
+  fchmod(file.get(), S_IRUSR | S_IWUSR);
   // All of it now: a page that a full file system cannot give later would end the process.
-  if (file && make_room_in(file.get(), 0, bytes) && map_and_lock(file, LOCK_EX, made)) {
-    return made;
+  if (make_room_in(file.get(), 0, made.bytes) && map(std::move(file), Lock::kExclusive, {}, made)) {
+    return true;
   }
   const int error = errno;
   unlinkat(folder, name.c_str(), 0);
   errno = error;
-  return std::nullopt;
+  return false;
 }
 
 // The file as long as it should be, its first page there. errno says what is wrong.
-Descriptor open_to_join(int folder, const std::string& name, std::size_t bytes,
-                        IfMissing if_missing) {
-  Descriptor file =
-      open_file(folder, name.c_str(), if_missing == IfMissing::kMake ? O_RDWR | O_CREAT : O_RDWR);
-  struct stat status {};
-  if (!file || !is_ours_alone(file.get(), S_IFREG) || fstat(file.get(), &status) != 0) {
+Descriptor open_to_join(int folder, const char* name, std::size_t bytes, IfMissing if_missing) {
+  const bool make = if_missing == IfMissing::kMake;
+  if (make && !may_grow_to(bytes)) {
     return Descriptor();
   }
-  const auto size = static_cast<off_t>(bytes);
+  Descriptor file = open_file(folder, name, make ? O_RDWR | O_CREAT : O_RDWR);
+  struct stat status {};
+  if (!file || fstat(file.get(), &status) != 0) {
+    return Descriptor();
+  }
   const bool is_new = status.st_size == 0;
-  if (!is_new && status.st_size != size) {
-    errno = EINVAL;
+  if (is_new && make && status.st_uid == geteuid()) {
+    fchmod(file.get(), S_IRUSR | S_IWUSR);
+  }
+  const auto size = static_cast<off_t>(bytes);
+  if (!is_ours_alone(file.get(), S_IFREG) || (is_new ? !make : status.st_size != size)) {
+    errno = is_new ? ENOENT : EINVAL;
     return Descriptor();
   }
   const bool ready = (!is_new || ftruncate(file.get(), size) == 0) &&
@@ -136,19 +142,16 @@ Descriptor open_to_join(int folder, const std::string& name, std::size_t bytes,
 }
 
 bool join_in(const std::string& path, const std::string& name, IfMissing if_missing,
-             JoinedFile& joined) {
-  if (if_missing == IfMissing::kMake) {
-    mkdir(path.c_str(), S_IRWXU);
-  }
-  const Descriptor folder = open_folder(path);
-  // Another process may remove the file before it is locked, but hardly often.
-  for (int attempt = 0; folder && attempt < 10; ++attempt) {
-    joined.file = open_to_join(folder.get(), name, joined.shared.bytes, if_missing);
-    if (joined.file && map_and_lock(joined.file, LOCK_SH, joined.shared)) {
-      joined.shared.path = path + '/' + name;
+             const std::function<bool(int, void*)>& then, SharedFile& joined) {
+  const Descriptor folder = if_missing == IfMissing::kMake ? make_folder(path) : open_folder(path);
+  joined.path = path + '/' + name;
+  for (int attempt = 0; folder && attempt < kMostAttempts; ++attempt) {
+    Descriptor file = open_to_join(folder.get(), name.c_str(), joined.bytes, if_missing);
+    const bool is_open = static_cast<bool>(file);
+    if (is_open && map(std::move(file), Lock::kShared, then, joined)) {
       return true;
     }
-    if (!joined.file || errno != ESTALE) {
+    if (!is_open || errno != ESTALE) {
       break;
     }
   }
@@ -162,29 +165,23 @@ bool make_room_in(int file, std::size_t start, std::size_t bytes) noexcept {
   return errno == 0;
 }
 
-Descriptor::~Descriptor() {
-  if (value_ >= 0) {
-    close(value_);
-  }
-}
-
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key) {
   return format("{}{}-{:016x}", kind, owner, key);
 }
 
 std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t bytes,
                                            std::uint64_t& key) {
+  std::optional<SharedFile> made(std::in_place);
+  made->bytes = bytes;
   for (const char* place : kPlaces) {
     const std::string path = folder_in(place);
-    mkdir(path.c_str(), S_IRWXU);
-    const Descriptor folder = open_folder(path);
+    const Descriptor folder = make_folder(path);
     if (!folder) {
       continue;
     }
     remove_files_of_the_dead(path, folder);
-    // Another process may remove the file before it is locked, but hardly often.
-    for (int attempt = 0; attempt < 10; ++attempt) {
-      if (auto made = make_in(path, folder.get(), kind, bytes, key)) {
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      if (make_in(path, folder.get(), kind, *made, key)) {
         return made;
       }
       if (errno != ESTALE) {
@@ -207,13 +204,14 @@ Descriptor open_shared_file(const std::string& name) {
   return Descriptor();
 }
 
-std::optional<JoinedFile> join_shared_file(const std::string& name, std::size_t bytes,
-                                           IfMissing if_missing) {
-  std::optional<JoinedFile> joined(std::in_place);
-  joined->shared.bytes = bytes;
+std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t bytes,
+                                           IfMissing if_missing,
+                                           const std::function<bool(int, void*)>& then) {
+  std::optional<SharedFile> joined(std::in_place);
+  joined->bytes = bytes;
   for (const auto now : {IfMissing::kNothing, IfMissing::kMake}) {
     for (const char* place : kPlaces) {
-      if (now <= if_missing && join_in(folder_in(place), name, now, *joined)) {
+      if (now <= if_missing && join_in(folder_in(place), name, now, then, *joined)) {
         return joined;
       }
     }

@@ -1,44 +1,22 @@
 // Files by which the processes of a user find each other: /dev/shm/cubfc-UID/NAME, else in /tmp.
-// Folder and file are the user's alone. Whoever has a file mapped keeps it locked, so a file that
-// nobody has locked is left over from the dead, and is removed. The lock is the mapping's: no
-// descriptor stays open, since programs close descriptors that they did not open, and a forked
-// child inherits neither. Knows nothing of what is in them.
+// Folder and file are the user's alone. Whoever has a file mapped keeps it locked
+// (locked_mapping.h), so a file that nobody has locked is left over from the dead, and is removed.
+// Nothing here ends a program: not a limit on the size of files, a full file system, or a mask that
+// takes away the user's own rights. Knows nothing of what is in the files.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "shim/share/descriptor.h"
 
 namespace cubfc {
-
-class Descriptor {
- public:
-  explicit Descriptor(int value = -1) : value_(value) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : value_(other.release()) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return value_; }
-  explicit operator bool() const { return value_ >= 0; }
-  int release() {
-    const int value = value_;
-    value_ = -1;
-    return value;
-  }
-
- private:
-  int value_;
-};
 
 struct SharedFile {
   std::string path;
@@ -60,16 +38,13 @@ Descriptor open_shared_file(const std::string& name);
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key);
 
 // A file of this name that several processes have, and that is there as long as one of them does:
-// the first makes it, if it is kMake. Only its first page has room on the file system. Nothing when
-// there is none, or none can be made; errno says why. Throws std::bad_alloc. What `file` locks
-// beside (fcntl's F_OFD_SETLK) stays locked as long as the mapping, also when `file` is closed.
-struct JoinedFile {
-  SharedFile shared;
-  Descriptor file;
-};
+// the first makes it, if it is kMake. Only its first page has room on the file system. `then`: see
+// map_locked(). Nothing when there is none, or none can be made; errno says why. Throws
+// std::bad_alloc.
 enum class IfMissing : bool { kNothing, kMake };
-std::optional<JoinedFile> join_shared_file(const std::string& name, std::size_t bytes,
-                                           IfMissing if_missing);
+std::optional<SharedFile> join_shared_file(
+    const std::string& name, std::size_t bytes, IfMissing if_missing,
+    const std::function<bool(int file, void* data)>& then = {});
 // The file system has room for these bytes from now on: a page that it cannot give later would end
 // the process. False: errno says why.
 bool make_room_in(int file, std::size_t start, std::size_t bytes) noexcept;

@@ -5,10 +5,13 @@
 //   cancel    runs out of memory in a thread with a pending cancellation
 //   cancel_each FUNCTION...  cancels a thread in each of these functions of the driver, which take
 //                            their time (STANDIN_LATENCY)
+//   last      its main thread ends by pthread_exit, when another has allocated
+//   small     allocates under a limit on the size of files
 //   dlerror   looks up a name like the driver's in a library that is not the driver
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -119,6 +122,32 @@ int cancel_each(int count, char** names) {
   return 0;
 }
 
+// The process ends with the last of its own threads.
+int last() {
+  use_driver();
+  pthread_t thread;
+  pthread_create(
+      &thread, nullptr,
+      [](void*) -> void* {
+        cu_ctx_set_current(context);
+        CUdeviceptr address = 0;
+        std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
+        usleep(20'000);
+        return nullptr;
+      },
+      nullptr);
+  pthread_exit(nullptr);
+}
+
+int small() {
+  use_driver();
+  const rlimit limit{(2 << 20) + 1, RLIM_INFINITY};
+  std::printf("limit %d\n", setrlimit(RLIMIT_FSIZE, &limit));
+  CUdeviceptr address = 0;
+  std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
+  return 0;
+}
+
 int clear_dlerror() {
   void* library = dlopen(CUBFC_TEST_RUNTIME_USER, RTLD_NOW | RTLD_LOCAL);
   void* names = dlopen(CUBFC_TEST_NEXT_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -138,6 +167,8 @@ int main(int argc, char** argv) {
          : std::strcmp(way, "pipe") == 0        ? closed_pipe()
          : std::strcmp(way, "cancel") == 0      ? cancel()
          : std::strcmp(way, "cancel_each") == 0 ? cancel_each(argc - 2, argv + 2)
+         : std::strcmp(way, "last") == 0        ? last()
+         : std::strcmp(way, "small") == 0       ? small()
          : std::strcmp(way, "dlerror") == 0     ? clear_dlerror()
                                                 : 2;
 }

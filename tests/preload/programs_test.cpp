@@ -186,7 +186,7 @@ TEST_CASE("a tool calls back from inside the driver's calls") {
 }
 
 TEST_CASE("a message of ours, a wait, a look-up change nothing for the program") {
-  for (const char* way : {"tail", "pipe", "cancel", "dlerror"}) {
+  for (const char* way : {"tail", "pipe", "cancel", "dlerror", "last"}) {
     const std::vector<std::string> command{CUBFC_TEST_MANNERS, way};
     const Outcome bare = run(command);
     INFO(way << ": " << bare.out << bare.err);
@@ -198,6 +198,14 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
       compare(bare, preloaded);
     }
   }
+}
+
+TEST_CASE("a limit on the size of files ends no program") {
+  // The software driver's own files for physical memory are 2 MiB long then.
+  const std::vector<std::string> command{CUBFC_TEST_MANNERS, "small"};
+  const Outcome bare = run(command, {{"STANDIN_MEMORY", "64MiB"}});
+  CHECK(bare.out == "limit 0\nallocate 0\n");
+  compare(bare, run_preloaded(command, {{"STANDIN_MEMORY", "64MiB"}}));
 }
 
 TEST_CASE("a thread is cancelled in each function as without cubfc") {

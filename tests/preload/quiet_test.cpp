@@ -74,12 +74,13 @@ TEST_CASE("threads and files are there only for who needs them") {
   } kModes[] = {{{}, "2\n", "True\n"},  // others may ask for what it has preallocated
                 {{{"CUBFC_TRIM_AFTER", "1ms"}}, "3\n", "True\n"},
                 {{{"CUBFC_MEM_LIMIT", "1GiB"}}, "2\n", "True\n"},
-                {trims, "2\n", "False\n"},
+                {trims, "3\n", "True\n"},
                 {{{"CUBFC_PREALLOCATE", "true"}}, "1\n", "False\n"},
-                {{{"CUBFC_PREALLOCATE", "false"}}, "1\n", "False\n"},
+                {{{"CUBFC_PREALLOCATE", "false"}}, "2\n", "True\n"},
+                {{{"CUBFC_PREALLOCATE", "whole"}}, "1\n", "False\n"},
                 {{{"CUBFC_MEM_FRACTION", "0.5"}}, "1\n", "False\n"},
                 {{{"CUBFC_ALLOCATOR", "platform"}}, "1\n", "False\n"},
-                {{{"CUBFC_ALLOCATOR", "cuda_async"}}, "1\n", "False\n"},
+                {{{"CUBFC_ALLOCATOR", "cuda_async"}}, "2\n", "True\n"},
                 {{{"CUBFC_UNIFIED_MEMORY", "true"}}, "1\n", "False\n"}};
   for (const auto& [environment, threads, meets] : kModes) {
     const bool has_arena = environment.count("CUBFC_ALLOCATOR") == 0;

@@ -165,6 +165,24 @@ TEST_CASE("who has none of its own to give gets it all the same") {
   }
 }
 
+TEST_CASE("what another process has freed can be had, however it had come by it") {
+  for (const Environment& mode : std::vector<Environment>{{},
+                                                          {{"CUBFC_FREE", "deferred"}},
+                                                          {{"CUBFC_PREALLOCATE", "false"}},
+                                                          {{"CUBFC_ALLOCATOR", "vmm"}},
+                                                          {{"CUBFC_ALLOCATOR", "cuda_async"}},
+                                                          {{"CUBFC_ALLOCATOR", "platform"}}}) {
+    for (const char* how : {"piece", "create"}) {
+      INFO(named(mode) << " " << how);
+      const Environment environment = device("16GiB");
+      const Running other = hold("freed:15000", under_cubfc(with(environment, mode)));
+      const Figures found = figures_of(run(leave("empty", how), under_cubfc(environment)));
+      CHECK(found.free >= 0.98 * 16384);
+      CHECK(found.got >= 0.97 * 16384);
+    }
+  }
+}
+
 TEST_CASE("beside a process that is stopped a program goes on with what there is") {
   const Environment environment = under_cubfc(device("16GiB"));
   const Running other = hold("small", environment);

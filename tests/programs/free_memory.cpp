@@ -2,15 +2,17 @@
 // one of several ways. Arguments: STATE HOW [SEED]. STATE: empty; small (a block of 300 MiB);
 // weights (15 GiB in blocks of 92 MiB); second (a block of 1 MiB in another context); random
 // (blocks of random sizes, many of them freed again); fill:MIB (so many MiB in blocks of 100,
-// whether they can be had or not). HOW: piece (one cuMemAlloc of 98% of it), sum (cuMemAlloc of 256
-// MiB to 1 MiB), create, async, total (one cuMemAlloc of all that the device is said to have), hold
-// (nothing; stays until it is killed). stdout: "LIVE FREE GOT", in MiB.
+// whether they can be had or not); freed:MIB (the same, all freed again). HOW: piece (one
+// cuMemAlloc of 98% of it), sum (cuMemAlloc of 256 MiB to 1 MiB), create, async, total (one
+// cuMemAlloc of all that the device is said to have), hold (nothing; stays until it is killed).
+// stdout: "LIVE FREE GOT", in MiB.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string_view>
 #include <vector>
@@ -100,14 +102,20 @@ int main(int argc, char** argv) {
     allocate(driver, live);
     CUcontext other = nullptr;
     programs::must(driver, "cuCtxCreate", cuCtxCreate_v2(&other, 0, 0));
-  } else if (state.starts_with("fill:")) {
-    const std::size_t wanted = kMiB * static_cast<std::size_t>(std::atoi(argv[1] + 5));
+  } else if (state.starts_with("fill:") || state.starts_with("freed:")) {
+    const std::size_t wanted =
+        kMiB * static_cast<std::size_t>(std::atoi(std::strchr(argv[1], ':') + 1));
     CUdeviceptr address = 0;
+    std::vector<CUdeviceptr> blocks;
     for (std::size_t bytes = 0; live < wanted; live += bytes) {
       bytes = std::min(wanted - live, 100 * kMiB);
       if (driver.cuMemAlloc(&address, bytes) != CUDA_SUCCESS) {
         break;
       }
+      blocks.push_back(address);
+    }
+    for (std::size_t i = 0; state.starts_with("freed:") && i < blocks.size(); ++i) {
+      programs::must(driver, "cuMemFree", driver.cuMemFree(blocks[i]));
     }
   } else if (state == "random") {
     live = fill_at_random(driver, free_bytes, seed);

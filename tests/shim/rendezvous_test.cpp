@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,18 +45,37 @@ std::string path() {
   return "/dev/shm/cubfc-" + std::to_string(geteuid()) + "/" + kName;
 }
 
+// False when it has been closed.
+bool is_rung(Rendezvous& rendezvous) {
+  for (;;) {
+    switch (rendezvous.wait_for_ring(std::chrono::seconds(1))) {
+      case Rendezvous::Woken::kByRing:
+        return true;
+      case Rendezvous::Woken::kByClose:
+        return false;
+      case Rendezvous::Woken::kByTime:
+        rendezvous.meet_again();
+        break;
+    }
+  }
+}
+
 // A process that has so many bytes to give, and answers.
 class Giver {
  public:
   explicit Giver(std::uint64_t bytes, const Rendezvous::DeviceId& device = kDevice) : left_(bytes) {
     REQUIRE(rendezvous_.offer(device) == 0);
     thread_ = std::thread([this] {
-      while (rendezvous_.wait_for_ring()) {
-        rendezvous_.answer([this](std::size_t /*number*/, std::uint64_t wanted) {
-          const std::uint64_t given = std::min<std::uint64_t>(wanted, left_);
-          left_ -= given;
-          return Rendezvous::Answer{given, left_};
-        });
+      while (is_rung(rendezvous_)) {
+        rendezvous_.answer(
+            [this](std::size_t /*number*/, std::uint64_t wanted) {
+              const std::uint64_t given =
+                  std::min<std::uint64_t>({wanted, left_.load(), most_.load()});
+              left_ -= given;
+              std::this_thread::sleep_for(pause_.load());
+              return given;
+            },
+            [this](std::size_t /*number*/) { return left_.load(); });
       }
     });
   }
@@ -66,11 +87,19 @@ class Giver {
   Giver(const Giver&) = delete;
   Giver& operator=(const Giver&) = delete;
 
+  void has(std::uint64_t bytes) { left_ = bytes; }
+  // It gives so much at a time, and takes so long for it.
+  void give_slowly(std::uint64_t most, std::chrono::milliseconds pause) {
+    most_ = most;
+    pause_ = pause;
+  }
   std::uint64_t left() const { return left_; }
   Rendezvous& rendezvous() { return rendezvous_; }
 
  private:
   std::atomic<std::uint64_t> left_;
+  std::atomic<std::uint64_t> most_{~0ULL};
+  std::atomic<std::chrono::milliseconds> pause_{};
   Rendezvous rendezvous_{kName};
   std::thread thread_;
 };
@@ -176,10 +205,9 @@ TEST_CASE("one that has asked can offer, too; one process has several devices") 
   REQUIRE(both.offer(kDevice) == 0);
   REQUIRE(both.offer(kAnother) == 1);
   std::thread thread([&] {
-    while (both.wait_for_ring()) {
-      both.answer([](std::size_t number, std::uint64_t /*wanted*/) {
-        return Rendezvous::Answer{0, number == 0 ? 10U : 20U};
-      });
+    while (is_rung(both)) {
+      both.answer([](std::size_t /*number*/, std::uint64_t /*wanted*/) { return 0U; },
+                  [](std::size_t number) { return number == 0 ? 10U : 20U; });
     }
   });
   Rendezvous asking(kName);
@@ -197,7 +225,6 @@ TEST_CASE("a process that is stopped keeps nobody waiting for ever, and is asked
   Rendezvous asking(kName);
   CHECK(asking.offered(kDevice) == 50);
   child.send(SIGSTOP);
-  usleep(5000);  // the last answer is old
   for (int i = 0; i < 100; ++i) {
     CHECK(asking.ask(kDevice, 10) == 0);
   }
@@ -209,6 +236,89 @@ TEST_CASE("a process that is stopped keeps nobody waiting for ever, and is asked
   }
   CHECK(offered <= 50);
   asking.leave();
+}
+
+TEST_CASE("one that gives slowly is waited for as long as it gives") {
+  Giver giver(60);
+  giver.give_slowly(20, std::chrono::milliseconds(600));
+  Rendezvous asking(kName);
+  CHECK(asking.ask(kDevice, 50) == 50);
+  asking.leave();
+}
+
+TEST_CASE("what is offered is what there is now") {
+  Giver giver(10);
+  Rendezvous asking(kName);
+  for (std::uint64_t bytes = 1; bytes < 100; ++bytes) {
+    giver.has(bytes);
+    CHECK(asking.offered(kDevice) == bytes);
+  }
+  asking.leave();
+}
+
+TEST_CASE("when somebody has removed the file, all meet again") {
+  const Giver giver(10);
+  Rendezvous asking(kName);
+  CHECK(asking.offered(kDevice) == 10);
+  std::filesystem::remove(path());
+  while (asking.offered(kDevice) == 0) {
+    usleep(10'000);
+  }
+  CHECK(asking.ask(kDevice, 100) == 10);
+  asking.leave();
+}
+
+TEST_CASE("a child that no handler sees takes no part, and harms nothing") {
+  Giver giver(10);
+  Giver other(20);
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+  if (child == 0) {
+    const bool nothing = giver.rendezvous().offered(kDevice) == 0 &&
+                         giver.rendezvous().ask(kDevice, 10) == 0 &&
+                         !giver.rendezvous().offer(kAnother);
+    giver.rendezvous().close();
+    giver.rendezvous().leave();
+    _exit(nothing ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(giver.rendezvous().offered(kDevice) == 20);
+}
+
+TEST_CASE("limits and masks of the program's cost what it is for, and end no program") {
+  {
+    Child small([] {
+      const rlimit limit{1 << 20, 1 << 20};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      Rendezvous giving(kName);
+      if (giving.offer(kDevice)) {
+        _exit(1);
+      }
+    });
+    CHECK(small.wait() == 0);
+    CHECK_FALSE(std::filesystem::exists(path()));
+    Child masked([] {
+      umask(0777);
+      Rendezvous giving(kName);
+      if (!giving.offer(kDevice)) {
+        _exit(1);
+      }
+    });
+    CHECK(masked.wait() == 0);
+    const Giver giver(10);  // in the file that it has left
+    Child small_beside([] {
+      const rlimit limit{1 << 20, 1 << 20};
+      setrlimit(RLIMIT_FSIZE, &limit);
+      Rendezvous asking(kName);
+      if (asking.ask(kDevice, 4) != 4) {
+        _exit(1);
+      }
+    });
+    CHECK(small_beside.wait() == 0);
+    CHECK(giver.left() == 6);
+  }
+  CHECK_FALSE(std::filesystem::exists(path()));
 }
 
 TEST_CASE("what a killed process offered is gone, also when children of it live on") {
@@ -287,13 +397,15 @@ TEST_CASE("64 processes that ask each other finish, and each byte is had once") 
         _exit(1);
       }
       std::thread thread([&] {
-        while (mine.wait_for_ring()) {
-          mine.answer([&](std::size_t /*number*/, std::uint64_t wanted) {
-            const std::uint64_t given = std::min<std::uint64_t>(wanted, left);
-            left -= given;
-            device.free += static_cast<std::int64_t>(given);
-            return Rendezvous::Answer{given, left};
-          });
+        while (is_rung(mine)) {
+          mine.answer(
+              [&](std::size_t /*number*/, std::uint64_t wanted) {
+                const std::uint64_t given = std::min<std::uint64_t>(wanted, left);
+                left -= given;
+                device.free += static_cast<std::int64_t>(given);
+                return given;
+              },
+              [&](std::size_t /*number*/) { return left.load(); });
         }
       });
       ++device.ready;

@@ -1,0 +1,26 @@
+// A file mapped and locked, for as long as the mapping is there: the lock is the open file's, which
+// the mapping keeps open. So it ends with the process, however that ends; no descriptor stays,
+// which the program may close, or reuse; and a forked child has neither.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "shim/share/descriptor.h"
+
+namespace cubfc {
+
+enum class Lock : bool { kShared, kExclusive };
+
+// Maps `bytes` of the file, locks it (flock), calls `then` with its descriptor for what else is to
+// be locked (fcntl's F_OFD_SETLK), and closes it. Returns the mapping, which is the caller's;
+// nullptr when something of that fails or `then` returns false, and errno says why: ESTALE when the
+// file has been removed by then. Thread-safe.
+void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
+                 const std::function<bool(int file, void* data)>& then = {});
+
+// In a forked child: closes and unmaps what other threads of the parent had in hand in
+// map_locked(). The child would keep the lock when the parent is dead.
+void locked_mappings_forked_in_child() noexcept;
+
+}  // namespace cubfc
