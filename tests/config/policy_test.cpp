@@ -176,3 +176,18 @@ TEST_CASE("with unified memory in force a share above 1 is more than the device 
   CHECK(policy.hard_limit(80 * kGi) == 320 * kGi);
   CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 320 * kGi);
 }
+
+TEST_CASE("what is not in use is for others, unless memory is to be held", "[config]") {
+  CHECK(read_policy(Environment{}).gives_to_others());
+  for (const char* soft : {"CUBFC_PREALLOCATE=false", "CUBFC_MEM_LIMIT=1G",
+                           "TF_FORCE_GPU_ALLOW_GROWTH=true", "CUBFC_ALLOCATOR=vmm"}) {
+    INFO(soft);
+    CHECK(read_policy(Environment{soft}).gives_to_others());
+  }
+  for (const char* firm : {"CUBFC_PREALLOCATE=true", "CUBFC_PREALLOCATE=whole",
+                           "CUBFC_MEM_FRACTION=0.5", "XLA_CLIENT_MEM_FRACTION=0.5",
+                           "TF_FORCE_GPU_ALLOW_GROWTH=false", "CUBFC_ASYNC_PREALLOCATE=1G"}) {
+    INFO(firm);
+    CHECK_FALSE(read_policy(Environment{firm}).gives_to_others());
+  }
+}
