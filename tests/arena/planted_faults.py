@@ -89,7 +89,7 @@ FAULTS = [
     ("a region is given back twice", "growth_by_regions.cpp",
      "    from.erase(next);\n", ""),
     ("what is given back stays on the budget", "growth_by_regions.cpp",
-     "    budget_.release(bytes);\n", ""),
+     "  lock.lock();\n  budget_.release(bytes);\n", "  lock.lock();\n"),
     ("a place is taken that ends before the block does", "regions.cpp",
      "if (behind.state != BlockState::kFree || end > behind.end()) {", "if (false) {"),
 ]
