@@ -96,7 +96,7 @@ std::string Origin::text() const {
 }
 
 std::optional<std::uint64_t> Policy::hard_limit(std::uint64_t total_bytes) const {
-  if (limit_unreadable) {
+  if (limit_unusable) {
     return 0;
   }
   std::optional<std::uint64_t> limit = mem_limit.value;

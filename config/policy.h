@@ -126,10 +126,10 @@ struct Policy {
   Setting<bool> show_stats;
   Setting<bool> disable;
 
-  /// A limit under cubfc's own name could not be read: every device allocation is to be refused
-  /// with `limit_explanation`, one line without an end of line. A mistyped limit that limits
-  /// nothing would harm the neighbour on the device.
-  bool limit_unreadable = false;
+  /// A limit under cubfc's own name cannot be used: every device allocation is to be refused, and
+  /// `limit_explanation`, one line without an end of line, is not in `warnings`. A mistyped limit
+  /// that limits nothing would harm the neighbour on the device.
+  bool limit_unusable = false;
   std::string limit_explanation;
 
   /// One complete line each, in the order of the options, for the log at level warn.
@@ -137,7 +137,7 @@ struct Policy {
 
   /// The most that this process may hold of a device of `total_bytes`; nothing without a limit.
   /// CUBFC_MEM_LIMIT before a fraction. Never above the total but with unified memory. 0 while
-  /// limit_unreadable.
+  /// limit_unusable.
   [[nodiscard]] std::optional<std::uint64_t> hard_limit(std::uint64_t total_bytes) const;
 
   /// Which setting made the limit; NULL without one. Points into this object.
@@ -151,7 +151,7 @@ struct Policy {
   /// What to take from a device at its first allocation, when `free_bytes` of `total_bytes` are
   /// free: the fraction (0.75 when unset) of the free or of the total memory, cut to the
   /// preallocation limit, to the hard limit, and to what the reserve leaves. 0 without
-  /// preallocation, and while limit_unreadable.
+  /// preallocation, and while limit_unusable.
   [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes,
                                             std::uint64_t total_bytes) const;
 
@@ -174,7 +174,7 @@ struct Policy {
 };
 
 /// The policy that an environment asks for. Never fails: what cannot be used is in `warnings`, and
-/// a limit of ours that cannot be read in `limit_unreadable`. Throws only std::bad_alloc.
+/// a limit of ours that cannot be used in `limit_explanation`. Throws only std::bad_alloc.
 [[nodiscard]] Policy read_policy(const Environment& environment);
 
 }  // namespace cubfc::config

@@ -14,7 +14,6 @@ namespace {
 struct Complaint {
   const Option* option;
   std::string text;
-  bool refuses = false;
 };
 
 struct Candidate {
@@ -86,13 +85,13 @@ class PolicyReader {
   }
 
   void reject(const Option& option, const Candidate& candidate) {
-    const bool refuses = option.limits && candidate.spelling == &option.own;
     const std::string accepted = "; accepted: " + std::string(candidate.spelling->accepted);
-    complaints_.push_back({&option, assignment(candidate) + " cannot be used" + accepted, refuses});
-    if (refuses && !policy_.limit_unreadable) {
-      policy_.limit_unreadable = true;
-      policy_.limit_explanation = "device allocations are refused, because the limit " +
-                                  assignment(candidate) + " cannot be read" + accepted;
+    const std::string what = assignment(candidate) + " cannot be used";
+    if (!option.limits || candidate.spelling != &option.own) {
+      complaints_.push_back({&option, what + accepted});
+    } else if (!policy_.limit_unusable) {
+      policy_.limit_unusable = true;
+      policy_.limit_explanation = what + " as a limit, so no device memory is given" + accepted;
     }
   }
 
@@ -100,10 +99,7 @@ class PolicyReader {
     for (const Option& option : options()) {
       for (const Complaint& complaint : complaints_) {
         if (complaint.option == &option) {
-          policy_.warnings.push_back(complaint.text + "; in force: " +
-                                     (complaint.refuses
-                                          ? std::string("no device allocation is served")
-                                          : in_force(option, policy_)));
+          policy_.warnings.push_back(complaint.text + "; in force: " + in_force(option, policy_));
         }
       }
     }

@@ -1,5 +1,6 @@
 #include "shim/environment.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,7 +19,10 @@ namespace {
 const std::vector<std::string>& captured() {
   static const std::vector<std::string>& kept = *[] {
     auto* entries = new std::vector<std::string>;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    // Who runs a setuid program does not decide what is done in its name.
+    const bool secure = getauxval(AT_SECURE) != 0;
+    for (char** entry = secure ? nullptr : environ; entry != nullptr && *entry != nullptr;
+         ++entry) {
       if (config::is_our_entry(*entry)) {
         entries->emplace_back(*entry);
       }
@@ -40,7 +44,7 @@ __attribute__((constructor)) void capture_at_load() noexcept {
 const char* watching_tool() noexcept {
   for (const char* variable : {"CUDA_INJECTION64_PATH", "NV_SANITIZER_INJECTION_PORT_BASE",
                                "NV_COMPUTE_PROFILER_PERFWORKS_DIR"}) {
-    if (std::getenv(variable) != nullptr) {
+    if (secure_getenv(variable) != nullptr) {
       return variable;
     }
   }

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <utility>
 
 #include "shim/device/contexts.h"
@@ -97,10 +98,14 @@ config::Policy policy_under_tools(config::Policy policy) {
   return policy;
 }
 
-__attribute__((destructor)) void at_exit() noexcept {
+// Registered when the object is made. No destructor of the library's: other libraries that are
+// preloaded, and stand between us and the C library, may have ended before that runs.
+void at_exit() noexcept {
+  static std::atomic<const Process*> done{nullptr};
   Process* process = instance.load(std::memory_order_acquire);
-  if (process == nullptr || stand_aside.load(std::memory_order_acquire) || process->is_in_child()) {
-    return;
+  if (process == nullptr || stand_aside.load(std::memory_order_acquire) || process->is_in_child() ||
+      done.exchange(process) == process) {
+    return;  // a child that begins anew has its parent's handler, too
   }
   process->ipc().leave();
   process->soft_reserve().leave();
@@ -230,10 +235,11 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
     return nullptr;
   }
   auto* process = new Process(driver.call(), policy, overridden);
+  std::atexit(&at_exit);
   for (const std::string& warning : process->policy().warnings) {
     log::write(log::Level::kWarn, warning);
   }
-  if (process->policy().limit_unreadable) {
+  if (process->policy().limit_unusable) {
     log::write(log::Level::kError, process->policy().limit_explanation);
   }
   return process;

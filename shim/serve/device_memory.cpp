@@ -117,7 +117,7 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
 CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
   unsigned long long id = 0;
-  const bool limited = policy_.limit_origin() != nullptr || policy_.limit_unreadable;
+  const bool limited = policy_.limit_origin() != nullptr || policy_.limit_unusable;
   if (limited && address != nullptr && bytes > 0 &&
       driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
     if (const CUresult broken = driver_.cuCtxGetId(current, &id); broken != CUDA_SUCCESS) {

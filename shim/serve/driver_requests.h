@@ -63,7 +63,9 @@ class DriverRequests : private ContextListener {
       }
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      failed_.report({request.device, request.bytes, request.function}, failure, nullptr);
+      failed_.report({request.device, request.bytes, request.function,
+                      request.device.limit.counts(request.holding)},
+                     failure, nullptr);
     }
     return result;
   }

@@ -67,37 +67,50 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
     return;
   }
   const RelaxedCapture relaxed(driver_);
-  const Device& device = request.device;
-  const Context* const shown = context == nullptr ? largest_on(contexts_, device) : context;
-  OutOfMemory known{device.handle, request.function, request.bytes, failure, {}, {}, {}, {}, {}};
-  if (shown != nullptr) {
-    known.stats = shown->arena.stats();
-  }
-  reporter_.report(std::move(known), [&](OutOfMemory& full) { complete(full, device, shown); });
+  reporter_.report([&](OutOfMemoryReporter::Detail detail) {
+    return find_out(request, failure, context, detail);
+  });
 } catch (const std::bad_alloc&) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
 }
 
 // The driver tells what is free of the current context's device only.
-void FailedRequests::complete(OutOfMemory& failure, const Device& device,
-                              const Context* context) const {
-  if (context != nullptr && failure.stats.regions > 0) {
-    failure.blocks = context->arena.snapshot();
-  }
+OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure failure,
+                                     const Context* context,
+                                     OutOfMemoryReporter::Detail detail) const {
+  const Device& device = request.device;
+  OutOfMemory found{device.handle, request.function, {}, {}, {}, {}};
+  FailedRequestFacts& facts = found.facts;
+  facts.asked = request.bytes;
+  facts.failure = failure;
+  facts.of_arena = context != nullptr;
+  facts.host_reserve_refuses = !device.host_reserve_allows(request.bytes);
   const arena::Budget& budget = device.limit.budget;
-  if (budget.limited()) {
-    failure.limit = {budget.limit(), budget.used()};
+  if (budget.limited() && request.counted) {
+    facts.limit = {budget.limit(), budget.used()};
   }
-  failure.outside = held_outside(device.limit);
   CUdevice current = -1;
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   if (driver_.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device.handle &&
       driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
-    failure.now = {
+    facts.device = {
         total_bytes, free_bytes,
         in_arenas(contexts_, device) + device.preallocation.bytes() + held_of_device(device.limit)};
   }
+  const Context* const shown = context == nullptr ? largest_on(contexts_, device) : context;
+  if (shown != nullptr) {
+    found.stats = shown->arena.stats();
+    facts.free_in_arena = found.stats.free_bytes();
+    facts.waiting_in_arena = found.stats.bytes_retired;
+  }
+  if (detail == OutOfMemoryReporter::Detail::kAll) {
+    if (found.stats.regions > 0) {
+      found.blocks = shown->arena.snapshot();
+    }
+    found.outside = held_outside(device.limit);
+  }
+  return found;
 }
 
 }  // namespace cubfc

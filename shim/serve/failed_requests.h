@@ -25,12 +25,14 @@ class FailedRequests {
     const Device& device;
     std::uint64_t bytes;
     const char* function;  // as the program called it
+    bool counted = true;   // by the limit
   };
   // `context`: whose arena was asked; nullptr when none was.
   void report(const Request& request, arena::Failure failure, const Context* context) noexcept;
 
  private:
-  void complete(OutOfMemory& failure, const Device& device, const Context* context) const;
+  OutOfMemory find_out(const Request& request, arena::Failure failure, const Context* context,
+                       OutOfMemoryReporter::Detail detail) const;
 
   const DriverFunctions& driver_;
   const Contexts& contexts_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "shim/device/device.h"
 #include "shim/serve/unused_memory.h"
@@ -35,9 +34,8 @@ void SoftReserve::offer(Device& device) noexcept {
   }
   offers_[offered_].device = &device;
   if (!rendezvous_.offer(device.id)) {
-    const char* const why = std::strerror(errno);
-    log::info("GPU {}: other processes cannot ask for what is not in use: no file in {} ({})",
-              device.handle, shared_folders(), why);
+    log::info("GPU {}: other processes cannot ask for what is not in use: {}", device.handle,
+              why_no_shared_file(errno));
     return;
   }
   ++offered_;

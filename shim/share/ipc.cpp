@@ -93,7 +93,7 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   }
   if (ticket.number == 0) {
     exports_.erase(entry);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_ERROR_OPERATING_SYSTEM;
   }
   entry->second = {found.info.id, context_id, ticket};
   any_exports_.store(true, std::memory_order_release);

@@ -4,7 +4,7 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "shim/share/shared_files.h"
 #include "shim/tell/log.h"
@@ -27,8 +27,9 @@ bool SharedBlocks::start() {
 
 Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
   if (slots_ == nullptr && !start()) {
-    log::warn("memory cannot be shared with other processes: no file in {} ({})", shared_folders(),
-              std::strerror(errno));
+    if (!std::exchange(said_, true)) {
+      log::warn("memory cannot be shared with other processes: {}", why_no_shared_file(errno));
+    }
     return {};
   }
   if (free_.empty() && used_ == kSlots) {

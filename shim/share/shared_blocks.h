@@ -58,6 +58,7 @@ class SharedBlocks {
   std::uint64_t last_number_ = 0;
   std::uint32_t used_ = 0;  // slots ever used
   std::vector<std::uint32_t> free_;
+  bool said_ = false;  // that there can be no file
 };
 
 // What the owner of the ticket has published under it. Nothing when it was withdrawn, the owner is

@@ -9,9 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "shim/share/locked_mapping.h"
 #include "shim/tell/format.h"
@@ -19,15 +22,8 @@
 namespace cubfc {
 namespace {
 
-// Where folders are looked for and made: in memory before on disk.
-constexpr std::array<const char*, 2> kPlaces{"/dev/shm", "/tmp"};
-
 // Another process may remove a file before it is locked here, but hardly often.
 constexpr int kMostAttempts = 10;
-
-std::string folder_in(const char* place) {
-  return format("{}/cubfc-{}", place, geteuid());
-}
 
 // Another user may have made a folder or a file of our name.
 bool is_ours_alone(int descriptor, mode_t type) {
@@ -39,6 +35,26 @@ bool is_ours_alone(int descriptor, mode_t type) {
 Descriptor open_folder(const std::string& path) {
   Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   return folder && is_ours_alone(folder.get(), S_IFDIR) ? std::move(folder) : Descriptor();
+}
+
+// Where the folder may be. A runtime folder is there for one user alone, who cannot be kept from
+// it; the other two places are everybody's.
+std::vector<std::string> folders() {
+  std::vector<std::string> found;
+  const auto add_runtime_folder = [&](const std::string& runtime) {
+    const std::string folder = runtime + "/cubfc";
+    if (runtime.starts_with('/') && open_folder(runtime) &&
+        std::find(found.begin(), found.end(), folder) == found.end()) {
+      found.push_back(folder);
+    }
+  };
+  const char* const variable = secure_getenv("XDG_RUNTIME_DIR");
+  add_runtime_folder(variable == nullptr ? "" : variable);
+  add_runtime_folder(format("/run/user/{}", geteuid()));
+  for (const char* place : {"/dev/shm", "/tmp"}) {
+    found.push_back(format("{}/cubfc-{}", place, geteuid()));
+  }
+  return found;
 }
 
 // Whatever the program's file mode mask is, or was when the folder was made.
@@ -173,8 +189,7 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
                                            std::uint64_t& key) {
   std::optional<SharedFile> made(std::in_place);
   made->bytes = bytes;
-  for (const char* place : kPlaces) {
-    const std::string path = folder_in(place);
+  for (const std::string& path : folders()) {
     const Descriptor folder = make_folder(path);
     if (!folder) {
       continue;
@@ -193,8 +208,8 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
 }
 
 Descriptor open_shared_file(const std::string& name) {
-  for (const char* place : kPlaces) {
-    const Descriptor folder = open_folder(folder_in(place));
+  for (const std::string& path : folders()) {
+    const Descriptor folder = open_folder(path);
     Descriptor file =
         folder ? open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK) : Descriptor();
     if (file && is_ours_alone(file.get(), S_IFREG)) {
@@ -209,9 +224,10 @@ std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t 
                                            const std::function<bool(int, void*)>& then) {
   std::optional<SharedFile> joined(std::in_place);
   joined->bytes = bytes;
+  const std::vector<std::string> all = folders();
   for (const auto now : {IfMissing::kNothing, IfMissing::kMake}) {
-    for (const char* place : kPlaces) {
-      if (now <= if_missing && join_in(folder_in(place), name, now, then, *joined)) {
+    for (const std::string& path : all) {
+      if (now <= if_missing && join_in(path, name, now, then, *joined)) {
         return joined;
       }
     }
@@ -236,8 +252,25 @@ void leave_shared_file(const SharedFile& file) noexcept {
   }
 }
 
-std::string shared_folders() {
-  return folder_in(kPlaces[0]) + " or " + folder_in(kPlaces[1]);
+std::string why_no_shared_file(int error) {
+  std::string text;
+  for (const std::string& path : folders()) {
+    struct stat status {};
+    const int not_made = mkdir(path.c_str(), S_IRWXU) == 0 ? 0 : errno;
+    text += (text.empty() ? "" : ", ") + path + ' ';
+    if (lstat(path.c_str(), &status) != 0) {
+      text += std::string("cannot be made (") + std::strerror(not_made) + ')';
+    } else if (!S_ISDIR(status.st_mode)) {
+      text += "is no folder";
+    } else if (status.st_uid != geteuid()) {
+      text += format("belongs to user {}", status.st_uid);
+    } else if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+      text += "is open to other users (chmod 700 would do)";
+    } else {
+      text += std::string("takes no file (") + std::strerror(error) + ')';
+    }
+  }
+  return text;
 }
 
 }  // namespace cubfc

@@ -1,5 +1,7 @@
-// Files by which the processes of a user find each other: /dev/shm/cubfc-UID/NAME, else in /tmp.
-// Folder and file are the user's alone. Whoever has a file mapped keeps it locked
+// Files by which the processes of a user find each other, in a folder of the user's own:
+// $XDG_RUNTIME_DIR/cubfc or /run/user/UID/cubfc where there is such a folder, else
+// /dev/shm/cubfc-UID, else /tmp/cubfc-UID. They are made in the first that there is, and looked for
+// in all of them. Whoever has a file mapped keeps it locked
 // (locked_mapping.h), so a file that nobody has locked is left over from the dead, and is removed.
 // Nothing here ends a program: not a limit on the size of files, a full file system, or a mask that
 // takes away the user's own rights. Knows nothing of what is in the files.
@@ -53,7 +55,8 @@ Descriptor open_again(const SharedFile& file);
 // Unmaps it, and removes it if nobody else has it.
 void leave_shared_file(const SharedFile& file) noexcept;
 
-// For a message: where files are looked for.
-std::string shared_folders();
+// For a message, when none could be made: which folders were tried, and what is wrong with each.
+// `error`: errno then.
+std::string why_no_shared_file(int error);
 
 }  // namespace cubfc

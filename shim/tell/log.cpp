@@ -1,21 +1,25 @@
 #include "shim/tell/log.h"
 
+#include <fcntl.h>
 #include <spdlog/formatter.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace cubfc::log {
 namespace {
@@ -130,34 +134,108 @@ void give_format(spdlog::logger& logger) {
   logger.set_error_handler([](const std::string&) {});  // a full disk is no reason to fail
 }
 
-// spdlog's own shares one lock among all of the process's.
+// Which file a descriptor is of.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const Identity&) const = default;
+};
+std::optional<Identity> identity_of(int descriptor) {
+  struct stat status {};
+  return fstat(descriptor, &status) == 0 ? std::optional(Identity{status.st_dev, status.st_ino})
+                                         : std::nullopt;
+}
+
+// What stderr was when CUDA was first used; zeros: it was closed.
+std::atomic<const Identity*> first_stderr{nullptr};
+
+// Whether descriptor 2 is still where messages belong. A program may point it elsewhere, and they
+// follow it; but one that has closed it may have been given the number for a file or a connection
+// of its own.
+bool is_stderr() {
+  const auto now = identity_of(STDERR_FILENO);
+  const Identity* const first = first_stderr.load(std::memory_order_acquire);
+  if (!now || first == nullptr || *now == *first || *first == Identity{}) {
+    return now && (first == nullptr || *now == *first);
+  }
+  struct stat status {};
+  fstat(STDERR_FILENO, &status);
+  const bool reads = (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) != O_WRONLY;
+  return !S_ISSOCK(status.st_mode) && !(S_ISREG(status.st_mode) && reads);
+}
+
+void write_all(int descriptor, const spdlog::memory_buf_t& text) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t now = ::write(descriptor, text.data() + written, text.size() - written);
+    if (now < 0 && errno != EINTR) {
+      return;  // a full disk is no reason to fail
+    }
+    written += now < 0 ? 0 : static_cast<std::size_t>(now);
+  }
+}
+
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t text;
     formatter_->format(message, text);
-    std::fwrite(text.data(), 1, text.size(), stderr);
+    if (is_stderr()) {
+      write_all(STDERR_FILENO, text);
+    }
   }
-  void flush_() override { std::fflush(stderr); }
+  void flush_() override {}
+};
+
+// Appends to a file. A program may close the descriptor, and be given its number for a file of its
+// own: then the log's is opened again.
+class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  // Throws std::runtime_error when it cannot be opened.
+  explicit FileSink(std::string path) : path_(std::move(path)) {
+    if (!open_file()) {
+      throw std::runtime_error(
+          path_ + ": " +
+          (errno == ELOOP ? "is a symbolic link, which is not followed" : std::strerror(errno)));
+    }
+  }
+  ~FileSink() override {
+    if (is_open()) {
+      close(descriptor_);
+    }
+  }
+
+ private:
+  bool open_file() {
+    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    identity_ = identity_of(descriptor_).value_or(Identity{});
+    return descriptor_ >= 0;
+  }
+  bool is_open() const { return descriptor_ >= 0 && identity_of(descriptor_) == identity_; }
+
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    if (is_open() || open_file()) {
+      write_all(descriptor_, text);
+    }
+  }
+  void flush_() override {}
+
+  const std::string path_;
+  int descriptor_ = -1;
+  Identity identity_;
 };
 
 // Where the log goes; to stderr, with `problem` set, where it cannot go to its file.
 spdlog::sink_ptr make_sink(std::string& problem) {
-  if (file().empty()) {
-    return std::make_shared<StderrSink>();
-  }
-  const std::string path = expanded(file());
-  try {
-    // spdlog would make the folders: of a mistyped path, too.
-    const std::size_t slash = path.rfind('/');
-    if (slash != std::string::npos && slash > 0 &&
-        access(path.substr(0, slash).c_str(), W_OK) != 0) {
-      throw std::runtime_error(path + ": its folder is not there, or not writable");
+  if (!file().empty()) {
+    try {
+      return std::make_shared<FileSink>(expanded(file()));
+    } catch (const std::runtime_error& error) {
+      problem = error.what();
     }
-    return std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-  } catch (const std::exception& error) {
-    problem = error.what();
-    return std::make_shared<StderrSink>();
   }
+  return std::make_shared<StderrSink>();
 }
 
 // Never destroyed, and in no registry: that is a global that is destroyed at exit.
@@ -185,6 +263,10 @@ spdlog::logger& logger() {
 }  // namespace
 
 void start(Level level, const std::string& file) {
+  if (first_stderr.load(std::memory_order_relaxed) == nullptr) {
+    first_stderr.store(new Identity(identity_of(STDERR_FILENO).value_or(Identity{})),
+                       std::memory_order_release);
+  }
   the_settings.store(new Settings{level, file}, std::memory_order_release);
   lowest.store(level, std::memory_order_release);  // then the file is there, too
 }

@@ -66,25 +66,6 @@ std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
   return text.empty() ? "none" : text;
 }
 
-// Only what would help here and is not set already.
-std::string advice(const config::Policy& policy, arena::Failure failure, std::uint64_t device_free,
-                   std::uint64_t asked) {
-  if (policy.limit_unreadable) {
-    return policy.limit_explanation;
-  }
-  const config::Origin* limit = policy.limit_origin();
-  if (failure == arena::Failure::kOverLimit && limit != nullptr) {
-    return format("a higher limit ({}), if the device has the memory to spare", limit->text());
-  }
-  if (policy.reserve.value > 0 && device_free >= asked) {
-    return format("a smaller CUBFC_RESERVE ({} is kept free)", log::bytes(policy.reserve.value));
-  }
-  if (failure == arena::Failure::kFragmented && policy.allocator.value == config::Allocator::kBfc) {
-    return "CUBFC_ALLOCATOR=vmm: free memory moves to where it makes one piece";
-  }
-  return {};
-}
-
 // "1.00 GiB by cuMemCreate, 2.00 MiB in arrays".
 std::string listed(const std::vector<OutOfMemory::Part>& parts) {
   std::string text;
@@ -94,34 +75,39 @@ std::string listed(const std::vector<OutOfMemory::Part>& parts) {
   return text;
 }
 
-std::string cause(const config::Policy& policy, const OutOfMemory& failure) {
-  if (policy.limit_unreadable) {
-    return "the limit cannot be read, so nothing is allocated";
-  }
-  // Else it would have been waited for.
-  if (failure.stats.bytes_retired >= failure.asked) {
-    return "waiting: memory that was freed while a stream captures is used again when it has ended";
-  }
-  return arena::describe(failure.failure);
-}
-
-std::string limit_in_words(const config::Policy& policy, const OutOfMemory& failure) {
-  if (policy.limit_unreadable) {
-    return "that cannot be used";
-  }
-  if (!failure.limit) {
+std::string limit_in_words(const config::Policy& policy, const FailedRequestFacts& facts) {
+  if (!facts.limit) {
     return "none";
   }
   const config::Origin* origin = policy.limit_origin();
-  return format("{} ({}), {} of it taken", log::bytes(failure.limit->bytes),
-                origin == nullptr ? "default" : origin->text(), log::bytes(failure.limit->taken));
+  return format("{} ({}), {} of it taken", log::bytes(facts.limit->bytes),
+                origin == nullptr ? "default" : origin->text(), log::bytes(facts.limit->taken));
 }
 
-std::string describe(const config::Policy& policy, const OutOfMemory& failure) {
+// "GPU 0, pid 4711 (python train.py), thread 4720"
+std::string who(const OutOfMemory& failure) {
+  return format("GPU {}, pid {} ({}), thread {}", failure.device, getpid(), command_line(),
+                syscall(SYS_gettid));
+}
+
+// Has the same cause whatever the program does.
+bool is_for_ever(Cause cause) {
+  return cause == Cause::kLargerThanDevice || cause == Cause::kLargerThanLimit ||
+         cause == Cause::kUnusableLimit;
+}
+
+std::string in_a_line(const config::Policy& policy, const OutOfMemory& failure, Cause cause) {
+  const std::string try_this = advice(policy, failure.facts, cause);
+  return format("{} by {}: {}{}", log::bytes(failure.facts.asked), failure.function,
+                describe(policy, failure.facts, cause),
+                try_this.empty() ? "" : "; try " + try_this);
+}
+
+std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Cause cause) {
   const arena::Stats& stats = failure.stats;
-  std::string text = format("out of memory on GPU {}, pid {} ({}), thread {}\n", failure.device,
-                            getpid(), command_line(), syscall(SYS_gettid));
-  text += format("  asked     {} by {}      largest free block {}\n", log::bytes(failure.asked),
+  const FailedRequestFacts& facts = failure.facts;
+  std::string text = format("out of memory on {}\n", who(failure));
+  text += format("  asked     {} by {}      largest free block {}\n", log::bytes(facts.asked),
                  failure.function, log::bytes(stats.largest_free_block_bytes));
   text += format("  arena     {} in use{} + {} free = {}, limit {}\n",
                  log::bytes(stats.bytes_in_use - stats.bytes_retired),
@@ -129,18 +115,18 @@ std::string describe(const config::Policy& policy, const OutOfMemory& failure) {
                                           : format(" + {} freed and waiting for the device",
                                                    log::bytes(stats.bytes_retired)),
                  log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
-                 limit_in_words(policy, failure));
+                 limit_in_words(policy, facts));
   if (!failure.outside.empty()) {
     text += format("  outside   {}\n", listed(failure.outside));
   }
-  if (failure.now) {
-    const std::uint64_t taken = failure.now->total - failure.now->free;
-    const std::uint64_t ours = std::min(failure.now->ours, taken);
+  if (facts.device) {
+    const std::uint64_t taken = facts.device->total - facts.device->free;
+    const std::uint64_t ours = std::min(facts.device->ours, taken);
     text += format(
         "  device    {}: {} this process, {} elsewhere (contexts, modules, other processes), {} "
         "free\n",
-        log::bytes(failure.now->total), log::bytes(ours), log::bytes(taken - ours),
-        log::bytes(failure.now->free));
+        log::bytes(facts.device->total), log::bytes(ours), log::bytes(taken - ours),
+        log::bytes(facts.device->free));
   }
   if (policy.reserve.value > 0) {
     text += format("  reserve   {} of the device stays free ({})\n",
@@ -150,18 +136,23 @@ std::string describe(const config::Policy& policy, const OutOfMemory& failure) {
     text += format("  reserve   {} of the host's memory stays free ({})\n",
                    log::bytes(policy.host_reserve.value), policy.host_reserve.origin.text());
   }
-  text += format("  cause     {}\n", cause(policy, failure));
+  text += format("  cause     {}\n", describe(policy, facts, cause));
   if (stats.regions > 0) {
     text += format("  blocks    {}\n", sizes_of(failure.blocks));
     text += format("  map       {}\n", draw_map(failure.blocks, kMapColumns));
   }
-  if (const std::string try_this =
-          advice(policy, failure.failure, failure.now ? failure.now->free : 0, failure.asked);
-      !try_this.empty()) {
+  if (const std::string try_this = advice(policy, facts, cause); !try_this.empty()) {
     text += format("  try       {}\n", try_this);
   }
   text.pop_back();
   return text;
+}
+
+// True for the one thread that comes first when something is due; it is due again after `pause`.
+bool is_due(std::atomic<std::int64_t>& next_ns, std::int64_t now, std::int64_t pause) {
+  std::int64_t next = next_ns.load(std::memory_order_relaxed);
+  return now >= next &&
+         next_ns.compare_exchange_strong(next, now + pause, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -194,26 +185,28 @@ std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_
   return map;
 }
 
-void OutOfMemoryReporter::report(OutOfMemory&& failure,
-                                 const std::function<void(OutOfMemory&)>& complete) noexcept try {
+void OutOfMemoryReporter::report(const std::function<OutOfMemory(Detail)>& find_out) noexcept try {
   using std::chrono::steady_clock;
   constexpr std::int64_t kSecond = 1'000'000'000;
+  constexpr std::int64_t kMinute = 60 * kSecond;
   const std::int64_t now = steady_clock::now().time_since_epoch().count();
-  std::int64_t last = last_full_ns_.load(std::memory_order_relaxed);
-  if ((last == 0 || now - last >= 5 * kSecond) &&
-      last_full_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
-    complete(failure);
-    log::write(log::Level::kWarn, describe(policy_, failure));
+  const std::int64_t pause = pause_ns_.load(std::memory_order_relaxed);
+  const bool line_is_due = is_due(next_line_ns_, now, std::max(pause, kSecond));
+  if (!line_is_due) {
+    unreported_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  unreported_.fetch_add(1, std::memory_order_relaxed);
-  last = last_line_ns_.load(std::memory_order_relaxed);
-  if (now - last >= kSecond &&
-      last_line_ns_.compare_exchange_strong(last, now, std::memory_order_relaxed)) {
-    log::warn("out of memory again on GPU {}: {} by {} ({}); {} more since the report",
-              failure.device, log::bytes(failure.asked), failure.function, cause(policy_, failure),
-              unreported_.load(std::memory_order_relaxed));
+  pause_ns_.store(std::min(std::max(2 * pause, kSecond), kMinute), std::memory_order_relaxed);
+  OutOfMemory failure = find_out(Detail::kFacts);
+  const Cause cause = cause_of(policy_, failure.facts);
+  if (!is_for_ever(cause) && is_due(next_full_ns_, now, kMinute)) {
+    failure = find_out(Detail::kAll);
+    log::write(log::Level::kWarn, in_full(policy_, failure, cause));
+    return;
   }
+  const std::uint64_t more = unreported_.exchange(0, std::memory_order_relaxed);
+  log::warn("out of memory on {}: {}{}", who(failure), in_a_line(policy_, failure, cause),
+            more == 0 ? "" : format(" ({} more that failed were not told of)", more));
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
 }

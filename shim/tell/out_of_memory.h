@@ -5,56 +5,47 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "arena/arena.h"
 #include "config/policy.h"
+#include "shim/tell/failure_cause.h"
 
 namespace cubfc {
 
-// Sizes are bytes.
 struct OutOfMemory {
   int device;
   const char* function;  // as the program called it
-  std::uint64_t asked;
-  arena::Failure failure;
-  arena::Stats stats;  // of the arena that was asked, or that holds most of the device
+  FailedRequestFacts facts;
 
-  // All below only for the full report.
+  arena::Stats stats;  // of the arena that was asked, or that holds most of the device
   std::vector<arena::BlockSnapshot> blocks;  // of that arena
-  struct Limit {
-    std::uint64_t bytes;
-    std::uint64_t taken;
-  };
-  std::optional<Limit> limit;
   struct Part {
     std::uint64_t bytes;
     const char* what;
   };
   std::vector<Part> outside;  // what the program holds beside arenas
-  struct DeviceNow {
-    std::uint64_t total;
-    std::uint64_t free;
-    std::uint64_t ours;  // in all arenas of the process and beside them
-  };
-  std::optional<DeviceNow> now;  // if the driver tells
 };
 
-// Writes the reports. Thread-safe. Programs retry, so a full report comes at most every 5 seconds;
-// between two, one line at most each second says that memory ran out again.
+// Writes the reports. Thread-safe. Programs that find out by trying how much there is fail again
+// and again: a full report comes at most once a minute. What can never be had, and what fails
+// between two reports, gets a line: the first at once, each next one after twice the time, up to a
+// minute.
 class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}
 
-  // `complete` adds what only the full report needs; it is called when that is due, on this thread.
-  void report(OutOfMemory&& failure, const std::function<void(OutOfMemory&)>& complete) noexcept;
+  // Finds out what there is to say; with kAll also the blocks. Called when something is due, on
+  // this thread.
+  enum class Detail : bool { kFacts, kAll };
+  void report(const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
  private:
   const config::Policy& policy_;
-  std::atomic<std::int64_t> last_full_ns_{0};
-  std::atomic<std::int64_t> last_line_ns_{0};
+  std::atomic<std::int64_t> next_full_ns_{0};  // of the steady clock
+  std::atomic<std::int64_t> next_line_ns_{0};
+  std::atomic<std::int64_t> pause_ns_{0};  // between two lines
   std::atomic<std::uint64_t> unreported_{0};
 };
 

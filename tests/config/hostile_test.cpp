@@ -128,7 +128,7 @@ TEST_CASE("no environment crashes the reading of it or spoils the log", "[config
     const std::uint64_t limit = policy.hard_limit(total).value_or(total);
     const bool sane = limit <= total && policy.preallocation(total / 2, total) <= total / 2 &&
                       policy.preallocation(total, total) <= limit &&
-                      policy.limit_unreadable == !policy.limit_explanation.empty();
+                      policy.limit_unusable == !policy.limit_explanation.empty();
     if (!clean || !described || !sane) {
       for (const std::string& entry : entries) {
         UNSCOPED_INFO(config::quoted(entry, 1000));

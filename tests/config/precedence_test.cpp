@@ -62,7 +62,7 @@ TEST_CASE("an empty value is as good as none", "[config]") {
   const Policy policy =
       read_policy(Environment{"CUBFC_MEM_LIMIT=", "CUBFC_MEM_FRACTION=  ", "CUBFC_PREALLOCATE=\t",
                               "XLA_PYTHON_CLIENT_PREALLOCATE=false"});
-  CHECK_FALSE(policy.limit_unreadable);
+  CHECK_FALSE(policy.limit_unusable);
   CHECK_FALSE(policy.mem_limit.is_set());
   CHECK(policy.preallocate.value == cubfc::config::Preallocate::kNo);
   CHECK(policy.warnings.empty());

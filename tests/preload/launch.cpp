@@ -75,6 +75,7 @@ Running::Running(const std::vector<std::string>& command, const Environment& env
       {"STANDIN_MEMORY", "2GiB"},
       {"STANDIN_REPORT", started.report},
       {"LC_ALL", "C.UTF-8"},
+      {"XDG_RUNTIME_DIR", runtime_folder()},
       // Programs of the system leak what they please; the programs here are checked bare.
       {"ASAN_OPTIONS", "detect_leaks=0"},
       // Else a program with threads sleeps for a second before it ends.
@@ -172,6 +173,16 @@ Outcome Running::finish() {
 std::string scratch(const std::string& name) {
   static const ScratchFolder kFolder;
   return kFolder.path + "/" + name;
+}
+
+std::string runtime_folder() {
+  static const std::string kFolder = [] {
+    std::string path = scratch("runtime");
+    std::filesystem::create_directory(path);
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }();
+  return kFolder;
 }
 
 std::string in_build(const std::string& path) {

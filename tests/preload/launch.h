@@ -23,7 +23,7 @@ struct Outcome {
 };
 
 // Nothing is inherited but PATH, HOME and a UTF-8 locale; the driver is the software driver with 2
-// GiB unless the environment says otherwise.
+// GiB, and the runtime folder one of this test's own, unless the environment says otherwise.
 Outcome run(const std::vector<std::string>& command, const Environment& environment = {});
 Outcome run_preloaded(const std::vector<std::string>& command, Environment environment = {});
 
@@ -58,6 +58,9 @@ std::string preload(const std::string& others = {});
 
 // A folder of this test's own that goes when the process ends.
 std::string scratch(const std::string& name);
+
+// Where processes that are started here find each other.
+std::string runtime_folder();
 
 std::string program(const std::string& name);  // the path of a program of tests/programs
 // Where a file of the build lies: the build folder may have been carried to another machine.

@@ -41,7 +41,7 @@ TEST_CASE("a limit of another project's name limits, and leaves the reported tot
   const Outcome outcome = run_preloaded(take("99"), {{"XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5"}});
   INFO(outcome.out << outcome.err);
   CHECK(outcome.err.find("of 2147483648") != std::string::npos);
-  CHECK(outcome.err.find("limit 1.00 GiB") != std::string::npos);
+  CHECK(outcome.err.find("=0.5 is 1.00 GiB") != std::string::npos);
 }
 
 TEST_CASE("where XLA's runtime is loaded, its settings are its own; cubfc's names hold") {
@@ -159,13 +159,20 @@ TEST_CASE("the reserve stays free, and the preallocation limit holds") {
   CHECK(limited.err.find("of 64.00 MiB") != std::string::npos);
 }
 
-TEST_CASE("a limit that cannot be read refuses device memory and explains itself") {
-  const Outcome outcome =
-      run_preloaded({program("program_linked_driver")}, {{"CUBFC_MEM_LIMIT", "8Gigs"}});
-  CHECK(outcome.status != 0);
-  CHECK(outcome.err.find("CUBFC_MEM_LIMIT") != std::string::npos);
-  CHECK(outcome.err.find("8Gigs") != std::string::npos);
-  CHECK(outcome.driver_calls.count("cuMemAlloc_v2") == 0);
+TEST_CASE("a limit that cannot be used refuses device memory and explains itself once") {
+  for (const auto& [variable, value] : std::vector<std::pair<std::string, std::string>>{
+           {"CUBFC_MEM_LIMIT", "8Gigs"}, {"CUBFC_MEM_FRACTION", "1.5"}}) {
+    const Outcome outcome = run_preloaded({program("program_linked_driver")}, {{variable, value}});
+    INFO(outcome.err);
+    CHECK(outcome.status != 0);
+    const std::string said = variable + "=\"" + value + "\" cannot be used as a limit";
+    CHECK(outcome.err.find(said) != std::string::npos);
+    CHECK(outcome.err.find(said) == outcome.err.rfind(said));
+    CHECK(outcome.err.find("cannot be read") == std::string::npos);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') ==
+          2);  // that, and one line for what failed
+    CHECK(outcome.driver_calls.count("cuMemAlloc_v2") == 0);
+  }
 }
 
 TEST_CASE("a bad value and an unknown name get one warning each, and the program runs") {
@@ -241,4 +248,93 @@ TEST_CASE("a driver that fails an allocation for another reason has its error pa
                                         {{"STANDIN_FAIL", "cuMemAlloc_v2=700@1+*"}});
   CHECK(outcome.status == bare.status);
   CHECK(outcome.out == bare.out);
+}
+
+TEST_CASE("the report's cause is what it is") {
+  const struct {
+    const char* state;
+    const char* how;
+    Environment environment;
+    const char* cause;   // part of it
+    const char* advice;  // likewise; empty: none
+  } kCases[] = {
+      {"empty", "ask:2000", {}, "larger than the device (1.00 GiB)", ""},
+      {"empty", "create:2000", {}, "larger than the device (1.00 GiB)", ""},
+      {"empty",
+       "ask:300",
+       {{"CUBFC_MEM_LIMIT", "256MiB"}},
+       "larger than the limit (CUBFC_MEM_LIMIT is 256.0 MiB)",
+       "a higher limit: CUBFC_MEM_LIMIT of 300.0 MiB would do"},
+      // The device has not so much.
+      {"empty",
+       "ask:1000",
+       {{"CUBFC_MEM_LIMIT", "256MiB"}, {"STANDIN_RESERVED", "100MiB"}},
+       "larger than the limit",
+       ""},
+      {"fill:200",
+       "ask:100",
+       {{"CUBFC_MEM_LIMIT", "256MiB"}},
+       "over the limit (200.0 MiB of 256.0 MiB taken)",
+       "a higher limit: CUBFC_MEM_LIMIT of 300.0 MiB would do"},
+      {"fill:200",
+       "create:100",
+       {{"CUBFC_MEM_LIMIT", "256MiB"}},
+       "over the limit",
+       "a higher limit"},
+      {"fill:900", "ask:500", {}, "device full", ""},
+      {"fill:900", "create:500", {}, "device full", ""},
+      {"fill:900", "ask:500", {{"CUBFC_ALLOCATOR", "vmm"}}, "device full", ""},
+      {"fill:900", "ask:500", {{"CUBFC_ALLOCATOR", "cuda_async"}}, "device full", ""},
+      {"fill:900", "ask:500", {{"CUBFC_ALLOCATOR", "platform"}}, "device full", ""},
+      {"fill:600",
+       "ask:300",
+       {{"CUBFC_RESERVE", "256MiB"}},
+       "CUBFC_RESERVE keeps 256.0 MiB",
+       "a smaller CUBFC_RESERVE"},
+      {"holes:1000",
+       "ask:400",
+       {},
+       "fragmentation: enough is free, not in one piece",
+       "CUBFC_ALLOCATOR=vmm"},
+      {"holes:200",
+       "ask:90",
+       {{"CUBFC_MEM_LIMIT", "216MiB"}},
+       "fragmentation",
+       "CUBFC_ALLOCATOR=vmm"},
+      {"holes:1000",
+       "create:400",
+       {},
+       "device full; what is free in the arena lies between its blocks",
+       ""},
+      {"captured:600", "ask:500", {}, "waiting: memory that was freed while a stream captures", ""},
+      {"empty", "ask:10", {{"CUBFC_MEM_FRACTION", "2"}}, "the limit cannot be used", ""},
+      {"empty",
+       "ask:10",
+       {{"STANDIN_FAIL", "cuMemAlloc_v2=2+*"}},
+       "the driver refuses, though so much is free on the device",
+       ""},
+  };
+  for (const auto& [state, how, environment, cause, advice] : kCases) {
+    Environment all = environment;
+    all.emplace("STANDIN_MEMORY", "1GiB");
+    const Outcome outcome =
+        run_preloaded({program("program_free_memory"), state, how}, std::move(all));
+    INFO(state << " " << how << "\n" << outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.out.ends_with(" 0\n"));
+    CHECK(outcome.err.find(cause) != std::string::npos);
+    const bool has_advice = outcome.err.find("  try  ") != std::string::npos ||
+                            outcome.err.find("; try ") != std::string::npos;
+    CHECK(has_advice == (*advice != '\0'));
+    CHECK(outcome.err.find(advice) != std::string::npos);
+  }
+}
+
+TEST_CASE("a program that finds out by trying how much there is gets one report") {
+  const Outcome outcome = run_preloaded({program("program_free_memory"), "small", "probe"},
+                                        {{"STANDIN_MEMORY", "1GiB"}});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err.find("out of memory on") != std::string::npos);
+  CHECK(outcome.err.find("out of memory") == outcome.err.rfind("out of memory"));
 }

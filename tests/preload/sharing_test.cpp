@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "catch.h"
@@ -20,7 +21,7 @@ std::vector<std::string> sharing(std::vector<std::string> arguments = {}) {
 // The files of this kind by which processes of this user find each other.
 std::vector<std::filesystem::path> published(std::string_view kind = "blocks-") {
   std::vector<std::filesystem::path> files;
-  const std::filesystem::path folder = "/dev/shm/cubfc-" + std::to_string(geteuid());
+  const std::filesystem::path folder = runtime_folder() + "/cubfc";
   if (std::filesystem::exists(folder)) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().filename().string().starts_with(kind)) {
@@ -58,6 +59,43 @@ TEST_CASE("two processes share memory as they do without cubfc") {
       CHECK(preloaded.status == bare.status);
     }
   }
+}
+
+TEST_CASE("a process that closes all descriptors keeps what it shares") {
+  const auto command = sharing({"--close-descriptors"});
+  const Outcome bare = run(command);
+  const Outcome preloaded = run_preloaded(command);
+  INFO(preloaded.err);
+  CHECK(bare.status == 0);
+  CHECK(preloaded.out == bare.out);
+  CHECK(preloaded.status == bare.status);
+}
+
+TEST_CASE("where no file can be shared, the error is its own and names the folder") {
+  // The runtime folder's place is taken, and so are the others, as far as this process can see.
+  std::string runtime = "/var/tmp/cubfc-test-XXXXXX";
+  REQUIRE(mkdtemp(runtime.data()) != nullptr);
+  std::ofstream(runtime + "/cubfc") << "no folder";
+  const std::string script =
+      "for f in /run/user/$(id -u) /dev/shm /tmp; do mount -t tmpfs -o "
+      "ro,size=4k none $f 2>/dev/null; done; exec \"$@\"";
+  std::vector<std::string> command{"unshare", "-m", "sh", "-c", script, "sh"};
+  const auto program = sharing();
+  command.insert(command.end(), program.begin(), program.end());
+  if (run({"unshare", "-m", "sh", "-c", "mount -t tmpfs none /dev/shm"}).status != 0) {
+    WARN("no rights for a mount of its own: not tried");
+    std::filesystem::remove_all(runtime);
+    return;
+  }
+  const Outcome outcome = run_preloaded(command, {{"XDG_RUNTIME_DIR", runtime}});
+  std::filesystem::remove_all(runtime);
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.out.find("cuIpcGetMemHandle: CUDA_ERROR_OPERATING_SYSTEM") != std::string::npos);
+  CHECK(outcome.out.find("OUT_OF_MEMORY") == std::string::npos);
+  CHECK(outcome.err.find(runtime + "/cubfc is no folder") != std::string::npos);
+  CHECK(outcome.err.find("/dev/shm/cubfc-") != std::string::npos);
+  CHECK(outcome.err.find("Read-only") != std::string::npos);
+  CHECK(outcome.err.find("cannot be shared") == outcome.err.rfind("cannot be shared"));
 }
 
 TEST_CASE("a peer without cubfc gets the driver's error, and not a neighbour's memory") {

@@ -1,11 +1,22 @@
 // Leaves a device in some state, asks cuMemGetInfo what is free, and takes as much as it gets in
-// one of several ways. Arguments: STATE HOW [SEED]. STATE: empty; small (a block of 300 MiB);
-// weights (15 GiB in blocks of 92 MiB); second (a block of 1 MiB in another context); random
-// (blocks of random sizes, many of them freed again); fill:MIB (so many MiB in blocks of 100,
-// whether they can be had or not); freed:MIB (the same, all freed again). HOW: piece (one
-// cuMemAlloc of 98% of it), sum (cuMemAlloc of 256 MiB to 1 MiB), create, async, total (one
-// cuMemAlloc of all that the device is said to have), hold (nothing; stays until it is killed).
-// stdout: "LIVE FREE GOT", in MiB.
+// one of several ways. Arguments: STATE HOW [SEED]. stdout: "LIVE FREE GOT", in MiB.
+//
+// STATE     empty
+//           small         a block of 300 MiB
+//           weights       15 GiB in blocks of 92 MiB
+//           second        a block of 1 MiB in another context
+//           random        blocks of random sizes, many of them freed again
+//           fill:MIB      so many MiB in blocks of 100, whether they can be had or not
+//           freed:MIB     the same, all freed again
+//           holes:MIB     so many MiB in blocks of 1 MiB, every other one freed again
+//           captured:MIB  one block of so many, freed while a stream captures
+// HOW       piece         one cuMemAlloc of 98% of what is free
+//           sum           cuMemAlloc of 256 MiB to 1 MiB
+//           create, async the same by cuMemCreate, by cuMemAllocAsync
+//           total         one cuMemAlloc of all that the device is said to have
+//           ask:MIB       one of so many, whether it can be had or not; create:MIB by cuMemCreate
+//           probe         the largest that can be had, found out by trying
+//           hold          nothing; stays until it is killed
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,6 +74,11 @@ std::size_t fill_at_random(const Driver& driver, std::size_t device_bytes, unsig
   return live;
 }
 
+// Of "fill:MIB" and its like.
+std::size_t mib_of(std::string_view text) {
+  return static_cast<std::size_t>(std::atoi(text.data() + text.find(':') + 1));
+}
+
 template <typename Take>
 std::size_t take_all(std::initializer_list<std::size_t> sizes, Take take) {
   std::size_t got = 0;
@@ -103,8 +119,7 @@ int main(int argc, char** argv) {
     CUcontext other = nullptr;
     programs::must(driver, "cuCtxCreate", cuCtxCreate_v2(&other, 0, 0));
   } else if (state.starts_with("fill:") || state.starts_with("freed:")) {
-    const std::size_t wanted =
-        kMiB * static_cast<std::size_t>(std::atoi(std::strchr(argv[1], ':') + 1));
+    const std::size_t wanted = kMiB * mib_of(state);
     CUdeviceptr address = 0;
     std::vector<CUdeviceptr> blocks;
     for (std::size_t bytes = 0; live < wanted; live += bytes) {
@@ -117,6 +132,21 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; state.starts_with("freed:") && i < blocks.size(); ++i) {
       programs::must(driver, "cuMemFree", driver.cuMemFree(blocks[i]));
     }
+  } else if (state.starts_with("holes:")) {
+    std::vector<CUdeviceptr> blocks;
+    for (std::size_t i = 0; i < mib_of(state); ++i) {
+      blocks.push_back(allocate(driver, kMiB));
+    }
+    for (std::size_t i = 0; i < blocks.size(); i += 2) {
+      programs::must(driver, "cuMemFree", driver.cuMemFree(blocks[i]));
+    }
+  } else if (state.starts_with("captured:")) {
+    const CUdeviceptr block = allocate(driver, mib_of(state) * kMiB);
+    CUstream stream = nullptr;
+    programs::must(driver, "cuStreamCreate", cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    programs::must(driver, "cuStreamBeginCapture",
+                   cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    programs::must(driver, "cuMemFree", driver.cuMemFree(block));
   } else if (state == "random") {
     live = fill_at_random(driver, free_bytes, seed);
   }
@@ -133,14 +163,29 @@ int main(int argc, char** argv) {
   } else if (how == "sum") {
     got = take_all({256 * kMiB, 16 * kMiB, kMiB},
                    [&](std::size_t bytes) { return driver.cuMemAlloc(&address, bytes); });
-  } else if (how == "create") {
+  } else if (how.starts_with("create")) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     CUmemGenericAllocationHandle handle = 0;
-    got = take_all({256 * kMiB, 16 * kMiB, 2 * kMiB}, [&](std::size_t bytes) {
+    const auto create = [&](std::size_t bytes) {
       return driver.cuMemCreate(&handle, bytes, &properties, 0);
-    });
+    };
+    if (how == "create") {
+      got = take_all({256 * kMiB, 16 * kMiB, 2 * kMiB}, create);
+    } else {
+      got = create(mib_of(how) * kMiB) == CUDA_SUCCESS ? mib_of(how) * kMiB : 0;
+    }
+  } else if (how == "probe") {
+    for (std::size_t step = total_bytes; step >= kMiB; step /= 2) {
+      if (driver.cuMemAlloc(&address, got + step) == CUDA_SUCCESS) {
+        programs::must(driver, "cuMemFree", driver.cuMemFree(address));
+        got += step;
+      }
+    }
+  } else if (how.starts_with("ask:")) {
+    const std::size_t bytes = mib_of(how) * kMiB;
+    got = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS ? bytes : 0;
   } else {
     got = take_all({256 * kMiB, 16 * kMiB, 2 * kMiB}, [&](std::size_t bytes) {
       return driver.cuMemAllocAsync(&address, bytes, nullptr);

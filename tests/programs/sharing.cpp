@@ -1,7 +1,8 @@
 // Device memory shared with another process by cuIpcGetMemHandle. The program starts itself a
 // second time as its peer, which opens what it is told to; the first process drives both and prints
 // what each driver answers.
-//   program_sharing [--bytes N] [--bare-peer] [--kill-owner]
+//   program_sharing [--bytes N] [--bare-peer] [--kill-owner] [--close-descriptors]
+// With the last, it closes all but the way to its peer before anything is opened there.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,6 +121,13 @@ class Peer {
     }
     return answer;
   }
+  void close_all_other_descriptors() const {
+    for (int descriptor = 3; descriptor < 1024; ++descriptor) {
+      if (descriptor != socket_) {
+        close(descriptor);
+      }
+    }
+  }
   Answer open(const CUipcMemHandle& handle) { return ask({Do::kOpen, handle, 0, 0, 0}); }
   Answer at(Do what, CUdeviceptr address, std::size_t bytes = 0, std::uint32_t seed = 0) {
     return ask({what, {}, address, bytes, seed});
@@ -147,7 +155,7 @@ bool same(const CUipcMemHandle& one, const CUipcMemHandle& other) {
   return std::memcmp(&one, &other, sizeof(one)) == 0;
 }
 
-void share_neighbours(const Driver& driver, Peer& peer, std::size_t bytes) {
+void share_neighbours(const Driver& driver, Peer& peer, std::size_t bytes, bool close_all) {
   const CUdeviceptr before = allocate(driver, bytes, 1);
   const CUdeviceptr first = allocate(driver, bytes, 2);
   const CUdeviceptr second = allocate(driver, bytes, 3);
@@ -160,6 +168,9 @@ void share_neighbours(const Driver& driver, Peer& peer, std::size_t bytes) {
   CUdeviceptr here = 0;
   print_result(driver, "open in the process that made it",
                driver.cuIpcOpenMemHandle(&here, of_first, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  if (close_all) {
+    peer.close_all_other_descriptors();
+  }
 
   const Answer one = peer.open(of_first);
   const Answer two = peer.open(of_second);
@@ -237,14 +248,14 @@ void open_garbage(const Driver& driver, Peer& peer, std::size_t bytes) {
   print_result(driver, "handle of NULL", driver.cuIpcGetMemHandle(&handle, 0));
 }
 
-int main_of_owner(const Driver& driver, Peer& peer, std::size_t bytes, bool kill) {
+int main_of_owner(const Driver& driver, Peer& peer, std::size_t bytes, bool kill, bool close_all) {
   programs::use_device(driver, 0);
   if (kill) {
     handle_of(driver, allocate(driver, bytes, 1));
     std::fflush(stdout);
     raise(SIGKILL);
   }
-  share_neighbours(driver, peer, bytes);
+  share_neighbours(driver, peer, bytes, close_all);
   share_successor(driver, peer, bytes);
   open_garbage(driver, peer, bytes);
   return 0;
@@ -257,6 +268,7 @@ int main(int argc, char** argv) {
   std::size_t bytes = 300'000;
   bool bare_peer = false;
   bool kill = false;
+  bool close_all = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     const bool has_value = i + 1 < argc;
@@ -269,11 +281,13 @@ int main(int argc, char** argv) {
       bare_peer = true;
     } else if (argument == "--kill-owner") {
       kill = true;
+    } else if (argument == "--close-descriptors") {
+      close_all = true;
     } else {
       std::fprintf(stderr, "program_sharing: unknown argument '%s'\n", argv[i]);
       return 2;
     }
   }
   Peer peer(argv[0], bare_peer);
-  return main_of_owner(driver, peer, bytes, kill);
+  return main_of_owner(driver, peer, bytes, kill, close_all);
 }

@@ -41,8 +41,30 @@ std::string name() {
 }
 const std::string kName = name();
 
+// In a runtime folder of this test's own.
+struct RuntimeFolder {
+  RuntimeFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cubfc-test-XXXXXX").string();
+    path = mkdtemp(pattern.data());
+    setenv("XDG_RUNTIME_DIR", path.c_str(), 1);
+  }
+  ~RuntimeFolder() {
+    if (getpid() == pid) {
+      std::filesystem::remove_all(path);
+    }
+  }
+  const pid_t pid = getpid();
+  std::string path;
+};
+const RuntimeFolder kRuntime;
+
 std::string path() {
-  return "/dev/shm/cubfc-" + std::to_string(geteuid()) + "/" + kName;
+  return kRuntime.path + "/cubfc/" + kName;
+}
+
+// The file where it is made when there is no runtime folder.
+std::string path_elsewhere(const char* place) {
+  return std::string(place) + "/cubfc-" + std::to_string(geteuid()) + "/" + kName;
 }
 
 // False when it has been closed.
@@ -142,6 +164,10 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   void send(int signal) const { kill(pid_, signal); }
+  void stop() const {
+    send(SIGSTOP);
+    waitpid(pid_, nullptr, WUNTRACED);
+  }
   int wait() {
     int status = 0;
     waitpid(std::exchange(pid_, 0), &status, 0);
@@ -224,7 +250,7 @@ TEST_CASE("a process that is stopped keeps nobody waiting for ever, and is asked
   Child child = Child::that_gives(50);
   Rendezvous asking(kName);
   CHECK(asking.offered(kDevice) == 50);
-  child.send(SIGSTOP);
+  child.stop();
   for (int i = 0; i < 100; ++i) {
     CHECK(asking.ask(kDevice, 10) == 0);
   }
@@ -463,9 +489,9 @@ TEST_CASE("threads of one process ask at once") {
 }
 
 TEST_CASE("a file that is none of ours costs what it is for, and nothing else") {
-  std::filesystem::create_directories(std::filesystem::path(path()).parent_path());
-  std::filesystem::permissions(std::filesystem::path(path()).parent_path(),
-                               std::filesystem::perms::owner_all);
+  const std::filesystem::path folder = std::filesystem::path(path()).parent_path();
+  std::filesystem::create_directories(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
   const auto can_meet = [] {
     Rendezvous giving(kName);
     Rendezvous asking(kName);
@@ -481,8 +507,8 @@ TEST_CASE("a file that is none of ours costs what it is for, and nothing else") 
     REQUIRE(chmod(path().c_str(), 0600) == 0);
   };
   CHECK(can_meet());
-  // Its size is wrong: it is left alone, and the place in /tmp used. Nobody has it locked, but what
-  // it is nobody knows.
+  // Its size is wrong: it is left alone, and another place used. Nobody has it locked, but what it
+  // is nobody knows.
   write_file(17, 'x');
   CHECK(can_meet());
   CHECK(std::filesystem::file_size(path()) == 17);
@@ -509,5 +535,24 @@ TEST_CASE("a file that is none of ours costs what it is for, and nothing else") 
   std::filesystem::create_directory(path());
   CHECK(can_meet());
   std::filesystem::remove(path());
-  CHECK_FALSE(std::filesystem::exists("/tmp/cubfc-" + std::to_string(geteuid()) + "/" + kName));
+  // Nor is a folder that others may enter.
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  CHECK(can_meet());
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  for (const char* place : {"/dev/shm", "/tmp"}) {
+    CHECK_FALSE(std::filesystem::exists(path_elsewhere(place)));
+  }
+}
+
+TEST_CASE("without a runtime folder all meet in a folder beside others'") {
+  unsetenv("XDG_RUNTIME_DIR");
+  {
+    const Giver giver(10);
+    setenv("XDG_RUNTIME_DIR", kRuntime.path.c_str(), 1);
+    Rendezvous asking(kName);  // one that has one looks there, too
+    CHECK(asking.offered(kDevice) == 10);
+    CHECK_FALSE(std::filesystem::exists(path()));
+    asking.leave();
+  }
+  setenv("XDG_RUNTIME_DIR", kRuntime.path.c_str(), 1);
 }

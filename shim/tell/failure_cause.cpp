@@ -1,0 +1,127 @@
+#include "shim/tell/failure_cause.h"
+
+#include <algorithm>
+
+#include "shim/tell/log.h"
+
+namespace cubfc {
+namespace {
+
+// What the request can take that no block has, in how many pieces ever.
+std::uint64_t free_for(const FailedRequestFacts& facts, std::uint64_t beside) {
+  const std::uint64_t inside = facts.of_arena ? facts.free_in_arena : 0;
+  return inside + std::min(beside, ~std::uint64_t{0} - inside);
+}
+
+std::uint64_t left_of_limit(const FailedRequestFacts& facts) {
+  return facts.limit ? facts.limit->bytes - std::min(facts.limit->bytes, facts.limit->taken)
+                     : ~std::uint64_t{0};
+}
+
+const char* limit_name(const config::Policy& policy, std::string& text) {
+  const config::Origin* const origin = policy.limit_origin();
+  text = origin == nullptr ? "the limit" : origin->text();
+  return text.c_str();
+}
+
+}  // namespace
+
+Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts) {
+  if (policy.limit_unusable) {
+    return Cause::kUnusableLimit;
+  }
+  if (facts.failure == arena::Failure::kHostMemory) {
+    return Cause::kHostMemory;
+  }
+  if (facts.limit && facts.asked > facts.limit->bytes) {
+    return Cause::kLargerThanLimit;
+  }
+  if (facts.device ? facts.asked > facts.device->total
+                   : facts.failure == arena::Failure::kTooLarge) {
+    return Cause::kLargerThanDevice;
+  }
+  if (facts.host_reserve_refuses) {
+    return Cause::kHostReserve;
+  }
+  const std::uint64_t left = left_of_limit(facts);
+  const std::uint64_t device_free =
+      facts.device ? facts.device->free
+                   : (facts.failure == arena::Failure::kExhausted ? 0 : facts.asked);
+  const std::uint64_t beyond_reserve = policy.beyond_reserve(device_free);
+  if (free_for(facts, std::min(left, beyond_reserve)) >= facts.asked) {
+    const bool in_one_piece = std::min(left, beyond_reserve) >= facts.asked;
+    return in_one_piece ? Cause::kDriver : Cause::kFragmented;
+  }
+  if (facts.waiting_in_arena >= facts.asked) {
+    return Cause::kWaiting;
+  }
+  if (free_for(facts, left) < facts.asked) {
+    return Cause::kOverLimit;
+  }
+  return free_for(facts, device_free) >= facts.asked ? Cause::kReserve : Cause::kDeviceFull;
+}
+
+std::string describe(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause) {
+  std::string name;
+  switch (cause) {
+    case Cause::kUnusableLimit:
+      return "the limit cannot be used, so no device memory is given";
+    case Cause::kLargerThanLimit:
+      return format("larger than the limit ({} is {})", limit_name(policy, name),
+                    log::bytes(facts.limit->bytes));
+    case Cause::kLargerThanDevice:
+      return facts.device ? format("larger than the device ({})", log::bytes(facts.device->total))
+                          : "larger than the device";
+    case Cause::kOverLimit:
+      return format("over the limit ({} of {} taken)", log::bytes(facts.limit->taken),
+                    log::bytes(facts.limit->bytes));
+    case Cause::kWaiting:
+      return "waiting: memory that was freed while a stream captures is used again when it has "
+             "ended";
+    case Cause::kFragmented:
+      return "fragmentation: enough is free, not in one piece";
+    case Cause::kReserve:
+      return format("{} keeps {} of the device free", policy.reserve.origin.text(),
+                    log::bytes(policy.reserve.value));
+    case Cause::kHostReserve:
+      return format("{} keeps {} of the host's memory free", policy.host_reserve.origin.text(),
+                    log::bytes(policy.host_reserve.value));
+    case Cause::kDeviceFull:
+      break;
+    case Cause::kDriver:
+      return "the driver refuses, though so much is free on the device";
+    case Cause::kHostMemory:
+      return "the host has no memory for the records";
+  }
+  if (!facts.of_arena && facts.free_in_arena >= facts.asked) {
+    return "device full; what is free in the arena lies between its blocks, where only cuMemAlloc "
+           "finds room";
+  }
+  return "device full";
+}
+
+std::string advice(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause) {
+  const std::uint64_t device_free = facts.device ? facts.device->free : 0;
+  std::string name;
+  switch (cause) {
+    case Cause::kOverLimit:
+    case Cause::kLargerThanLimit:
+      return policy.beyond_reserve(device_free) >= facts.asked
+                 ? format("a higher limit: {} of {} would do", limit_name(policy, name),
+                          log::bytes(facts.limit->taken + facts.asked))
+                 : "";
+    case Cause::kReserve:
+      return "a smaller " + policy.reserve.origin.text();
+    case Cause::kHostReserve:
+      return "a smaller " + policy.host_reserve.origin.text();
+    case Cause::kFragmented:
+      return policy.allocator.value == config::Allocator::kBfc && facts.of_arena &&
+                     !policy.unified_memory.value
+                 ? "CUBFC_ALLOCATOR=vmm: free memory moves to where it makes one piece"
+                 : "";
+    default:
+      return {};
+  }
+}
+
+}  // namespace cubfc
