@@ -52,6 +52,17 @@ void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept 
   } else if (given_up > taken) {
     hold(given_up - taken);
   }
+  has_moved(given_up);
+}
+
+void Preallocation::after_failure(std::uint64_t given_up) noexcept {
+  hold(given_up);
+  has_moved(given_up);
+}
+
+void Preallocation::has_moved(std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  moving_ -= bytes;
 }
 
 // The smallest that is large enough, else the largest.
@@ -67,19 +78,38 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
   piece = *chosen;
   pieces_.erase(chosen);
   bytes_.fetch_sub(piece.bytes, std::memory_order_release);
+  moving_ += piece.bytes;
   return true;
 }
 
 std::uint64_t Preallocation::give_up(std::uint64_t bytes) noexcept {
-  const std::uint64_t given = make_way(bytes);
+  const std::uint64_t given = release_pieces(bytes, Until::kReleased);
   if (given > bytes && given - bytes > small_piece_) {
     hold(given - bytes);
   }
   return given;
 }
 
-// A piece that the driver does not take back is kept.
+std::uint64_t Preallocation::give_to_others(std::uint64_t bytes) noexcept {
+  {
+    std::unique_lock lock(mutex_);
+    ++asked_;
+    landed_.wait_for(lock, kPatience, [&] { return in_flight_ == 0; });
+  }
+  return give_up(bytes);
+}
+
+std::uint64_t Preallocation::bytes_for_others() noexcept {
+  const std::lock_guard lock(mutex_);
+  return bytes() + in_flight_ + moving_;
+}
+
 std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
+  return release_pieces(bytes, Until::kAfter);
+}
+
+// A piece that the driver does not take back is kept.
+std::uint64_t Preallocation::release_pieces(std::uint64_t bytes, Until moving) noexcept {
   if (this->bytes() == 0) {
     return 0;
   }
@@ -88,8 +118,14 @@ std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
   Piece piece{};
   while (released < bytes && take(piece, bytes - released)) {
     ++calls_;
-    if (driver_.cuMemRelease(piece.handle) != CUDA_SUCCESS) {
+    const bool is_released = driver_.cuMemRelease(piece.handle) == CUDA_SUCCESS;
+    if (!is_released) {
       keep(piece, Over::kAlso);
+    }
+    if (!is_released || moving == Until::kReleased) {
+      has_moved(piece.bytes);
+    }
+    if (!is_released) {
       break;
     }
     released += piece.bytes;
@@ -97,14 +133,19 @@ std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
   return released;
 }
 
+std::uint64_t Preallocation::asked_so_far() noexcept {
+  const std::lock_guard lock(mutex_);
+  return asked_;
+}
+
 // Of a piece of so many bytes, what the limit has room for; it is in flight then. 0 once it is
-// over.
-std::uint64_t Preallocation::reserve_room(std::uint64_t bytes) noexcept {
+// over, or others have asked.
+std::uint64_t Preallocation::reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint64_t there = this->bytes() + in_flight_;
   const std::uint64_t left = budget_.left();
   const std::uint64_t room =
-      planned() == 0
+      planned() == 0 || asked_ != asked
           ? 0
           : arena::round_down(std::min(bytes, left - std::min(left, there)), granularity_);
   in_flight_ += room;
@@ -135,9 +176,10 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
   const RelaxedCapture relaxed(driver_);
   const CUmemAllocationProp properties = physical_memory_of(driver_, device_);
   std::uint64_t most = large_piece_;
+  const std::uint64_t asked = asked_so_far();
   while (bytes >= granularity_ && most >= granularity_) {
     const std::uint64_t next = bytes > 2 * large_piece_ ? large_piece_ : small_piece_;
-    Piece piece{0, reserve_room(std::min({bytes, next, most}))};
+    Piece piece{0, reserve_room(std::min({bytes, next, most}), asked)};
     if (piece.bytes == 0) {
       break;
     }
@@ -176,7 +218,7 @@ void Preallocation::keep_to_limit() noexcept {
                        [&] { return in_flight_ == 0 || bytes() + in_flight_ <= budget_.left(); });
       over = bytes() - std::min(bytes(), budget_.left());
     }
-    if (over == 0 || make_way(over) == 0) {
+    if (over == 0 || release_pieces(over, Until::kReleased) == 0) {
       return;
     }
   }
@@ -189,7 +231,7 @@ void Preallocation::end() noexcept {
     begun_ = false;
     landed_.wait_for(lock, kPatience, [&] { return in_flight_ == 0; });
   }
-  make_way(arena::kLargestRequestBytes);
+  release_pieces(arena::kLargestRequestBytes, Until::kReleased);
 }
 
 }  // namespace cubfc

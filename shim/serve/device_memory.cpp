@@ -162,10 +162,10 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
 
 CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
                                            std::size_t bytes, const char* function) {
+  soft_reserve_.offer(context.device);  // before anything is taken that others may lack
   const arena::Allocation got = take(context, bytes);
   if (got.grew) {
     announce(driver_, policy_, context);
-    soft_reserve_.offer(context.device);
   }
   if (got.address == 0) {
     context.arena.count_failure();

@@ -1,6 +1,6 @@
 // What this process has taken of a device and does not use, other processes of the user that run
 // under cubfc have by asking: what was preallocated, and what arenas and the pool keep.
-// DeviceMemory calls offer() when an arena or the pool has grown; from then on a thread answers
+// DeviceMemory calls offer() before an arena or the pool takes anything; from then on a thread answers
 // those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
 // (Policy::gives_to_others), and there is no thread.
 #pragma once
@@ -23,7 +23,7 @@ class SoftReserve {
  public:
   SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused);
 
-  // For a device of which something was taken; the first call for each counts.
+  // For a device of which something is to be taken; the first call for each counts.
   void offer(Device& device) noexcept;
 
   // When the process ends, after its exit handlers.

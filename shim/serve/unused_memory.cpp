@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "shim/device/context_use.h"
@@ -23,6 +24,7 @@ constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::milliseconds kNap{1};
 
 }  // namespace
 
@@ -69,7 +71,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
     }
   }
   return release(device, bytes, Waits::kYes) || drain_pools(device) ||
-         others_have_helped(device, tries);
+         others_have_helped(device, tries) || comes_from_others(device, tries);
 }
 
 void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
@@ -95,7 +97,7 @@ std::uint64_t UnusedMemory::ask_others(const Device& device, const Need& need,
 }
 
 std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {
-  std::uint64_t given = device.preallocation.give_up(bytes);
+  std::uint64_t given = device.preallocation.give_to_others(bytes);
   given += given < bytes ? release_of_arenas(device, bytes - given, Waits::kNo) : 0;
   return given + (given < bytes ? device.server->trim(true) : 0);
 }
@@ -106,7 +108,8 @@ std::uint64_t UnusedMemory::bytes_for_others(Device& device) noexcept {
   }
   const CUmemoryPool pool = device.server->pool();
   std::uint64_t bytes =
-      device.preallocation.bytes() + (pool == nullptr ? 0 : device.limit.pools.idle_in(pool));
+      device.preallocation.bytes_for_others() +
+      (pool == nullptr ? 0 : device.limit.pools.idle_in(pool));
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
     const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;
@@ -190,6 +193,26 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
   }
   const std::uint64_t before = std::exchange(tries.releases_, device.limit.budget.releases());
   return any || tries.releases_ != before;
+}
+
+// Other processes say that they have it: one gives it up at this moment, for somebody else who takes
+// less, or has it in hand for a request of its own that fails. Or it has become free by now. Naps.
+bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
+  const Need& need = tries.need_;
+  const std::optional<std::uint64_t> at_driver = free_at_driver(device);
+  if (!need.of_device || need.bytes == 0 || !at_driver) {
+    return false;
+  }
+  if (*at_driver >= need.bytes) {
+    return !std::exchange(tries.has_seen_enough_, true);
+  }
+  if (*at_driver + device.preallocation.bytes() + rendezvous_.offered(device.id) < need.bytes ||
+      std::chrono::steady_clock::now() > tries.others_until_) {
+    return false;
+  }
+  --tries.tried_;
+  std::this_thread::sleep_for(kNap);
+  return true;
 }
 
 Device* UnusedMemory::device_of(std::optional<CUdevice> device) noexcept try {

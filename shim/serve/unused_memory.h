@@ -48,6 +48,7 @@ class UnusedMemory : private ContextListener {
     // Until when what others give back is waited for: they go on taking it.
     std::optional<std::chrono::steady_clock::time_point> others_until_;
     bool waits_for_others_ = true;
+    bool has_seen_enough_ = false;  // free at the driver, after it had refused
     // Waits for frees left out. More would be for a reason that is not lack of memory.
     static constexpr int kMost = 1000;
     int tried_ = 0;
@@ -125,6 +126,7 @@ class UnusedMemory : private ContextListener {
   bool can_become_free(const Device& device, const Need& need,
                        std::optional<std::uint64_t> at_driver);
   bool others_have_helped(const Device& device, Tries& tries);
+  bool comes_from_others(const Device& device, Tries& tries);
 
   const DriverFunctions& driver_;
   Contexts& contexts_;
