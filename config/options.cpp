@@ -321,9 +321,10 @@ constexpr std::array kOptions = std::to_array<Option>({
          "true, false (also 1/0, yes/no, on/off) or whole", ""},
         kPreallocateHonoured, "true",
         "`true`: take a share of the device at the first allocation; what of it holds no block "
-        "goes "
-        "back when the program needs memory elsewhere. `false`: take memory as it is needed. "
-        "`whole`: take the share in one piece, which goes back only when it holds no block"),
+        "goes back when the program needs memory elsewhere. (Not set, it is the same, and other "
+        "processes of the user get by asking what is not in use.) `false`: take memory as it is "
+        "needed. `whole`: take the share in one piece, which goes back only when it holds no "
+        "block"),
     limiting(row<&Policy::mem_fraction>({"CUBFC_MEM_FRACTION", fraction, kFractionForms, ""},
                                         kFractionHonoured, "unset (0.75)",
                                         "this share of the free memory is preallocated; set, it is "

@@ -1,7 +1,7 @@
 // What this process has taken of a device and does not use, other processes of the user that run
 // under cubfc have by asking: what was preallocated, and what arenas and the pool keep.
-// DeviceMemory calls offer() before an arena or the pool takes anything; from then on a thread answers
-// those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
+// DeviceMemory calls offer() before an arena or the pool takes anything; from then on a thread
+// answers those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
 // (Policy::gives_to_others), and there is no thread.
 #pragma once
 

@@ -107,9 +107,8 @@ std::uint64_t UnusedMemory::bytes_for_others(Device& device) noexcept {
     frees->close_and_collect();  // a block that waits keeps its whole region
   }
   const CUmemoryPool pool = device.server->pool();
-  std::uint64_t bytes =
-      device.preallocation.bytes_for_others() +
-      (pool == nullptr ? 0 : device.limit.pools.idle_in(pool));
+  std::uint64_t bytes = device.preallocation.bytes_for_others() +
+                        (pool == nullptr ? 0 : device.limit.pools.idle_in(pool));
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
     const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;
@@ -195,8 +194,9 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
   return any || tries.releases_ != before;
 }
 
-// Other processes say that they have it: one gives it up at this moment, for somebody else who takes
-// less, or has it in hand for a request of its own that fails. Or it has become free by now. Naps.
+// Other processes say that they have it: one gives it up at this moment, for somebody else who
+// takes less, or has it in hand for a request of its own that fails. Or it has become free by now.
+// Naps.
 bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   const Need& need = tries.need_;
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);

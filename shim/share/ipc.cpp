@@ -1,5 +1,6 @@
 #include "shim/share/ipc.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include "shim/device/blocks.h"
@@ -93,7 +94,7 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   }
   if (ticket.number == 0) {
     exports_.erase(entry);
-    return CUDA_ERROR_OPERATING_SYSTEM;
+    return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_OPERATING_SYSTEM;
   }
   entry->second = {found.info.id, context_id, ticket};
   any_exports_.store(true, std::memory_order_release);

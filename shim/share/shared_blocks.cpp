@@ -27,13 +27,16 @@ bool SharedBlocks::start() {
 
 Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
   if (slots_ == nullptr && !start()) {
+    const int error = errno;
     if (!std::exchange(said_, true)) {
-      log::warn("memory cannot be shared with other processes: {}", why_no_shared_file(errno));
+      log::warn("memory cannot be shared with other processes: {}", why_no_shared_file(error));
     }
+    errno = error;
     return {};
   }
   if (free_.empty() && used_ == kSlots) {
     log::warn("{} blocks are shared with other processes, and no more can be", kSlots);
+    errno = ENOSPC;
     return {};
   }
   free_.reserve(used_ + 1);  // withdraw() must not fail
@@ -49,6 +52,7 @@ Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
   std::atomic_ref(slot.number).store(++last_number_, std::memory_order_release);
   return {getpid(), index, key_, last_number_};
 } catch (const std::bad_alloc&) {
+  errno = ENOMEM;
   return {};
 }
 

@@ -33,7 +33,7 @@ struct Ticket {
 class SharedBlocks {
  public:
   // The ticket finds the block until it is withdrawn. Its number is 0 when there is no folder to
-  // share in, or no room: a message says so.
+  // share in, or no room: a message says so, and errno; ENOMEM: the host has no memory.
   Ticket publish(const SharedBlock& block) noexcept;
   void withdraw(const Ticket& ticket) noexcept;
 

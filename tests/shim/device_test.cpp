@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "shim/serve/unused_memory.h"
@@ -32,6 +33,24 @@ TEST_CASE("a block starts on a multiple of the largest power of two that divides
     }
   }
   verify_arenas();
+}
+
+TEST_CASE("a block holds what an earlier one has left there") {
+  const TestContext context;
+  constexpr std::size_t kBytes = 1 << 20;
+  std::set<CUdeviceptr> before;
+  int reused = 0;
+  for (int round = 0; round < 100; ++round) {
+    const CUdeviceptr block = allocate(kBytes);
+    if (!before.insert(block).second) {
+      ++reused;
+      CHECK(read(block, kBytes) == std::vector<unsigned char>(kBytes, 5));
+    }
+    must(cuMemsetD8(block, 5, kBytes));
+    must(cuCtxSynchronize());
+    must(cuMemFree(block));
+  }
+  CHECK(reused > 0);
 }
 
 TEST_CASE("a free waits for the work that was submitted before it", "[sync]") {
