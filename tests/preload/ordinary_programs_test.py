@@ -29,7 +29,7 @@ ORDINARY = [
     ["bash", "-c", COUNTS], ["dash", "-c", COUNTS], ["bash", "-c", "for i in 1 2 3; do (exit $i) & wait $!; echo $?; done; kill -TERM $$"],
     ["python3", "-c", PYTHON_COUNTS], ["python3", "-c", "import subprocess; print(subprocess.run(['ls', '/'], capture_output=True).returncode)"],
     ["python3", "-c", "import multiprocessing as m\nif __name__ == '__main__':\n    with m.get_context('fork').Pool(3) as p: print(p.map(abs, [-1, -2]))"],
-    ["python3", "-W", "ignore", "-m", "unittest", "-q", "test.test_json.test_decode", "test.test_bisect"],
+    ["sh", "-c", "python3 -W ignore -m unittest -q test.test_json.test_decode test.test_bisect 2>&1 | sed 's/ in .*//'"],
     ["perl", "-e", "opendir(D, '/proc/self/fd'); @f = readdir(D); print scalar(@f), ' ', 6 * 7, qq(\\n)"], ["gcc", "hello.c", "-o", "hello"], ["sh", "-c", "gcc -O2 hello.c -o hello && ./hello"],
     ["g++", "-x", "c++", "-fsyntax-only", "hello.c"], ["make", "-f", "/dev/null", "-n", "data.txt"], ["cmake", "--version"], ["ninja", "--version"],
     ["objdump", "-f", "/bin/true"], ["ldd", "/bin/true"], ["strace", "-o", "/dev/null", "-f", "true"], ["valgrind", "-q", "--error-exitcode=3", "true"],
@@ -72,6 +72,8 @@ def main():
                 return None
             now = run(command, after, folder)
             if now != bare:
+                if any(run(command, before, folder) != bare for _ in range(3)):
+                    return None
                 failures.append(f"{' '.join(map(str, command))[:100]}\n  with {before}: {bare}\n  with {after}: {now}")
             return now == bare
 
