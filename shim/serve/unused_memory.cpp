@@ -19,7 +19,7 @@ namespace {
 // What is given back at a time for the driver's own needs, which it does not tell.
 constexpr std::uint64_t kStepBytes = 256ULL << 20;
 
-// The same of other processes, whom an error that has nothing to do with memory is to cost little.
+// In all, of other processes, whom an error that has nothing to do with memory is to cost little.
 constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 
 // For what other threads give back, as long as there is enough for the request in all.
@@ -58,7 +58,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   const std::uint64_t least = lacking(device, tries.need_, at_driver) << doublings;
   const std::uint64_t bytes = least + tries.growth_ - std::min(tries.growth_, tries.need_.bytes);
   if (device.preallocation.give_up(least) > 0 || release(device, bytes, Waits::kNo) ||
-      ask_others(device, tries.need_, at_driver, bytes) > 0 || others_have_helped(device, tries)) {
+      ask_others(device, tries, at_driver, bytes) || others_have_helped(device, tries)) {
     return true;
   }
   if (waits == Waits::kNo) {
@@ -85,15 +85,19 @@ void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
 }
 
 // They cannot help with the limit.
-std::uint64_t UnusedMemory::ask_others(const Device& device, const Need& need,
-                                       std::optional<std::uint64_t> at_driver,
-                                       std::uint64_t bytes) {
+bool UnusedMemory::ask_others(const Device& device, Tries& tries,
+                              std::optional<std::uint64_t> at_driver, std::uint64_t bytes) {
+  const Need& need = tries.need_;
   const bool device_has_enough = need.bytes > 0 && at_driver.value_or(0) >= need.bytes;
   const bool is_over_limit = need.counted && device.limit.budget.left() < need.bytes;
   if (!need.of_device || (device_has_enough && is_over_limit)) {
-    return 0;
+    return false;
   }
-  return rendezvous_.ask(device.id, need.bytes > 0 ? bytes : std::min(bytes, kMostUnknownBytes));
+  const std::uint64_t most =
+      need.bytes > 0 ? bytes : kMostUnknownBytes - std::min(kMostUnknownBytes, tries.from_others_);
+  const std::uint64_t given = most == 0 ? 0 : rendezvous_.ask(device.id, std::min(bytes, most));
+  tries.from_others_ += given;
+  return given > 0;
 }
 
 std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {

@@ -48,7 +48,8 @@ class UnusedMemory : private ContextListener {
     // Until when what others give back is waited for: they go on taking it.
     std::optional<std::chrono::steady_clock::time_point> others_until_;
     bool waits_for_others_ = true;
-    bool has_seen_enough_ = false;  // free at the driver, after it had refused
+    std::uint64_t from_others_ = 0;  // bytes that other processes have given up
+    bool has_seen_enough_ = false;   // free at the driver, after it had refused
     // Waits for frees left out. More would be for a reason that is not lack of memory.
     static constexpr int kMost = 1000;
     int tried_ = 0;
@@ -115,8 +116,8 @@ class UnusedMemory : private ContextListener {
   std::uint64_t release_of_arenas(Device& device, std::uint64_t bytes, Waits waits);
   bool is_released_at_once(Context& context);
   bool works(Context& context);
-  std::uint64_t ask_others(const Device& device, const Need& need,
-                           std::optional<std::uint64_t> at_driver, std::uint64_t bytes);
+  bool ask_others(const Device& device, Tries& tries, std::optional<std::uint64_t> at_driver,
+                  std::uint64_t bytes);
   std::uint64_t keep_preallocated(Device& device, std::uint64_t released);
   bool is_idle(Context& context);
   bool wait_for_frees(const Device& device, Tries& tries);
