@@ -52,7 +52,8 @@ struct Options {
   static constexpr Options in_slices_of(std::uint64_t all_bytes) {
     Options options;
     options.slice_bytes = std::max(round_up(all_bytes / 64, kSourceUnitBytes), options.slice_bytes);
-    options.own_above_bytes = options.slice_bytes / 16;
+    options.own_above_bytes =
+        std::min(options.slice_bytes / 16, std::max(all_bytes / 256, kSourceUnitBytes / 2));
     return options;
   }
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/environment.h"
+#include "shim/tell/log.h"
 
 namespace cubfc {
 namespace {
@@ -33,6 +34,7 @@ const std::vector<std::string>& captured() {
 }
 
 __attribute__((constructor)) void capture_at_load() noexcept {
+  log::at_load();
   try {
     captured();
   } catch (...) {  // without memory for a few strings the program has other worries

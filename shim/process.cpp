@@ -98,8 +98,17 @@ config::Policy policy_under_tools(config::Policy policy) {
   return policy;
 }
 
-// Registered when the object is made. No destructor of the library's: other libraries that are
-// preloaded, and stand between us and the C library, may have ended before that runs.
+// What is shared is shared until the very end: the program's exit handlers may count on it. Removes
+// a file by a system call of its own, and does no more: other libraries that are preloaded, and
+// stand between us and the C library, may have ended before a destructor of ours runs.
+__attribute__((destructor)) void at_end() noexcept {
+  Process* const process = instance.load(std::memory_order_acquire);
+  if (process != nullptr && !process->is_in_child()) {
+    process->ipc().leave();
+  }
+}
+
+// All else. Registered when the object is made.
 void at_exit() noexcept {
   static std::atomic<const Process*> done{nullptr};
   Process* process = instance.load(std::memory_order_acquire);
@@ -107,7 +116,6 @@ void at_exit() noexcept {
       done.exchange(process) == process) {
     return;  // a child that begins anew has its parent's handler, too
   }
-  process->ipc().leave();
   process->soft_reserve().leave();
   if (!process->policy().show_stats.value) {
     return;

@@ -52,17 +52,6 @@ void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept 
   } else if (given_up > taken) {
     hold(given_up - taken);
   }
-  has_moved(given_up);
-}
-
-void Preallocation::after_failure(std::uint64_t given_up) noexcept {
-  hold(given_up);
-  has_moved(given_up);
-}
-
-void Preallocation::has_moved(std::uint64_t bytes) noexcept {
-  const std::lock_guard lock(mutex_);
-  moving_ -= bytes;
 }
 
 // The smallest that is large enough, else the largest.
@@ -83,7 +72,7 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
 }
 
 std::uint64_t Preallocation::give_up(std::uint64_t bytes) noexcept {
-  const std::uint64_t given = release_pieces(bytes, Until::kReleased);
+  const std::uint64_t given = make_way(bytes);
   if (given > bytes && given - bytes > small_piece_) {
     hold(given - bytes);
   }
@@ -104,12 +93,8 @@ std::uint64_t Preallocation::bytes_for_others() noexcept {
   return bytes() + in_flight_ + moving_;
 }
 
-std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
-  return release_pieces(bytes, Until::kAfter);
-}
-
 // A piece that the driver does not take back is kept.
-std::uint64_t Preallocation::release_pieces(std::uint64_t bytes, Until moving) noexcept {
+std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
   if (this->bytes() == 0) {
     return 0;
   }
@@ -122,8 +107,9 @@ std::uint64_t Preallocation::release_pieces(std::uint64_t bytes, Until moving) n
     if (!is_released) {
       keep(piece, Over::kAlso);
     }
-    if (!is_released || moving == Until::kReleased) {
-      has_moved(piece.bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      moving_ -= piece.bytes;
     }
     if (!is_released) {
       break;
@@ -218,7 +204,7 @@ void Preallocation::keep_to_limit() noexcept {
                        [&] { return in_flight_ == 0 || bytes() + in_flight_ <= budget_.left(); });
       over = bytes() - std::min(bytes(), budget_.left());
     }
-    if (over == 0 || release_pieces(over, Until::kReleased) == 0) {
+    if (over == 0 || make_way(over) == 0) {
       return;
     }
   }
@@ -231,7 +217,7 @@ void Preallocation::end() noexcept {
     begun_ = false;
     landed_.wait_for(lock, kPatience, [&] { return in_flight_ == 0; });
   }
-  release_pieces(arena::kLargestRequestBytes, Until::kReleased);
+  make_way(arena::kLargestRequestBytes);
 }
 
 }  // namespace cubfc

@@ -40,16 +40,15 @@ class Preallocation {
   // Around a request that takes memory of the device for an arena. Before: gives up that much, or
   // all that there is. Returns the bytes given up.
   std::uint64_t make_way(std::uint64_t bytes) noexcept;
-  // After: takes back what of that was not used, and at the first request all that was planned; or,
-  // if it has failed, what was given up.
+  // After: takes back what of that was not used, and at the first request all that was planned.
   void after(std::uint64_t given_up, std::uint64_t taken) noexcept;
-  void after_failure(std::uint64_t given_up) noexcept;
 
   // For whoever else needs memory of the device: gives up so many bytes, hardly more, or all there
   // are. Returns 0 if there were none.
   std::uint64_t give_up(std::uint64_t bytes) noexcept;
   // The same for other processes: what the driver is just being asked for is given up, too, and no
-  // more is taken that somebody lacks. And what there is for them, now or in a moment.
+  // more is taken that somebody lacks. And what there is for them: here, or between here and the
+  // driver at this moment.
   std::uint64_t give_to_others(std::uint64_t bytes) noexcept;
   std::uint64_t bytes_for_others() noexcept;
   // Takes so many bytes more, as far as device and limit have them, unless others ask meanwhile.
@@ -67,9 +66,6 @@ class Preallocation {
   };
 
   std::uint64_t part_of(std::uint64_t device_bytes, std::uint64_t parts) const noexcept;
-  enum class Until : bool { kReleased, kAfter };
-  std::uint64_t release_pieces(std::uint64_t bytes, Until moving) noexcept;
-  void has_moved(std::uint64_t bytes) noexcept;
   std::uint64_t asked_so_far() noexcept;
   std::uint64_t reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept;
   enum class Over : bool { kNot, kAlso };
@@ -91,7 +87,7 @@ class Preallocation {
   std::mutex mutex_;             // guards all below, and changes of planned_ and bytes_
   std::vector<Piece> pieces_;    // smallest first
   std::uint64_t in_flight_ = 0;  // bytes that the driver is being asked for
-  std::uint64_t moving_ = 0;     // bytes being given up, or given up for a request under way
+  std::uint64_t moving_ = 0;     // bytes that the driver is being given back
   std::uint64_t asked_ = 0;      // how often others have asked
   std::condition_variable landed_;
 };

@@ -67,9 +67,13 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
     return;
   }
   const RelaxedCapture relaxed(driver_);
-  reporter_.report([&](OutOfMemoryReporter::Detail detail) {
-    return find_out(request, failure, context, detail);
-  });
+  const Device& device = request.device;
+  const bool is_possible = request.bytes <= device.total_bytes && !device.policy.limit_unusable &&
+                           (!request.counted || request.bytes <= device.limit.budget.limit());
+  using Reporter = OutOfMemoryReporter;
+  reporter_.report(
+      is_possible ? Reporter::Request::kPossible : Reporter::Request::kImpossible,
+      [&](Reporter::Detail detail) { return find_out(request, failure, context, detail); });
 } catch (const std::bad_alloc&) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
 }

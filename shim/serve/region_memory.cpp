@@ -46,7 +46,7 @@ CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept
   if (result == CUDA_SUCCESS) {
     preallocation.after(given_up, bytes);
   } else {
-    preallocation.after_failure(given_up);
+    preallocation.hold(given_up);
   }
   return result;
 }

@@ -75,15 +75,17 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
                log::bytes(given), log::bytes(wanted));
   }
-  // What is there and was not given, the driver has refused to take back.
+  // What is there and was not given, the driver has refused to take back; or it was on its way.
   offer.refused = given > 0 ? 0 : unused_.bytes_for_others(device);
+  offer.refused_until = std::chrono::steady_clock::now() + kLook;
   return given;
 }
 
 std::uint64_t SoftReserve::left(std::size_t number) noexcept {
   const Offer& offer = offers_[number];
   const std::uint64_t bytes = unused_.bytes_for_others(*offer.device);
-  return bytes - std::min(bytes, offer.refused);
+  const bool is_refused = std::chrono::steady_clock::now() < offer.refused_until;
+  return bytes - (is_refused ? std::min(bytes, offer.refused) : 0);
 }
 
 void SoftReserve::leave() noexcept {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 
@@ -40,7 +41,10 @@ class SoftReserve {
   std::size_t offered_ = 0;
   struct Offer {
     std::atomic<Device*> device{nullptr};
-    std::uint64_t refused = 0;  // bytes that could not be given when asked for; the thread's
+    // The thread's: bytes that could not be given when they were asked for, and until when they are
+    // not spoken of.
+    std::uint64_t refused = 0;
+    std::chrono::steady_clock::time_point refused_until;
   };
   std::array<Offer, Rendezvous::kDevices> offers_;  // by number
   BackgroundThread thread_;

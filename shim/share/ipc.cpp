@@ -123,8 +123,9 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
   const std::optional<SharedBlock> block = find_shared(*ticket);
   if (!block) {
     log::warn(
-        "cuIpcOpenMemHandle: process {} does not share this block (any more), or its /dev/shm is "
-        "not ours",
+        "cuIpcOpenMemHandle: process {} does not share this block (any more), or its runtime "
+        "folder "
+        "is not ours",
         ticket->owner);
     return driver(address, handle, flags);  // which has a word for a handle that is none
   }

@@ -1,5 +1,7 @@
 #include "shim/share/shared_blocks.h"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -63,7 +65,7 @@ void SharedBlocks::withdraw(const Ticket& ticket) noexcept {
 
 void SharedBlocks::leave() noexcept {
   if (slots_ != nullptr) {
-    unlink(path_.c_str());
+    syscall(SYS_unlinkat, AT_FDCWD, path_.c_str(), 0);
   }
 }
 

@@ -24,6 +24,25 @@ const char* limit_name(const config::Policy& policy, std::string& text) {
   return text.c_str();
 }
 
+// As it is to be set: a size, or a share of the device. Empty where there is none that would do.
+std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const config::Origin* const origin = policy.limit_origin();
+  // A little more than needed: the arena's first regions have a lead.
+  const std::uint64_t needed = facts.limit->taken + facts.asked + 4 * kMiB;
+  if (origin == nullptr || !facts.device) {
+    return {};
+  }
+  if (origin == &policy.mem_limit.origin) {
+    return format("a higher limit: {}={}MiB would do", origin->variable,
+                  arena::round_up(needed, kMiB) / kMiB);
+  }
+  const std::uint64_t percent = (needed * 100 + facts.device->total - 1) / facts.device->total;
+  return percent > 100 ? ""
+                       : format("a higher limit: {}={}.{:02} would do", origin->variable,
+                                percent / 100, percent % 100);
+}
+
 }  // namespace
 
 Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts) {
@@ -102,14 +121,10 @@ std::string describe(const config::Policy& policy, const FailedRequestFacts& fac
 
 std::string advice(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause) {
   const std::uint64_t device_free = facts.device ? facts.device->free : 0;
-  std::string name;
   switch (cause) {
     case Cause::kOverLimit:
     case Cause::kLargerThanLimit:
-      return policy.beyond_reserve(device_free) >= facts.asked
-                 ? format("a higher limit: {} of {} would do", limit_name(policy, name),
-                          log::bytes(facts.limit->taken + facts.asked))
-                 : "";
+      return policy.beyond_reserve(device_free) >= facts.asked ? higher_limit(policy, facts) : "";
     case Cause::kReserve:
       return "a smaller " + policy.reserve.origin.text();
     case Cause::kHostReserve:

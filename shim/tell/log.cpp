@@ -146,12 +146,12 @@ std::optional<Identity> identity_of(int descriptor) {
                                          : std::nullopt;
 }
 
-// What stderr was when CUDA was first used; zeros: it was closed.
+// What stderr was when the program started; zeros: it was closed.
 std::atomic<const Identity*> first_stderr{nullptr};
 
 // Whether descriptor 2 is still where messages belong. A program may point it elsewhere, and they
 // follow it; but one that has closed it may have been given the number for a file or a connection
-// of its own.
+// of its own. (One that it opens for writing only, nobody can tell from a new stderr.)
 bool is_stderr() {
   const auto now = identity_of(STDERR_FILENO);
   const Identity* const first = first_stderr.load(std::memory_order_acquire);
@@ -161,7 +161,8 @@ bool is_stderr() {
   struct stat status {};
   fstat(STDERR_FILENO, &status);
   const bool reads = (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) != O_WRONLY;
-  return !S_ISSOCK(status.st_mode) && !(S_ISREG(status.st_mode) && reads);
+  const bool is_named_file = S_ISREG(status.st_mode) && status.st_nlink > 0;
+  return !S_ISSOCK(status.st_mode) && !(is_named_file && reads);
 }
 
 void write_all(int descriptor, const spdlog::memory_buf_t& text) {
@@ -263,12 +264,14 @@ spdlog::logger& logger() {
 }  // namespace
 
 void start(Level level, const std::string& file) {
-  if (first_stderr.load(std::memory_order_relaxed) == nullptr) {
-    first_stderr.store(new Identity(identity_of(STDERR_FILENO).value_or(Identity{})),
-                       std::memory_order_release);
-  }
   the_settings.store(new Settings{level, file}, std::memory_order_release);
   lowest.store(level, std::memory_order_release);  // then the file is there, too
+}
+
+void at_load() noexcept {
+  static Identity kept;
+  kept = identity_of(STDERR_FILENO).value_or(Identity{});
+  first_stderr.store(&kept, std::memory_order_release);
 }
 
 void forked_in_child() noexcept {

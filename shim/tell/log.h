@@ -14,6 +14,9 @@ namespace cubfc::log {
 
 using Level = config::LogLevel;
 
+// When the library is loaded: remembers what stderr is. One system call.
+void at_load() noexcept;
+
 // Process calls it before it writes, in a forked child again. `file`: a path, in which %p becomes
 // the process id and %h the host; empty for stderr.
 void start(Level level, const std::string& file);

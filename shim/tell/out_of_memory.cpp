@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::size_t kMapColumns = 100;
 
+constexpr std::int64_t kSecond = 1'000'000'000;  // ns
+constexpr std::int64_t kMinute = 60 * kSecond;
+
 std::string command_line() {
   std::array<char, 128> text{};
   std::FILE* file = std::fopen("/proc/self/cmdline", "re");
@@ -88,12 +91,6 @@ std::string limit_in_words(const config::Policy& policy, const FailedRequestFact
 std::string who(const OutOfMemory& failure) {
   return format("GPU {}, pid {} ({}), thread {}", failure.device, getpid(), command_line(),
                 syscall(SYS_gettid));
-}
-
-// Has the same cause whatever the program does.
-bool is_for_ever(Cause cause) {
-  return cause == Cause::kLargerThanDevice || cause == Cause::kLargerThanLimit ||
-         cause == Cause::kUnusableLimit;
 }
 
 std::string in_a_line(const config::Policy& policy, const OutOfMemory& failure, Cause cause) {
@@ -185,28 +182,36 @@ std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_
   return map;
 }
 
-void OutOfMemoryReporter::report(const std::function<OutOfMemory(Detail)>& find_out) noexcept try {
-  using std::chrono::steady_clock;
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  constexpr std::int64_t kMinute = 60 * kSecond;
-  const std::int64_t now = steady_clock::now().time_since_epoch().count();
-  const std::int64_t pause = pause_ns_.load(std::memory_order_relaxed);
-  const bool line_is_due = is_due(next_line_ns_, now, std::max(pause, kSecond));
-  if (!line_is_due) {
-    unreported_.fetch_add(1, std::memory_order_relaxed);
+bool OutOfMemoryReporter::is_line_due(Lines& lines, std::int64_t now) {
+  const std::int64_t before = lines.next_ns.load(std::memory_order_relaxed);
+  const std::int64_t last_pause = lines.pause_ns.load(std::memory_order_relaxed);
+  const bool was_quiet = now - before > 2 * kMinute;
+  const std::int64_t pause = was_quiet ? kSecond : std::clamp(2 * last_pause, kSecond, kMinute);
+  if (!is_due(lines.next_ns, now, pause)) {
+    lines.left_out.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  lines.pause_ns.store(pause, std::memory_order_relaxed);
+  return true;
+}
+
+void OutOfMemoryReporter::report(Request request,
+                                 const std::function<OutOfMemory(Detail)>& find_out) noexcept try {
+  const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  if (request == Request::kPossible && is_due(next_full_ns_, now, kMinute)) {
+    const OutOfMemory failure = find_out(Detail::kAll);
+    log::write(log::Level::kWarn, in_full(policy_, failure, cause_of(policy_, failure.facts)));
+    is_line_due(possible_, now);  // not at once after it
     return;
   }
-  pause_ns_.store(std::min(std::max(2 * pause, kSecond), kMinute), std::memory_order_relaxed);
-  OutOfMemory failure = find_out(Detail::kFacts);
-  const Cause cause = cause_of(policy_, failure.facts);
-  if (!is_for_ever(cause) && is_due(next_full_ns_, now, kMinute)) {
-    failure = find_out(Detail::kAll);
-    log::write(log::Level::kWarn, in_full(policy_, failure, cause));
-    return;
+  Lines& lines = request == Request::kPossible ? possible_ : impossible_;
+  if (is_line_due(lines, now)) {
+    const OutOfMemory failure = find_out(Detail::kFacts);
+    const std::uint64_t more = lines.left_out.exchange(0, std::memory_order_relaxed);
+    log::warn("out of memory on {}: {}{}", who(failure),
+              in_a_line(policy_, failure, cause_of(policy_, failure.facts)),
+              more == 0 ? "" : format(" ({} more that failed were not told of)", more));
   }
-  const std::uint64_t more = unreported_.exchange(0, std::memory_order_relaxed);
-  log::warn("out of memory on {}: {}{}", who(failure), in_a_line(policy_, failure, cause),
-            more == 0 ? "" : format(" ({} more that failed were not told of)", more));
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
 }

@@ -29,9 +29,9 @@ struct OutOfMemory {
 };
 
 // Writes the reports. Thread-safe. Programs that find out by trying how much there is fail again
-// and again: a full report comes at most once a minute. What can never be had, and what fails
-// between two reports, gets a line: the first at once, each next one after twice the time, up to a
-// minute.
+// and again: a full report comes at most once a minute, between two a line. What can never be had
+// gets lines only, apart from those. The first line comes at once, each next one after twice the
+// time, up to a minute; after two quiet minutes as at first.
 class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}
@@ -39,14 +39,21 @@ class OutOfMemoryReporter {
   // Finds out what there is to say; with kAll also the blocks. Called when something is due, on
   // this thread.
   enum class Detail : bool { kFacts, kAll };
-  void report(const std::function<OutOfMemory(Detail)>& find_out) noexcept;
+  enum class Request : bool { kPossible, kImpossible };  // whether it can ever be had
+  void report(Request request, const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
  private:
+  struct Lines {
+    std::atomic<std::int64_t> next_ns{0};   // of the steady clock
+    std::atomic<std::int64_t> pause_ns{0};  // between two
+    std::atomic<std::uint64_t> left_out{0};
+  };
+  static bool is_line_due(Lines& lines, std::int64_t now);
+
   const config::Policy& policy_;
-  std::atomic<std::int64_t> next_full_ns_{0};  // of the steady clock
-  std::atomic<std::int64_t> next_line_ns_{0};
-  std::atomic<std::int64_t> pause_ns_{0};  // between two lines
-  std::atomic<std::uint64_t> unreported_{0};
+  std::atomic<std::int64_t> next_full_ns_{0};
+  Lines possible_;
+  Lines impossible_;
 };
 
 // The blocks of an arena drawn in `columns` characters: '*' in use, 'x' partly, '_' free.

@@ -6,6 +6,7 @@ usage: compare_test.py COMPARE LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,29 @@ class Compare(unittest.TestCase):
         self.assertEqual(compare("--only", "default,vmm", "--", "grep", "-c", "a", stdin="a\nb\na\n").returncode, 0)
         ended = compare("--only", "default", "--timeout", "0.3", "--", "sleep", "30")
         self.assertIn("late", ended.stdout)
+        self.assertEqual(ended.returncode, 3)
+
+    def test_what_only_looks_equal_differs(self):
+        told = 'if [ -n "$CUBFC_SHOW_STATS" ]; then {}; else {}; fi'
+        for with_it, without in (("echo PASS; echo FAIL", "echo PASS; echo PASS"), ("echo b; echo a", "echo a; echo b"),
+                                 ("printf '\\376\\n'", "printf '\\377\\n'"), ("printf 'a\\r\\n'", "printf 'a\\n'"),
+                                 ("date +%N; echo more; echo x", "date +%N; echo x")):
+            ended = compare("--only", "default", "--", "sh", "-c", told.format(with_it, without))
+            self.assertEqual(ended.returncode, 1, with_it + ended.stdout)
+
+    def test_what_only_looks_different_is_equal(self):
+        for script in ("printf '\\r100%% done' >&2", "echo 'x' >&2; echo '  indented' >&2", "kill -40 $$", "yes step | head -20000"):
+            ended = compare("--only", "default", "--", "sh", "-c", script)
+            self.assertEqual(ended.returncode, 0, script + ended.stdout[:300] + ended.stderr[:300])
+
+    def test_a_daemon_that_stays_is_not_waited_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pids = pathlib.Path(folder, "pids")
+            daemon = f"setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' & until [ -s {pids} ]; do sleep 0.01; done; echo x"
+            ended = compare("--only", "default", "--", "sh", "-c", daemon)  # less than 300 s
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            for pid in pids.read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
 
     def test_report_and_json_are_written(self):
         with tempfile.TemporaryDirectory() as folder:
