@@ -5,6 +5,7 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -136,14 +137,25 @@ void give_format(spdlog::logger& logger) {
 
 // Which file a descriptor is of.
 struct Identity {
-  dev_t device = 0;
-  ino_t inode = 0;
+  std::uint32_t device_major = 0;
+  std::uint32_t device_minor = 0;
+  std::uint64_t inode = 0;
   bool operator==(const Identity&) const = default;
 };
+// By the system call itself: at load, a library that stands between us and the C library's function
+// may not be ready for it.
+std::optional<struct statx> status_of(int descriptor) {
+  struct statx status {};
+  constexpr unsigned kWanted = STATX_TYPE | STATX_NLINK | STATX_INO;
+  return syscall(SYS_statx, descriptor, "", AT_EMPTY_PATH, kWanted, &status) == 0
+             ? std::optional(status)
+             : std::nullopt;
+}
 std::optional<Identity> identity_of(int descriptor) {
-  struct stat status {};
-  return fstat(descriptor, &status) == 0 ? std::optional(Identity{status.st_dev, status.st_ino})
-                                         : std::nullopt;
+  const auto status = status_of(descriptor);
+  return status ? std::optional(
+                      Identity{status->stx_dev_major, status->stx_dev_minor, status->stx_ino})
+                : std::nullopt;
 }
 
 // What stderr was when the program started; zeros: it was closed.
@@ -158,11 +170,10 @@ bool is_stderr() {
   if (!now || first == nullptr || *now == *first || *first == Identity{}) {
     return now && (first == nullptr || *now == *first);
   }
-  struct stat status {};
-  fstat(STDERR_FILENO, &status);
+  const auto status = status_of(STDERR_FILENO);
   const bool reads = (fcntl(STDERR_FILENO, F_GETFL) & O_ACCMODE) != O_WRONLY;
-  const bool is_named_file = S_ISREG(status.st_mode) && status.st_nlink > 0;
-  return !S_ISSOCK(status.st_mode) && !(is_named_file && reads);
+  const bool is_named_file = status && S_ISREG(status->stx_mode) && status->stx_nlink > 0;
+  return status && !S_ISSOCK(status->stx_mode) && !(is_named_file && reads);
 }
 
 void write_all(int descriptor, const spdlog::memory_buf_t& text) {
