@@ -188,7 +188,6 @@ bool OutOfMemoryReporter::is_line_due(Lines& lines, std::int64_t now) {
   const bool was_quiet = now - before > 2 * kMinute;
   const std::int64_t pause = was_quiet ? kSecond : std::clamp(2 * last_pause, kSecond, kMinute);
   if (!is_due(lines.next_ns, now, pause)) {
-    lines.left_out.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   lines.pause_ns.store(pause, std::memory_order_relaxed);
@@ -205,7 +204,9 @@ void OutOfMemoryReporter::report(Request request,
     return;
   }
   Lines& lines = request == Request::kPossible ? possible_ : impossible_;
-  if (is_line_due(lines, now)) {
+  if (!is_line_due(lines, now)) {
+    lines.left_out.fetch_add(1, std::memory_order_relaxed);
+  } else {
     const OutOfMemory failure = find_out(Detail::kFacts);
     const std::uint64_t more = lines.left_out.exchange(0, std::memory_order_relaxed);
     log::warn("out of memory on {}: {}{}", who(failure),
