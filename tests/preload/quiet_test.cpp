@@ -84,7 +84,7 @@ TEST_CASE("threads and files are there only for who needs them") {
                 {{{"CUBFC_UNIFIED_MEMORY", "true"}}, "1\n", "False\n"}};
   for (const auto& [environment, threads, meets] : kModes) {
     const bool has_arena = environment.count("CUBFC_ALLOCATOR") == 0;
-    for (int i = 0; i < 10; ++i) {  // however the exit meets the threads
+    for (int i = 0; i < 4; ++i) {  // however the exit meets the threads
       const Outcome outcome = run_preloaded({"python3", "-c", use_cuda}, environment);
       INFO((environment.empty() ? "" : environment.begin()->first) << "\n" << outcome.out);
       CHECK(
