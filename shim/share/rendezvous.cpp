@@ -62,6 +62,20 @@ struct Rendezvous::Patience {
   }
 };
 
+std::optional<SharedFile> Rendezvous::join_with_slot() {
+  return join_shared_file(name_, sizeof(Table), IfMissing::kMake, [&](int file, void* data) {
+    return take_slot(file, *static_cast<Table*>(data));
+  });
+}
+
+// Somebody may have rung for whoever had the slot before: the counts go on.
+void Rendezvous::begin(Entry& entry, const DeviceId& device) noexcept {
+  entry.device = device;
+  entry.wanted = 0;
+  entry.left = 0;
+  entry.answers = entry.rings.load();
+}
+
 // As one that gives: with a slot. Who has asked before leaves, and comes again.
 bool Rendezvous::join_as_giver() {
   if (left_ || closed_) {
@@ -70,9 +84,7 @@ bool Rendezvous::join_as_giver() {
   if (own_ != nullptr) {
     return true;
   }
-  const auto joined = join_shared_file(
-      name_, sizeof(Table), IfMissing::kMake,
-      [&](int file, void* data) { return take_slot(file, *static_cast<Table*>(data)); });
+  const auto joined = join_with_slot();
   if (!joined) {
     return false;
   }
@@ -153,12 +165,7 @@ std::optional<std::size_t> Rendezvous::offer(const DeviceId& device) noexcept tr
     errno = ENOSPC;
     return std::nullopt;
   }
-  // Somebody may have rung for whoever had the slot before: the counts go on.
-  Entry& entry = slot.entries[number];
-  entry.device = device;
-  entry.wanted = 0;
-  entry.left = 0;
-  entry.answers = entry.rings.load();
+  begin(slot.entries[number], device);
   slot.devices.store(number + 1, std::memory_order_release);
   return number;
 } catch (const std::bad_alloc&) {
@@ -202,19 +209,14 @@ void Rendezvous::meet_again() noexcept try {
     return;
   }
   Slot& before = *own_;
-  const auto joined = join_shared_file(
-      name_, sizeof(Table), IfMissing::kMake,
-      [&](int file, void* data) { return take_slot(file, *static_cast<Table*>(data)); });
+  const auto joined = join_with_slot();
   if (!joined) {
     return;
   }
   Slot& now = *own_;
   const std::uint32_t devices = before.devices.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < devices; ++i) {
-    now.entries[i].device = before.entries[i].device;
-    now.entries[i].wanted = 0;
-    now.entries[i].left = 0;
-    now.entries[i].answers = now.entries[i].rings.load();
+    begin(now.entries[i], before.entries[i].device);
   }
   now.devices.store(devices, std::memory_order_release);
   unanswered_.clear();

@@ -121,6 +121,8 @@ class Rendezvous {
     std::uint64_t bytes;  // that it could give up, or is asked for
   };
 
+  std::optional<SharedFile> join_with_slot();
+  static void begin(Entry& entry, const DeviceId& device) noexcept;
   bool join_as_giver();
   bool take_slot(int file, Table& table);
   Descriptor join_as_asker();
