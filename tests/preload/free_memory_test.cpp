@@ -1,19 +1,12 @@
 // No byte is lost to a program: what cuMemGetInfo says is free can be had, by each function, and it
 // says what it says without cubfc.
-#include <sstream>
-
 #include "catch.h"
+#include "preload/figures.h"
 #include "preload/launch.h"
 
 using namespace cubfc::test;
 
 namespace {
-
-struct Figures {
-  double live = 0;
-  double free = 0;
-  double got = 0;
-};
 
 Figures figures(const std::string& state, const std::string& how, Environment environment,
                 bool preloaded, int seed = 0) {
@@ -22,11 +15,7 @@ Figures figures(const std::string& state, const std::string& how, Environment en
   environment["CUBFC_LOG_LEVEL"] = "off";
   const Outcome outcome =
       preloaded ? run_preloaded(command, environment) : run(command, environment);
-  INFO(outcome.out << outcome.err);
-  REQUIRE(outcome.status == 0);
-  Figures found;
-  std::istringstream(outcome.out) >> found.live >> found.free >> found.got;
-  return found;
+  return figures_of(outcome);
 }
 
 const std::vector<std::pair<const char*, const char*>> kModes = {

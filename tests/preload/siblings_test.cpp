@@ -4,28 +4,14 @@
 
 #include <cstdlib>
 #include <random>
-#include <sstream>
 
 #include "catch.h"
+#include "preload/figures.h"
 #include "preload/launch.h"
 
 using namespace cubfc::test;
 
 namespace {
-
-struct Figures {
-  double live = 0;
-  double free = 0;
-  double got = 0;
-};
-
-Figures figures_of(const Outcome& outcome) {
-  INFO(outcome.out << outcome.err);
-  REQUIRE(outcome.status == 0);
-  Figures found;
-  std::istringstream(outcome.out) >> found.live >> found.free >> found.got;
-  return found;
-}
 
 std::vector<std::string> leave(const std::string& state, const char* how, int seed = 0) {
   return {program("program_free_memory"), state, how, std::to_string(seed)};
