@@ -90,6 +90,11 @@ std::uint64_t Preallocation::give_to_others(std::uint64_t bytes) noexcept {
 
 std::uint64_t Preallocation::bytes_for_others() noexcept {
   const std::lock_guard lock(mutex_);
+  return at_most();
+}
+
+// What the device may count as taken at this moment. Precondition: the lock is held.
+std::uint64_t Preallocation::at_most() const noexcept {
   return bytes() + in_flight_ + moving_;
 }
 
@@ -111,6 +116,7 @@ std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
       const std::lock_guard lock(mutex_);
       moving_ -= piece.bytes;
     }
+    landed_.notify_all();
     if (!is_released) {
       break;
     }
@@ -128,7 +134,7 @@ std::uint64_t Preallocation::asked_so_far() noexcept {
 // over, or others have asked.
 std::uint64_t Preallocation::reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t there = this->bytes() + in_flight_;
+  const std::uint64_t there = at_most();
   const std::uint64_t left = budget_.left();
   const std::uint64_t room =
       planned() == 0 || asked_ != asked
@@ -191,7 +197,7 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
   keep_to_limit();
 }
 
-// What another thread is just taking is waited for: it is the limit's already.
+// What another thread is just taking, or giving back, is waited for: the device counts it.
 void Preallocation::keep_to_limit() noexcept {
   if (!budget_.limited()) {
     return;
@@ -201,7 +207,7 @@ void Preallocation::keep_to_limit() noexcept {
     {
       std::unique_lock lock(mutex_);
       landed_.wait_for(lock, kPatience,
-                       [&] { return in_flight_ == 0 || bytes() + in_flight_ <= budget_.left(); });
+                       [&] { return in_flight_ + moving_ == 0 || at_most() <= budget_.left(); });
       over = bytes() - std::min(bytes(), budget_.left());
     }
     if (over == 0 || make_way(over) == 0) {

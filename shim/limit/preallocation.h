@@ -65,6 +65,7 @@ class Preallocation {
     std::uint64_t bytes;
   };
 
+  std::uint64_t at_most() const noexcept;
   std::uint64_t part_of(std::uint64_t device_bytes, std::uint64_t parts) const noexcept;
   std::uint64_t asked_so_far() noexcept;
   std::uint64_t reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept;

@@ -163,16 +163,20 @@ bool UnusedMemory::can_become_free(const Device& device, const Need& need,
          (!need.counted || need.bytes <= held + std::min(need.bytes, device.limit.budget.left()));
 }
 
-// True when something has become free since the request was tried. After the last epoch that was
-// held when this began, that is good for one more try: others go on freeing.
+// True when something has become free since the request was tried. Of what was freed when the
+// request began, each block is waited for, however long that takes. After that, as long as other
+// threads take what becomes free and free more, that is waited for, too, but not for ever.
 bool UnusedMemory::wait_for_frees(const Device& device, Tries& tries) {
   DeviceFrees* const frees = WaitingFrees::known_of(device);
   if (frees == nullptr || tries.frees_are_done_) {
     return false;
   }
-  const std::uint64_t newest =
-      tries.newest_ ? *tries.newest_ : tries.newest_.emplace(frees->newest());
-  const bool any_left = frees->has_until(newest);
+  std::uint64_t newest = tries.newest_ ? *tries.newest_ : tries.newest_.emplace(frees->newest());
+  bool any_left = frees->has_until(newest);
+  if (!any_left && frees->newest() != newest && is_patient(tries)) {
+    newest = tries.newest_.emplace(frees->newest());
+    any_left = frees->has_until(newest);
+  }
   tries.frees_are_done_ = !any_left;
   const std::size_t before = tries.reclaimed_;
   const bool helped = frees->reclaimed() != before || (any_left && frees->wait_for_any(before));
@@ -180,12 +184,17 @@ bool UnusedMemory::wait_for_frees(const Device& device, Tries& tries) {
   return helped;
 }
 
+// Whether what others have in hand is still waited for. The time begins with the first question.
+bool UnusedMemory::is_patient(Tries& tries) {
+  const auto now = std::chrono::steady_clock::now();
+  tries.others_until_ = tries.others_until_.value_or(now + kPatience);
+  return now <= *tries.others_until_;
+}
+
 // Another thread's request that is just taking more than it needs, perhaps, or giving back, is
 // waited for.
 bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
-  const auto now = std::chrono::steady_clock::now();
-  tries.others_until_ = tries.others_until_.value_or(now + kPatience);
-  if (now > *tries.others_until_) {
+  if (!is_patient(tries)) {
     return false;
   }
   bool any = false;
@@ -211,7 +220,7 @@ bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
     return !std::exchange(tries.has_seen_enough_, true);
   }
   if (*at_driver + device.preallocation.bytes() + rendezvous_.offered(device.id) < need.bytes ||
-      std::chrono::steady_clock::now() > tries.others_until_) {
+      !is_patient(tries)) {
     return false;
   }
   --tries.tried_;

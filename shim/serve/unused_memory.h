@@ -126,6 +126,7 @@ class UnusedMemory : private ContextListener {
                                std::optional<std::uint64_t> at_driver);
   bool can_become_free(const Device& device, const Need& need,
                        std::optional<std::uint64_t> at_driver);
+  static bool is_patient(Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
   bool comes_from_others(const Device& device, Tries& tries);
 

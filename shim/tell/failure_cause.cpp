@@ -95,8 +95,8 @@ std::string describe(const config::Policy& policy, const FailedRequestFacts& fac
       return format("over the limit ({} of {} taken)", log::bytes(facts.limit->taken),
                     log::bytes(facts.limit->bytes));
     case Cause::kWaiting:
-      return "waiting: memory that was freed while a stream captures is used again when it has "
-             "ended";
+      return "waiting: memory that was freed is used again when the work before it, or a stream's "
+             "capture, has ended";
     case Cause::kFragmented:
       return "fragmentation: enough is free, not in one piece";
     case Cause::kReserve:

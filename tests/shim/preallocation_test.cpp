@@ -218,6 +218,7 @@ TEST_CASE("threads that take memory by every function lose none of it", "[defaul
     thread.join();
   }
   CHECK(failures == 0);  // they never ask for more than two fifths together
+  CHECK(standin_peak_bytes(0) <= all + 2 * kMiB);
   CHECK(free_bytes() + 64 * kMiB >= all);
   allocate(all / 100 * 97);
   verify_arenas();
