@@ -22,13 +22,23 @@ AddressTable::Slots::Slots(std::uint32_t size_bits)
   }
 }
 
+void AddressTable::make_room() {
+  if (old_.exists()) {
+    move_some();
+  }
+  if (count_ >= most_in(size_bits_)) {
+    grow();
+  }
+  look_at_ = old_.exists() ? 0 : most_in(size_bits_);
+}
+
 void AddressTable::grow() {
   Slots larger(size_bits_ + 1);
   while (old_.exists()) {  // never yet: see kMoveAtOnce
     move_some();
   }
   old_ = std::exchange(slots_, std::move(larger));
-  most_ = most_in(++size_bits_);
+  ++size_bits_;
   // Runs are moved whole, so that what has not been moved can still be found: begin behind an empty
   // slot.
   next_to_move_ = 0;
@@ -57,6 +67,7 @@ void AddressTable::clear() noexcept {
   slots_.clear();
   old_ = Slots();
   count_ = 0;
+  look_at_ = most_in(size_bits_);
 }
 
 }  // namespace cubfc::arena

@@ -18,8 +18,8 @@ class AddressTable {
  public:
   // Makes sure that the next insert cannot fail. Throws std::bad_alloc and is unchanged then.
   void reserve_one() {
-    if (count_ >= most_) [[unlikely]] {
-      grow();
+    if (count_ >= look_at_) [[unlikely]] {
+      make_room();
     }
   }
 
@@ -27,9 +27,6 @@ class AddressTable {
   void insert(Address address, BlockIndex index) {
     ++count_;
     slots_.place(key_of(address), index);
-    if (old_.exists()) [[unlikely]] {
-      move_some();
-    }
   }
 
   // The index filed under `address`, or kNoBlock. is_at(index) tells whether a block lies there:
@@ -129,6 +126,7 @@ class AddressTable {
   static std::uint32_t key_of(Address address) {
     return static_cast<std::uint32_t>(address / kGranuleBytes);
   }
+  void make_room();
   void grow();
   void move_some();
 
@@ -143,7 +141,7 @@ class AddressTable {
   Slots slots_{kFirstSizeBits};
   std::uint32_t size_bits_ = kFirstSizeBits;
   std::size_t count_ = 0;
-  std::size_t most_ = most_in(kFirstSizeBits);
+  std::size_t look_at_ = most_in(kFirstSizeBits);  // entries; while growing, each insert looks
   // While growing: what has not been moved to slots_ yet.
   Slots old_;
   std::uint32_t next_to_move_ = 0;

@@ -35,64 +35,71 @@ void Arena::set_options(const Options& options) {
     options_.own_above_bytes = kLargestRequestBytes;  // there is one region
   }
   largest_possible_ = std::min({kLargestRequestBytes, options.largest_bytes, budget_.limit()});
+  largest_in_slice_ = std::min(largest_possible_, options_.own_above_bytes);
   to_preallocate_ = options.preallocate_bytes;
   next_step_bytes_ = kSourceUnitBytes;
 }
 
+// But for what there is to grow. Precondition: the lock is held.
+inline Headroom Arena::room() const noexcept {
+  return {peak_granules_in_use_ * kGranuleBytes, usable_bytes_ - granules_in_use_ * kGranuleBytes,
+          granules_retired_ * kGranuleBytes, 0};
+}
+
 // Returns the block's address.
-inline Address Arena::count_allocation(BlockIndex index, std::uint64_t bytes) {
-  Block& block = regions_.block(index);
+inline Address Arena::count_allocation(const Regions::Placed& placed, std::uint64_t bytes) {
+  Block& block = regions_.block(placed.index);
   const std::uint64_t id = ++last_id_;
   block.use.id_low = static_cast<std::uint32_t>(id);
   block.use.id_high = static_cast<std::uint32_t>(id >> 32);
   granules_in_use_ += block.granules;
-  peak_granules_in_use_ = std::max(peak_granules_in_use_, granules_in_use_);
+  if (granules_in_use_ > peak_granules_in_use_) [[unlikely]] {
+    peak_granules_in_use_ = granules_in_use_;
+  }
   padding_ += block.use.padding;
-  largest_request_ = std::max(largest_request_, bytes);
-  return regions_.address_of(index);
+  if (bytes > largest_request_) [[unlikely]] {
+    largest_request_ = bytes;
+  }
+  return placed.address;
 }
 
-inline BlockIndex Arena::find_room(std::uint64_t bytes, Search search) {
-  if (!has_own_region(bytes)) [[likely]] {
-    if (const BlockIndex index = regions_.allocate(bytes, search); index != kNoBlock) [[likely]] {
-      return index;
-    }
-  }
-  return regions_.allocate_own(bytes);
+// Precondition: is_possible(bytes).
+inline Regions::Placed Arena::find_room(std::uint64_t bytes, Search search) {
+  const Regions::Placed placed =
+      is_plain(bytes) ? regions_.allocate(bytes, search) : Regions::Placed{};
+  return placed ? placed : regions_.allocate_own(bytes);
 }
 
 // A slice that has room for it, or a region of one block's, which becomes a slice.
-BlockIndex Arena::find_room_against_the_rule(std::uint64_t bytes) {
-  if (const BlockIndex index = regions_.allocate(bytes, Search::kEverywhere); index != kNoBlock) {
-    return index;
+Regions::Placed Arena::find_room_against_the_rule(std::uint64_t bytes) {
+  if (const Regions::Placed placed = regions_.allocate(bytes, Search::kEverywhere)) {
+    return placed;
   }
   const std::uint64_t lost = regions_.make_slice_of_own(block_bytes_for(bytes));
   usable_bytes_ -= lost;
-  return lost == 0 ? kNoBlock : regions_.allocate(bytes, Search::kEverywhere);
+  return lost == 0 ? Regions::Placed{} : regions_.allocate(bytes, Search::kEverywhere);
 }
 
-// What the arena has already, or 0.
-inline Address Arena::take(std::uint64_t bytes, Search search) noexcept try {
+// What the arena has already, or 0. In one piece with all that it calls: mostly an allocation is no
+// more than this.
+[[gnu::flatten]] Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept try {
   const std::lock_guard lock(lock_);
-  if (is_possible(bytes)) [[likely]] {
-    if (const BlockIndex index = find_room(bytes, search); index != kNoBlock) [[likely]] {
-      return count_allocation(index, bytes);
+  if (is_plain(bytes)) [[likely]] {
+    if (const Regions::Placed placed = regions_.allocate(bytes, Search::kBounded)) [[likely]] {
+      return count_allocation(placed, bytes);
     }
   }
-  return 0;
+  const Regions::Placed own = is_possible(bytes) ? regions_.allocate_own(bytes) : Regions::Placed{};
+  return own ? count_allocation(own, bytes) : 0;
 } catch (const std::bad_alloc&) {
   return 0;
 }
 
 Allocation Arena::allocate(std::uint64_t bytes) noexcept {
-  if (const Address address = take(bytes, Search::kBounded); address != 0) [[likely]] {
+  if (const Address address = allocate_without_growth(bytes); address != 0) [[likely]] {
     return {address};
   }
   return allocate_with_growth(bytes);
-}
-
-Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept {
-  return take(bytes, Search::kBounded);
 }
 
 Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
@@ -111,9 +118,8 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
       }
       look_first = false;
       // Others may have taken what was made room for, or have freed enough.
-      const BlockIndex index = find_room(bytes, search);
-      if (index != kNoBlock) {
-        result.address = count_allocation(index, bytes);
+      if (const Regions::Placed placed = find_room(bytes, search)) {
+        result.address = count_allocation(placed, bytes);
         return result;
       }
       if (growth.failure != Failure::kNone && growth.failure != Failure::kTooLarge) {
@@ -130,10 +136,10 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
 
 Address Arena::allocate_against_the_rule(std::uint64_t bytes) noexcept try {
   const std::lock_guard lock(lock_);
-  const BlockIndex index = is_possible(bytes) && source_.page_bytes() == 0
-                               ? find_room_against_the_rule(bytes)
-                               : kNoBlock;
-  return index == kNoBlock ? 0 : count_allocation(index, bytes);
+  const Regions::Placed placed = is_possible(bytes) && source_.page_bytes() == 0
+                                     ? find_room_against_the_rule(bytes)
+                                     : Regions::Placed{};
+  return placed ? count_allocation(placed, bytes) : 0;
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -251,7 +257,7 @@ std::uint64_t Arena::unused_bytes() const noexcept {
   return bytes;
 }
 
-bool Arena::free(Address address) noexcept {
+[[gnu::flatten]] bool Arena::free(Address address) noexcept {
   const std::lock_guard lock(lock_);
   const BlockIndex index = regions_.retire(address);
   if (index == kNoBlock) {
@@ -284,6 +290,53 @@ void Arena::reclaim(const RetiredBlock& block) noexcept {
   regions_.reclaim(block.index);
 }
 
+[[gnu::flatten]] Arena::Gathered Arena::gather(Address address,
+                                               std::uint64_t free_beside) noexcept {
+  const std::lock_guard lock(lock_);
+  const BlockIndex index = regions_.retire(address);
+  if (index == kNoBlock) [[unlikely]] {
+    return Gathered::kNot;
+  }
+  Block& block = regions_.block(index);
+  count_free(block);
+  granules_retired_ += block.granules;
+  block.use.next_gathered = std::exchange(gathered_.first, index);
+  ++gathered_.count;
+  gathered_.bytes += std::uint64_t{block.granules} * kGranuleBytes;
+  Headroom room = this->room();
+  room.free += free_beside;
+  return is_epoch_full(gathered_.count, gathered_.bytes, room) ? Gathered::kFull : Gathered::kYes;
+}
+
+GatheredBlocks Arena::take_gathered() noexcept {
+  const std::lock_guard lock(lock_);
+  gathered_.generation = generation_;
+  return std::exchange(gathered_, {});
+}
+
+bool Arena::has_gathered() const noexcept {
+  const std::lock_guard lock(lock_);
+  return gathered_.count > 0;
+}
+
+// Others that wait for the lock have their turn now and then.
+[[gnu::flatten]] void Arena::reclaim(const GatheredBlocks& blocks) noexcept {
+  constexpr int kAtOnce = 32;
+  for (BlockIndex index = blocks.first; index != kNoBlock;) {
+    const std::lock_guard lock(lock_);
+    if (blocks.generation != generation_) {
+      return;  // their memory went with their context
+    }
+    for (int i = 0; i < kAtOnce && index != kNoBlock; ++i) {
+      const BlockIndex next = regions_.block(index).use.next_gathered;
+      granules_retired_ -= regions_.block(index).granules;
+      granules_in_use_ -= regions_.block(index).granules;
+      regions_.reclaim(index);
+      index = next;
+    }
+  }
+}
+
 Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes) noexcept try {
   constexpr std::uint64_t kMostPadding = 1ULL << 30;
   const std::lock_guard lock(lock_);
@@ -292,10 +345,10 @@ Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes) noexcept t
       !regions_.is_aligned_for(block.index, bytes)) {
     return 0;
   }
-  regions_.revive(block.index, bytes);
+  const Regions::Placed placed = regions_.revive(block.index, bytes);
   granules_in_use_ -= regions_.block(block.index).granules;
   granules_retired_ -= regions_.block(block.index).granules;
-  return count_allocation(block.index, bytes);
+  return count_allocation(placed, bytes);
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -328,6 +381,7 @@ void Arena::abandon() noexcept {
   const std::lock_guard lock(lock_);
   budget_.release(pool_bytes_);  // who was refused may try again
   regions_.clear();
+  gathered_ = {};
   ++generation_;
   lost_blocks_ = num_allocs() - num_frees_;
   granules_in_use_ = 0;
@@ -344,8 +398,9 @@ void Arena::begin(const Options& options) noexcept {
 
 Headroom Arena::headroom() const noexcept {
   const std::lock_guard lock(lock_);
-  return {peak_granules_in_use_ * kGranuleBytes, usable_bytes_ - granules_in_use_ * kGranuleBytes,
-          granules_retired_ * kGranuleBytes, source_is_dry_ ? 0 : budget_.left()};
+  Headroom room = this->room();
+  room.to_grow = source_is_dry_ ? 0 : budget_.left();
+  return room;
 }
 
 Stats Arena::stats() const noexcept {

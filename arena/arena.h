@@ -59,11 +59,12 @@ struct Options {
 };
 
 struct Allocation {
-  Address address = 0;  // 0 when it failed
-  Failure failure = Failure::kNone;
+  Address address = 0;   // 0 when it failed
   int source_error = 0;  // the source's own code, when it said no
-  bool grew = false;     // this call obtained a region
+  Failure failure = Failure::kNone;
+  bool grew = false;  // this call obtained a region
 };
+static_assert(sizeof(Allocation) == 16, "it is returned in registers");
 
 struct BlockInfo {
   Address address = 0;
@@ -77,6 +78,14 @@ struct RetiredBlock {
   BlockIndex index = kNoBlock;
   std::uint64_t bytes = 0;       // rounding included
   std::uint64_t generation = 0;  // of the arena: abandon() ends it
+};
+
+// Blocks that gather() has retired, until reclaim() makes them free: a list in their records.
+struct GatheredBlocks {
+  BlockIndex first = kNoBlock;
+  std::uint32_t count = 0;
+  std::uint64_t bytes = 0;       // rounding included
+  std::uint64_t generation = 0;  // as a RetiredBlock's
 };
 
 // Thread-safe. No lock is held while the source is called.
@@ -110,6 +119,18 @@ class Arena {
   // std::nullopt when no live block starts at `address`.
   std::optional<RetiredBlock> retire(Address address) noexcept;
   void reclaim(const RetiredBlock& block) noexcept;
+  // The same for many at once, without host memory: gather() retires a block and keeps it with
+  // those that were gathered before, until take_gathered() hands all of them over.
+  enum class Gathered : std::uint8_t {
+    kNot,  // no live block starts there
+    kYes,
+    kFull,  // and so many have gathered as is_epoch_full() says
+  };
+  // `free_beside`: bytes that the arena can have at once, for is_epoch_full().
+  Gathered gather(Address address, std::uint64_t free_beside) noexcept;
+  GatheredBlocks take_gathered() noexcept;
+  bool has_gathered() const noexcept;
+  void reclaim(const GatheredBlocks& blocks) noexcept;
   // Or, instead of reclaim(): serves a request of `bytes` with it, whoever may still be using it.
   // Returns its address; 0 when it is gone, or too small, or a quarter larger than is asked for.
   Address revive(const RetiredBlock& block, std::uint64_t bytes) noexcept;
@@ -181,8 +202,8 @@ class Arena {
   Growth obtain(Locked& lock, const Wish& wish);
   bool adopt(const MemorySource::Region& region, std::uint64_t bytes, Regions::Kind kind);
   bool has_own_region(std::uint64_t bytes) const { return bytes > options_.own_above_bytes; }
-  BlockIndex find_room(std::uint64_t bytes, Search search);
-  BlockIndex find_room_against_the_rule(std::uint64_t bytes);
+  Regions::Placed find_room(std::uint64_t bytes, Search search);
+  Regions::Placed find_room_against_the_rule(std::uint64_t bytes);
   std::uint64_t bytes_of(const std::vector<std::uint16_t>& regions) const;
   std::uint64_t release(Locked& lock, const std::vector<std::uint16_t>& unused);
   std::vector<std::uint16_t> choose(std::vector<std::uint16_t> from, std::uint64_t bytes) const;
@@ -213,13 +234,15 @@ class Arena {
   std::uint64_t unmap(Locked& lock, Moves& moves);
   Growth map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);
   std::uint64_t unmap_unused(Locked& lock, std::uint64_t most_bytes);
-  Address take(std::uint64_t bytes, Search search) noexcept;
   Allocation allocate_with_growth(std::uint64_t bytes) noexcept;
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
+  // And in a slice.
+  bool is_plain(std::uint64_t bytes) const { return bytes - 1 < largest_in_slice_; }
   void set_options(const Options& options);
   std::uint64_t num_allocs() const { return last_id_ - id_before_first_; }
-  Address count_allocation(BlockIndex index, std::uint64_t bytes);
+  Address count_allocation(const Regions::Placed& placed, std::uint64_t bytes);
   void count_free(const Block& block);
+  Headroom room() const noexcept;
   BlockInfo info_of(BlockIndex index) const;
 
   // Inside the source, where a hook of somebody else's may allocate: such an allocation waits for
@@ -232,6 +255,7 @@ class Arena {
 
   mutable Lock lock_;                   // guards all below, but for Regions::number_at()
   std::uint64_t largest_possible_ = 0;  // of requests, in bytes
+  std::uint64_t largest_in_slice_ = 0;  // of those that have no region of their own
   // What each allocation and each free counts; stats() derives the rest.
   std::uint64_t last_id_;
   std::uint64_t num_frees_ = 0;
@@ -239,6 +263,7 @@ class Arena {
   std::uint64_t peak_granules_in_use_ = 0;
   std::uint64_t padding_ = 0;  // bytes of live blocks beyond what was asked for
   std::uint64_t largest_request_ = 0;
+  GatheredBlocks gathered_;
   Regions regions_;
 
   std::condition_variable_any source_ended_;

@@ -12,16 +12,17 @@ constexpr std::uint32_t kLookAt = 1024;
 }  // namespace
 
 // The smallest that fits, of those in the first class that has one.
-BlockIndex Bins::best_of_classes(std::uint32_t from, const Request& request, Search search) const {
+BlockIndex Bins::best_of_classes(const BlockSlab& blocks, std::uint32_t from,
+                                 const Request& request, Search search) const {
   std::uint32_t left =
       search == Search::kBounded ? kLookAt : std::numeric_limits<std::uint32_t>::max();
   BlockIndex best = kNoBlock;
   for (BlockIndex first = first_from_class(from); first != kNoBlock && best == kNoBlock && left > 0;
-       first = first_from_class(blocks_[first].hole.size_class + 1)) {
+       first = first_from_class(blocks[first].hole.size_class + 1)) {
     for (BlockIndex index = first; index != kNoBlock && left > 0;
-         index = blocks_[index].hole.next, --left) {
-      if (fits(index, request) &&
-          (best == kNoBlock || blocks_[index].granules < blocks_[best].granules)) {
+         index = blocks[index].hole.next, --left) {
+      if (fits(blocks[index], request) &&
+          (best == kNoBlock || blocks[index].granules < blocks[best].granules)) {
         best = index;
       }
     }
@@ -29,7 +30,7 @@ BlockIndex Bins::best_of_classes(std::uint32_t from, const Request& request, Sea
   return best;
 }
 
-std::uint64_t Bins::largest_fit_bytes() const {
+std::uint64_t Bins::largest_fit_bytes(const BlockSlab& blocks) const {
   if (summary_ == 0) {
     return 0;
   }
@@ -39,8 +40,8 @@ std::uint64_t Bins::largest_fit_bytes() const {
   std::uint64_t granules = 0;
   std::uint32_t left = kLookAt;
   for (BlockIndex index = heads_[size_class]; index != kNoBlock && left > 0;
-       index = blocks_[index].hole.next, --left) {
-    const Block& hole = blocks_[index];
+       index = blocks[index].hole.next, --left) {
+    const Block& hole = blocks[index];
     const std::uint64_t aligned_start = round_up(hole.start, kGranulesPerPage);
     const std::uint64_t aligned_end = round_down(hole.end(), kGranulesPerPage);
     const std::uint64_t aligned = aligned_end - std::min(aligned_start, aligned_end);
@@ -59,7 +60,7 @@ void Bins::clear() noexcept {
   summary_ = 0;
 }
 
-std::uint64_t Bins::verify(std::string& problems) const {
+std::uint64_t Bins::verify(const BlockSlab& blocks, std::string& problems) const {
   std::uint64_t holes = 0;
   for (std::uint32_t size_class = 0; size_class < kClasses; ++size_class) {
     const bool marked = ((bitmap_[size_class / 64] >> (size_class % 64)) & 1) != 0;
@@ -68,8 +69,8 @@ std::uint64_t Bins::verify(std::string& problems) const {
     }
     BlockIndex previous = kNoBlock;
     for (BlockIndex index = heads_[size_class]; index != kNoBlock;
-         index = blocks_[index].hole.next) {
-      const Block& block = blocks_[index];
+         index = blocks[index].hole.next) {
+      const Block& block = blocks[index];
       if (block.state != state_ || class_of(block.granules) != size_class ||
           block.hole.size_class != size_class || block.hole.previous != previous) {
         problems += "block " + std::to_string(index) + " is filed in the wrong place\n";

@@ -23,10 +23,10 @@ enum class Search : std::uint8_t {
   kEverywhere,  // looks at all of them: otherwise the request fails
 };
 
+// Every function is passed the slab that all its blocks are in.
 class Bins {
  public:
-  explicit Bins(BlockSlab& blocks, BlockState state = BlockState::kFree)
-      : blocks_(blocks), state_(state) {}
+  explicit Bins(BlockState state = BlockState::kFree) : state_(state) {}
 
   // What a request needs: so many granules, from a multiple of `alignment` on (a power of two).
   struct Request {
@@ -43,26 +43,17 @@ class Bins {
   }
 
   // Files a block of the state that these bins are for.
-  void insert(BlockIndex index, Block& block) {
-    const std::uint32_t size_class = class_of(block.granules);
-    BlockIndex& head = heads_[size_class];
-    block.hole = {head, kNoBlock, size_class};
-    if (head != kNoBlock) {
-      blocks_[head].hole.previous = index;
-    } else {
-      bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
-      summary_ |= std::uint64_t{1} << (size_class / 64);
-    }
-    head = index;
+  void insert(BlockSlab& blocks, BlockIndex index) {
+    insert(blocks, index, class_of(blocks[index].granules));
   }
 
-  void remove(const Block& block) {
-    const Block::Hole hole = block.hole;
+  void remove(BlockSlab& blocks, BlockIndex index) {
+    const Block::Hole hole = blocks[index].hole;
     if (hole.next != kNoBlock) {
-      blocks_[hole.next].hole.previous = hole.previous;
+      blocks[hole.next].hole.previous = hole.previous;
     }
     if (hole.previous != kNoBlock) {
-      blocks_[hole.previous].hole.next = hole.next;
+      blocks[hole.previous].hole.next = hole.next;
       return;
     }
     heads_[hole.size_class] = hole.next;
@@ -76,10 +67,11 @@ class Bins {
   }
 
   // Files a block anew whose size has changed. Mostly its class has not.
-  void update(BlockIndex index, Block& block) {
-    if (class_of(block.granules) != block.hole.size_class) {
-      remove(block);
-      insert(index, block);
+  void update(BlockSlab& blocks, BlockIndex index) {
+    const std::uint32_t size_class = class_of(blocks[index].granules);
+    if (size_class != blocks[index].hole.size_class) {
+      remove(blocks, index);
+      insert(blocks, index, size_class);
     }
   }
 
@@ -87,39 +79,39 @@ class Bins {
   // if it suffices, else that of the next larger class that has one; of the larger ones the first
   // whose last filed hole suffices, where alignment takes more than there is. Only when there is
   // none, the classes are looked through.
-  BlockIndex find(const Request& request, Search search) const {
+  BlockIndex find(const BlockSlab& blocks, const Request& request, Search search) const {
     const std::uint32_t own = class_of(request.granules);
-    if (const BlockIndex hole = heads_[own]; hole != kNoBlock && fits(hole, request)) {
+    if (const BlockIndex hole = heads_[own]; hole != kNoBlock && fits(blocks[hole], request)) {
       return hole;
     }
     BlockIndex hole = first_from_class(own + 1);
-    while (hole != kNoBlock && !fits(hole, request)) [[unlikely]] {
-        hole = first_from_class(blocks_[hole].hole.size_class + 1);
+    while (hole != kNoBlock && !fits(blocks[hole], request)) [[unlikely]] {
+        hole = first_from_class(blocks[hole].hole.size_class + 1);
       }
-    return hole != kNoBlock ? hole : best_of_classes(own, request, search);
+    return hole != kNoBlock ? hole : best_of_classes(blocks, own, request, search);
   }
 
   // Calls `visit` with each hole of at least so many granules, in no order, and perhaps with
   // smaller ones. It must not file anything.
   template <typename Visit>
-  void for_each_from(std::uint32_t granules, Visit visit) const {
+  void for_each_from(const BlockSlab& blocks, std::uint32_t granules, Visit visit) const {
     for (std::uint32_t size_class = class_of(granules); size_class < kClasses; ++size_class) {
       for (BlockIndex index = heads_[size_class]; index != kNoBlock;
-           index = blocks_[index].hole.next) {
+           index = blocks[index].hole.next) {
         visit(index);
       }
     }
   }
 
   // Bytes of the largest request that find() would satisfy, or up to 1/16 less.
-  std::uint64_t largest_fit_bytes() const;
+  std::uint64_t largest_fit_bytes(const BlockSlab& blocks) const;
 
   // Forgets every hole.
   void clear() noexcept;
 
   // Adds to `problems` what is wrong with the bins' own structure. Returns the number of holes
   // filed.
-  std::uint64_t verify(std::string& problems) const;
+  std::uint64_t verify(const BlockSlab& blocks, std::string& problems) const;
 
  private:
   static constexpr std::uint32_t kStepBits = 5;
@@ -128,9 +120,22 @@ class Bins {
   static constexpr std::uint32_t kWords =
       kClasses / 64 + 1;  // no class is in the last: find() may look there
 
-  bool fits(BlockIndex index, const Request& request) const {
-    const Block& hole = blocks_[index];
-    return align_up(hole.start, request.alignment) + request.granules <= hole.end();
+  static bool fits(const Block& hole, const Request& request) {
+    return hole.granules >= request.granules &&
+           hole.granules - request.granules >= ((~hole.start + 1) & (request.alignment - 1));
+  }
+
+  void insert(BlockSlab& blocks, BlockIndex index, std::uint32_t size_class) {
+    BlockIndex& head = heads_[size_class];
+    const BlockIndex next = head;
+    blocks[index].hole = {next, kNoBlock, size_class};
+    if (next != kNoBlock) {
+      blocks[next].hole.previous = index;
+    } else {
+      bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
+      summary_ |= std::uint64_t{1} << (size_class / 64);
+    }
+    head = index;
   }
 
   // The hole last filed in the first class from `size_class` on that has one.
@@ -148,9 +153,9 @@ class Bins {
     return heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(classes))];
   }
 
-  BlockIndex best_of_classes(std::uint32_t from, const Request& request, Search search) const;
+  BlockIndex best_of_classes(const BlockSlab& blocks, std::uint32_t from, const Request& request,
+                             Search search) const;
 
-  BlockSlab& blocks_;
   const BlockState state_;
   std::uint64_t summary_ = 0;  // a bit for each word of the bitmap that is not 0
   std::array<std::uint64_t, kWords> bitmap_{};

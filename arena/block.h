@@ -39,7 +39,10 @@ struct Block {
   struct Use {             // of a live or retired block
     std::uint32_t id_low;  // a number that no other block of the process has
     std::uint32_t id_high;
-    std::uint32_t padding;  // the block's bytes less the bytes that were asked for
+    union {
+      std::uint32_t padding;     // of a live one: its bytes less the bytes that were asked for
+      BlockIndex next_gathered;  // of a retired one, see Arena::gather()
+    };
   };
   union {
     Hole hole;
@@ -48,7 +51,13 @@ struct Block {
 
   std::uint16_t region;
   BlockState state;
-  std::uint8_t unused;
+
+  enum Nature : std::uint8_t {
+    kStays,         // of a size that had never been freed when it was handed out
+    kComesAndGoes,  // its size had been freed before
+    kOwnRegion,     // it is its region's only one
+  };
+  Nature nature;  // of a live or retired block
 
   std::uint64_t end() const { return std::uint64_t{start} + granules; }
 };

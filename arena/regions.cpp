@@ -10,69 +10,10 @@ namespace {
 
 std::atomic<std::uint64_t> regions_ever{0};
 
-// Between two landmarks.
-constexpr std::uint32_t kStretchGranules = (4U << 20) / kGranuleBytes;
-
-constexpr std::uint32_t stretch_of(const Block& block) {
-  return block.start / kStretchGranules;
-}
-
-// The edge of a region starts nowhere: in a stretch that no block starts in.
-constexpr std::uint32_t kNowhere = std::numeric_limits<std::uint32_t>::max();
-constexpr std::uint32_t kMostGranules = kNowhere / kStretchGranules * kStretchGranules;
-
 }  // namespace
 
 std::size_t Regions::Region::stretches() const {
   return (std::size_t{first} + granules + kStretchGranules - 1) / kStretchGranules;
-}
-
-inline void Regions::link_between(BlockIndex previous, BlockIndex index, BlockIndex next) {
-  blocks_[index].previous = previous;
-  blocks_[index].next = next;
-  blocks_[previous].next = index;
-  blocks_[next].previous = index;
-}
-
-// The neighbours of a block become each other's; the block still knows them.
-inline void Regions::unlink(const Block& block) {
-  blocks_[block.previous].next = block.next;
-  blocks_[block.next].previous = block.previous;
-}
-
-inline BlockIndex& Regions::landmark_near(const Block& block) const {
-  return regions_[block.region].landmarks_[stretch_of(block)];
-}
-
-inline void Regions::add_landmark(BlockIndex index, const Block& block) {
-  BlockIndex& landmark = landmark_near(block);
-  if (landmark == kNoBlock) {
-    landmark = index;
-    const std::uint32_t stretch = stretch_of(block);
-    regions_[block.region].marked_[stretch / 64] |= std::uint64_t{1} << (stretch % 64);
-  }
-}
-
-// `heir` starts where `block`, whose index is `index`, started.
-inline void Regions::pass_landmark(BlockIndex index, BlockIndex heir, const Block& block) {
-  if (BlockIndex& landmark = landmark_near(block); landmark == index) {
-    landmark = heir;
-  }
-}
-
-// A block that starts in the stretch no more; a neighbour takes over.
-inline void Regions::drop_landmark(BlockIndex index, const Block& block) {
-  BlockIndex& landmark = landmark_near(block);
-  if (landmark != index) {
-    return;
-  }
-  const std::uint32_t stretch = stretch_of(block);
-  landmark = stretch_of(blocks_[block.previous]) == stretch ? block.previous
-             : stretch_of(blocks_[block.next]) == stretch   ? block.next
-                                                            : kNoBlock;
-  if (landmark == kNoBlock) {
-    regions_[block.region].marked_[stretch / 64] &= ~(std::uint64_t{1} << (stretch % 64));
-  }
 }
 
 bool Regions::add(Address base, std::uint64_t bytes, Kind kind) {
@@ -118,7 +59,6 @@ bool Regions::add(Region region, BlockState state) {
   region.number = regions_ever.fetch_add(1, std::memory_order_relaxed) + 1;
   const std::size_t stretches = region.stretches();
   region.landmarks_ = std::make_unique<BlockIndex[]>(stretches);
-  region.marked_ = std::make_unique<std::uint64_t[]>((stretches + 63) / 64);
   by_address_.reserve(by_address_.size() + 1);
   map_draft_.reserve(by_address_.size() + 1);
   map_.reserve(by_address_.size() + 1);
@@ -148,8 +88,7 @@ bool Regions::add(Region region, BlockState state) {
   });
   by_address_.insert(place, static_cast<std::uint16_t>(number));
   publish_map();
-  add_landmark(index, block);
-  bins.insert(index, block);
+  bins.insert(blocks_, index);
   return true;
 }
 
@@ -162,7 +101,7 @@ bool Regions::is_unused(std::uint16_t region) const {
 void Regions::remove(std::uint16_t region) noexcept {
   const BlockIndex edge = regions_[region].edge;
   const BlockIndex only = blocks_[edge].next;
-  bins_of(regions_[region]).remove(blocks_[only]);
+  bins_of(regions_[region]).remove(blocks_, only);
   blocks_.release(only);
   blocks_.release(edge);
   by_address_.erase(std::find(by_address_.begin(), by_address_.end(), region));
@@ -191,165 +130,74 @@ void Regions::publish_map() noexcept {
   map_.assign(map_draft_);
 }
 
-// Cuts a block out of a filed hole and returns its record, whose state is for the caller to set.
-// What remains of the hole keeps the hole's record and, mostly, its place in the bins.
-inline BlockIndex Regions::cut(Bins& bins, BlockIndex hole_index, std::uint32_t start,
-                               std::uint32_t granules) {
-  Block& hole = blocks_[hole_index];
-  const std::uint32_t before = start - hole.start;
-  const std::uint32_t behind = hole.granules - before - granules;
-  if (before == 0 && behind == 0) {
-    bins.remove(hole);
-    return hole_index;
-  }
+// What remains behind a block that was cut out of the middle of a hole.
+void Regions::add_rest(Bins& bins, BlockIndex behind, std::uint32_t granules, BlockState state) {
   const BlockIndex index = blocks_.acquire();
-  Block& block = blocks_[index];
-  block.start = start;
-  block.granules = granules;
-  block.region = hole.region;
-  if (before == 0) {
-    link_between(hole.previous, index, hole_index);
-    pass_landmark(hole_index, index, hole);
-    hole.start = start + granules;
-    hole.granules = behind;
-    add_landmark(hole_index, hole);
-    bins.update(hole_index, hole);
-    return index;
-  }
-  link_between(hole_index, index, hole.next);
-  hole.granules = before;
-  add_landmark(index, block);
-  bins.update(hole_index, hole);
-  if (behind > 0) {
-    const BlockIndex rest_index = blocks_.acquire();
-    Block& rest = blocks_[rest_index];
-    rest.start = start + granules;
-    rest.granules = behind;
-    rest.region = block.region;
-    rest.state = hole.state;
-    link_between(index, rest_index, block.next);
-    add_landmark(rest_index, rest);
-    bins.insert(rest_index, rest);
-  }
-  return index;
+  const Block& block = blocks_[behind];
+  Block& rest = blocks_[index];
+  rest.start = static_cast<std::uint32_t>(block.end());
+  rest.granules = granules;
+  rest.region = block.region;
+  rest.state = state;
+  link_between(behind, index, block.next);
+  bins.insert(blocks_, index);
 }
 
-BlockIndex Regions::allocate(std::uint64_t bytes, Search search) {
-  const std::uint64_t block_bytes = block_bytes_for(bytes);
-  const auto granules = static_cast<std::uint32_t>(block_bytes / kGranuleBytes);
-  const auto alignment = static_cast<std::uint32_t>(alignment_for(block_bytes) / kGranuleBytes);
-  const BlockIndex hole = bins_.find({granules, alignment}, search);
-  if (hole == kNoBlock) {
-    return kNoBlock;
-  }
-  blocks_.reserve(2);
-  table_.reserve_one();  // from here on nothing throws
-
-  // Blocks that stay gather at one end of a hole, blocks that come and go at the other. A size that
-  // has been freed before is taken for one of those.
-  const Block& place = blocks_[hole];
-  const std::uint64_t start = freed_sizes_.has(granules)
-                                  ? align_down(place.end() - granules, alignment)
-                                  : align_up(place.start, alignment);
-  return hand_out(cut(bins_, hole, static_cast<std::uint32_t>(start), granules), bytes);
+// Of a size that is freed for the first time, or of a region of one block's.
+void Regions::reclaim_unlike_most(BlockIndex index) {
+  const Block& block = blocks_[index];
+  freed_sizes_.add(block.granules);
+  coalesce(block.nature == Block::kOwnRegion ? own_holes_ : bins_, index, BlockState::kFree);
 }
 
-// The block is live now, and found.
-inline BlockIndex Regions::hand_out(BlockIndex index, std::uint64_t bytes) {
-  Block& block = blocks_[index];
-  block.state = BlockState::kLive;
-  block.use.padding = static_cast<std::uint32_t>(bytes_of(index) - bytes);
-  table_.insert(address_of(block), index);
-  return index;
-}
-
-BlockIndex Regions::allocate_own(std::uint64_t bytes) {
+Regions::Placed Regions::allocate_own(std::uint64_t bytes) {
   constexpr std::uint32_t kMostLeftOver = (1U << 30) / kGranuleBytes;  // padding is 32 bits
   const auto granules = static_cast<std::uint32_t>(round_up(bytes, kGranuleBytes) / kGranuleBytes);
-  const BlockIndex hole = own_holes_.find({granules, 1}, Search::kBounded);
+  const BlockIndex hole = own_holes_.find(blocks_, {granules, 1}, Search::kBounded);
   if (hole == kNoBlock ||
       blocks_[hole].granules - granules > std::min(granules / 8, kMostLeftOver)) {
-    return kNoBlock;
+    return {};
   }
   table_.reserve_one();
-  own_holes_.remove(blocks_[hole]);
+  own_holes_.remove(blocks_, hole);
+  blocks_[hole].nature = Block::kOwnRegion;
   return hand_out(hole, bytes);
 }
 
 std::uint64_t Regions::make_slice_of_own(std::uint64_t block_bytes) {
   const auto granules = static_cast<std::uint32_t>(slice_bytes_for(block_bytes) / kGranuleBytes);
-  const BlockIndex hole = own_holes_.find({granules, 1}, Search::kEverywhere);
+  const BlockIndex hole = own_holes_.find(blocks_, {granules, 1}, Search::kEverywhere);
   if (hole == kNoBlock) {
     return 0;
   }
   Block& block = blocks_[hole];
   Region& region = regions_[block.region];
-  own_holes_.remove(block);
+  own_holes_.remove(blocks_, hole);
   const std::uint64_t lost = round_up(region.base + kRegionLeadBytes, kPageBytes) - region.base;
   region.first = static_cast<std::uint32_t>(lost / kGranuleBytes);
   region.granules -= region.first;
   region.own = false;
   block.start = region.first;
   block.granules = region.granules;
-  bins_.insert(hole, block);
+  bins_.insert(blocks_, hole);
   return lost;
 }
 
-void Regions::revive(BlockIndex index, std::uint64_t bytes) {
+Regions::Placed Regions::revive(BlockIndex index, std::uint64_t bytes) {
   table_.reserve_one();
-  hand_out(index, bytes);
-}
-
-void Regions::reclaim(BlockIndex index) {
-  freed_sizes_.add(blocks_[index].granules);
-  coalesce(bins_of(regions_[blocks_[index].region]), index, BlockState::kFree);
-}
-
-// A neighbour of that state takes the block in and keeps its own record.
-inline void Regions::coalesce(Bins& bins, BlockIndex index, BlockState state) {
-  Block& block = blocks_[index];
-  const BlockIndex next_index = block.next;
-  Block& previous = blocks_[block.previous];
-  Block& next = blocks_[next_index];
-  if (previous.state == state) {
-    unlink(block);
-    drop_landmark(index, block);
-    previous.granules += block.granules;
-    if (next.state == state) {
-      bins.remove(next);
-      unlink(next);
-      drop_landmark(next_index, next);
-      previous.granules += next.granules;
-      blocks_.release(next_index);
-    }
-    bins.update(block.previous, previous);
-    blocks_.release(index);
-  } else if (next.state == state) {
-    unlink(block);
-    if (stretch_of(next) != stretch_of(block)) {
-      drop_landmark(next_index, next);
-    }
-    pass_landmark(index, next_index, block);
-    next.start = block.start;
-    next.granules += block.granules;
-    bins.update(next_index, next);
-    blocks_.release(index);
-  } else {
-    block.state = state;
-    bins.insert(index, block);
-  }
+  return hand_out(index, bytes);
 }
 
 Regions::Place Regions::place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const {
   const std::uint64_t granules = block_bytes / kGranuleBytes;
   const std::uint64_t alignment = alignment_for(block_bytes) / kGranuleBytes;
   Place best;
-  vacancies_.for_each_from(page_granules, [&](BlockIndex index) {
+  vacancies_.for_each_from(blocks_, page_granules, [&](BlockIndex index) {
     const Block& vacancy = blocks_[index];
     const Block& before = blocks_[vacancy.previous];
     const Block& behind = blocks_[vacancy.next];
-    const std::uint64_t start =
-        align_up(before.state == BlockState::kFree ? before.start : vacancy.start, alignment);
+    const std::uint64_t start = align_up<std::uint64_t>(
+        before.state == BlockState::kFree ? before.start : vacancy.start, alignment);
     const std::uint64_t end = start + granules;
     std::uint64_t needed =
         round_up(std::max<std::uint64_t>(end, vacancy.start + 1) - vacancy.start, page_granules);
@@ -426,24 +274,23 @@ BlockIndex Regions::find_covering(Address address) const {
   if (granule < region->first || granule - region->first >= region->granules) {
     return kNoBlock;
   }
-  // The nearest landmark that does not lie behind the address. The first block's stretch has one.
-  std::uint64_t stretch = granule / kStretchGranules;
-  if (const BlockIndex near = region->landmarks_[stretch];
-      near == kNoBlock || blocks_[near].start > granule) {
-    std::uint64_t word = stretch / 64;
-    std::uint64_t below = region->marked_[word] & ((std::uint64_t{1} << (stretch % 64)) - 1);
-    while (below == 0 && word > 0) {
-      below = region->marked_[--word];
-    }
-    stretch = below == 0 ? 0 : word * 64 + 63 - static_cast<std::uint64_t>(std::countl_zero(below));
+  // From a landmark in front of it, the nearest there is, or from the first block.
+  const auto number = static_cast<std::uint16_t>(region - regions_.data());
+  const std::uint64_t stretch = granule / kStretchGranules;
+  BlockIndex index = kNoBlock;
+  for (std::uint64_t from = stretch + 1; from > 0 && index == kNoBlock; --from) {
+    const BlockIndex mark = region->landmarks_[from - 1];
+    const Block& block = blocks_[mark];
+    const bool is_good = mark != kNoBlock && block.state != BlockState::kUnused &&
+                         block.region == number && block.start <= granule &&
+                         (stretch_of(block.start) == from - 1 || granule < block.end());
+    index = is_good ? mark : kNoBlock;
   }
-  BlockIndex index = region->landmarks_[stretch];
-  while (blocks_[index].start > granule) {
-    index = blocks_[index].previous;
-  }
+  index = index == kNoBlock ? blocks_[region->edge].next : index;
   while (blocks_[index].end() <= granule) {
     index = blocks_[index].next;
   }
+  region->landmarks_[stretch] = index;  // for the next look
   return index;
 }
 
@@ -451,7 +298,7 @@ std::size_t Regions::host_bytes() const {
   std::size_t bytes = blocks_.host_bytes() + table_.host_bytes() + map_.host_bytes();
   for (const Region& region : regions_) {
     const std::size_t stretches = region.stretches();
-    bytes += stretches * sizeof(BlockIndex) + (stretches + 63) / 64 * sizeof(std::uint64_t);
+    bytes += stretches * sizeof(BlockIndex);
   }
   return bytes;
 }
@@ -464,10 +311,10 @@ std::string Regions::verify() const {
   for (const std::uint16_t number : by_address_) {
     verify_region(number, free_blocks, live_blocks, vacancies, problems);
   }
-  if (vacancies_.verify(problems) != vacancies) {
+  if (vacancies_.verify(blocks_, problems) != vacancies) {
     problems += "the vacancies' bins do not hold exactly the vacant blocks\n";
   }
-  if (bins_.verify(problems) + own_holes_.verify(problems) != free_blocks) {
+  if (bins_.verify(blocks_, problems) + own_holes_.verify(blocks_, problems) != free_blocks) {
     problems += "the bins do not hold exactly the free blocks\n";
   }
   if (table_.size() != live_blocks) {
@@ -484,7 +331,6 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
     problems += "region " + std::to_string(number) + ", block " + std::to_string(index) + ": " +
                 what + "\n";
   };
-  std::vector<bool> starts(region.stretches());
   std::uint64_t expected_start = region.first;
   BlockIndex previous = region.edge;
   for (BlockIndex index = blocks_[region.edge].next; index != region.edge;
@@ -495,7 +341,6 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
       complain(index, "it does not continue where the one before it ends");
       return;
     }
-    starts[stretch_of(block)] = true;
     if (block.state == BlockState::kFree) {
       ++free_blocks;
       if (blocks_[previous].state == BlockState::kFree) {
@@ -526,15 +371,6 @@ void Regions::verify_region(std::uint16_t number, std::uint64_t& free_blocks,
   if (expected_start != region.first + region.granules ||
       blocks_[region.edge].previous != previous) {
     complain(previous, "the region's blocks do not end at its end");
-  }
-  for (std::size_t stretch = 0; stretch < starts.size(); ++stretch) {
-    const BlockIndex mark = region.landmarks_[stretch];
-    if (starts[stretch] != (mark != kNoBlock) ||
-        starts[stretch] != (((region.marked_[stretch / 64] >> (stretch % 64)) & 1) != 0) ||
-        (mark != kNoBlock &&
-         (stretch_of(blocks_[mark]) != stretch || blocks_[mark].state == BlockState::kUnused))) {
-      complain(mark, "a landmark is wrong");
-    }
   }
 }
 

@@ -9,10 +9,8 @@
 //     each vacant one in one of the vacancies' bins, each live block in the address table, nothing
 //     else is;
 //   - a block in a slice starts on a multiple of the largest power of two that divides its size, up
-//   to
-//     2 MiB, counted from where the region starts; one of 2 MiB or more ends on a multiple of 64
-//     KiB;
-//   - the landmark of a stretch of 4 MiB is a block that starts in it, if there is one.
+//     to 2 MiB, counted from where the region starts; one of 2 MiB or more ends on a multiple of 64
+//     KiB.
 #pragma once
 
 #include <algorithm>
@@ -51,9 +49,9 @@ class Regions {
    private:
     friend class Regions;
     // To find the block around any address without a walk from the region's start: for each stretch
-    // of 4 MiB a block that starts in it, and a bitmap of those that have one.
+    // of 4 MiB the block that was last handed out, or found, there. By now its record may be
+    // unused, or another block's: who looks must see to that.
     std::unique_ptr<BlockIndex[]> landmarks_;
-    std::unique_ptr<std::uint64_t[]> marked_;
   };
 
   // What of a slice cannot be used by blocks of `block_bytes`, because of the lead and their
@@ -86,12 +84,17 @@ class Regions {
   // Forgets an unused region. The caller returns it to the source.
   void remove(std::uint16_t region) noexcept;
 
-  // A live block of at least `bytes` in a slice, or kNoBlock. Precondition: 0 < bytes <=
+  // A live block of at least `bytes` in a slice, if there is room. Precondition: 0 < bytes <=
   // kLargestRequestBytes. Throws std::bad_alloc and is unchanged then.
-  BlockIndex allocate(std::uint64_t bytes, Search search = Search::kBounded);
+  struct Placed {
+    BlockIndex index = kNoBlock;
+    Address address = 0;
+    explicit operator bool() const { return index != kNoBlock; }
+  };
+  Placed allocate(std::uint64_t bytes, Search search = Search::kBounded);
   // A region of its own that is unused and at most an eighth larger. As above.
-  BlockIndex allocate_own(std::uint64_t bytes);
-  bool has_unused_own() const { return own_holes_.largest_fit_bytes() > 0; }
+  Placed allocate_own(std::uint64_t bytes);
+  bool has_unused_own() const { return own_holes_.largest_fit_bytes(blocks_) > 0; }
   // Makes a slice of an unused region of one block's, the smallest that holds a block of
   // `block_bytes` then. Returns the bytes that it has lost for its lead; 0 when there is none.
   std::uint64_t make_slice_of_own(std::uint64_t block_bytes);
@@ -113,7 +116,7 @@ class Regions {
   }
   // A retired block is live again, for a request that it is large enough for. Throws std::bad_alloc
   // and changes nothing then. Precondition: it is less than 4 GiB larger.
-  void revive(BlockIndex index, std::uint64_t bytes);
+  Placed revive(BlockIndex index, std::uint64_t bytes);
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
 
@@ -137,7 +140,7 @@ class Regions {
   // Calls `visit` with each free block of at least so many granules and perhaps with smaller ones.
   template <typename Visit>
   void for_each_free_from(std::uint32_t granules, Visit visit) const {
-    bins_.for_each_from(granules, visit);
+    bins_.for_each_from(blocks_, granules, visit);
   }
 
   // The live block that starts at / contains `address`, or kNoBlock.
@@ -162,7 +165,7 @@ class Regions {
   // Of those that are there, in the order of their addresses.
   const std::vector<std::uint16_t>& numbers() const { return by_address_; }
   std::uint64_t largest_fit_bytes() const {
-    return std::max(bins_.largest_fit_bytes(), own_holes_.largest_fit_bytes());
+    return std::max(bins_.largest_fit_bytes(blocks_), own_holes_.largest_fit_bytes(blocks_));
   }
   std::size_t host_bytes() const;
 
@@ -170,6 +173,15 @@ class Regions {
   std::string verify() const;
 
  private:
+  // Between two landmarks.
+  static constexpr std::uint32_t kStretchGranules = (4U << 20) / kGranuleBytes;
+  static constexpr std::uint32_t stretch_of(std::uint32_t start) {
+    return start / kStretchGranules;
+  }
+  // Where the edge of a region starts: in a stretch that no block starts in.
+  static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+  static constexpr std::uint32_t kMostGranules = kNowhere / kStretchGranules * kStretchGranules;
+
   BlockIndex find_covering(Address address) const;
   struct LiesAt {
     const Regions& regions;
@@ -205,23 +217,21 @@ class Regions {
   bool add(Region region, BlockState state);
   // Where a free block of the region is filed.
   Bins& bins_of(const Region& region) { return region.own ? own_holes_ : bins_; }
-  BlockIndex hand_out(BlockIndex index, std::uint64_t bytes);
-  BlockIndex cut(Bins& bins, BlockIndex index, std::uint32_t start, std::uint32_t granules);
+  Placed hand_out(BlockIndex index, std::uint64_t bytes);
+  BlockIndex cut(Bins& bins, BlockIndex hole_index, std::uint32_t start, std::uint32_t granules);
+  void reclaim_unlike_most(BlockIndex index);
+  void add_rest(Bins& bins, BlockIndex behind, std::uint32_t granules, BlockState state);
   void coalesce(Bins& bins, BlockIndex index, BlockState state);
   void link_between(BlockIndex previous, BlockIndex index, BlockIndex next);
   void unlink(const Block& block);
-  BlockIndex& landmark_near(const Block& block) const;
-  void add_landmark(BlockIndex index, const Block& block);
-  void pass_landmark(BlockIndex index, BlockIndex heir, const Block& block);
-  void drop_landmark(BlockIndex index, const Block& block);
   void publish_map() noexcept;
   void verify_region(std::uint16_t number, std::uint64_t& free_blocks, std::uint64_t& live_blocks,
                      std::uint64_t& vacancies, std::string& problems) const;
 
   BlockSlab blocks_;
-  Bins bins_{blocks_};
-  Bins own_holes_{blocks_};  // unused regions of one block's
-  Bins vacancies_{blocks_, BlockState::kVacant};
+  Bins bins_;
+  Bins own_holes_;  // unused regions of one block's
+  Bins vacancies_{BlockState::kVacant};
   AddressTable table_;
   FreedSizes freed_sizes_;
   std::vector<Region> regions_;               // by number; a removed one's place is reused
@@ -231,3 +241,5 @@ class Regions {
 };
 
 }  // namespace cubfc::arena
+
+#include "arena/regions_inline.h"

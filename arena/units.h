@@ -48,22 +48,33 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
 }
 
 // The same for a multiple that is a power of two and not known to the compiler.
-constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t alignment) {
+template <typename Number>
+constexpr Number align_up(Number value, Number alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
 }
-constexpr std::uint64_t align_down(std::uint64_t value, std::uint64_t alignment) {
+template <typename Number>
+constexpr Number align_down(Number value, Number alignment) {
   return value & ~(alignment - 1);
 }
 
-// The bytes a request takes. Precondition: 0 < bytes <= kLargestRequestBytes.
+// What a request takes, in granules and in bytes. Precondition: 0 < bytes <= kLargestRequestBytes.
+constexpr std::uint32_t granules_for(std::uint64_t bytes) {
+  return static_cast<std::uint32_t>(bytes < kLargeBytes
+                                        ? (bytes + kGranuleBytes - 1) / kGranuleBytes
+                                        : (bytes + kPageBytes - 1) / kPageBytes * kGranulesPerPage);
+}
 constexpr std::uint64_t block_bytes_for(std::uint64_t bytes) {
-  return round_up(bytes, bytes < kLargeBytes ? kGranuleBytes : kPageBytes);
+  return std::uint64_t{granules_for(bytes)} * kGranuleBytes;
 }
 
-// On a multiple of what such a block starts. Precondition: a result of block_bytes_for().
+// On a multiple of what such a block starts, likewise. Precondition: a result of granules_for(), or
+// of block_bytes_for().
+constexpr std::uint32_t alignment_of(std::uint32_t granules) {
+  const std::uint32_t bits = granules | (kMostAlignedBytes / kGranuleBytes);
+  return bits & (~bits + 1);
+}
 constexpr std::uint64_t alignment_for(std::uint64_t block_bytes) {
-  const std::uint64_t divides = block_bytes & (~block_bytes + 1);
-  return divides < kMostAlignedBytes ? divides : kMostAlignedBytes;
+  return alignment_of(static_cast<std::uint32_t>(block_bytes / kGranuleBytes)) * kGranuleBytes;
 }
 
 }  // namespace cubfc::arena

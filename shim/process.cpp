@@ -78,7 +78,6 @@ namespace {
 // cuCtxGetId, by which contexts are told apart, came with 12.0.
 constexpr int kOldestDriver = 12000;
 
-std::atomic<Process*> instance{nullptr};
 std::atomic<bool> stand_aside{false};
 
 // How far the process's object is.
@@ -102,7 +101,7 @@ config::Policy policy_under_tools(config::Policy policy) {
 // a file by a system call of its own, and does no more: other libraries that are preloaded, and
 // stand between us and the C library, may have ended before a destructor of ours runs.
 __attribute__((destructor)) void at_end() noexcept {
-  Process* const process = instance.load(std::memory_order_acquire);
+  Process* const process = Process::existing();
   if (process != nullptr && !process->is_in_child()) {
     process->ipc().leave();
   }
@@ -111,9 +110,8 @@ __attribute__((destructor)) void at_end() noexcept {
 // All else. Registered when the object is made.
 void at_exit() noexcept {
   static std::atomic<const Process*> done{nullptr};
-  Process* process = instance.load(std::memory_order_acquire);
-  if (process == nullptr || stand_aside.load(std::memory_order_acquire) || process->is_in_child() ||
-      done.exchange(process) == process) {
+  Process* const process = Process::existing();
+  if (process == nullptr || process->is_in_child() || done.exchange(process) == process) {
     return;  // a child that begins anew has its parent's handler, too
   }
   process->soft_reserve().leave();
@@ -182,12 +180,9 @@ bool Process::intercepts() noexcept try { return !policy_of_process().disable.va
   return false;
 }
 
-Process* Process::active() noexcept {
+Process* Process::make_active() noexcept {
   if (stand_aside.load(std::memory_order_relaxed)) {
     return nullptr;
-  }
-  if (Process* process = instance.load(std::memory_order_acquire); process != nullptr) {
-    return process;
   }
   try {
     return make();
@@ -213,13 +208,13 @@ Process* Process::make() {
   for (Making before = Making::kNot; !making.compare_exchange_strong(before, Making::kNow);
        before = Making::kNot) {
     if (before == Making::kDone) {
-      return instance.load(std::memory_order_acquire);
+      return existing();
     }
     sched_yield();
   }
   try {
     Process* const process = make_one(*driver, overridden);
-    instance.store(process, std::memory_order_release);
+    instance_.store(process, std::memory_order_release);
     making.store(Making::kDone);
     return process;
   } catch (...) {
@@ -259,7 +254,7 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
 void Process::forked_in_child() noexcept {
   log::forked_in_child();
   locked_mappings_forked_in_child();
-  const Process* const of_parent = instance.exchange(nullptr);
+  const Process* const of_parent = instance_.exchange(nullptr);
   making.store(Making::kNot);
   if (of_parent != nullptr && of_parent->contexts_.first() != nullptr) {
     stand_aside.store(true);

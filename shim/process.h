@@ -2,6 +2,7 @@
 // destroyed: programs allocate and free until the very end of their exit.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -31,7 +32,12 @@ class Process {
   // The process's object if calls are to be intercepted; nullptr when they are to go straight to
   // the driver: CUBFC_DISABLE, a driver too old, or the child of a process that used CUDA before it
   // forked.
-  static Process* active() noexcept;
+  static Process* active() noexcept {
+    Process* const process = existing();
+    return process != nullptr ? process : make_active();
+  }
+  // The same, but it is not made.
+  static Process* existing() noexcept { return instance_.load(std::memory_order_acquire); }
   // False when nothing is intercepted at all (CUBFC_DISABLE). For the resolver; makes no driver
   // call.
   static bool intercepts() noexcept;
@@ -76,9 +82,12 @@ class Process {
   std::string summary() const;
 
  private:
+  static Process* make_active() noexcept;
   static Process* make();
   static Process* make_one(const Driver& driver, const RuntimeOverrides& overridden);
   static void forked_in_child() noexcept;
+
+  static inline std::atomic<Process*> instance_{nullptr};
 
   const DriverFunctions& driver_;
   const config::Policy policy_;

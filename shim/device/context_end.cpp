@@ -137,7 +137,7 @@ void ContextEnd::find_what_ends() {
   ending_handle_ = which_.device ? contexts_.handle_of_primary(*which_.device) : which_.handle;
   ending_ = contexts_.known_as(ending_handle_, &ending_id_);
   if (ending_ != nullptr) {
-    ending_->ending = true;
+    ending_->set(Context::kEnding);
   }
 }
 

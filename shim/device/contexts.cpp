@@ -9,35 +9,20 @@
 #include "shim/tell/log.h"
 
 namespace cubfc {
-namespace {
+namespace {}  // namespace
 
-// What this thread's current context was when it was last looked up.
-struct Remembered {
-  CUcontext handle;
-  std::uint64_t id;
-  std::uint64_t generation;
-  Context* context;
-};
-thread_local Remembered remembered{};
-
-}  // namespace
+constinit thread_local Contexts::Remembered Contexts::remembered_;
 
 Contexts::Contexts(const DriverFunctions& driver, Devices& devices, Captures& captures)
     : driver_(driver), devices_(devices), captures_(captures) {}
 
-Context* Contexts::current() {
+Context* Contexts::look_up_current() {
   CUcontext handle = nullptr;
   if (driver_.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == nullptr) {
     return nullptr;
   }
-  // Asked each time: a context can end by a call that passes us by, and its handle means another
-  // then.
   const std::uint64_t its_id = id_of(handle);
   const std::uint64_t generation = generation_.load(std::memory_order_acquire);
-  if (remembered.handle == handle && remembered.id == its_id &&
-      remembered.generation == generation) {
-    return remembered.context;
-  }
   const RelaxedCapture relaxed(driver_);
   CUdevice device = 0;
   std::uint64_t id = its_id;
@@ -56,13 +41,13 @@ Context* Contexts::current() {
   if (context == nullptr) {
     return nullptr;  // and not remembered: the next call asks again
   }
-  remembered = {handle, its_id, generation, context};
+  remembered_ = {its_id, generation, context};
   return context;
 }
 
 Context* Contexts::current_to_allocate() {
   Context* const context = current();
-  const bool ready = context != nullptr && (context->started || start(*context));
+  const bool ready = context != nullptr && (context->has(Context::kStarted) || start(*context));
   return ready ? context : nullptr;
 }
 
@@ -70,7 +55,7 @@ Context* Contexts::owner_of_region(CUdeviceptr address) const noexcept {
   Context* owner = nullptr;
   std::uint64_t newest = 0;
   for (Context* context = first(); context != nullptr; context = context->next) {
-    if (!context->alive() || context->ending) {
+    if (!context->alive() || context->has(Context::kEnding)) {
       continue;
     }
     if (const std::uint64_t number = context->arena.region_at(address); number > newest) {
@@ -136,9 +121,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   context->handle = handle;
   context->primary = *primary == handle;
   context->reaches = 0;
-  context->broken = false;
-  context->ending = false;
-  context->started = false;
+  context->state = its_device->server->by == Server::By::kArena ? 0 : Context::kElsewhere;
   context->announced = false;
   context->id.store(id, std::memory_order_release);
   if (fresh) {
@@ -158,13 +141,13 @@ bool Contexts::start(Context& context) {
     return false;
   }
   const std::lock_guard lock(mutex_);
-  if (!context.started) {
+  if (!context.has(Context::kStarted)) {
     Device& device = context.device;
     const arena::Options options =
         device.begin_arena(device.policy.preallocation(free_bytes, total_bytes));
     context.preallocated = options.preallocate_bytes;
     context.arena.begin(options);
-    context.started = true;
+    context.set(Context::kStarted);
   }
   return true;
 }
@@ -239,7 +222,7 @@ void Contexts::ended(Context* context, std::uint64_t id, CUcontext handle, bool 
   if (context != nullptr && success) {
     drop(*context, id, Needed::kNo);
   } else if (context != nullptr) {
-    context->ending = false;
+    context->clear(Context::kEnding);
   }
 }
 
@@ -292,7 +275,7 @@ void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
     log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
     leftovers = context.device.server->leave_behind(context, id);
     context.arena.abandon();
-    context.ending = false;
+    context.clear(Context::kEnding);
     context.id.store(0, std::memory_order_release);
   }
   if (leftovers != nullptr && needed == Needed::kByOtherCalls) {
@@ -348,26 +331,41 @@ bool Contexts::knows_current() const {
   return current == nullptr || known_as(current) != nullptr;
 }
 
-CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
-                               const std::vector<Context*>& others) {
+// Which of the contexts is current is asked for, unless `context` is: a green one is current where
+// current() answers the primary one.
+CUcontext Contexts::handle_of_current(const Context* context) const {
   CUcontext current = nullptr;
-  driver_.cuCtxGetCurrent(&current);
+  if (context != nullptr && remembered_.context == context && remembered_.id == context->id) {
+    current = context->handle;
+  } else {
+    driver_.cuCtxGetCurrent(&current);
+  }
+  return current;
+}
+
+CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
+                               const std::vector<Context*>& others, const Context* known_current) {
+  const CUcontext current = handle_of_current(known_current);
   CUresult of_owner = CUDA_SUCCESS;
   bool all = true;
   bool knows_current = current == nullptr;
   for (Context* context = first(); context != nullptr; context = context->next) {
-    const bool is_current = context->alive() && context->handle == current;
+    const CUcontext handle = context->handle;
+    const bool is_current = handle == current && context->alive();
     knows_current = knows_current || is_current;
     if (!context->may_use(owner.device) &&
         std::find(others.begin(), others.end(), context) == others.end()) {
       continue;
     }
-    const ContextUse use(*this, *context, ContextUse::Waits::kNo);
-    if (!use.allowed() || !permit.given()) {
+    // cuda.h, cuCtxDestroy: it is for the program not to end a context that it is calling into.
+    std::optional<ContextUse> use;
+    if (!is_current) {
+      use.emplace(*this, *context, ContextUse::Waits::kNo);
+    }
+    if ((use && !use->allowed()) || !permit.given()) {
       all = all && !context->alive();
       continue;
     }
-    const CUcontext handle = context->handle;
     const CUresult result = permit.block([&] { return synchronize_one(handle, current); });
     context->note(result);
     if (context == &owner) {

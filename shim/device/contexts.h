@@ -10,6 +10,7 @@
 #include "shim/device/context_end.h"
 #include "shim/device/device.h"
 #include "shim/device/green_contexts.h"
+#include "shim/driver/driver.h"
 
 namespace cubfc {
 
@@ -26,8 +27,17 @@ class Contexts {
   GreenContexts& greens() { return greens_; }
 
   // The context that is current on this thread; nullptr when none is, or the driver fails when it
-  // is asked. A green context counts as the primary context whose memory it uses.
-  Context* current();
+  // is asked. A green context counts as the primary context whose memory it uses. Mostly one driver
+  // call: the current context changes by calls that pass us by, so it is asked for each time, and
+  // by its id (cuda.h, cuCtxGetId of nullptr), because a handle may mean another context by now.
+  Context* current() {
+    unsigned long long id = 0;
+    if (driver_.cuCtxGetId(nullptr, &id) == CUDA_SUCCESS && id == remembered_.id &&
+        remembered_.generation == generation_.load(std::memory_order_acquire)) [[likely]] {
+      return remembered_.context;
+    }
+    return look_up_current();
+  }
   // The same, its arena ready: what is to be preallocated is settled by what is free at the first
   // call.
   Context* current_to_allocate();
@@ -74,9 +84,10 @@ class Contexts {
   // Waits for the work that was submitted in every context that may use memory of the owner's
   // device, in `others`, and in the current one if it is not known here. Returns what `owner`
   // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for, or a
-  // capture has begun meanwhile. Precondition: the permit is given.
+  // capture has begun meanwhile. Precondition: the permit is given. `current`: what current() has
+  // just answered, if it was asked.
   CUresult synchronize(const Context& owner, WaitPermit& permit,
-                       const std::vector<Context*>& others = {});
+                       const std::vector<Context*>& others = {}, const Context* current = nullptr);
 
  private:
   friend class ContextEnd;
@@ -93,6 +104,15 @@ class Contexts {
   void drop_others_of(CUcontext handle, std::uint64_t id);
   void forget_references(CUdevice device);
 
+  // What this thread's current context was when it was last looked up.
+  struct Remembered {
+    std::uint64_t id = 0;
+    std::uint64_t generation = 0;
+    Context* context = nullptr;
+  };
+  static constinit thread_local Remembered remembered_;
+
+  Context* look_up_current();
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
   bool start(Context& context);
@@ -101,6 +121,7 @@ class Contexts {
   bool is_gone(const Context& context) const;
   std::uint64_t id_of(CUcontext context) const;
   std::optional<CUcontext> primary_of(CUdevice device) const;
+  CUcontext handle_of_current(const Context* context) const;
   CUresult synchronize_one(CUcontext context, CUcontext current);
 
   const DriverFunctions& driver_;

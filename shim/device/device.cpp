@@ -121,14 +121,16 @@ arena::Options Device::begin_arena(std::uint64_t wanted) {
 }
 
 bool Context::is_broken(const DriverFunctions& driver) {
-  if (!broken.load(std::memory_order_acquire)) {
+  if (!has(kBroken)) {
     return false;
   }
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   const RelaxedCapture relaxed(driver);
   const bool is_still = stays(driver.cuMemGetInfo_v2(&free_bytes, &total_bytes));
-  broken.store(is_still, std::memory_order_release);
+  if (!is_still) {
+    clear(kBroken);
+  }
   return is_still;
 }
 

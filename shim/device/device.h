@@ -122,11 +122,14 @@ struct Context {
   std::atomic<CUcontext> handle{nullptr};
   std::atomic<std::uint64_t> id{0};  // cuCtxGetId: handles are reused, ids are not. 0: it has ended
   std::atomic<bool> primary{false};
-  std::atomic<bool> ending{false};   // the driver has been asked to end it
-  std::atomic<bool> started{false};  // its arena has its options: memory was asked for
   std::atomic<bool> announced{false};
-  std::atomic<bool> broken{
-      false};  // by an error that stays: the driver answers for it from then on
+  enum State : std::uint8_t {
+    kStarted = 1,    // its arena has its options: memory was asked for
+    kEnding = 2,     // the driver has been asked to end it
+    kBroken = 4,     // by an error that stays: the driver answers for it from then on
+    kElsewhere = 8,  // its device's blocks are no arena's
+  };
+  std::atomic<std::uint8_t> state{0};  // bits
   // Devices whose memory the program lets it reach (cuCtxEnablePeerAccess).
   std::atomic<PeerSet> reaches{0};
   const std::unique_ptr<RegionSource> memory;
@@ -139,10 +142,17 @@ struct Context {
   Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
+  bool has(State bit) const noexcept { return (state.load(std::memory_order_acquire) & bit) != 0; }
+  void set(State bit) noexcept { state.fetch_or(bit, std::memory_order_acq_rel); }
+  void clear(State bit) noexcept {
+    state.fetch_and(static_cast<std::uint8_t>(~bit), std::memory_order_acq_rel);
+  }
+  // Whether its arena serves, and nothing else is to be thought of.
+  bool is_plain() const noexcept { return state.load(std::memory_order_acquire) == kStarted; }
   // To be called with what the driver has answered in it.
   void note(CUresult result) noexcept {
     if (stays(result)) {
-      broken.store(true, std::memory_order_release);
+      set(kBroken);
     }
   }
   // Whether every call in it answers an error that one of ours has seen. Asks the driver then.

@@ -22,7 +22,7 @@ Captures::Open Captures::describe(CUstream stream, bool per_thread) const {
 
 // Precondition: the lock is held.
 void Captures::recount() {
-  open_.store(static_cast<int>(captures_.size()) + beginning_, std::memory_order_release);
+  open_.store(static_cast<int>(captures_.size()) + beginning_, std::memory_order_seq_cst);
 }
 
 template <typename Predicate>
@@ -39,27 +39,24 @@ void Captures::will_begin() {
   ++beginning_;
   has_begun_.store(true, std::memory_order_release);
   recount();
+  // Until none is out, or each was in one blocking call all the time.
   const auto end = std::chrono::steady_clock::now() + kPatience;
-  while (permits_ != nullptr && std::chrono::steady_clock::now() < end) {
-    for (WaitPermit* permit = permits_; permit != nullptr; permit = permit->next_) {
-      permit->seen_calls_ = permit->blocked_calls_.load(std::memory_order_acquire);
-    }
-    no_wait_.wait_for(lock, kTimeToEnter, [&] { return permits_ == nullptr; });
-    if (!is_held_up()) {
+  std::uint64_t before = permits_.load(std::memory_order_seq_cst);
+  while (out_of(before) > 0 && std::chrono::steady_clock::now() < end) {
+    no_wait_.wait_for(lock, kTimeToEnter,
+                      [&] { return out_of(permits_.load(std::memory_order_seq_cst)) == 0; });
+    const std::uint64_t now = permits_.load(std::memory_order_seq_cst);
+    if (now == before && out_of(now) == blocked_of(now)) {
       return;
     }
+    before = now;
   }
 }
 
-// By a permit that was not in one blocking call all the time. Precondition: the lock is held.
-bool Captures::is_held_up() const {
-  for (const WaitPermit* permit = permits_; permit != nullptr; permit = permit->next_) {
-    const std::uint64_t calls = permit->blocked_calls_.load(std::memory_order_acquire);
-    if (calls % 2 == 0 || calls != permit->seen_calls_) {
-      return true;
-    }
-  }
-  return false;
+// A permit has gone, for which a capture may wait.
+void Captures::let_begin() noexcept {
+  const std::lock_guard lock(mutex_);
+  no_wait_.notify_all();
 }
 
 void Captures::begun(CUstream stream, bool per_thread, bool success) {
@@ -103,31 +100,6 @@ void Captures::stream_destroyed(CUstream stream) {
 
 void Captures::context_ended(CUcontext context) {
   erase([&](const Open& open) { return open.context == context; });
-}
-
-WaitPermit::WaitPermit(Captures& captures) : captures_(captures) {
-  const std::lock_guard lock(captures_.mutex_);
-  given_ = !captures_.any_open();
-  if (given_) {
-    is_out_ = true;
-    next_ = captures_.permits_;
-    captures_.permits_ = this;
-  }
-}
-
-WaitPermit::~WaitPermit() {
-  if (!is_out_) {
-    return;
-  }
-  const std::lock_guard lock(captures_.mutex_);
-  WaitPermit** place = &captures_.permits_;
-  while (*place != this) {
-    place = &(*place)->next_;
-  }
-  *place = next_;
-  if (captures_.permits_ == nullptr) {
-    captures_.no_wait_.notify_all();
-  }
 }
 
 }  // namespace cubfc

@@ -56,15 +56,27 @@ class Captures {
   template <typename Predicate>
   void erase(Predicate predicate);
   void recount();
-  bool is_held_up() const;
+  void let_begin() noexcept;
+
+  // The permits that are out, those of them that are in a call which blocks, and how often one has
+  // entered or left such a call, in one number.
+  static constexpr std::uint64_t kOut = 1;
+  static constexpr std::uint64_t kBlocked = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t kMoved = std::uint64_t{1} << 40;
+  static constexpr std::uint64_t out_of(std::uint64_t permits) { return permits % kBlocked; }
+  static constexpr std::uint64_t blocked_of(std::uint64_t permits) {
+    return permits % kMoved / kBlocked;
+  }
 
   const DriverFunctions& driver_;
   std::mutex mutex_;
   std::condition_variable no_wait_;
   std::vector<Open> captures_;
   int beginning_ = 0;
-  WaitPermit* permits_ = nullptr;  // that are out
-  std::atomic<int> open_{0};       // captures open or about to begin
+  // A permit counts itself and then looks whether a capture is open; a capture that begins counts
+  // itself and then looks whether permits are out: one of the two sees the other.
+  std::atomic<std::uint64_t> permits_{0};
+  std::atomic<int> open_{0};  // captures open or about to begin
   std::atomic<bool> has_begun_{false};
 };
 
@@ -74,8 +86,22 @@ class Captures {
 // begun. Not given while a capture is open.
 class WaitPermit {
  public:
-  explicit WaitPermit(Captures& captures);
-  ~WaitPermit();
+  explicit WaitPermit(Captures& captures) noexcept : captures_(captures) {
+    if (captures.any_open()) {
+      return;
+    }
+    captures.permits_.fetch_add(Captures::kOut, std::memory_order_seq_cst);
+    is_out_ = true;
+    given_ = captures.open_.load(std::memory_order_seq_cst) == 0;
+  }
+  ~WaitPermit() {
+    if (is_out_) {
+      captures_.permits_.fetch_sub(Captures::kOut, std::memory_order_seq_cst);
+      if (captures_.open_.load(std::memory_order_seq_cst) > 0) [[unlikely]] {
+        captures_.let_begin();
+      }
+    }
+  }
   WaitPermit(const WaitPermit&) = delete;
   WaitPermit& operator=(const WaitPermit&) = delete;
 
@@ -86,22 +112,17 @@ class WaitPermit {
   // given().
   template <typename Call>
   CUresult block(Call call) {
-    blocked_calls_.fetch_add(1, std::memory_order_acq_rel);  // odd: in the call
+    captures_.permits_.fetch_add(Captures::kMoved + Captures::kBlocked, std::memory_order_acq_rel);
     const CUresult result = call();
-    blocked_calls_.fetch_add(1, std::memory_order_acq_rel);
+    captures_.permits_.fetch_add(Captures::kMoved - Captures::kBlocked, std::memory_order_acq_rel);
     given_ = !captures_.any_open();
     return result;
   }
 
  private:
-  friend class Captures;
-
   Captures& captures_;
-  bool given_;
-  bool is_out_ = false;  // it was given at first
-  std::atomic<std::uint64_t> blocked_calls_{0};
-  std::uint64_t seen_calls_ = 0;  // by a capture that is about to begin, under the captures' lock
-  WaitPermit* next_ = nullptr;    // in the list of those that are out
+  bool given_ = false;
+  bool is_out_ = false;  // it is counted
 };
 
 // While it lives, this thread's driver calls do not disturb captures, those of other threads that

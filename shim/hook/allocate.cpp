@@ -7,10 +7,23 @@
 namespace cubfc {
 using Functions = DriverFunctions;
 
+CUresult tidy_frees(Process& process) {
+  const NoCancellation no_cancellation;
+  process.memory().tidy_frees();
+  return CUDA_SUCCESS;
+}
+
 namespace wrapper {
 extern "C" {
 
 CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  if (Process* const process = Process::active(); process != nullptr && address != nullptr)
+      [[likely]] {
+    if (const CUdeviceptr got = process->memory().take_at_hand(bytes); got != 0) [[likely]] {
+      *address = got;
+      return CUDA_SUCCESS;
+    }
+  }
   return answer([&](Process& p) { return p.memory().allocate(address, bytes); },
                 &Functions::cuMemAlloc_v2, address, bytes);
 }
@@ -25,6 +38,12 @@ CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t wi
 }
 
 CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
+  if (Process* const process = Process::active(); process != nullptr) [[likely]] {
+    const auto freed = process->memory().free_at_hand(address);
+    if (freed != arena::Arena::Gathered::kNot) [[likely]] {
+      return freed == arena::Arena::Gathered::kYes ? CUDA_SUCCESS : tidy_frees(*process);
+    }
+  }
   return answer([&](Process& p) { return p.memory().free(address); }, &Functions::cuMemFree_v2,
                 address);
 }

@@ -38,6 +38,9 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   }
 }
 
+// After a free that asks for it. CUDA_SUCCESS.
+CUresult tidy_frees(Process& process);
+
 // Returns `result`, a driver call's. After a success calls note(process) first.
 template <typename Note>
 CUresult noted(CUresult result, Note note) {

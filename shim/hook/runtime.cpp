@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <new>
 
+#include "shim/hook/calls.h"
 #include "shim/hook/no_cancellation.h"
 #include "shim/hook/routes.h"
 #include "shim/hook/thunks.h"
@@ -46,6 +47,20 @@ Function real_function(const char* name, const void* caller) {
   return reinterpret_cast<Function>(last.function);
 }
 
+[[gnu::noinline]] CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes) try {
+  const cubfc::NoCancellation no_cancellation;
+  return process.memory().try_allocate(bytes);
+} catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
+  return 0;
+}
+
+[[gnu::noinline]] bool free_otherwise(cubfc::Process& process, CUdeviceptr address) try {
+  const cubfc::NoCancellation no_cancellation;
+  return process.memory().try_free(address);
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
 }  // namespace
 
 extern "C" {
@@ -54,13 +69,13 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address, s
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr && !process->overridden().cuda_malloc &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
-    const cubfc::NoCancellation no_cancellation;
-    try {
-      if (const CUdeviceptr got = process->memory().try_allocate(bytes); got != 0) {
-        *address = reinterpret_cast<void*>(got);
-        return kSuccess;
-      }
-    } catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
+    CUdeviceptr got = process->memory().take_at_hand(bytes);
+    if (got == 0) [[unlikely]] {
+      got = look_further(*process, bytes);
+    }
+    if (got != 0) [[likely]] {
+      *address = reinterpret_cast<void*>(got);
+      return kSuccess;
     }
   }
   using Function = RuntimeError (*)(void**, std::size_t);
@@ -72,12 +87,17 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
   cubfc::Process* process = cubfc::Process::active();
   if (process != nullptr && address != nullptr && !process->overridden().cuda_free &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
-    const cubfc::NoCancellation no_cancellation;
-    try {
-      if (process->memory().try_free(reinterpret_cast<CUdeviceptr>(address))) {
-        return kSuccess;
-      }
-    } catch (const std::bad_alloc&) {
+    const auto block = reinterpret_cast<CUdeviceptr>(address);
+    const auto freed = process->memory().free_at_hand(block);
+    if (freed == cubfc::arena::Arena::Gathered::kYes) [[likely]] {
+      return kSuccess;
+    }
+    if (freed == cubfc::arena::Arena::Gathered::kFull) {
+      cubfc::tidy_frees(*process);
+      return kSuccess;
+    }
+    if (free_otherwise(*process, block)) {
+      return kSuccess;
     }
   }
   using Function = RuntimeError (*)(void*);

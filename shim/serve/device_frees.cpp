@@ -89,8 +89,13 @@ void DeviceFrees::stream_will_end(CUstream stream) {
 // freed more since.
 void DeviceFrees::close_when_due() noexcept {
   if (freed_.is_full()) {
-    WaitPermit permit(captures_);
-    close(permit);
+    {
+      WaitPermit permit(captures_);
+      close(permit);
+    }
+    collect(kFewLanes, kAtOnce);
+  } else if (freed_.has_many_closed()) {
+    collect(kFewLanes, kAtOnce);  // of what is freed in stream order, none is ever open
   }
 }
 
@@ -117,19 +122,18 @@ void DeviceFrees::record_fence(Epoch& epoch, WaitPermit& permit) noexcept {
 // As a free under CUBFC_FREE=sync. A context whose work has gone wrong for good has no work left.
 bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
   const Context* done = nullptr;
-  for (const FreedBlocks::Block& block : epoch.blocks) {
-    if (block.context == done) {
-      continue;
+  const auto synchronize = [&](const auto& each) {
+    if (each.context == done) {
+      return true;
     }
     const CUresult result = permit.given()
-                                ? contexts_.synchronize(*block.context, permit, epoch.others)
+                                ? contexts_.synchronize(*each.context, permit, epoch.others)
                                 : CUDA_ERROR_NOT_READY;
-    if (result != CUDA_SUCCESS && !stays(result)) {
-      return false;
-    }
-    done = block.context;
-  }
-  return true;
+    done = each.context;
+    return result == CUDA_SUCCESS || stays(result);
+  };
+  return std::all_of(epoch.blocks.begin(), epoch.blocks.end(), synchronize) &&
+         std::all_of(epoch.gathered.begin(), epoch.gathered.end(), synchronize);
 }
 
 // CUDA_ERROR_NOT_READY: not yet. Other errors: that cannot be told now.
@@ -165,8 +169,7 @@ void DeviceFrees::collect(std::size_t lanes, std::size_t most) noexcept {
 void DeviceFrees::collect() noexcept {
   if (freed_.is_full() && fences_.can_record()) {
     close_when_due();  // a capture has kept it open
-  }
-  if (freed_.any_closed()) {
+  } else if (freed_.any_closed()) {
     collect(kFewLanes, kAtOnce);
   }
 }
@@ -250,14 +253,14 @@ void DeviceFrees::wait_for_blocks_of(const Context& context) noexcept {
   }
 }
 
-CUresult DeviceFrees::wait_for_all(const Context& owner, Context* in) {
+CUresult DeviceFrees::wait_for_all(const Context& owner, Context* current) {
   std::optional<WaitPermit> permit(std::in_place, captures_);
   if (!permit->given()) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   std::vector<Context*> others;
-  if (is_stranger(in)) {
-    others.push_back(in);
+  if (is_stranger(current)) {
+    others.push_back(current);
   }
   if (captures_.any_has_begun() && fences_.can_record() && contexts_.knows_current()) {
     close(*permit);
@@ -274,7 +277,7 @@ CUresult DeviceFrees::wait_for_all(const Context& owner, Context* in) {
   }
   // Chosen before the wait: what is freed while it goes on may be used by later work.
   const std::uint64_t covered = any() ? freed_.cover(device_) : 0;
-  const CUresult result = contexts_.synchronize(owner, *permit, others);
+  const CUresult result = contexts_.synchronize(owner, *permit, others, current);
   if (result == CUDA_SUCCESS && covered != 0) {
     for (Epochs one = freed_.take_covered(covered); !one.empty();
          one = freed_.take_covered(covered)) {

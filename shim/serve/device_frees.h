@@ -26,7 +26,11 @@ class DeviceFrees {
   using Order = FreedBlocks::Order;
 
   DeviceFrees(Device& device, Contexts& contexts, Captures& captures, Fences& fences)
-      : device_(device), contexts_(contexts), captures_(captures), fences_(fences) {}
+      : device_(device),
+        contexts_(contexts),
+        captures_(captures),
+        fences_(fences),
+        freed_(device, contexts) {}
 
   // Whether any block is held here. No lock.
   bool any() const noexcept { return freed_.any(); }
@@ -48,12 +52,18 @@ class DeviceFrees {
   // none fits. Only for blocks of arenas.
   CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes);
 
+  // add() of a plain free of a block that lies in the context's arena. Holds nothing but the
+  // arena's lock. kFull: close_when_due() is to be called.
+  arena::Arena::Gathered gather(Context& context, CUdeviceptr address) noexcept {
+    return freed_.gather(context, address);
+  }
+
   // Before the driver destroys a stream: forgets what was freed in it by its handle, which another
   // stream may get.
   void stream_will_end(CUstream stream);
 
-  // Closes the open epoch if enough has gathered in it. Where the driver cannot record a context's
-  // work (before 12.5), that waits for the device.
+  // Closes the open epoch if enough has gathered in it; collects then, and if many are closed.
+  // Where the driver cannot record a context's work (before 12.5), that waits for the device.
   void close_when_due() noexcept;
 
   // Asks the driver about closed epochs, the oldest of each lane first, and makes free the blocks
@@ -80,13 +90,13 @@ class DeviceFrees {
   // waited for.
   void wait_for_blocks_of(const Context& context) noexcept;
 
-  // Waits for all work that may use memory of the device, and in the context `in` if it is not
-  // nullptr, and makes free what was freed before. A capture may begin meanwhile: once one has in
-  // this process, that waits by events, which does not hold up the next.
-  // Returns what the wait for `owner`, which is of the device, reported;
+  // Waits for all work that may use memory of the device, and in `current`, what
+  // Contexts::current() has just answered, and makes free what was freed before. A capture may
+  // begin meanwhile: once one has in this process, that waits by events, which does not hold up the
+  // next. Returns what the wait for `owner`, which is of the device, reported;
   // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED while a stream captures, and CUDA_ERROR_NOT_READY as
   // Contexts::synchronize(): then it has not waited.
-  CUresult wait_for_all(const Context& owner, Context* in);
+  CUresult wait_for_all(const Context& owner, Context* current);
 
  private:
   using Epochs = FreedBlocks::Epochs;

@@ -63,15 +63,33 @@ DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& 
       failed_(uses.failed),
       requests_(uses.requests),
       soft_reserve_(uses.soft_reserve),
+      most_at_hand_(policy.show_stats.value || log::enabled(log::Level::kTrace) ? 0
+                                                                                : most_shared()),
+      frees_at_hand_(most_at_hand_ > 0 && deferred()),
       idle_trimmer_(policy.trim_after.value,
                     {[this] { return unused_.trim(false); }, [this] { return operations(); }}) {}
 
-bool DeviceMemory::is_dedicated(std::size_t bytes) const {
-  return policy_.ipc.value == config::Ipc::kDriver && bytes >= kSmallestDriverShared;
+std::uint64_t DeviceMemory::most_shared() const {
+  return policy_.ipc.value == config::Ipc::kDriver ? kSmallestDriverShared - 1
+                                                   : std::numeric_limits<std::uint64_t>::max();
 }
 
 Server::By DeviceMemory::served_by(const Device& device, std::size_t bytes) const {
-  return is_dedicated(bytes) ? Server::By::kDriver : device.server->by;
+  return bytes > most_shared() ? Server::By::kDriver : device.server->by;
+}
+
+CUdeviceptr DeviceMemory::take_at_hand(std::size_t bytes) {
+  Context* const context = bytes - 1 < most_at_hand_ ? contexts_.current() : nullptr;
+  return context != nullptr && context->is_plain() ? context->arena.allocate_without_growth(bytes)
+                                                   : 0;
+}
+
+arena::Arena::Gathered DeviceMemory::free_at_hand(CUdeviceptr address) {
+  Context* const context = frees_at_hand_ ? contexts_.current() : nullptr;
+  DeviceFrees* const frees = context != nullptr && context->is_plain() && !ipc_.any_exports()
+                                 ? WaitingFrees::known_of(context->device)
+                                 : nullptr;
+  return frees != nullptr ? frees->gather(*context, address) : arena::Arena::Gathered::kNot;
 }
 
 CUresult DeviceMemory::allocate(CUdeviceptr* address, std::size_t bytes) {
@@ -293,40 +311,58 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   return alignment;
 }
 
-// What lies in this context's arena, or is a block that it has from the pool. Inline, because every
-// free comes here.
-[[gnu::always_inline]] inline CUresult DeviceMemory::free_of(Context& context,
-                                                             CUdeviceptr address) {
+// Mostly it lies in the arena of the current context: whoever that is, by its id, no other's can
+// lie there.
+inline DeviceMemory::Freed DeviceMemory::find_freed(CUdeviceptr address) {
+  Context* const current = contexts_.current();
+  const bool is_owner =
+      current != nullptr && current->is_plain() && current->arena.region_at(address) != 0;
+  return {is_owner ? current : contexts_.owner_of(address), current};
+}
+
+// What lies in the owner's arena, or is a block that it has from the pool.
+CUresult DeviceMemory::free_of(const Freed& freed, CUdeviceptr address) {
   CUcontext current = nullptr;
-  const bool has_context = driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr;
-  CUresult result = refused_by_driver(context, address, has_context);
+  const bool has_context =
+      freed.current != nullptr ||
+      (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr);
+  CUresult result = refused_by_driver(*freed.owner, address, has_context);
   if (result == CUDA_SUCCESS) {
-    Context* const in =
-        current == nullptr || current == context.handle ? nullptr : contexts_.current();
-    result = free_block(context, address, in);
-    log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
+    result = free_block(freed, address);
+    if (log::enabled(log::Level::kTrace)) [[unlikely]] {
+      log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
+    }
   }
   return result;
 }
 
+void DeviceMemory::tidy_frees() noexcept {
+  contexts_.devices().for_each([](const Device& device) {
+    if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
+      frees->close_when_due();
+    }
+  });
+}
+
 CUresult DeviceMemory::free(CUdeviceptr address) {
   const Stopwatch stopwatch(*this);
-  Context* const context = contexts_.owner_of(address);
-  return context == nullptr ? requests_.free(address, [&] { return driver_.cuMemFree_v2(address); })
-                            : free_of(*context, address);
+  const Freed freed = find_freed(address);
+  return freed.owner == nullptr
+             ? requests_.free(address, [&] { return driver_.cuMemFree_v2(address); })
+             : free_of(freed, address);
 }
 
 bool DeviceMemory::try_free(CUdeviceptr address) {
   const Stopwatch stopwatch(*this);
-  Context* const context = contexts_.owner_of(address);
-  return context != nullptr && free_of(*context, address) == CUDA_SUCCESS;
+  const Freed freed = find_freed(address);
+  return freed.owner != nullptr && free_of(freed, address) == CUDA_SUCCESS;
 }
 
 // Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
 // nowhere. A block may begin where its region does.
 CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr address,
                                          bool has_context) const {
-  if (has_context && !owner.broken.load(std::memory_order_acquire)) [[likely]] {
+  if (has_context && !owner.has(Context::kBroken)) [[likely]] {
     return CUDA_SUCCESS;
   }
   const CUresult result = driver_.cuMemFree_v2(
@@ -338,18 +374,19 @@ CUresult DeviceMemory::refused_by_driver(const Context& owner, CUdeviceptr addre
 // CUBFC_FREE=deferred, else while a stream captures or a context may be ending, which is what the
 // two errors below stand for. An interior pointer, a double free: the driver must not see it, it
 // knows only the region.
-CUresult DeviceMemory::free_block(Context& context, CUdeviceptr address, Context* in) {
+CUresult DeviceMemory::free_block(const Freed& freed, CUdeviceptr address) {
+  Context& owner = *freed.owner;
   if (!deferred()) {
-    const CUresult result = wait_in_free(context, in);
+    const CUresult result = wait_in_free(freed);
     if (result == CUDA_SUCCESS) {
       ipc_.will_free(address);
-      return context.device.server->free(context, address);
+      return owner.device.server->free(owner, address);
     }
     if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result != CUDA_ERROR_NOT_READY) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
-  return free_later(context, address, {.in = in});
+  return free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});
 }
 
 CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
@@ -363,8 +400,10 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
   return CUDA_SUCCESS;
 }
 
-CUresult DeviceMemory::wait_in_free(const Context& owner, Context* in) {
-  const auto wait = [&] { return waiting_.of(owner.device).wait_for_all(owner, in); };
+CUresult DeviceMemory::wait_in_free(const Freed& freed) {
+  const auto wait = [&] {
+    return waiting_.of(freed.owner->device).wait_for_all(*freed.owner, freed.current);
+  };
   if (!policy_.show_stats.value) {
     return wait();
   }
@@ -377,7 +416,7 @@ CUresult DeviceMemory::wait_in_free(const Context& owner, Context* in) {
 
 CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
   Context* const context = bytes == 0 ? nullptr : contexts_.current_to_allocate();
-  if (context == nullptr || context->broken.load(std::memory_order_acquire) ||
+  if (context == nullptr || context->has(Context::kBroken) ||
       served_by(context->device, bytes) != Server::By::kArena) {
     return 0;
   }

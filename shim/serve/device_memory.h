@@ -43,10 +43,18 @@ class DeviceMemory {
   };
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses);
 
+  // Before allocate(): mostly this is all. The address of a block that the current context's arena
+  // has at hand; 0 where anything else is to be thought of. One driver call and the arena's lock.
+  // Holds nothing during that call, so the thread may be cancelled there.
+  CUdeviceptr take_at_hand(std::size_t bytes);
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
                           std::size_t height, unsigned element_bytes);
   CUresult allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags);
+  // Before free(), likewise: a block of the current context's arena under CUBFC_FREE=deferred.
+  // kFull: it is freed, and tidy_frees() is to be called.
+  arena::Arena::Gathered free_at_hand(CUdeviceptr address);
+  void tidy_frees() noexcept;
   CUresult free(CUdeviceptr address);
 
   // For cudaMalloc, which leaves everything that is not plain to the CUDA runtime: an address from
@@ -84,8 +92,8 @@ class DeviceMemory {
  private:
   class Stopwatch;
 
-  // Requests of this size have an allocation of the driver's of their own, to be shared by its IPC.
-  bool is_dedicated(std::size_t bytes) const;
+  // Larger requests have an allocation of the driver's of their own, to be shared by its IPC.
+  std::uint64_t most_shared() const;
   CUresult serve(Context& context, CUdeviceptr* address, std::size_t bytes, const char* function);
   CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
                               const char* function);
@@ -97,9 +105,15 @@ class DeviceMemory {
   static void collect_waiting(const Context& context);
   arena::Allocation take(Context& context, std::size_t bytes);
 
-  CUresult free_of(Context& context, CUdeviceptr address);
-  CUresult free_block(Context& context, CUdeviceptr address, Context* in);
-  CUresult wait_in_free(const Context& owner, Context* in);
+  // The owner of what is freed, and the context in which it is: nullptr where that is not known.
+  struct Freed {
+    Context* owner;
+    Context* current;
+  };
+  Freed find_freed(CUdeviceptr address);
+  CUresult free_of(const Freed& freed, CUdeviceptr address);
+  CUresult free_block(const Freed& freed, CUdeviceptr address);
+  CUresult wait_in_free(const Freed& freed);
   void free_relaxed(CUdeviceptr address) const;
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }
   // Another number after each allocation and each free.
@@ -115,6 +129,9 @@ class DeviceMemory {
   FailedRequests& failed_;
   DriverRequests& requests_;
   SoftReserve& soft_reserve_;
+  // The largest request that take_at_hand() looks at; 0 where each is timed or told of.
+  const std::uint64_t most_at_hand_;
+  const bool frees_at_hand_;
   std::atomic<std::uint64_t> spent_ns_{0};
   std::atomic<std::uint64_t> waited_ns_{0};
   IdleTrimmer idle_trimmer_;

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "arena/epoch.h"
-#include "shim/device/device.h"
+#include "shim/device/contexts.h"
 
 namespace cubfc {
 namespace {
@@ -14,18 +15,56 @@ constexpr std::size_t kMostEmptyLanes = 8;
 
 }  // namespace
 
-FreedBlocks::FreedBlocks() {
+bool FreedBlocks::Epoch::has_any_of(const Context* context) const {
+  const auto is_meant = [&](const auto& each) {
+    return context == nullptr || each.context == context;
+  };
+  return std::any_of(blocks.begin(), blocks.end(), is_meant) ||
+         std::any_of(gathered.begin(), gathered.end(), is_meant);
+}
+
+FreedBlocks::FreedBlocks(Device& device, const Contexts& contexts)
+    : device_(device), contexts_(contexts) {
   lanes_.try_emplace(Order{});
 }
 
-bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
-  const std::lock_guard lock(mutex_);
-  // What needs memory comes before any change.
+// Each of the device, ended ones included.
+template <typename Do>
+void FreedBlocks::for_each_context(Do what) const {
+  for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
+    if (&context->device == &device_) {
+      what(*context);
+    }
+  }
+}
+
+// Throws std::bad_alloc. Precondition: the lock is held.
+void FreedBlocks::make_open() {
   if (open_.empty()) {
     open_.emplace_back();
     open_.front().lane = &lanes_.begin()->second;
-    open_.front().number = ++numbers_;
   }
+}
+
+arena::Arena::Gathered FreedBlocks::gather(Context& owner, CUdeviceptr address) noexcept {
+  using enum arena::Arena::Gathered;
+  const auto result = owner.arena.gather(address, device_.preallocation.bytes());
+  if (result != kNot && !any_open_.load(std::memory_order_relaxed)) [[unlikely]] {
+    any_open_.store(true, std::memory_order_release);  // after it is there: see close_open()
+  }
+  if (result == kFull) [[unlikely]] {
+    full_.store(true, std::memory_order_release);
+  }
+  return result;
+}
+
+bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
+  if (other == nullptr && !device_.server->has_blocks_beside_arenas()) {
+    return gather(owner, address) != arena::Arena::Gathered::kNot;
+  }
+  const std::lock_guard lock(mutex_);
+  // What needs memory comes before any change.
+  make_open();
   Epoch& open = open_.front();
   if (other != nullptr &&
       std::find(open.others.begin(), open.others.end(), other) == open.others.end()) {
@@ -37,7 +76,7 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
     open.blocks.pop_back();
     return false;
   }
-  epochs_ += open.blocks.size() == 1 ? 1 : 0;
+  any_open_.store(true, std::memory_order_release);
   open.bytes += block.retired.block.bytes;
   full_.store(arena::is_epoch_full(open.blocks.size(), open.bytes, owner.headroom()),
               std::memory_order_release);
@@ -132,7 +171,7 @@ void FreedBlocks::forget_stream(const StreamId& stream) noexcept {
 
 // Precondition, as of the next three: the lock is held.
 void FreedBlocks::drop_empty_lanes() noexcept {
-  if (lanes_.size() > kMostEmptyLanes + static_cast<std::size_t>(closed_)) {
+  if (lanes_.size() > kMostEmptyLanes + static_cast<std::size_t>(closed_.load())) {
     std::erase_if(lanes_, [](const Lanes::value_type& each) {
       return each.first.context != nullptr && each.second.closed.empty() &&
              each.second.in_hand == 0;
@@ -147,7 +186,7 @@ FreedBlocks::Epochs FreedBlocks::take(Lane& lane, Epochs::iterator which) noexce
   if (lane.closed.empty()) {
     lane.turn.splice(lane.turn.begin(), turns_, std::find(turns_.begin(), turns_.end(), &lane));
   }
-  count_closed(-1);
+  --closed_;
   return one;
 }
 
@@ -173,23 +212,45 @@ void FreedBlocks::put(Epochs& epoch, Place place) noexcept {
     turns_.splice(turns_.end(), turns_, std::find(turns_.begin(), turns_.end(), &lane));
   }
   lane.closed.splice(place == Place::kFirst ? lane.closed.begin() : lane.closed.end(), epoch);
-  count_closed(1);
+  ++closed_;
 }
 
-void FreedBlocks::count_closed(std::ptrdiff_t change) noexcept {
-  closed_ += change;
-  any_closed_.store(closed_ > 0, std::memory_order_release);
-}
-
-FreedBlocks::Epochs FreedBlocks::take_open() noexcept {
+FreedBlocks::Epochs FreedBlocks::take_open() noexcept try {
   const std::lock_guard lock(mutex_);
   full_.store(false, std::memory_order_release);
-  Epochs open;
-  if (!open_.empty() && !open_.front().blocks.empty()) {
-    open.splice(open.begin(), open_);
+  Epochs open = close_open();
+  if (!open.empty()) {
     take_in_hand(open.front());
   }
   return open;
+} catch (const std::bad_alloc&) {
+  return {};  // it stays open
+}
+
+// With what arenas have gathered; empty when there is nothing. Throws std::bad_alloc and has
+// changed nothing then. Precondition: the lock is held.
+FreedBlocks::Epochs FreedBlocks::close_open() {
+  std::size_t contexts = 0;
+  for_each_context([&](const Context&) { ++contexts; });
+  make_open();
+  Epoch& open = open_.front();
+  open.gathered.reserve(contexts);
+  // Before the arenas are asked: who gathers something after that says so once more.
+  any_open_.store(false, std::memory_order_seq_cst);
+  for_each_context([&](Context& context) {
+    const arena::GatheredBlocks blocks =
+        open.gathered.size() < contexts ? context.arena.take_gathered() : arena::GatheredBlocks{};
+    if (blocks.count > 0) {
+      open.gathered.push_back({&context, blocks});
+    }
+  });
+  Epochs closed;
+  if (!open.empty()) {
+    open.number = std::exchange(open_number_, ++numbers_);
+    closed.splice(closed.begin(), open_);
+    ++epochs_;
+  }
+  return closed;
 }
 
 FreedBlocks::Epochs FreedBlocks::take_closed() noexcept {
@@ -235,8 +296,11 @@ FreedBlocks::Epochs FreedBlocks::take_covered(std::uint64_t number) noexcept {
 
 std::uint64_t FreedBlocks::cover(const Device& device) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!open_.empty() && !open_.front().blocks.empty()) {
-    put(open_, Place::kLast);
+  try {
+    if (Epochs closed = close_open(); !closed.empty()) {
+      put(closed, Place::kLast);
+    }
+  } catch (const std::bad_alloc&) {  // it is not covered
   }
   const std::uint64_t number = ++numbers_;
   for (auto& [order, lane] : lanes_) {
@@ -260,10 +324,13 @@ void FreedBlocks::reclaim(Epochs& epoch) noexcept {
   for (const Block& block : epoch.front().blocks) {
     block.context->device.server->reclaim(*block.context, block.retired);
   }
+  for (const Gathered& gathered : epoch.front().gathered) {
+    gathered.context->arena.reclaim(gathered.blocks);
+  }
   const std::lock_guard lock(mutex_);
   forget_size(epoch.front());
   let_go(epoch.front());
-  reclaimed_ += epoch.front().blocks.empty() ? 0 : 1;  // else its stream has taken it back
+  reclaimed_ += epoch.front().empty() ? 0 : 1;  // else its stream has taken it back
   epoch.clear();
   --epochs_;
 }
@@ -276,12 +343,17 @@ std::uint64_t FreedBlocks::newest() noexcept {
 bool FreedBlocks::has_until(std::uint64_t newest, const Context* context) noexcept {
   const std::lock_guard lock(mutex_);
   const auto is_meant = [&](const Epoch& epoch) {
-    return epoch.number <= newest &&
-           std::any_of(epoch.blocks.begin(), epoch.blocks.end(), [&](const Block& block) {
-             return context == nullptr || block.context == context;
-           });
+    return epoch.number <= newest && epoch.has_any_of(context);
   };
-  return std::any_of(open_.begin(), open_.end(), is_meant) ||
+  bool any_open = false;
+  if (open_number_ <= newest) {
+    any_open = !open_.empty() && open_.front().has_any_of(context);
+    for_each_context([&](const Context& each) {
+      any_open =
+          any_open || ((context == nullptr || context == &each) && each.arena.has_gathered());
+    });
+  }
+  return any_open ||
          std::any_of(in_hand_.begin(), in_hand_.end(),
                      [&](const Epoch* epoch) { return is_meant(*epoch); }) ||
          std::any_of(turns_.begin(), turns_.end(), [&](const Lane* lane) {

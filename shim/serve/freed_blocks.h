@@ -41,11 +41,20 @@ class FreedBlocks {
     Context* context;
     Server::Retired retired;
   };
+  struct Gathered {
+    Context* context;
+    arena::GatheredBlocks blocks;
+  };
   struct Epoch {
     Epoch() : hand(1, this) {}
+    // Whether it has a block of this context, or of any if it is nullptr.
+    bool has_any_of(const Context* context) const;
+    bool empty() const { return blocks.empty() && gathered.empty(); }
+
     Lane* lane = nullptr;
     std::vector<Block> blocks;
-    std::uint64_t bytes = 0;
+    std::vector<Gathered> gathered;  // and what arenas have gathered
+    std::uint64_t bytes = 0;         // of `blocks`
     std::vector<Context*> others;  // that it was freed in, and that may not use the device's memory
     std::uint64_t number = 0;      // in the order in which epochs begin
     std::uint64_t covered = 0;     // by the last cover()
@@ -57,15 +66,22 @@ class FreedBlocks {
     Fence fence = {};
   };
 
-  FreedBlocks();  // throws std::bad_alloc
+  FreedBlocks(Device& device, const Contexts& contexts);  // throws std::bad_alloc
 
-  bool any() const noexcept { return epochs_.load(std::memory_order_acquire) > 0; }
-  bool any_closed() const noexcept { return any_closed_.load(std::memory_order_acquire); }
+  bool any() const noexcept {
+    return epochs_.load(std::memory_order_acquire) > 0 || any_open_.load(std::memory_order_acquire);
+  }
+  // Closed epochs that nobody has in hand.
+  bool any_closed() const noexcept { return closed_.load(std::memory_order_acquire) > 0; }
+  bool has_many_closed() const noexcept { return closed_.load(std::memory_order_acquire) >= kMany; }
   // Whether the open epoch is full, as an arena's epoch is.
   bool is_full() const noexcept { return full_.load(std::memory_order_acquire); }
 
-  // Retires the live block that starts there, for all work on the device and of `other`, if not
-  // nullptr. False when there is none. Throws std::bad_alloc and has changed nothing then.
+  // Retires the live block that starts there, for all work on the device. It joins the open epoch
+  // where its arena keeps it: the arena's lock is all that this takes.
+  arena::Arena::Gathered gather(Context& owner, CUdeviceptr address) noexcept;
+  // The same for any server's block, and for the work of `other`, too, if not nullptr. False when
+  // there is none. Throws std::bad_alloc and has changed nothing then.
   bool add(Context& owner, CUdeviceptr address, Context* other);
   // In the order of a stream, with a complete fence, which is taken over if the block is there.
   // With `again`, requests of the stream may take the block back.
@@ -122,6 +138,8 @@ class FreedBlocks {
   };
 
  private:
+  static constexpr std::ptrdiff_t kMany = 8;
+
   // The first waits for the device. A lane stays as long as something waits in it.
   using Lanes = std::map<Order, Lane>;
 
@@ -130,22 +148,29 @@ class FreedBlocks {
   void put(Epochs& epoch, Place place) noexcept;
   void take_in_hand(Epoch& epoch) noexcept;
   void let_go(Epoch& epoch) noexcept;
-  void count_closed(std::ptrdiff_t change) noexcept;
   void drop_empty_lanes() noexcept;
+  void make_open();
+  Epochs close_open();
+  template <typename Do>
+  void for_each_context(Do what) const;
+
+  Device& device_;
+  const Contexts& contexts_;
 
   // What an allocation and a free ask without the lock.
-  std::atomic<bool> any_closed_{false};  // and not in hand
+  std::atomic<std::ptrdiff_t> closed_{0};  // epochs, not in hand
+  std::atomic<bool> any_open_{false};      // something is in the open epoch, or was a moment ago
   std::atomic<bool> full_{false};
-  std::atomic<std::size_t> epochs_{0};
+  std::atomic<std::size_t> epochs_{0};  // closed, and in hand
   std::atomic<std::size_t> reclaimed_{0};
 
   std::mutex mutex_;  // guards all below
   Lanes lanes_;
-  Epochs open_;  // one, or none before something is freed
+  Epochs open_;  // one, or none; what arenas have gathered belongs to it
+  std::uint64_t open_number_ = 1;
   std::list<Epoch*> in_hand_;
   std::list<Lane*> turns_;     // the lanes that have closed epochs, in the order of their turns
-  std::ptrdiff_t closed_ = 0;  // epochs, not in hand
-  std::uint64_t numbers_ = 0;  // given out
+  std::uint64_t numbers_ = 1;  // given out
 };
 
 }  // namespace cubfc

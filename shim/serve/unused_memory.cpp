@@ -277,7 +277,8 @@ void UnusedMemory::context_will_end(Context& context) noexcept {
 void UnusedMemory::context_ended(std::uint64_t /*id*/) {
   contexts_.devices().for_each([&](Device& device) {
     bool any = false;
-    contexts_.for_each_alive_on(device, [&](const Context& each) { any = any || each.started; });
+    contexts_.for_each_alive_on(
+        device, [&](const Context& each) { any = any || each.has(Context::kStarted); });
     if (!any) {
       device.preallocation.end();
     }

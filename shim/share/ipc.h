@@ -48,9 +48,11 @@ class Ipc : private ContextListener {
   };
   std::optional<Import> find_import(CUdeviceptr address) const;
 
+  // Whether a block has been shared that may still be: else will_free() has nothing to do.
+  bool any_exports() const noexcept { return any_exports_.load(std::memory_order_acquire); }
   // A block that starts here is about to be free: its handle opens nothing any more.
   void will_free(CUdeviceptr address) noexcept {
-    if (any_exports_.load(std::memory_order_acquire)) {
+    if (any_exports()) {
       withdraw(address);
     }
   }

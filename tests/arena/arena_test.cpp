@@ -331,3 +331,36 @@ TEST_CASE("an allocation without growth takes what is there, and no failure is c
   CHECK(f.arena.stats().num_failures == 0);
   CHECK(f.arena.verify() == "");
 }
+
+TEST_CASE("what was gathered before an arena is abandoned is nobody's after it") {
+  Fixture f;
+  const Address first = f.take(kMiB);
+  f.take(kMiB);
+  REQUIRE(f.arena.gather(first, 0) != Arena::Gathered::kNot);
+  const GatheredBlocks taken = f.arena.take_gathered();
+  REQUIRE(f.arena.gather(f.take(kMiB), 0) != Arena::Gathered::kNot);
+  f.arena.abandon();
+  CHECK(!f.arena.has_gathered());
+  const Address again = f.take(kMiB);
+  f.arena.reclaim(taken);
+  CHECK(f.arena.find_containing(again));
+  CHECK(f.arena.headroom().retired == 0);
+  CHECK(f.arena.verify() == "");
+}
+
+TEST_CASE("an arena says when enough has gathered") {
+  Fixture f;
+  std::vector<Address> blocks;
+  for (int i = 0; i < 40; ++i) {
+    blocks.push_back(f.take(512));
+  }
+  for (int i = 0; i < 40; ++i) {
+    INFO(i);
+    const auto expected = i < 31 ? Arena::Gathered::kYes : Arena::Gathered::kFull;
+    CHECK(f.arena.gather(blocks[static_cast<std::size_t>(i)], 0) == expected);
+  }
+  CHECK(f.arena.take_gathered().count == 40);
+  f.take(900 * kMiB);
+  CHECK(f.arena.gather(f.take(8 * kMiB), 0) == Arena::Gathered::kFull);
+  CHECK(f.arena.gather(f.take(512), kGiB) == Arena::Gathered::kYes);
+}

@@ -15,7 +15,16 @@ using namespace cubfc::arena;
 namespace {
 
 struct Operation {
-  enum Kind : std::uint8_t { kAllocate, kFree, kRetireAndReclaim, kProbe, kTrim } kind;
+  enum Kind : std::uint8_t {
+    kAllocate,
+    kFree,
+    kRetireAndReclaim,
+    kProbe,
+    kTrim,
+    kGather,
+    kReclaim
+  };
+  Kind kind;
   std::uint64_t bytes;  // of an allocation
   std::uint32_t pick;   // which live block, modulo their number
 };
@@ -43,7 +52,9 @@ std::vector<Operation> random_operations(std::uint32_t seed, std::size_t count) 
     const std::uint32_t fill = (i / phase) % 2 == 0 ? filling : draining;
     Operation operation{};
     operation.kind = dice < fill ? Operation::kAllocate
-                     : dice < 94 ? Operation::kFree
+                     : dice < 80 ? Operation::kFree
+                     : dice < 93 ? Operation::kGather
+                     : dice < 94 ? Operation::kReclaim
                      : dice < 96 ? Operation::kRetireAndReclaim
                      : dice < 99 ? Operation::kProbe
                                  : Operation::kTrim;
@@ -64,6 +75,7 @@ std::string run(const std::vector<Operation>& operations, const Options& options
   Budget budget(900 * kMiB);
   Arena arena(memory, budget, options);
   std::map<Address, std::uint64_t> model;
+  std::map<Address, std::uint64_t> gathered;  // freed, and nobody's before they are reclaimed
   const std::uint32_t verify_every = operations.size() > 5000 ? 128 : 16;
   const auto pick = [&](std::uint32_t number) {
     return std::next(model.begin(), static_cast<std::ptrdiff_t>(number % model.size()));
@@ -88,11 +100,26 @@ std::string run(const std::vector<Operation>& operations, const Options& options
           std::prev(after)->first + std::prev(after)->second > got.address) {
         return "a block overlaps the one before";
       }
+      const auto waits = gathered.lower_bound(got.address + operation.bytes);
+      if (waits != gathered.begin() &&
+          std::prev(waits)->first + std::prev(waits)->second > got.address) {
+        return "a gathered block was handed out";
+      }
       model[got.address] = operation.bytes;
     } else if (operation.kind == Operation::kTrim) {
       const std::uint64_t unused = arena.unused_bytes();
       if (arena.release_unused() != unused || arena.unused_bytes() != 0) {
         return "what is given back is not what was unused";
+      }
+    } else if (operation.kind == Operation::kReclaim) {
+      const GatheredBlocks blocks = arena.take_gathered();
+      if (blocks.count != gathered.size() || arena.has_gathered()) {
+        return "what was gathered is not all there";
+      }
+      arena.reclaim(blocks);
+      gathered.clear();
+      if (arena.headroom().retired != 0) {
+        return "what was gathered has not all come back";
       }
     } else if (!model.empty()) {
       const auto [address, bytes] = *pick(operation.pick);
@@ -110,6 +137,12 @@ std::string run(const std::vector<Operation>& operations, const Options& options
         if (!arena.free(address)) {
           return "a live block cannot be freed";
         }
+      } else if (operation.kind == Operation::kGather) {
+        if (arena.gather(address, 0) == Arena::Gathered::kNot || arena.find_containing(address) ||
+            arena.gather(address, 0) != Arena::Gathered::kNot || arena.free(address)) {
+          return "a block cannot be gathered, or not only once";
+        }
+        gathered[address] = bytes;
       } else {
         const auto retired = arena.retire(address);
         if (!retired || arena.find_containing(address)) {
@@ -152,6 +185,7 @@ std::string run(const std::vector<Operation>& operations, const Options& options
       }
     }
   }
+  arena.reclaim(arena.take_gathered());
   for (const auto& [address, bytes] : model) {
     arena.reclaim(*arena.retire(address));
   }

@@ -33,8 +33,8 @@ class ByHandle {
   }
 
   Handle allocate(std::uint64_t bytes) {
-    const Handle handle = regions_.allocate(bytes);
-    return failed(handle) ? regions_.allocate(bytes, arena::Search::kEverywhere) : handle;
+    const Handle handle = regions_.allocate(bytes).index;
+    return failed(handle) ? regions_.allocate(bytes, arena::Search::kEverywhere).index : handle;
   }
   void free(Handle handle) {
     regions_.retire(regions_.address_of(handle));

@@ -19,7 +19,7 @@ PROGRAMS = 3000  # of which the first that goes wrong ends the run
 # (what is wrong then, the mode that shows it, file, what stands there, what stands there instead)
 FAULTS = [
     ("a free does not wait", "sync --no-captures", "serve/device_frees.cpp",
-     "result = contexts_.synchronize(owner, *permit, others);", "result = CUDA_SUCCESS;"),
+     "result = contexts_.synchronize(owner, *permit, others, current);", "result = CUDA_SUCCESS;"),
     ("a free does not wait once something has captured", "sync", "serve/device_frees.cpp",
      "result = fences_.wait_for(fence, &owner);", "result = CUDA_SUCCESS;"),
     ("a free waits for the block's context alone", "sync --no-captures", "device/contexts.cpp",
@@ -27,8 +27,11 @@ FAULTS = [
     ("once something has captured, a free waits for a part of the work", "sync", "serve/fences.cpp",
      "bool concerned = context->may_use(device) ||", "bool concerned = fence.marks.empty() ||"),
     ("a block that is freed while a stream captures is free at once", "sync", "serve/device_memory.cpp",
-     "return free_later(context, address, {.in = in});",
-     "return context.device.server->free(context, address);"),
+     "return free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});",
+     "return owner.device.server->free(owner, address);"),
+    ("a block that an arena is to gather is free at once", "deferred", "serve/freed_blocks.cpp",
+     "result = owner.arena.gather(address, device_.preallocation.bytes());",
+     "result = owner.arena.free(address) ? kYes : kNot;"),
     ("an epoch is done as soon as it is closed", "deferred", "serve/device_frees.cpp",
      "return epoch.fence.complete ? fences_.is_passed(epoch.fence, permit) : CUDA_ERROR_UNKNOWN;",
      "return epoch.fence.complete ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;"),

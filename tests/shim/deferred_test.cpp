@@ -137,9 +137,9 @@ TEST_CASE("where no event can be recorded, freed memory comes back all the same"
       must(cuMemFree(allocate(4 << 20)));
     }
     standin_fail(function, 0, 0, 0);
-    close_epoch();
-    must(cuCtxSynchronize());
-    allocate(512);
+    for (int i = 0; i < 8; ++i) {  // each asks about some of them
+      close_epoch();
+    }
     CHECK(all_but_few_came_back());
     verify_arenas();
   }
