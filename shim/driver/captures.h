@@ -86,17 +86,25 @@ class Captures {
 // begun. Not given while a capture is open.
 class WaitPermit {
  public:
-  explicit WaitPermit(Captures& captures) noexcept : captures_(captures) {
+  enum class For : bool {
+    kAnything,
+    kCallsThatBlock,  // and for nothing else: the same for less
+  };
+  explicit WaitPermit(Captures& captures, For purpose = For::kAnything) noexcept
+      : captures_(captures) {
     if (captures.any_open()) {
       return;
     }
-    captures.permits_.fetch_add(Captures::kOut, std::memory_order_seq_cst);
+    blocked_ = purpose == For::kCallsThatBlock;
+    captures.permits_.fetch_add(blocked_ ? Captures::kOut + Captures::kBlocked : Captures::kOut,
+                                std::memory_order_seq_cst);
     is_out_ = true;
     given_ = captures.open_.load(std::memory_order_seq_cst) == 0;
   }
   ~WaitPermit() {
     if (is_out_) {
-      captures_.permits_.fetch_sub(Captures::kOut, std::memory_order_seq_cst);
+      captures_.permits_.fetch_sub(blocked_ ? Captures::kOut + Captures::kBlocked : Captures::kOut,
+                                   std::memory_order_seq_cst);
       if (captures_.open_.load(std::memory_order_seq_cst) > 0) [[unlikely]] {
         captures_.let_begin();
       }
@@ -112,9 +120,18 @@ class WaitPermit {
   // given().
   template <typename Call>
   CUresult block(Call call) {
-    captures_.permits_.fetch_add(Captures::kMoved + Captures::kBlocked, std::memory_order_acq_rel);
+    if (!blocked_) {
+      captures_.permits_.fetch_add(Captures::kMoved + Captures::kBlocked,
+                                   std::memory_order_acq_rel);
+    } else if (has_blocked_) {
+      captures_.permits_.fetch_add(Captures::kMoved, std::memory_order_acq_rel);
+    }
+    has_blocked_ = true;
     const CUresult result = call();
-    captures_.permits_.fetch_add(Captures::kMoved - Captures::kBlocked, std::memory_order_acq_rel);
+    if (!blocked_) {
+      captures_.permits_.fetch_add(Captures::kMoved - Captures::kBlocked,
+                                   std::memory_order_acq_rel);
+    }
     given_ = !captures_.any_open();
     return result;
   }
@@ -122,7 +139,9 @@ class WaitPermit {
  private:
   Captures& captures_;
   bool given_ = false;
-  bool is_out_ = false;  // it is counted
+  bool is_out_ = false;       // it is counted
+  bool blocked_ = false;      // as being in a call that blocks, all the time
+  bool has_blocked_ = false;  // it has been in one
 };
 
 // While it lives, this thread's driver calls do not disturb captures, those of other threads that

@@ -254,7 +254,10 @@ void DeviceFrees::wait_for_blocks_of(const Context& context) noexcept {
 }
 
 CUresult DeviceFrees::wait_for_all(const Context& owner, Context* current) {
-  std::optional<WaitPermit> permit(std::in_place, captures_);
+  const bool by_events = captures_.any_has_begun() && fences_.can_record();
+  std::optional<WaitPermit> permit(
+      std::in_place, captures_,
+      by_events ? WaitPermit::For::kAnything : WaitPermit::For::kCallsThatBlock);
   if (!permit->given()) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
@@ -262,7 +265,7 @@ CUresult DeviceFrees::wait_for_all(const Context& owner, Context* current) {
   if (is_stranger(current)) {
     others.push_back(current);
   }
-  if (captures_.any_has_begun() && fences_.can_record() && contexts_.knows_current()) {
+  if (by_events && contexts_.knows_current()) {
     close(*permit);
     Fence fence;
     fences_.record(fence, device_, others);
