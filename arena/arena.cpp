@@ -22,7 +22,7 @@ std::uint64_t first_id_of_arena() {
 
 }  // namespace
 
-thread_local bool Arena::this_thread_obtains_ = false;
+constinit thread_local bool Arena::this_thread_obtains_ = false;
 
 Arena::Arena(MemorySource& source, Budget& budget, const Options& options)
     : source_(source), budget_(budget), last_id_(first_id_of_arena()), id_before_first_(last_id_) {

@@ -247,7 +247,7 @@ class Arena {
 
   // Inside the source, where a hook of somebody else's may allocate: such an allocation waits for
   // nobody and takes no more than it needs.
-  static thread_local bool this_thread_obtains_;
+  static constinit thread_local bool this_thread_obtains_;
 
   MemorySource& source_;
   Budget& budget_;

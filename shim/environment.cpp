@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,30 +16,51 @@
 namespace cubfc {
 namespace {
 
+// What runs in every process that inherits the preload, CUDA or not, stands in one section of the
+// library, here and in other files: reading it costs such a process one page fault.
+
+// Strings of the environment, the last one nullptr.
+using Entries = char* const*;
+constinit std::atomic<Entries> kept_entries{nullptr};
+constexpr char* kNoEntries[] = {nullptr};
+
 // Copies the strings and does no more: this runs in every process that inherits the preload, most
-// of which never use CUDA.
-const std::vector<std::string>& captured() {
-  static const std::vector<std::string>& kept = *[] {
-    auto* entries = new std::vector<std::string>;
-    // Who runs a setuid program does not decide what is done in its name.
-    const bool secure = getauxval(AT_SECURE) != 0;
-    for (char** entry = secure ? nullptr : environ; entry != nullptr && *entry != nullptr;
-         ++entry) {
-      if (config::is_our_entry(*entry)) {
-        entries->emplace_back(*entry);
-      }
+// of which never use CUDA. Who runs a setuid program does not decide what is done in its name.
+// Without memory for a few strings none is kept: the program has other worries.
+[[gnu::section(".text.startup")]] Entries copy_entries() noexcept {
+  char** const all = getauxval(AT_SECURE) != 0 ? nullptr : environ;
+  std::size_t count = 0;
+  for (char** entry = all; entry != nullptr && *entry != nullptr; ++entry) {
+    count += config::is_our_entry(*entry) ? 1 : 0;
+  }
+  auto* const copies =
+      count == 0 ? nullptr : static_cast<char**>(std::calloc(count + 1, sizeof(char*)));
+  if (copies == nullptr) {
+    return kNoEntries;
+  }
+  std::size_t copied = 0;
+  for (char** entry = all; *entry != nullptr && copied < count; ++entry) {
+    if (config::is_our_entry(*entry)) {
+      copies[copied] = strdup(*entry);
+      copied += copies[copied] != nullptr ? 1 : 0;
     }
-    return entries;
-  }();
-  return kept;
+  }
+  return copies;
 }
 
-__attribute__((constructor)) void capture_at_load() noexcept {
-  log::at_load();
-  try {
-    captured();
-  } catch (...) {  // without memory for a few strings the program has other worries
+// Those of the first call. Another library's constructor may need them before ours has run.
+[[gnu::section(".text.startup")]] Entries entries() noexcept {
+  Entries known = kept_entries.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    Entries const copies = copy_entries();
+    known = kept_entries.compare_exchange_strong(known, copies) ? copies : known;
   }
+  return known;
+}
+
+[[gnu::section(".text.startup")]] __attribute__((constructor)) void capture_at_load() noexcept {
+  log::at_load();
+  entries();
 }
 
 }  // namespace
@@ -59,8 +81,11 @@ const config::Policy& policy_of_process() {
   if (known == nullptr) {
     // Of several threads that read it, the first one's is kept. No lock: a child that is forked
     // meanwhile would inherit it, with nobody to let it go.
-    auto made =
-        std::make_unique<config::Policy>(config::read_policy(config::Environment(captured())));
+    std::vector<std::string> strings;
+    for (Entries entry = entries(); *entry != nullptr; ++entry) {
+      strings.emplace_back(*entry);
+    }
+    auto made = std::make_unique<config::Policy>(config::read_policy(config::Environment(strings)));
     if (kept.compare_exchange_strong(known, made.get())) {
       known = made.release();
     }

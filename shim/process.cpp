@@ -100,7 +100,7 @@ config::Policy policy_under_tools(config::Policy policy) {
 // What is shared is shared until the very end: the program's exit handlers may count on it. Removes
 // a file by a system call of its own, and does no more: other libraries that are preloaded, and
 // stand between us and the C library, may have ended before a destructor of ours runs.
-__attribute__((destructor)) void at_end() noexcept {
+[[gnu::section(".text.startup")]] __attribute__((destructor)) void at_end() noexcept {
   Process* const process = Process::existing();
   if (process != nullptr && !process->is_in_child()) {
     process->ipc().leave();

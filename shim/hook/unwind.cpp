@@ -1,3 +1,5 @@
+// What the static libgcc and libstdc++ would bring along is replaced by something smaller.
+//
 // _dl_find_object for the unwinder of the static libgcc. The C library has one since glibc 2.35;
 // using it would raise the oldest glibc that libcubfc.so runs on from 2.34. Exceptions here are
 // rare, so a walk over the loaded objects is quick enough.
@@ -6,6 +8,7 @@
 #include <link.h>
 
 #include <cstdint>
+#include <cstdlib>
 
 namespace {
 
@@ -65,3 +68,12 @@ extern "C" int cubfc_find_object(void* address, FoundObject* result) noexcept {
   Search search{reinterpret_cast<std::uintptr_t>(address), result};
   return dl_iterate_phdr(&look_at, &search) == 1 ? 0 : -1;
 }
+
+// libstdc++'s names the exception that nobody has caught, for which its demangler has several
+// hundred addresses that would have to be relocated in every process. None of ours leaves the
+// library.
+namespace __gnu_cxx {
+__attribute__((visibility("hidden"))) void __verbose_terminate_handler() {
+  std::abort();
+}
+}  // namespace __gnu_cxx

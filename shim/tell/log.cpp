@@ -151,7 +151,7 @@ std::optional<struct statx> status_of(int descriptor) {
              ? std::optional(status)
              : std::nullopt;
 }
-std::optional<Identity> identity_of(int descriptor) {
+[[gnu::section(".text.startup")]] std::optional<Identity> identity_of(int descriptor) {
   const auto status = status_of(descriptor);
   return status ? std::optional(
                       Identity{status->stx_dev_major, status->stx_dev_minor, status->stx_ino})
@@ -279,8 +279,8 @@ void start(Level level, const std::string& file) {
   lowest.store(level, std::memory_order_release);  // then the file is there, too
 }
 
-void at_load() noexcept {
-  static Identity kept;
+[[gnu::section(".text.startup")]] void at_load() noexcept {
+  static constinit Identity kept;
   kept = identity_of(STDERR_FILENO).value_or(Identity{});
   first_stderr.store(&kept, std::memory_order_release);
 }

@@ -14,6 +14,7 @@
 #include "clock.h"
 #include "first_fit.h"
 #include "floor.h"
+#include "others.h"
 #include "play.h"
 #include "xla_best_fit.h"
 
@@ -113,8 +114,17 @@ PairTimes measure_pairs(const Workload& workload, const SpeedSettings& settings)
   enter<ByAddress>(contenders, kLocked, workload);
   enter<AsTheShim>(contenders, kAsTheShim, workload);
   enter<XlaBestFit>(contenders, kXla, workload);
+#ifdef CUBFC_BENCH_OFFSET_ALLOCATOR
+  enter<OffsetAllocatorBlocks>(contenders, kOffsetAllocator, workload);
+#endif
+#ifdef CUBFC_BENCH_VMA
+  enter<VmaBlocks>(contenders, kVma, workload);
+#endif
   if (workload.peak_live_blocks <= kMostBlocksForFirstFit) {
     enter<FirstFit>(contenders, kFirstFit, workload);
+#ifdef CUBFC_BENCH_RMM
+    enter<RmmBlocks>(contenders, kRmm, workload);
+#endif
   }
   const Rounds rounds = play_rounds(contenders, settings);
   PairTimes times;

@@ -17,6 +17,10 @@ inline constexpr const char* kLocked = "locked_look_up";
 inline constexpr const char* kAsTheShim = "locked_as_the_shim";
 inline constexpr const char* kXla = "xla_best_fit";
 inline constexpr const char* kFirstFit = "first_fit";
+// Not built in, or not played: see others.h.
+inline constexpr const char* kOffsetAllocator = "offset_allocator";
+inline constexpr const char* kVma = "vma";
+inline constexpr const char* kRmm = "rmm";
 
 struct SpeedSettings {
   int rounds = 9;

@@ -46,7 +46,7 @@ void print_pairs(const Results& results) {
       "round (by handle: over the floor without a lock; the others: over the floor with two "
       "lock-unlock pairs)",
       {"input", "floor", "by handle", "x", "locked floor", "locked, look-up", "x", "as the shim",
-       "x", "XLA's rule", "first fit"});
+       "x", "XLA's rule", "first fit", "OffsetAllocator", "VMA", "RMM"});
   for (const InputResult& input : results.inputs) {
     const PairTimes& times = input.pairs;
     const PairTime by_handle = time_of(times, kByHandle);
@@ -56,7 +56,8 @@ void print_pairs(const Results& results) {
                number(by_handle.to_floor, 2), number(time_of(times, kLockedFloor).ns, 1),
                number(locked.ns, 1), number(locked.to_locked_floor, 2), number(shim.ns, 1),
                number(shim.to_locked_floor, 2), number(time_of(times, kXla).ns, 1),
-               number(time_of(times, kFirstFit).ns, 1)});
+               number(time_of(times, kFirstFit).ns, 1), number(time_of(times, kOffsetAllocator).ns, 1),
+               number(time_of(times, kVma).ns, 1), number(time_of(times, kRmm).ns, 1)});
   }
   table.print();
   if (results.training) {

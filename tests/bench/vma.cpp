@@ -1,0 +1,3 @@
+// What vk_mem_alloc.h defines, once.
+#define VMA_IMPLEMENTATION
+#include "vma.h"
