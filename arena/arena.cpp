@@ -95,13 +95,6 @@ Regions::Placed Arena::find_room_against_the_rule(std::uint64_t bytes) {
   return 0;
 }
 
-Allocation Arena::allocate(std::uint64_t bytes) noexcept {
-  if (const Address address = allocate_without_growth(bytes); address != 0) [[likely]] {
-    return {address};
-  }
-  return allocate_with_growth(bytes);
-}
-
 Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
   Locked lock(lock_);
   Allocation result;

@@ -100,7 +100,10 @@ class Arena {
   // At least `bytes` > 0, aligned as alignment_for() says where the source's regions are. If memory
   // is short, it may help to give back what is not used, here or elsewhere, and to try again: that
   // may wait for the device, so it is the caller's to decide.
-  Allocation allocate(std::uint64_t bytes) noexcept;
+  Allocation allocate(std::uint64_t bytes) noexcept {
+    const Address address = allocate_without_growth(bytes);
+    return address != 0 ? Allocation{address} : allocate_with_growth(bytes);
+  }
   // When allocate() fails for lack of memory and nothing can be given back: what the arena has in
   // regions that are not for such a request, or 0. Any room is better than none, but it keeps more
   // regions from being given back.

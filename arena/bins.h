@@ -35,10 +35,8 @@ class Bins {
   };
 
   static constexpr std::uint32_t class_of(std::uint32_t granules) {
-    if (granules < 2 * kSteps) {
-      return granules;
-    }
-    const auto shift = static_cast<std::uint32_t>(std::bit_width(granules)) - kStepBits - 1;
+    const auto bits = static_cast<std::uint32_t>(std::bit_width(granules | (2 * kSteps - 1)));
+    const std::uint32_t shift = bits - kStepBits - 1;  // 0 where each size has its own
     return shift * kSteps + (granules >> shift);
   }
 
@@ -49,9 +47,7 @@ class Bins {
 
   void remove(BlockSlab& blocks, BlockIndex index) {
     const Block::Hole hole = blocks[index].hole;
-    if (hole.next != kNoBlock) {
-      blocks[hole.next].hole.previous = hole.previous;
-    }
+    blocks[hole.next].hole.previous = hole.previous;  // no block's record may be written
     if (hole.previous != kNoBlock) {
       blocks[hole.previous].hole.next = hole.next;
       return;
@@ -129,12 +125,9 @@ class Bins {
     BlockIndex& head = heads_[size_class];
     const BlockIndex next = head;
     blocks[index].hole = {next, kNoBlock, size_class};
-    if (next != kNoBlock) {
-      blocks[next].hole.previous = index;
-    } else {
-      bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
-      summary_ |= std::uint64_t{1} << (size_class / 64);
-    }
+    blocks[next].hole.previous = index;  // as in remove()
+    bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
+    summary_ |= std::uint64_t{1} << (size_class / 64);
     head = index;
   }
 

@@ -8,7 +8,8 @@
 
 namespace cubfc::arena {
 
-// Names a record. No block has record 0.
+// Names a record. No block has record 0, which may be written: that saves asking whether there is
+// a block, and a branch that nobody can predict.
 using BlockIndex = std::uint32_t;
 inline constexpr BlockIndex kNoBlock = 0;
 

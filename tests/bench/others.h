@@ -1,6 +1,6 @@
 // What people would use instead, where it is at hand: OffsetAllocator, the virtual blocks of the
-// Vulkan Memory Allocator, and RMM's list of free blocks. None is thread-safe, none finds a block by
-// its address: they stand beside the engine by handle. CMakeLists.txt looks for their headers.
+// Vulkan Memory Allocator, and RMM's list of free blocks. None is thread-safe, none finds a block
+// by its address: they stand beside the engine by handle. CMakeLists.txt looks for their headers.
 #pragma once
 
 #include <cstdint>

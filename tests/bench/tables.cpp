@@ -56,8 +56,9 @@ void print_pairs(const Results& results) {
                number(by_handle.to_floor, 2), number(time_of(times, kLockedFloor).ns, 1),
                number(locked.ns, 1), number(locked.to_locked_floor, 2), number(shim.ns, 1),
                number(shim.to_locked_floor, 2), number(time_of(times, kXla).ns, 1),
-               number(time_of(times, kFirstFit).ns, 1), number(time_of(times, kOffsetAllocator).ns, 1),
-               number(time_of(times, kVma).ns, 1), number(time_of(times, kRmm).ns, 1)});
+               number(time_of(times, kFirstFit).ns, 1),
+               number(time_of(times, kOffsetAllocator).ns, 1), number(time_of(times, kVma).ns, 1),
+               number(time_of(times, kRmm).ns, 1)});
   }
   table.print();
   if (results.training) {
