@@ -146,6 +146,13 @@ Answer context_ids(Session& s) {
   return answer_json(truth(ids[0] != ids[1]));
 }
 
+Answer id_of_current(Session& s) {
+  unsigned long long ids[2] = {1, 2};
+  s.cu.cuCtxGetId(s.context(), &ids[0]);
+  s.cu.cuCtxGetId(nullptr, &ids[1]);
+  return answer_json(truth(ids[0] == ids[1]));
+}
+
 // Whether a free waits for work of this context that has nothing to do with the block.
 Answer free_waits_for(Session& s, CUcontext busy) {
   constexpr int kHeldMs = 200;
@@ -286,6 +293,7 @@ void add_value_cases(Cases& cases) {
   add("cuMemGetAddressRange.reports_requested_size", reported_size);
   add("cuDevicePrimaryCtxReset.handle_reused", reset_handle, Begins::kInContextAlone);
   add("cuCtxGetId.unique", context_ids, Begins::kInContextAlone);
+  add("cuCtxGetId.of_nullptr_is_that_of_the_current", id_of_current);
   add("cuMemFree.synchronizes_context", free_waits);
   add("cuMemFree.synchronizes_other_contexts", free_waits_for_second_context);
   add("cuMemFree.synchronizes_other_devices", free_waits_for_second_device);
