@@ -1,5 +1,6 @@
 // What preloading libcubfc.so adds to the start of a program that never uses a GPU: posix_spawn of
-// /bin/true until it has ended, with and without LD_PRELOAD in turns.
+// /bin/true until it has ended, without LD_PRELOAD, with a library that has nothing in it, and with
+// this one, in turns.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -24,8 +25,8 @@ namespace {
 constexpr const char* kUsage =
     R"(usage: exec_cost [--library FILE] [--runs N] [--json FILE] [--help]
 
-Starts /bin/true N times without and N times with the library preloaded, in turns, and prints the
-medians in microseconds.
+Starts /bin/true N times without a preload, N times with an empty library and N times with this one,
+in turns, and prints the medians in microseconds.
 
   --library FILE   the library (the one of this build)
   --runs N         how many of each (500)
@@ -162,33 +163,43 @@ int complain(const std::string& what, int status) {
 
 int run(const Arguments& arguments) {
   const Environment bare("");
+  const Environment empty(CUBFC_EMPTY_LIBRARY);
   const Environment preloaded(arguments.library);
   if (!is_loaded(arguments.library, preloaded)) {
     return complain(arguments.library + " cannot be preloaded", 1);
   }
   std::vector<double> without;
+  std::vector<double> with_empty;
   std::vector<double> with;
   std::vector<double> differences;
+  std::vector<double> beyond_empty;
   for (int i = 0; i < arguments.runs; ++i) {
     without.push_back(microseconds_to_run_true(bare));
+    with_empty.push_back(microseconds_to_run_true(empty));
     with.push_back(microseconds_to_run_true(preloaded));
     differences.push_back(with.back() - without.back());
+    beyond_empty.push_back(with.back() - with_empty.back());
   }
   const double median_without = quantile(without, 0.5);
   const double median_with = quantile(with, 0.5);
   std::printf("/bin/true, %d runs each, in microseconds\n", arguments.runs);
   std::printf("  without the library   median %8.1f   p10 %8.1f\n", median_without,
               quantile(without, 0.1));
+  std::printf("  with an empty one     median %8.1f   p10 %8.1f\n", quantile(with_empty, 0.5),
+              quantile(with_empty, 0.1));
   std::printf("  with it preloaded     median %8.1f   p10 %8.1f\n", median_with,
               quantile(with, 0.1));
   std::printf("  difference            of the medians %.1f, median of the pairs' %.1f\n",
               median_with - median_without, quantile(differences, 0.5));
+  std::printf("  beyond the empty one  of the medians %.1f, median of the pairs' %.1f\n",
+              median_with - quantile(with_empty, 0.5), quantile(beyond_empty, 0.5));
   if (!arguments.json_file.empty()) {
     const cubfc::bench::Json json = {{"runs", arguments.runs},
                                      {"without_us", median_without},
                                      {"with_us", median_with},
                                      {"difference_us", median_with - median_without},
-                                     {"median_of_differences_us", quantile(differences, 0.5)}};
+                                     {"median_of_differences_us", quantile(differences, 0.5)},
+                                     {"beyond_an_empty_library_us", quantile(beyond_empty, 0.5)}};
     if (!cubfc::bench::write_json_file(json, arguments.json_file)) {
       return complain(arguments.json_file + " cannot be written", 1);
     }
