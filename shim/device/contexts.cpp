@@ -160,8 +160,8 @@ void Contexts::created(CUcontext handle, CUdevice device) {
 
 void Contexts::turned_green(CUcontext context) {
   const std::uint64_t id = id_of(context);
-  forget_handles();
   greens_.turned_into(id);
+  forget_handles();  // who looks it up from here on is told
 }
 
 void Contexts::reference_taken(CUdevice device) {
@@ -275,9 +275,10 @@ void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
     log::debug("context {} on GPU {} has ended: its arena is dropped", id, context.device.handle);
     leftovers = context.device.server->leave_behind(context, id);
     context.arena.abandon();
-    context.clear(Context::kEnding);
+    context.state = 0;
     context.id.store(0, std::memory_order_release);
   }
+  forget_handles();
   if (leftovers != nullptr && needed == Needed::kByOtherCalls) {
     uses_.keep(std::move(leftovers), context.device.handle);
   }

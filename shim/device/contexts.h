@@ -27,16 +27,21 @@ class Contexts {
   GreenContexts& greens() { return greens_; }
 
   // The context that is current on this thread; nullptr when none is, or the driver fails when it
-  // is asked. A green context counts as the primary context whose memory it uses. Mostly one driver
-  // call: the current context changes by calls that pass us by, so it is asked for each time, and
-  // by its id (cuda.h, cuCtxGetId of nullptr), because a handle may mean another context by now.
+  // is asked. A green context counts as the primary context whose memory it uses.
   Context* current() {
+    Context* const known = current_if_remembered();
+    return known != nullptr ? known : look_up_current();
+  }
+  // The same, but nullptr also where this thread has not looked it up yet, or has to do so again.
+  // One driver call, and nothing that throws or is to be cleaned up. The current context changes by
+  // calls that pass us by, so it is asked for each time, and by its id (cuda.h, cuCtxGetId of
+  // nullptr), because a handle may mean another context by now.
+  Context* current_if_remembered() {
     unsigned long long id = 0;
-    if (driver_.cuCtxGetId(nullptr, &id) == CUDA_SUCCESS && id == remembered_.id &&
-        remembered_.generation == generation_.load(std::memory_order_acquire)) [[likely]] {
-      return remembered_.context;
-    }
-    return look_up_current();
+    const bool is_known = driver_.cuCtxGetId(nullptr, &id) == CUDA_SUCCESS &&
+                          id == remembered_.id &&
+                          remembered_.generation == generation_.load(std::memory_order_acquire);
+    return is_known ? remembered_.context : nullptr;
   }
   // The same, its arena ready: what is to be preallocated is settled by what is free at the first
   // call.

@@ -32,7 +32,8 @@ class Captures {
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
-  // waits for permits that are out, but not for work: 250 ms for one that blocks, which where the
+  // waits for permits that are out, but not for work: 250 ms for one that blocks, and again when it
+  // goes from one call that blocks to the next, which where the
   // driver can record a context's work (12.5) only those do that were out at the first capture of
   // the process. It throws std::bad_alloc and has changed nothing then. `success`: the driver's.
   void will_begin();

@@ -79,13 +79,13 @@ Server::By DeviceMemory::served_by(const Device& device, std::size_t bytes) cons
 }
 
 CUdeviceptr DeviceMemory::take_at_hand(std::size_t bytes) {
-  Context* const context = bytes - 1 < most_at_hand_ ? contexts_.current() : nullptr;
+  Context* const context = bytes - 1 < most_at_hand_ ? contexts_.current_if_remembered() : nullptr;
   return context != nullptr && context->is_plain() ? context->arena.allocate_without_growth(bytes)
                                                    : 0;
 }
 
 arena::Arena::Gathered DeviceMemory::free_at_hand(CUdeviceptr address) {
-  Context* const context = frees_at_hand_ ? contexts_.current() : nullptr;
+  Context* const context = frees_at_hand_ ? contexts_.current_if_remembered() : nullptr;
   DeviceFrees* const frees = context != nullptr && context->is_plain() && !ipc_.any_exports()
                                  ? WaitingFrees::known_of(context->device)
                                  : nullptr;

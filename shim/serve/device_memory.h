@@ -45,7 +45,7 @@ class DeviceMemory {
 
   // Before allocate(): mostly this is all. The address of a block that the current context's arena
   // has at hand; 0 where anything else is to be thought of. One driver call and the arena's lock.
-  // Holds nothing during that call, so the thread may be cancelled there.
+  // Throws nothing, and holds nothing during that call, so the thread may be cancelled there.
   CUdeviceptr take_at_hand(std::size_t bytes);
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,

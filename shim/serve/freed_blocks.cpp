@@ -235,12 +235,15 @@ FreedBlocks::Epochs FreedBlocks::close_open() {
   make_open();
   Epoch& open = open_.front();
   open.gathered.reserve(contexts);
-  // Before the arenas are asked: who gathers something after that says so once more.
+  // It counts as closed from here on, so that any() never misses it. Cleared before the arenas are
+  // asked: who gathers something after that says so once more.
+  ++epochs_;
   any_open_.store(false, std::memory_order_seq_cst);
   for_each_context([&](Context& context) {
-    const arena::GatheredBlocks blocks =
-        open.gathered.size() < contexts ? context.arena.take_gathered() : arena::GatheredBlocks{};
-    if (blocks.count > 0) {
+    if (open.gathered.size() == contexts) {  // one more has come since
+      any_open_.store(true, std::memory_order_release);
+    } else if (const arena::GatheredBlocks blocks = context.arena.take_gathered();
+               blocks.count > 0) {
       open.gathered.push_back({&context, blocks});
     }
   });
@@ -248,7 +251,8 @@ FreedBlocks::Epochs FreedBlocks::close_open() {
   if (!open.empty()) {
     open.number = std::exchange(open_number_, ++numbers_);
     closed.splice(closed.begin(), open_);
-    ++epochs_;
+  } else {
+    --epochs_;
   }
   return closed;
 }

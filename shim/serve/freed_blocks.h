@@ -157,7 +157,8 @@ class FreedBlocks {
   Device& device_;
   const Contexts& contexts_;
 
-  // What an allocation and a free ask without the lock.
+  // What an allocation and a free ask without the lock. Any of it may be a moment old, in one
+  // direction only: any() is true as long as a block is held whose free has returned.
   std::atomic<std::ptrdiff_t> closed_{0};  // epochs, not in hand
   std::atomic<bool> any_open_{false};      // something is in the open epoch, or was a moment ago
   std::atomic<bool> full_{false};
@@ -166,7 +167,9 @@ class FreedBlocks {
 
   std::mutex mutex_;  // guards all below
   Lanes lanes_;
-  Epochs open_;  // one, or none; what arenas have gathered belongs to it
+  // The open epoch: what is in here, one or none, and what the arenas of the device's contexts have
+  // gathered, each under its own lock. It has its number from the beginning.
+  Epochs open_;
   std::uint64_t open_number_ = 1;
   std::list<Epoch*> in_hand_;
   std::list<Lane*> turns_;     // the lanes that have closed epochs, in the order of their turns

@@ -177,10 +177,10 @@ bool UnusedMemory::wait_for_frees(const Device& device, Tries& tries) {
     newest = tries.newest_.emplace(frees->newest());
     any_left = frees->has_until(newest);
   }
-  tries.frees_are_done_ = !any_left;
   const std::size_t before = tries.reclaimed_;
   const bool helped = frees->reclaimed() != before || (any_left && frees->wait_for_any(before));
   tries.reclaimed_ = frees->reclaimed();
+  tries.frees_are_done_ = !any_left && !(helped && is_patient(tries));
   return helped;
 }
 

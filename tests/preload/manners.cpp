@@ -5,6 +5,8 @@
 //   cancel    runs out of memory in a thread with a pending cancellation
 //   cancel_each FUNCTION...  cancels a thread in each of these functions of the driver, which take
 //                            their time (STANDIN_LATENCY)
+//   cancel_first FUNCTION    cancels a thread in the first allocation and the first free that it
+//                            makes, while the driver is in this function
 //   last      its main thread ends by pthread_exit, when another has allocated
 //   small     allocates under a limit on the size of files
 //   dlerror   looks up a name like the driver's in a library that is not the driver
@@ -122,6 +124,55 @@ int cancel_each(int count, char** names) {
   return 0;
 }
 
+void* wait_to_be_cancelled() {
+  for (;;) {
+    usleep(1000);
+  }
+}
+
+// What a thread's first call in a context takes longer for, it does with its cancellation put off.
+int cancel_first() {
+  use_driver();
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  static auto* const cu_mem_free = find<CUresult (*)(CUdeviceptr)>(driver, "cuMemFree_v2");
+  static CUdeviceptr kept = 0;
+  static std::atomic<bool> begun;
+  cu_mem_alloc(&kept, 1000);
+  CUdeviceptr waiting = 0;
+  cu_mem_alloc(&waiting, 1000);
+  cu_mem_free(waiting);
+  void* (*const calls[])(void*) = {
+      [](void*) -> void* {
+        cu_ctx_set_current(context);
+        CUdeviceptr address = 0;
+        begun = true;
+        cu_mem_alloc(&address, 1000);
+        return wait_to_be_cancelled();
+      },
+      [](void*) -> void* {
+        cu_ctx_set_current(context);
+        begun = true;
+        cu_mem_free(kept);
+        return wait_to_be_cancelled();
+      },
+  };
+  for (auto* const call : calls) {
+    begun = false;
+    pthread_t thread;
+    void* result = nullptr;
+    pthread_create(&thread, nullptr, call, nullptr);
+    while (!begun) {
+      usleep(100);
+    }
+    usleep(2000);
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    std::printf("cancelled %d\n", result == PTHREAD_CANCELED);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 // The process ends with the last of its own threads.
 int last() {
   use_driver();
@@ -163,12 +214,13 @@ int clear_dlerror() {
 
 int main(int argc, char** argv) {
   const char* way = argc > 1 ? argv[1] : "";
-  return std::strcmp(way, "tail") == 0          ? tail()
-         : std::strcmp(way, "pipe") == 0        ? closed_pipe()
-         : std::strcmp(way, "cancel") == 0      ? cancel()
-         : std::strcmp(way, "cancel_each") == 0 ? cancel_each(argc - 2, argv + 2)
-         : std::strcmp(way, "last") == 0        ? last()
-         : std::strcmp(way, "small") == 0       ? small()
-         : std::strcmp(way, "dlerror") == 0     ? clear_dlerror()
-                                                : 2;
+  return std::strcmp(way, "tail") == 0           ? tail()
+         : std::strcmp(way, "pipe") == 0         ? closed_pipe()
+         : std::strcmp(way, "cancel") == 0       ? cancel()
+         : std::strcmp(way, "cancel_each") == 0  ? cancel_each(argc - 2, argv + 2)
+         : std::strcmp(way, "cancel_first") == 0 ? cancel_first()
+         : std::strcmp(way, "last") == 0         ? last()
+         : std::strcmp(way, "small") == 0        ? small()
+         : std::strcmp(way, "dlerror") == 0      ? clear_dlerror()
+                                                 : 2;
 }

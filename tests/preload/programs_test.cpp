@@ -254,6 +254,39 @@ TEST_CASE("a thread is cancelled in each function as without cubfc") {
   }
 }
 
+TEST_CASE("a thread is cancelled in its first calls as without cubfc") {
+  if (kSanitized) {
+    WARN("a sanitizer does not stand a thread that is cancelled anywhere: not tried");
+    return;
+  }
+  for (const char* function : {"cuCtxGetDevice", "cuThreadExchangeStreamCaptureMode"}) {
+    const Environment slow{{"STANDIN_LATENCY", std::string(function) + "=40ms"}};
+    const std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_first"};
+    const Outcome bare = run(command, slow);
+    CHECK(bare.out == "cancelled 1\ncancelled 1\n");
+    for (const Mode& mode : modes()) {
+      INFO(function << ", " << mode.name);
+      Environment environment = mode.environment;
+      environment.insert(slow.begin(), slow.end());
+      compare(bare, run_preloaded(command, environment));
+    }
+  }
+}
+
+TEST_CASE("where the host has no memory for cubfc, a call fails and the program goes on") {
+  if (kSanitized) {
+    WARN("a sanitizer has a malloc of its own: not tried");
+    return;
+  }
+  const std::vector<std::string> command{CUBFC_TEST_NO_HOST_MEMORY};
+  const Outcome bare = run(command);
+  REQUIRE(bare.status == 0);
+  for (const Mode& mode : modes()) {
+    INFO(mode.name);
+    compare(bare, run_preloaded(command, mode.environment));
+  }
+}
+
 TEST_CASE("every recorded trace plays to its end with every byte verified") {
   const char* folder = std::getenv("CUBFC_TRACES");
   if (folder == nullptr) {
