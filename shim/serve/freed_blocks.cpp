@@ -78,8 +78,9 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, Context* other) {
   }
   any_open_.store(true, std::memory_order_release);
   open.bytes += block.retired.block.bytes;
-  full_.store(arena::is_epoch_full(open.blocks.size(), open.bytes, owner.headroom()),
-              std::memory_order_release);
+  if (arena::is_epoch_full(open.blocks.size(), open.bytes, owner.headroom())) {
+    full_.store(true, std::memory_order_release);
+  }
   return true;
 }
 
