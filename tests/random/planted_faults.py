@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAMS = 3000  # of which the first that goes wrong ends the run
+PROGRAMS = 12000  # of which the first that goes wrong ends the run
 
 # (what is wrong then, the mode that shows it, file, what stands there, what stands there instead)
 FAULTS = [
@@ -39,7 +39,7 @@ FAULTS = [
      "bool concerned = context->may_use(device) ||", "bool concerned = fence.marks.empty() ||"),
     ("what is freed in a stream's order does not wait", "deferred", "serve/device_frees.cpp",
      "fences_.record(fence, *order.context, order.id, order.stream);", "fence.complete = true;"),
-    ("it waits for another stream", "deferred", "serve/fences.cpp",
+    ("it waits for another stream", "deferred-grown", "serve/fences.cpp",
      "return driver_.cuEventRecord(event, reinterpret_cast<CUstream>(stream.handle));",
      "return driver_.cuEventRecord(event, CU_STREAM_PER_THREAD);"),
     ("a stream is served with what another freed", "deferred-ordered", "serve/stream_ordered.cpp",
@@ -50,6 +50,7 @@ FAULTS = [
 MODES = {
     "sync": {"CUBFC_FREE": "sync"},
     "deferred": {"CUBFC_FREE": "deferred"},
+    "deferred-grown": {"CUBFC_FREE": "deferred", "CUBFC_PREALLOCATE": "false"},
     "deferred-ordered": {"CUBFC_FREE": "deferred", "CUBFC_STREAM_ORDERED": "arena"},
 }
 
