@@ -273,14 +273,19 @@ std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
   return RetiredBlock{index, regions_.bytes_of(index), generation_};
 }
 
+// A retired block. Precondition: the lock is held.
+inline void Arena::make_free(BlockIndex index) {
+  granules_retired_ -= regions_.block(index).granules;
+  granules_in_use_ -= regions_.block(index).granules;
+  regions_.reclaim(index);
+}
+
 void Arena::reclaim(const RetiredBlock& block) noexcept {
   const std::lock_guard lock(lock_);
   if (block.generation != generation_) {
     return;  // its memory went with its context
   }
-  granules_retired_ -= regions_.block(block.index).granules;
-  granules_in_use_ -= regions_.block(block.index).granules;
-  regions_.reclaim(block.index);
+  make_free(block.index);
 }
 
 [[gnu::flatten]] Arena::Gathered Arena::gather(Address address,
@@ -322,9 +327,7 @@ bool Arena::has_gathered() const noexcept {
     }
     for (int i = 0; i < kAtOnce && index != kNoBlock; ++i) {
       const BlockIndex next = regions_.block(index).use.next_gathered;
-      granules_retired_ -= regions_.block(index).granules;
-      granules_in_use_ -= regions_.block(index).granules;
-      regions_.reclaim(index);
+      make_free(index);
       index = next;
     }
   }

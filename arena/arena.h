@@ -245,6 +245,7 @@ class Arena {
   std::uint64_t num_allocs() const { return last_id_ - id_before_first_; }
   Address count_allocation(const Regions::Placed& placed, std::uint64_t bytes);
   void count_free(const Block& block);
+  void make_free(BlockIndex index);
   Headroom room() const noexcept;
   BlockInfo info_of(BlockIndex index) const;
 

@@ -7,10 +7,9 @@
 namespace cubfc {
 using Functions = DriverFunctions;
 
-CUresult tidy_frees(Process& process) {
+void tidy_frees(Process& process) {
   const NoCancellation no_cancellation;
   process.memory().tidy_frees();
-  return CUDA_SUCCESS;
 }
 
 namespace wrapper {
@@ -41,7 +40,10 @@ CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
   if (Process* const process = Process::active(); process != nullptr) [[likely]] {
     const auto freed = process->memory().free_at_hand(address);
     if (freed != arena::Arena::Gathered::kNot) [[likely]] {
-      return freed == arena::Arena::Gathered::kYes ? CUDA_SUCCESS : tidy_frees(*process);
+      if (freed == arena::Arena::Gathered::kFull) [[unlikely]] {
+        tidy_frees(*process);
+      }
+      return CUDA_SUCCESS;
     }
   }
   return answer([&](Process& p) { return p.memory().free(address); }, &Functions::cuMemFree_v2,

@@ -38,8 +38,8 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   }
 }
 
-// After a free that asks for it. CUDA_SUCCESS.
-CUresult tidy_frees(Process& process);
+// After a free that asks for it.
+void tidy_frees(Process& process);
 
 // Returns `result`, a driver call's. After a success calls note(process) first.
 template <typename Note>

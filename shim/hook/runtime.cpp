@@ -89,11 +89,10 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
     const auto block = reinterpret_cast<CUdeviceptr>(address);
     const auto freed = process->memory().free_at_hand(block);
-    if (freed == cubfc::arena::Arena::Gathered::kYes) [[likely]] {
-      return kSuccess;
-    }
-    if (freed == cubfc::arena::Arena::Gathered::kFull) {
+    if (freed == cubfc::arena::Arena::Gathered::kFull) [[unlikely]] {
       cubfc::tidy_frees(*process);
+    }
+    if (freed != cubfc::arena::Arena::Gathered::kNot) [[likely]] {
       return kSuccess;
     }
     if (free_otherwise(*process, block)) {
