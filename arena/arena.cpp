@@ -15,9 +15,10 @@ namespace {
 // else's may make it wait for a lock that this thread holds.
 constexpr std::chrono::seconds kGrowthPatience{2};
 
-std::uint64_t first_id_of_arena() {
+// Its blocks' numbers begin behind it.
+std::uint64_t number_of_arena() {
   static std::atomic<std::uint64_t> arenas{0};
-  return (arenas.fetch_add(1, std::memory_order_relaxed) + 1) << 40;
+  return (arenas.fetch_add(1, std::memory_order_relaxed) + 1) << 48;
 }
 
 }  // namespace
@@ -25,7 +26,10 @@ std::uint64_t first_id_of_arena() {
 constinit thread_local bool Arena::this_thread_obtains_ = false;
 
 Arena::Arena(MemorySource& source, Budget& budget, const Options& options)
-    : source_(source), budget_(budget), last_id_(first_id_of_arena()), id_before_first_(last_id_) {
+    : source_(source),
+      budget_(budget),
+      last_number_(number_of_arena()),
+      number_before_first_(last_number_) {
   set_options(options);
 }
 
@@ -47,11 +51,11 @@ inline Headroom Arena::room() const noexcept {
 }
 
 // Returns the block's address.
-inline Address Arena::count_allocation(const Regions::Placed& placed, std::uint64_t bytes) {
+inline Address Arena::count_allocation(const Regions::Placed& placed, std::uint64_t bytes,
+                                       Caller caller) {
   Block& block = regions_.block(placed.index);
-  const std::uint64_t id = ++last_id_;
-  block.use.id_low = static_cast<std::uint32_t>(id);
-  block.use.id_high = static_cast<std::uint32_t>(id >> 32);
+  last_number_ += Block::kNumberStep;
+  block.set_number(last_number_ | caller);
   granules_in_use_ += block.granules;
   if (granules_in_use_ > peak_granules_in_use_) [[unlikely]] {
     peak_granules_in_use_ = granules_in_use_;
@@ -60,7 +64,93 @@ inline Address Arena::count_allocation(const Regions::Placed& placed, std::uint6
   if (bytes > largest_request_) [[unlikely]] {
     largest_request_ = bytes;
   }
+  if (figures_ != nullptr) {
+    write_allocation(block, placed.address, bytes);
+  }
   return placed.address;
+}
+
+void Arena::observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept {
+  const std::lock_guard lock(lock_);
+  figures_ = &figures;
+  put(figures.first_number, number_before_first_);
+  put(figures.last_number, last_number_);
+  observer_ = &observer;
+  recorder_ = observer.records() ? &observer : nullptr;
+  peaks_ = &peaks;
+}
+
+// Each of these writes down what has just been counted. Precondition: there are figures.
+inline void Arena::write_allocation(const Block& block, Address address, std::uint64_t bytes) {
+  put(figures_->last_number, last_number_);
+  put(figures_->granules_in_use, granules_in_use_);
+  figures_->callers[block.caller()].change(block.granules, read(*peaks_));
+  if (granules_in_use_ > read(figures_->look_at)) [[unlikely]] {
+    observer_->exceeded();
+  }
+  if (recorder_ != nullptr) [[unlikely]] {
+    recorder_->allocated(address, bytes, block.use.padding, block.caller());
+  }
+}
+
+// Of a block that is still a block.
+inline void Arena::write_free(BlockIndex index) {
+  put(figures_->num_frees, num_frees_);
+  write_unused(index);
+  if (recorder_ != nullptr) [[unlikely]] {
+    record_free(index, Observer::Freed::kFree);
+  }
+}
+inline void Arena::write_retired(BlockIndex index) {
+  put(figures_->num_frees, num_frees_);
+  put(figures_->granules_retired, granules_retired_);
+  if (recorder_ != nullptr) [[unlikely]] {
+    record_free(index, Observer::Freed::kRetired);
+  }
+}
+inline void Arena::write_reclaimed(BlockIndex index) {
+  put(figures_->granules_retired, granules_retired_);
+  write_unused(index);
+  if (recorder_ != nullptr) [[unlikely]] {
+    record_free(index, Observer::Freed::kReclaimed);
+  }
+}
+inline void Arena::write_unused(BlockIndex index) {
+  const Block& block = regions_.block(index);
+  put(figures_->granules_in_use, granules_in_use_);
+  figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));
+}
+[[gnu::noinline]] void Arena::record_free(BlockIndex index, Observer::Freed how) {
+  recorder_->freed(how, regions_.address_of(index), regions_.bytes_of(index));
+}
+
+// All blocks and all memory are gone.
+void Arena::write_abandoned() noexcept {
+  if (figures_ == nullptr) {
+    return;
+  }
+  put(figures_->granules_in_use, 0);
+  put(figures_->granules_retired, 0);
+  for (CallerFigures& each : figures_->callers) {
+    each.change(~read(each.has) + 1, read(*peaks_));
+  }
+  if (recorder_ != nullptr) {
+    recorder_->abandoned();
+  }
+  write_resized();
+}
+
+// Whenever regions or pages have come or gone, and after a failure.
+void Arena::write_resized() noexcept {
+  if (figures_ != nullptr) {
+    put(figures_->usable_bytes, usable_bytes_);
+    put(figures_->pool_bytes, pool_bytes_);
+    put(figures_->peak_pool_bytes, peak_pool_bytes_);
+    put(figures_->num_failures, num_failures_);
+    put(figures_->regions, regions_.count());
+    put(figures_->largest_free_block_bytes, regions_.largest_fit_bytes());
+    observer_->resized();
+  }
 }
 
 // Precondition: is_possible(bytes).
@@ -77,25 +167,27 @@ Regions::Placed Arena::find_room_against_the_rule(std::uint64_t bytes) {
   }
   const std::uint64_t lost = regions_.make_slice_of_own(block_bytes_for(bytes));
   usable_bytes_ -= lost;
+  write_resized();
   return lost == 0 ? Regions::Placed{} : regions_.allocate(bytes, Search::kEverywhere);
 }
 
 // What the arena has already, or 0. In one piece with all that it calls: mostly an allocation is no
 // more than this.
-[[gnu::flatten]] Address Arena::allocate_without_growth(std::uint64_t bytes) noexcept try {
+[[gnu::flatten]] Address Arena::allocate_without_growth(std::uint64_t bytes, Caller caller) noexcept
+    try {
   const std::lock_guard lock(lock_);
   if (is_plain(bytes)) [[likely]] {
     if (const Regions::Placed placed = regions_.allocate(bytes, Search::kBounded)) [[likely]] {
-      return count_allocation(placed, bytes);
+      return count_allocation(placed, bytes, caller);
     }
   }
   const Regions::Placed own = is_possible(bytes) ? regions_.allocate_own(bytes) : Regions::Placed{};
-  return own ? count_allocation(own, bytes) : 0;
+  return own ? count_allocation(own, bytes, caller) : 0;
 } catch (const std::bad_alloc&) {
   return 0;
 }
 
-Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
+Allocation Arena::allocate_with_growth(std::uint64_t bytes, Caller caller) noexcept {
   Locked lock(lock_);
   Allocation result;
   Growth growth{false, Failure::kTooLarge, 0};
@@ -112,7 +204,7 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
       look_first = false;
       // Others may have taken what was made room for, or have freed enough.
       if (const Regions::Placed placed = find_room(bytes, search)) {
-        result.address = count_allocation(placed, bytes);
+        result.address = count_allocation(placed, bytes, caller);
         return result;
       }
       if (growth.failure != Failure::kNone && growth.failure != Failure::kTooLarge) {
@@ -127,12 +219,12 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes) noexcept {
   return result;
 }
 
-Address Arena::allocate_against_the_rule(std::uint64_t bytes) noexcept try {
+Address Arena::allocate_against_the_rule(std::uint64_t bytes, Caller caller) noexcept try {
   const std::lock_guard lock(lock_);
   const Regions::Placed placed = is_possible(bytes) && source_.page_bytes() == 0
                                      ? find_room_against_the_rule(bytes)
                                      : Regions::Placed{};
-  return placed ? count_allocation(placed, bytes) : 0;
+  return placed ? count_allocation(placed, bytes, caller) : 0;
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -147,6 +239,7 @@ std::uint64_t Arena::growth_for(std::uint64_t bytes) const noexcept {
 void Arena::count_failure() noexcept {
   const std::lock_guard lock(lock_);
   ++num_failures_;
+  write_resized();
 }
 
 // Makes room for a request, or says why there is none. Lets go of the lock
@@ -258,6 +351,9 @@ std::uint64_t Arena::unused_bytes() const noexcept {
   }
   count_free(regions_.block(index));
   granules_in_use_ -= regions_.block(index).granules;
+  if (figures_ != nullptr) {
+    write_free(index);
+  }
   regions_.reclaim(index);
   return true;
 }
@@ -270,6 +366,9 @@ std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
   }
   count_free(regions_.block(index));
   granules_retired_ += regions_.block(index).granules;
+  if (figures_ != nullptr) {
+    write_retired(index);
+  }
   return RetiredBlock{index, regions_.bytes_of(index), generation_};
 }
 
@@ -277,6 +376,9 @@ std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
 inline void Arena::make_free(BlockIndex index) {
   granules_retired_ -= regions_.block(index).granules;
   granules_in_use_ -= regions_.block(index).granules;
+  if (figures_ != nullptr) {
+    write_reclaimed(index);
+  }
   regions_.reclaim(index);
 }
 
@@ -298,6 +400,9 @@ void Arena::reclaim(const RetiredBlock& block) noexcept {
   Block& block = regions_.block(index);
   count_free(block);
   granules_retired_ += block.granules;
+  if (figures_ != nullptr) {
+    write_retired(index);
+  }
   block.use.next_gathered = std::exchange(gathered_.first, index);
   ++gathered_.count;
   gathered_.bytes += std::uint64_t{block.granules} * kGranuleBytes;
@@ -333,7 +438,7 @@ bool Arena::has_gathered() const noexcept {
   }
 }
 
-Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes) noexcept try {
+Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes, Caller caller) noexcept try {
   constexpr std::uint64_t kMostPadding = 1ULL << 30;
   const std::lock_guard lock(lock_);
   if (block.generation != generation_ || bytes == 0 || block.bytes < bytes ||
@@ -344,7 +449,10 @@ Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes) noexcept t
   const Regions::Placed placed = regions_.revive(block.index, bytes);
   granules_in_use_ -= regions_.block(block.index).granules;
   granules_retired_ -= regions_.block(block.index).granules;
-  return count_allocation(placed, bytes);
+  if (figures_ != nullptr) {
+    write_reclaimed(block.index);
+  }
+  return count_allocation(placed, bytes, caller);
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -357,8 +465,7 @@ void Arena::count_free(const Block& block) {
 BlockInfo Arena::info_of(BlockIndex index) const {
   const Block& block = regions_.block(index);
   const std::uint64_t block_bytes = regions_.bytes_of(index);
-  return {regions_.address_of(index), block_bytes - block.use.padding, block_bytes,
-          std::uint64_t{block.use.id_high} << 32 | block.use.id_low};
+  return {regions_.address_of(index), block_bytes - block.use.padding, block_bytes, block.id()};
 }
 
 std::optional<BlockInfo> Arena::find_containing(Address address) const noexcept {
@@ -385,11 +492,17 @@ void Arena::abandon() noexcept {
   padding_ = 0;
   usable_bytes_ = 0;
   pool_bytes_ = 0;
+  write_abandoned();
 }
 
 void Arena::begin(const Options& options) noexcept {
   const std::lock_guard lock(lock_);
   set_options(options);
+}
+
+void Arena::refresh_figures() noexcept {
+  const std::lock_guard lock(lock_);
+  write_resized();
 }
 
 Headroom Arena::headroom() const noexcept {

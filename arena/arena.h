@@ -3,7 +3,6 @@
 // CUDA, of the environment, or of logging.
 #pragma once
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -14,8 +13,10 @@
 
 #include "arena/budget.h"
 #include "arena/epoch.h"
+#include "arena/figures.h"
 #include "arena/lock.h"
 #include "arena/memory_source.h"
+#include "arena/options.h"
 #include "arena/regions.h"
 #include "arena/stats.h"
 
@@ -30,32 +31,6 @@ enum class Failure : std::uint8_t {
   kTooLarge,     // more than there can ever be
   kSourceError,  // the source failed for another reason than lack of memory
   kHostMemory,   // the host has no memory for a record
-};
-
-struct Options {
-  // Obtained at the first allocation; 0 grows on demand. The source may have less.
-  std::uint64_t preallocate_bytes = 0;
-  // In one region, which serves everything; when the source has less, a tenth less is asked for
-  // until it gives, as XLA does. Else in slices, as growth.
-  bool whole = false;
-  // Slices are regions for many blocks: the first of 2 MiB, each next one twice as large, up to
-  // this. Each takes 2 MiB more than large blocks can use.
-  std::uint64_t slice_bytes = std::uint64_t{256} << 20;
-  // A larger request has a region of its own: no other block keeps that from being given back, and
-  // no small one takes a part of what a large one needs.
-  std::uint64_t own_above_bytes = kLargestRequestBytes;
-  // A larger request fails at once: nothing is asked for, nothing given back.
-  std::uint64_t largest_bytes = kLargestRequestBytes;
-
-  // For a device, or a limit, of so many bytes: what lost least memory on traces
-  // (docs/benchmarks.md).
-  static constexpr Options in_slices_of(std::uint64_t all_bytes) {
-    Options options;
-    options.slice_bytes = std::max(round_up(all_bytes / 64, kSourceUnitBytes), options.slice_bytes);
-    options.own_above_bytes =
-        std::min(options.slice_bytes / 16, std::max(all_bytes / 256, kSourceUnitBytes / 2));
-    return options;
-  }
 };
 
 struct Allocation {
@@ -97,21 +72,26 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
   ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
 
+  // Before anything else is asked of it: from then on it keeps these figures, which nobody else
+  // writes (but for look_at), and calls the observer. `peaks`: see CallerFigures. All three must
+  // outlive the arena.
+  void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
+
   // At least `bytes` > 0, aligned as alignment_for() says where the source's regions are. If memory
   // is short, it may help to give back what is not used, here or elsewhere, and to try again: that
   // may wait for the device, so it is the caller's to decide.
-  Allocation allocate(std::uint64_t bytes) noexcept {
-    const Address address = allocate_without_growth(bytes);
-    return address != 0 ? Allocation{address} : allocate_with_growth(bytes);
+  Allocation allocate(std::uint64_t bytes, Caller caller = 0) noexcept {
+    const Address address = allocate_without_growth(bytes, caller);
+    return address != 0 ? Allocation{address} : allocate_with_growth(bytes, caller);
   }
   // When allocate() fails for lack of memory and nothing can be given back: what the arena has in
   // regions that are not for such a request, or 0. Any room is better than none, but it keeps more
   // regions from being given back.
-  Address allocate_against_the_rule(std::uint64_t bytes) noexcept;
+  Address allocate_against_the_rule(std::uint64_t bytes, Caller caller = 0) noexcept;
   // For the statistics: the caller has given up on a request.
   void count_failure() noexcept;
   // The same from what the arena has at hand; 0 when that does not do: allocate() looks harder.
-  Address allocate_without_growth(std::uint64_t bytes) noexcept;
+  Address allocate_without_growth(std::uint64_t bytes, Caller caller = 0) noexcept;
 
   // Makes the live block that starts at `address` free at once: the caller has waited for the
   // device. False when there is none.
@@ -136,7 +116,7 @@ class Arena {
   void reclaim(const GatheredBlocks& blocks) noexcept;
   // Or, instead of reclaim(): serves a request of `bytes` with it, whoever may still be using it.
   // Returns its address; 0 when it is gone, or too small, or a quarter larger than is asked for.
-  Address revive(const RetiredBlock& block, std::uint64_t bytes) noexcept;
+  Address revive(const RetiredBlock& block, std::uint64_t bytes, Caller caller = 0) noexcept;
 
   // The live block that contains `address`.
   std::optional<BlockInfo> find_containing(Address address) const noexcept;
@@ -168,6 +148,8 @@ class Arena {
   // Begins again after abandon(), or before the first allocation, under these options.
   void begin(const Options& options) noexcept;
 
+  // Writes down the figures that are not written at each call.
+  void refresh_figures() noexcept;
   // A few of the figures of stats(), for next to nothing.
   Headroom headroom() const noexcept;
   Stats stats() const noexcept;
@@ -237,14 +219,24 @@ class Arena {
   std::uint64_t unmap(Locked& lock, Moves& moves);
   Growth map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);
   std::uint64_t unmap_unused(Locked& lock, std::uint64_t most_bytes);
-  Allocation allocate_with_growth(std::uint64_t bytes) noexcept;
+  Allocation allocate_with_growth(std::uint64_t bytes, Caller caller) noexcept;
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
   // And in a slice.
   bool is_plain(std::uint64_t bytes) const { return bytes - 1 < largest_in_slice_; }
   void set_options(const Options& options);
-  std::uint64_t num_allocs() const { return last_id_ - id_before_first_; }
-  Address count_allocation(const Regions::Placed& placed, std::uint64_t bytes);
+  std::uint64_t num_allocs() const {
+    return (last_number_ - number_before_first_) / Block::kNumberStep;
+  }
+  Address count_allocation(const Regions::Placed& placed, std::uint64_t bytes, Caller caller);
   void count_free(const Block& block);
+  void write_allocation(const Block& block, Address address, std::uint64_t bytes);
+  void write_free(BlockIndex index);
+  void write_retired(BlockIndex index);
+  void write_reclaimed(BlockIndex index);
+  void write_unused(BlockIndex index);
+  void record_free(BlockIndex index, Observer::Freed how);
+  void write_abandoned() noexcept;
+  void write_resized() noexcept;
   void make_free(BlockIndex index);
   Headroom room() const noexcept;
   BlockInfo info_of(BlockIndex index) const;
@@ -257,11 +249,17 @@ class Arena {
   Budget& budget_;
   Options options_;
 
+  // Set once, by observe().
+  Figures* figures_ = nullptr;
+  const Figure* peaks_ = nullptr;
+  Observer* observer_ = nullptr;
+  Observer* recorder_ = nullptr;  // the same, if it records
+
   mutable Lock lock_;                   // guards all below, but for Regions::number_at()
   std::uint64_t largest_possible_ = 0;  // of requests, in bytes
   std::uint64_t largest_in_slice_ = 0;  // of those that have no region of their own
   // What each allocation and each free counts; stats() derives the rest.
-  std::uint64_t last_id_;
+  std::uint64_t last_number_;  // see Block::number()
   std::uint64_t num_frees_ = 0;
   std::uint64_t granules_in_use_ = 0;  // of live and retired blocks
   std::uint64_t peak_granules_in_use_ = 0;
@@ -277,7 +275,7 @@ class Arena {
   bool source_is_dry_ = false;        // it had too little when it was last asked
   std::uint64_t next_step_bytes_ = 0;
   std::uint64_t generation_ = 1;
-  const std::uint64_t id_before_first_;
+  const std::uint64_t number_before_first_;
   std::uint64_t num_failures_ = 0;
   std::uint64_t lost_blocks_ = 0;  // neither freed nor live: abandon() forgot them
   std::uint64_t granules_retired_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 namespace cubfc::arena {
@@ -37,9 +38,8 @@ struct Block {
     BlockIndex previous;
     std::uint32_t size_class;
   };
-  struct Use {             // of a live or retired block
-    std::uint32_t id_low;  // a number that no other block of the process has
-    std::uint32_t id_high;
+  struct Use {                       // of a live or retired block
+    std::uint32_t number_halves[2];  // see number()
     union {
       std::uint32_t padding;     // of a live one: its bytes less the bytes that were asked for
       BlockIndex next_gathered;  // of a retired one, see Arena::gather()
@@ -61,6 +61,18 @@ struct Block {
   Nature nature;  // of a live or retired block
 
   std::uint64_t end() const { return std::uint64_t{start} + granules; }
+
+  // Of a live or retired block: a number that no other of the process has or had, times
+  // kNumberStep, plus who asked for it.
+  static constexpr std::uint64_t kNumberStep = 256;
+  void set_number(std::uint64_t number) { std::memcpy(use.number_halves, &number, sizeof(number)); }
+  std::uint64_t number() const {
+    std::uint64_t number = 0;
+    std::memcpy(&number, use.number_halves, sizeof(number));
+    return number;
+  }
+  std::uint64_t id() const { return number() / kNumberStep; }
+  std::uint8_t caller() const { return static_cast<std::uint8_t>(number()); }
 };
 static_assert(sizeof(Block) == 32, "two records share a cache line");
 

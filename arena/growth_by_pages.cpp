@@ -189,9 +189,13 @@ std::uint64_t Arena::unmap(Locked& lock, Moves& moves) {
   for (const Move& move : moves) {
     regions_.settle(move.block, move.unmapped ? BlockState::kVacant : BlockState::kFree);
     still_there += move.unmapped ? 0 : move.bytes;
+    if (move.unmapped && recorder_ != nullptr) {
+      recorder_->shrank(move.base, move.bytes);
+    }
   }
   pool_bytes_ += still_there;
   usable_bytes_ += still_there;
+  write_resized();
   return all - still_there;
 }
 
@@ -238,6 +242,10 @@ Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_
   usable_bytes_ += bytes;
   pool_bytes_ += bytes;
   peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
+  if (recorder_ != nullptr) {
+    recorder_->grew(base, bytes);
+  }
+  write_resized();
   if (!from.empty()) {
     without_lock(lock, drop_spare);
   }

@@ -154,6 +154,10 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes, Regio
   usable_bytes_ += std::uint64_t{added->granules} * kGranuleBytes;
   pool_bytes_ += bytes;
   peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
+  if (recorder_ != nullptr) {
+    recorder_->grew(region.base, bytes);
+  }
+  write_resized();
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -199,8 +203,12 @@ std::uint64_t Arena::release(Locked& lock, const std::vector<std::uint16_t>& unu
     const Regions::Region& region = regions_.all()[number];
     released.push_back({region.obtained_base, region.obtained_bytes});
     usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
+    if (recorder_ != nullptr) {
+      recorder_->shrank(region.obtained_base, region.obtained_bytes);
+    }
     regions_.remove(number);
   }
+  write_resized();
   ++releasing_;
   lock.unlock();
   source_.release(released);

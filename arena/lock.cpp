@@ -4,8 +4,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <ctime>
+
+#include "arena/kept_errno.h"
 
 namespace cubfc::arena {
 namespace {
@@ -28,18 +29,6 @@ void pause() noexcept {
 
 // A futex is an int in memory, and so is this atomic.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
-
-// To whoever called the program's allocation, errno is none of our business.
-class KeptErrno {
- public:
-  KeptErrno() = default;
-  ~KeptErrno() { errno = kept_; }
-  KeptErrno(const KeptErrno&) = delete;
-  KeptErrno& operator=(const KeptErrno&) = delete;
-
- private:
-  int kept_ = errno;
-};
 
 }  // namespace
 

@@ -115,6 +115,43 @@ std::optional<Value> path(std::string_view text, const Policy& /*so_far*/) {
   return value_of(result);
 }
 
+std::optional<Value> frames(std::string_view text, const Policy& /*so_far*/) {
+  constexpr std::uint64_t kMostFrames = 64;
+  std::optional<std::uint64_t> count = read_count(text);
+  if (count && *count > kMostFrames) {
+    count.reset();
+  }
+  return value_of(count);
+}
+
+constexpr std::size_t kLongestLabels = 255;
+
+// As Prometheus has them: a name of letters, digits and _, a value without the characters that
+// would end it.
+bool is_label(std::string_view text) {
+  const auto is_letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const std::size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  return equals != std::string_view::npos && !name.empty() && !is_digit(name.front()) &&
+         std::ranges::all_of(name,
+                             [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; }) &&
+         std::ranges::none_of(text.substr(equals + 1), [](unsigned char c) {
+           return c < 0x20 || c == 0x7f || c == '"' || c == '\\' || c == '=';
+         });
+}
+
+std::optional<Value> label_list(std::string_view text, const Policy& /*so_far*/) {
+  const std::string_view list = trimmed(text);
+  bool good = !list.empty() && list.size() <= kLongestLabels;
+  for (std::size_t start = 0; good && start <= list.size();) {
+    const std::size_t end = std::min(list.find(',', start), list.size());
+    good = is_label(list.substr(start, end - start));
+    start = end + 1;
+  }
+  return value_of(good ? std::optional<std::string>(list) : std::nullopt);
+}
+
 template <class T>
 struct Word {
   std::string_view word;
@@ -252,6 +289,10 @@ constexpr std::string_view kFractionForms =
 constexpr std::string_view kXlaFractionForms =
     "a share above 0 and up to 1, such as 0.5 or 50%, also 0.75+ and 0.75-0.85 (above 1 only with "
     "unified memory)";
+constexpr std::string_view kFramesForms = "a whole number from 0 to 64";
+constexpr std::string_view kLabelForms =
+    "name=value,name=value of at most 255 bytes: names of letters, digits and _, values without "
+    "quotes, backslashes, commas and equals signs";
 constexpr std::string_view kPathForms = "a path of at most 4095 bytes without control characters";
 
 constexpr std::string_view kXlaFractionNote =
@@ -390,6 +431,29 @@ constexpr std::array kOptions = std::to_array<Option>({
                            "where the log goes; `%p` is the process id, `%h` the host"),
     row<&Policy::show_stats>({"CUBFC_SHOW_STATS", boolean, kBooleanForms, ""}, kNoneHonoured,
                              "false", "a summary at exit, where the log goes"),
+    row<&Policy::summary>(
+        {"CUBFC_SUMMARY", path, kPathForms, ""}, kNoneHonoured, "unset",
+        "write the summary at exit to this file, as JSON if its name ends in `.json`; `%p` is the "
+        "process id, `%h` the host"),
+    row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset",
+                        "record every allocation and free to this file, for `cubfc report` and "
+                        "`cubfc replay`; `%p` is the process id, `%h` the host"),
+    row<&Policy::trace_limit>({"CUBFC_TRACE_LIMIT", size_above_zero, kLimitForms, ""},
+                              kNoneHonoured, "4GiB",
+                              "nothing more is recorded when the trace has so many bytes (32 for "
+                              "each allocation or free)"),
+    row<&Policy::trace_stacks>({"CUBFC_TRACE_STACKS", frames, kFramesForms, ""}, kNoneHonoured, "0",
+                               "record so many frames of the stack of each allocation, too"),
+    row<&Policy::share_stats>(
+        {"CUBFC_SHARE_STATS", boolean, kBooleanForms, ""}, kNoneHonoured, "true",
+        "figures that `cubfc top` and `cubfc metrics` read while the program runs, in a file of "
+        "the user's own that goes with the process"),
+    row<&Policy::track_callers>(
+        {"CUBFC_TRACK_CALLERS", boolean, kBooleanForms, ""}, kNoneHonoured, "true",
+        "tell apart which library asked for memory, in the summary, in reports of failed "
+        "allocations and in `cubfc top`"),
+    row<&Policy::labels>({"CUBFC_LABELS", label_list, kLabelForms, ""}, kNoneHonoured, "unset",
+                         "labels for `cubfc metrics`, such as `pod=trainer-0,namespace=ml`"),
     row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured, "false",
                           "a real off switch: nothing is intercepted"),
 });

@@ -97,6 +97,9 @@ struct Setting {
 /// The share of the free memory that is preallocated when no fraction is set.
 inline constexpr double kDefaultFraction = 0.75;
 
+/// How large a trace becomes, unless set.
+inline constexpr std::uint64_t kDefaultTraceLimit = std::uint64_t{4} << 30;
+
 /// Everything that the environment can ask for, as it is in force. A value type; concurrent reads
 /// are safe. Sizes are in bytes.
 struct Policy {
@@ -124,6 +127,20 @@ struct Policy {
   /// A path as the user wrote it, %p and %h not replaced; nothing means stderr.
   Setting<std::optional<std::string>> log_file;
   Setting<bool> show_stats;
+  /// The file of the summary at exit, as CUBFC_LOG_FILE; nothing: none is written.
+  Setting<std::optional<std::string>> summary;
+  /// The file of the trace, as CUBFC_LOG_FILE; nothing: none is written.
+  Setting<std::optional<std::string>> trace;
+  /// In bytes.
+  Setting<std::uint64_t> trace_limit{.value = kDefaultTraceLimit, .origin = {}};
+  /// Frames that are recorded for each allocation.
+  Setting<std::uint64_t> trace_stacks;
+  /// Figures for cubfc top and cubfc metrics.
+  Setting<bool> share_stats{.value = true, .origin = {}};
+  /// Who asks for memory is told apart.
+  Setting<bool> track_callers{.value = true, .origin = {}};
+  /// "name=value,name=value", for cubfc metrics; nothing unless set.
+  Setting<std::optional<std::string>> labels;
   Setting<bool> disable;
 
   /// A limit under cubfc's own name cannot be used: every device allocation is to be refused, and
@@ -161,6 +178,12 @@ struct Policy {
   [[nodiscard]] bool gives_to_others() const noexcept {
     const bool preallocates = preallocate.is_set() && preallocate.value != Preallocate::kNo;
     return !preallocates && !mem_fraction.is_set() && async_preallocate.value == 0;
+  }
+
+  /// Whether anybody may want to know what the program uses.
+  [[nodiscard]] bool observes() const noexcept {
+    return share_stats.value || track_callers.value || show_stats.value ||
+           summary.value.has_value() || trace.value.has_value();
   }
 
   /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself:

@@ -5,7 +5,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <new>
 #include <utility>
+
+#include "config/options.h"
 
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
@@ -16,6 +19,7 @@
 #include "shim/serve/device_memory.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
+#include "shim/serve/map_drawer.h"
 #include "shim/serve/memory_info.h"
 #include "shim/serve/peer_copies.h"
 #include "shim/serve/physical_memory.h"
@@ -25,28 +29,56 @@
 #include "shim/serve/stream_ordered.h"
 #include "shim/serve/unused_memory.h"
 #include "shim/serve/waiting_frees.h"
+#include "shim/share/figures_page.h"
 #include "shim/share/ipc.h"
 #include "shim/share/locked_mapping.h"
 #include "shim/share/rendezvous.h"
 #include "shim/tell/log.h"
+#include "shim/tell/program.h"
 #include "shim/tell/summary.h"
+#include "shim/tell/trace_recorder.h"
 
 namespace cubfc {
+
+namespace {
+
+// The settings as lines, and the file that CUBFC_TRACE asks for; nullptr if it does not.
+std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
+  if (!policy.trace.value) {
+    return nullptr;
+  }
+  std::string settings;
+  for (const config::Option& option : config::options()) {
+    settings += std::string(option.own.name) + "=" + config::in_force(option, policy) + "\n";
+  }
+  return TraceRecorder::open({expanded_path(*policy.trace.value), policy.trace_limit.value,
+                              static_cast<std::uint32_t>(policy.trace_stacks.value), settings});
+} catch (const std::bad_alloc&) {
+  log::warn("CUBFC_TRACE: the host has no memory for it; nothing is recorded");
+  return nullptr;
+}
+
+}  // namespace
 
 // All that acts, in the order in which it is made: each knows only what stands before it.
 struct Process::Parts {
   Parts(const DriverFunctions& driver, const config::Policy& policy)
-      : captures(driver),
-        devices(driver, policy, &choose_server),
+      : figures(policy),
+        trace(recorder_for(policy)),
+        callers(figures.get(), trace.get(), policy.track_callers.value),
+        captures(driver),
+        devices(driver, policy, &choose_server, {figures.get(), callers, trace.get()}),
         contexts(driver, devices, captures),
         ipc(driver, policy, contexts),
         waiting(driver, contexts, captures),
         unused(driver, contexts, captures, waiting, rendezvous),
-        soft_reserve(rendezvous, unused),
+        map(contexts),
+        soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),
         requests(driver, contexts, unused, failed),
         memory(driver, policy,
-               {contexts, captures, ipc, waiting, unused, failed, requests, soft_reserve}),
+               {callers, contexts, captures, ipc, waiting, unused, failed, requests, soft_reserve,
+                map}),
         stream_ordered(driver, {contexts, captures, waiting, unused, requests, memory}),
         info(driver, policy, contexts, rendezvous),
         physical(driver, contexts, requests),
@@ -54,6 +86,9 @@ struct Process::Parts {
         pointers(driver, policy, contexts, ipc),
         peer_copies(driver, contexts) {}
 
+  FiguresPage figures;
+  std::unique_ptr<TraceRecorder> trace;
+  Callers callers;
   Captures captures;
   Devices devices;
   Contexts contexts;
@@ -61,6 +96,7 @@ struct Process::Parts {
   WaitingFrees waiting;
   Rendezvous rendezvous;
   UnusedMemory unused;
+  MapDrawer map;
   SoftReserve soft_reserve;
   FailedRequests failed;
   DriverRequests requests;
@@ -104,6 +140,10 @@ config::Policy policy_under_tools(config::Policy policy) {
   Process* const process = Process::existing();
   if (process != nullptr && !process->is_in_child()) {
     process->ipc().leave();
+    process->leave_figures();
+    if (process->trace() != nullptr) {
+      process->trace()->close();
+    }
   }
 }
 
@@ -115,11 +155,19 @@ void at_exit() noexcept {
     return;  // a child that begins anew has its parent's handler, too
   }
   process->soft_reserve().leave();
+  if (process->trace() != nullptr) {
+    process->trace()->flush();
+    process->trace()->tell_problem();
+  }
+  const TimeSpent time{process->memory().time_spent(), process->memory().time_waited()};
+  if (const auto& path = process->policy().summary.value) {
+    write_summary(*path, process->figures(), time);
+  }
   if (!process->policy().show_stats.value) {
     return;
   }
   try {
-    if (const std::string text = process->summary(); !text.empty()) {
+    if (const std::string text = summary_text(process->figures(), time); !text.empty()) {
       log::always(text);
     }
   } catch (...) {  // the program's exit goes on
@@ -168,6 +216,15 @@ PhysicalMemory& Process::physical() const {
 }
 Arrays& Process::arrays() const {
   return parts_->arrays;
+}
+const figures::ProcessFigures& Process::figures() const {
+  return parts_->figures.get();
+}
+TraceRecorder* Process::trace() const noexcept {
+  return parts_->trace.get();
+}
+void Process::leave_figures() const noexcept {
+  parts_->figures.leave();
 }
 PointerQueries& Process::pointers() const {
   return parts_->pointers;
@@ -259,40 +316,6 @@ void Process::forked_in_child() noexcept {
   if (of_parent != nullptr && of_parent->contexts_.first() != nullptr) {
     stand_aside.store(true);
   }
-}
-
-std::string Process::summary() const {
-  Summary summary;
-  for (const Context* context = contexts_.first(); context != nullptr; context = context->next) {
-    Summary::Arenas* line = nullptr;
-    for (Summary::Arenas& known : summary.arenas) {
-      line = known.device == context->device.handle ? &known : line;
-    }
-    if (line == nullptr) {
-      line = &summary.arenas.emplace_back();
-      line->device = context->device.handle;
-      line->driver_calls = context->device.preallocation.driver_calls();
-      if (const auto beside = context->device.server->stats()) {
-        line->pool = {beside->num_allocs, beside->num_failures, beside->peak_bytes_in_use};
-      }
-    }
-    const arena::Stats stats = context->arena.stats();
-    line->of_arenas.allocations += stats.num_allocs;
-    line->of_arenas.failures += stats.num_failures;
-    line->of_arenas.peak_bytes += stats.peak_bytes_in_use;
-    line->peak_bytes_taken += stats.peak_pool_bytes;
-    line->driver_calls += context->memory->driver_calls();
-  }
-  for (Summary::Arenas& line : summary.arenas) {
-    const std::uint64_t at_first =
-        contexts_.devices().known(line.device)->preallocation.taken_at_first();
-    line.peak_bytes_taken = std::max(line.peak_bytes_taken, at_first);
-  }
-  const auto direct = parts_->requests.ledger().totals();
-  summary.at_driver = {direct.allocations, direct.failures, direct.peak_bytes};
-  summary.time_spent = memory_.time_spent();
-  summary.time_waited = memory_.time_waited();
-  return describe(summary);
 }
 
 }  // namespace cubfc

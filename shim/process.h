@@ -12,6 +12,9 @@
 
 namespace cubfc {
 
+namespace figures {
+struct ProcessFigures;
+}
 class Arrays;
 class Captures;
 class Contexts;
@@ -24,6 +27,7 @@ class PhysicalMemory;
 class PointerQueries;
 class SoftReserve;
 class StreamOrdered;
+class TraceRecorder;
 class UnusedMemory;
 class WaitingFrees;
 
@@ -78,8 +82,12 @@ class Process {
   // Whether this is a child of the process that made the object.
   bool is_in_child() const { return mark_.is_in_child(); }
 
-  // The lines of CUBFC_SHOW_STATS, one for each device. No driver call.
-  std::string summary() const;
+  // What the program uses.
+  const figures::ProcessFigures& figures() const;
+  // nullptr if nothing is recorded.
+  TraceRecorder* trace() const noexcept;
+  // At the very end: nobody is to read them any more.
+  void leave_figures() const noexcept;
 
  private:
   static Process* make_active() noexcept;

@@ -121,7 +121,9 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   context->handle = handle;
   context->primary = *primary == handle;
   context->reaches = 0;
-  context->state = its_device->server->by == Server::By::kArena ? 0 : Context::kElsewhere;
+  context->state = static_cast<std::uint8_t>(
+      (its_device->server->by == Server::By::kArena ? 0 : Context::kElsewhere) |
+      (its_device->policy.observes() ? Context::kObserved : 0));
   context->announced = false;
   context->id.store(id, std::memory_order_release);
   if (fresh) {

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <iterator>
 #include <optional>
+#include <utility>
 
+#include "config/arena_options.h"
 #include "shim/driver/captures.h"
 #include "shim/tell/log.h"
 
@@ -59,14 +61,16 @@ bool has_managed_memory(const DriverFunctions& driver, CUdevice device) {
 }  // namespace
 
 Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
-               ChooseServer choose_server, CUdevice device_handle, std::uint64_t its_bytes)
+               ChooseServer choose_server, CUdevice device_handle, std::uint64_t its_bytes,
+               Observers observers)
     : policy(its_policy),
       handle(device_handle),
       name(name_of(driver, device_handle)),
       id(id_of(driver, device_handle)),
       total_bytes(its_bytes),
-      limit(driver, policy, device_handle, its_bytes),
-      preallocation(driver, device_handle, limit.budget, its_bytes),
+      use(observers.figures, observers.trace),
+      limit(driver, policy, device_handle, its_bytes, use, observers.callers),
+      preallocation(driver, device_handle, limit.budget, its_bytes, use),
       has_pools(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)),
       integrated(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_INTEGRATED)),
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
@@ -75,6 +79,21 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
     log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
               handle, name);
   }
+  write_figures();
+}
+
+// What does not change.
+void Device::write_figures() {
+  figures::DeviceFigures& figures = use.figures();
+  figures.number = handle;
+  std::copy(id.begin(), id.end(), figures.uuid.begin());
+  figures.name.set(name);
+  figures.total_bytes = total_bytes;
+  figures.limit_bytes = limit.budget.limit();
+  const config::Origin* const origin = policy.limit_origin();
+  figures.limit_origin.set(origin == nullptr ? "" : origin->variable);
+  figures.allocator.set(config::name_of(server->allocator()));
+  figures.free_mode.set(config::name_of(policy.free_mode.value));
 }
 
 bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
@@ -98,24 +117,15 @@ std::uint64_t Device::beyond_host_reserve(std::uint64_t bytes) const noexcept {
 }
 
 arena::Options Device::begin_arena(std::uint64_t wanted) {
-  // What is taken ahead there, the host has not.
-  if (integrated && !policy.preallocate.is_set() && !policy.mem_fraction.is_set()) {
-    wanted = 0;
-  }
-  arena::Options options;
-  if (!managed) {
-    options = arena::Options::in_slices_of(std::min(total_bytes, limit.budget.limit()));
-    options.largest_bytes = total_bytes;
-  }
-  if (managed || policy.preallocate.value == config::Preallocate::kWhole) {
-    options.whole = true;
-    options.own_above_bytes = arena::kLargestRequestBytes;
-  }
+  arena::Options options = config::arena_options(policy,
+                                                 {.total_bytes = total_bytes,
+                                                  .limit_bytes = limit.budget.limit(),
+                                                  .is_integrated = integrated,
+                                                  .is_managed = managed},
+                                                 wanted);
   if (!options.whole && preallocation.possible() &&
       server->allocator() == config::Allocator::kBfc) {
-    preallocation.plan(wanted);
-  } else {
-    options.preallocate_bytes = wanted;
+    preallocation.plan(std::exchange(options.preallocate_bytes, 0));
   }
   return options;
 }

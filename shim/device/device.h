@@ -15,17 +15,26 @@
 #include "shim/device/context_end.h"
 #include "shim/device/peer_set.h"
 #include "shim/device/server.h"
+#include "shim/limit/callers.h"
 #include "shim/limit/device_limit.h"
+#include "shim/limit/device_use.h"
 #include "shim/limit/preallocation.h"
 
 namespace cubfc {
 
 class DeviceFrees;
 
+// Where what the program uses is written down, and who asks for it.
+struct Observers {
+  figures::ProcessFigures& figures;
+  Callers& callers;
+  TraceRecorder* trace;  // nullptr if nothing is recorded
+};
+
 // A GPU. Made when first needed, never destroyed.
 struct Device {
   Device(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server,
-         CUdevice device_handle, std::uint64_t its_bytes);
+         CUdevice device_handle, std::uint64_t its_bytes, Observers observers);
 
   // How a context's arena is to begin, when so many bytes are to be preallocated: in
   // `preallocation`, which all arenas share, where memory can be held so.
@@ -47,6 +56,7 @@ struct Device {
   std::string name;
   const std::array<char, 16> id;  // its UUID, the same in every process; zeros: unknown
   std::uint64_t total_bytes = 0;
+  DeviceUse use;
   DeviceLimit limit;
   Preallocation preallocation;          // of arenas under CUBFC_ALLOCATOR=bfc
   std::atomic<bool> is_offered{false};  // to other processes, by SoftReserve (serve/)
@@ -68,6 +78,12 @@ struct Device {
   std::atomic<bool> introduced{false};  // the devices that were known before have been told
 
   std::atomic<DeviceFrees*> frees{nullptr};  // of its blocks: WaitingFrees (serve/) makes it
+
+  // Its figures are there for readers: once it is known to be the only object of its device.
+  void publish() noexcept { use.publish(); }
+
+ private:
+  void write_figures();
 };
 
 // What a context's arena takes its memory from.
@@ -80,14 +96,6 @@ class RegionSource : public arena::MemorySource {
   virtual bool is_shareable() const noexcept = 0;
   // Whether giving some of it back waits for the work of its context.
   virtual bool release_waits() const noexcept = 0;
-
-  std::uint64_t driver_calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
-
- protected:
-  void called() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
-
- private:
-  std::atomic<std::uint64_t> calls_{0};
 };
 
 // Whether every later call in the context answers this error, too: its work has gone wrong, and the
@@ -114,9 +122,11 @@ constexpr bool stays(CUresult result) {
 // that still holds a pointer finds an arena in which its address is not.
 struct Context {
   Context(Device& its_device, std::unique_ptr<RegionSource> source)
-      : device(its_device),
-        memory(std::move(source)),
-        arena(*memory, its_device.limit.budget, {}) {}
+      : device(its_device), memory(std::move(source)), arena(*memory, its_device.limit.budget, {}) {
+    if (its_device.policy.observes()) {
+      its_device.use.observe(arena);
+    }
+  }
 
   Device& device;
   std::atomic<CUcontext> handle{nullptr};
@@ -128,6 +138,7 @@ struct Context {
     kEnding = 2,     // the driver has been asked to end it
     kBroken = 4,     // by an error that stays: the driver answers for it from then on
     kElsewhere = 8,  // its device's blocks are no arena's
+    kObserved = 16,  // its arena keeps figures
   };
   std::atomic<std::uint8_t> state{0};  // bits
   // Devices whose memory the program lets it reach (cuCtxEnablePeerAccess).
@@ -148,7 +159,9 @@ struct Context {
     state.fetch_and(static_cast<std::uint8_t>(~bit), std::memory_order_acq_rel);
   }
   // Whether its arena serves, and nothing else is to be thought of.
-  bool is_plain() const noexcept { return state.load(std::memory_order_acquire) == kStarted; }
+  bool is_plain() const noexcept {
+    return (state.load(std::memory_order_acquire) & ~kObserved) == kStarted;
+  }
   // To be called with what the driver has answered in it.
   void note(CUresult result) noexcept {
     if (stays(result)) {

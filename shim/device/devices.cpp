@@ -36,15 +36,17 @@ Device* Devices::find_or_make(CUdevice handle) {
   if (driver_.cuDeviceTotalMem_v2(&total_bytes, handle) != CUDA_SUCCESS) {
     return nullptr;
   }
-  auto made =
-      std::make_unique<Device>(driver_, policy_of_new(handle), choose_server_, handle, total_bytes);
+  auto made = std::make_unique<Device>(driver_, policy_of_new(handle), choose_server_, handle,
+                                       total_bytes, observers_);
   const std::lock_guard lock(mutex_);
   if (Device* const other = find(handle); other != nullptr) {
     return other;  // another thread was quicker
   }
   any_needs_access_ = any_needs_access_ || made->server->needs_access();
   any_beside_arenas_ = any_beside_arenas_ || made->server->has_blocks_beside_arenas();
-  return devices_.emplace_back(std::move(made)).get();
+  Device* const device = devices_.emplace_back(std::move(made)).get();
+  device->publish();
+  return device;
 }
 
 // By what is loaded now; it stays for the device.

@@ -14,11 +14,13 @@ namespace cubfc {
 // Thread-safe. Its lock is never held across a driver call. A Device, once made, stays.
 class Devices {
  public:
-  Devices(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server)
+  Devices(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server,
+          Observers observers)
       : driver_(driver),
         policy_(policy),
         policy_beside_xla_(policy.beside_xla()),
-        choose_server_(choose_server) {}
+        choose_server_(choose_server),
+        observers_(observers) {}
 
   // The device, made now if it was not known; nullptr when the driver does not tell what memory it
   // has. Throws std::bad_alloc.
@@ -67,6 +69,7 @@ class Devices {
   const config::Policy& policy_;
   const config::Policy policy_beside_xla_;
   const ChooseServer choose_server_;
+  const Observers observers_;
   std::atomic<bool> any_needs_access_{false};
   std::atomic<bool> any_beside_arenas_{false};
 

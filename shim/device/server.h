@@ -5,7 +5,7 @@
 // To add an allocator: its word in config/ (policy.h, policy.cpp, options.cpp, and then the table
 // in README.md); a RegionSource, if an arena is to take its memory from elsewhere; a class and a
 // case in serve/servers.cpp; new files in CMakeLists.txt; the lists of allocators in tests/ and
-// scripts/. One that is no arena also needs a Holding (limit/device_limit.h), and a look at all who
+// scripts/. One that is no arena also needs a Memory (limit/device_limit.h), and a look at all who
 // ask `by`.
 #pragma once
 

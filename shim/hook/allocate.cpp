@@ -12,24 +12,33 @@ void tidy_frees(Process& process) {
   process.memory().tidy_frees();
 }
 
+// What the arena does not have at hand.
+[[gnu::noinline]] static CUresult allocate_otherwise(CUdeviceptr* address, size_t bytes,
+                                                     const void* asking) {
+  return answer_to(
+      asking, [&](Process& p) { return p.memory().allocate(address, bytes); },
+      &Functions::cuMemAlloc_v2, address, bytes);
+}
+
 namespace wrapper {
 extern "C" {
 
 CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Process* const process = Process::active(); process != nullptr && address != nullptr)
       [[likely]] {
-    if (const CUdeviceptr got = process->memory().take_at_hand(bytes); got != 0) [[likely]] {
+    const CUdeviceptr got = process->memory().take_at_hand(bytes, __builtin_return_address(0));
+    if (got != 0) [[likely]] {
       *address = got;
       return CUDA_SUCCESS;
     }
   }
-  return answer([&](Process& p) { return p.memory().allocate(address, bytes); },
-                &Functions::cuMemAlloc_v2, address, bytes);
+  return allocate_otherwise(address, bytes, __builtin_return_address(0));
 }
 
 CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                                   unsigned element_bytes) {
-  return answer(
+  return answer_to(
+      __builtin_return_address(0),
       [&](Process& p) {
         return p.memory().allocate_pitch(address, pitch, width, height, element_bytes);
       },
@@ -51,14 +60,18 @@ CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
 }
 
 CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
-  return answer([&](Process& p) { return p.memory().allocate_managed(address, bytes, flags); },
-                &Functions::cuMemAllocManaged, address, bytes, flags);
+  return answer_to(
+      __builtin_return_address(0),
+      [&](Process& p) { return p.memory().allocate_managed(address, bytes, flags); },
+      &Functions::cuMemAllocManaged, address, bytes, flags);
 }
 
 CUresult cubfc_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                            const CUmemAllocationProp* properties, unsigned long long flags) {
-  return answer([&](Process& p) { return p.physical().create(handle, bytes, properties, flags); },
-                &Functions::cuMemCreate, handle, bytes, properties, flags);
+  return answer_to(
+      __builtin_return_address(0),
+      [&](Process& p) { return p.physical().create(handle, bytes, properties, flags); },
+      &Functions::cuMemCreate, handle, bytes, properties, flags);
 }
 
 CUresult cubfc_cuMemRelease(CUmemGenericAllocationHandle handle) {
@@ -78,13 +91,15 @@ CUresult cubfc_cuMemUnmap(CUdeviceptr address, size_t bytes) {
 }
 
 CUresult cubfc_cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
-  return answer([&](Process& p) { return p.arrays().create(array, shape); },
-                &Functions::cuArrayCreate_v2, array, shape);
+  return answer_to(
+      __builtin_return_address(0), [&](Process& p) { return p.arrays().create(array, shape); },
+      &Functions::cuArrayCreate_v2, array, shape);
 }
 
 CUresult cubfc_cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
-  return answer([&](Process& p) { return p.arrays().create_3d(array, shape); },
-                &Functions::cuArray3DCreate_v2, array, shape);
+  return answer_to(
+      __builtin_return_address(0), [&](Process& p) { return p.arrays().create_3d(array, shape); },
+      &Functions::cuArray3DCreate_v2, array, shape);
 }
 
 CUresult cubfc_cuArrayDestroy(CUarray array) {
@@ -94,8 +109,10 @@ CUresult cubfc_cuArrayDestroy(CUarray array) {
 
 CUresult cubfc_cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape,
                                       unsigned levels) {
-  return answer([&](Process& p) { return p.arrays().create_mipmapped(array, shape, levels); },
-                &Functions::cuMipmappedArrayCreate, array, shape, levels);
+  return answer_to(
+      __builtin_return_address(0),
+      [&](Process& p) { return p.arrays().create_mipmapped(array, shape, levels); },
+      &Functions::cuMipmappedArrayCreate, array, shape, levels);
 }
 
 CUresult cubfc_cuMipmappedArrayDestroy(CUmipmappedArray array) {

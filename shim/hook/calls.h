@@ -7,8 +7,10 @@
 
 #include "shim/hook/no_cancellation.h"
 #include "shim/hook/routes.h"
+#include "shim/limit/callers.h"
 #include "shim/process.h"
 #include "shim/serve/unused_memory.h"
+#include "shim/tell/trace_recorder.h"
 
 namespace cubfc {
 
@@ -36,6 +38,21 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
   }
+}
+
+// The same for a request for memory, made by the code at this return address.
+template <typename Ours, typename... Args, typename... Given>
+CUresult answer_to(const void* asking, Ours ours, CUresult (*DriverFunctions::*function)(Args...),
+                   Given... args) {
+  return answer(
+      [&](Process& process) {
+        const Callers::Asking remembered(asking);
+        if (TraceRecorder* const trace = process.trace(); trace != nullptr) {
+          trace->capture_stack(asking);
+        }
+        return ours(process);
+      },
+      function, args...);
 }
 
 // After a free that asks for it.

@@ -8,6 +8,7 @@
 #include "shim/hook/no_cancellation.h"
 #include "shim/hook/routes.h"
 #include "shim/hook/thunks.h"
+#include "shim/limit/callers.h"
 #include "shim/loader/loaded_objects.h"
 #include "shim/loader/symbols.h"
 #include "shim/process.h"
@@ -47,11 +48,35 @@ Function real_function(const char* name, const void* caller) {
   return reinterpret_cast<Function>(last.function);
 }
 
-[[gnu::noinline]] CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes) try {
+CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes, const void* caller) try {
   const cubfc::NoCancellation no_cancellation;
+  const cubfc::Callers::Asking asking(caller);
+  if (cubfc::TraceRecorder* const trace = process.trace(); trace != nullptr) {
+    trace->capture_stack(caller);
+  }
   return process.memory().try_allocate(bytes);
 } catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
   return 0;
+}
+
+// What the arena does not have at hand, and what is not ours (`process` is nullptr). `caller` is
+// whom the program's call returns to.
+[[gnu::noinline]] RuntimeError allocate_otherwise(cubfc::Process* process, void** address,
+                                                  std::size_t bytes, const void* caller) {
+  const CUdeviceptr got = process == nullptr ? 0 : look_further(*process, bytes, caller);
+  if (got != 0) {
+    *address = reinterpret_cast<void*>(got);
+    return kSuccess;
+  }
+  using Function = RuntimeError (*)(void**, std::size_t);
+  const auto real = real_function<Function>("cudaMalloc", caller);
+  if (real == nullptr) {
+    return kInitializationError;
+  }
+  const bool is_first = cubfc::Callers::begin_asking(caller);
+  const RuntimeError result = real(address, bytes);  // comes back by the driver's entry point
+  cubfc::Callers::end_asking(is_first);
+  return result;
 }
 
 [[gnu::noinline]] bool free_otherwise(cubfc::Process& process, CUdeviceptr address) try {
@@ -66,21 +91,19 @@ Function real_function(const char* name, const void* caller) {
 extern "C" {
 
 __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address, std::size_t bytes) {
+  const void* const caller = __builtin_return_address(0);
   cubfc::Process* process = cubfc::Process::active();
-  if (process != nullptr && address != nullptr && !process->overridden().cuda_malloc &&
-      !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2))) {
-    CUdeviceptr got = process->memory().take_at_hand(bytes);
-    if (got == 0) [[unlikely]] {
-      got = look_further(*process, bytes);
-    }
-    if (got != 0) [[likely]] {
-      *address = reinterpret_cast<void*>(got);
-      return kSuccess;
-    }
+  if (process == nullptr || address == nullptr || process->overridden().cuda_malloc ||
+      cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemAlloc_v2)))
+      [[unlikely]] {
+    return allocate_otherwise(nullptr, address, bytes, caller);
   }
-  using Function = RuntimeError (*)(void**, std::size_t);
-  const auto real = real_function<Function>("cudaMalloc", __builtin_return_address(0));
-  return real == nullptr ? kInitializationError : real(address, bytes);
+  const CUdeviceptr got = process->memory().take_at_hand(bytes, caller);
+  if (got == 0) [[unlikely]] {
+    return allocate_otherwise(process, address, bytes, caller);
+  }
+  *address = reinterpret_cast<void*>(got);
+  return kSuccess;
 }
 
 __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {

@@ -9,7 +9,8 @@ namespace wrapper {
 extern "C" {
 
 CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
-  return answer(
+  return answer_to(
+      __builtin_return_address(0),
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, false});
       },
@@ -17,7 +18,8 @@ CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stre
 }
 
 CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) {
-  return answer(
+  return answer_to(
+      __builtin_return_address(0),
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, true});
       },
@@ -26,7 +28,8 @@ CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream
 
 CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
                                        CUstream stream) {
-  return answer(
+  return answer_to(
+      __builtin_return_address(0),
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, true, pool, stream, false});
       },
@@ -35,7 +38,8 @@ CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmem
 
 CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
                                             CUstream stream) {
-  return answer(
+  return answer_to(
+      __builtin_return_address(0),
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, true, pool, stream, true});
       },

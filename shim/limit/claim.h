@@ -1,6 +1,8 @@
 // One piece of what the program holds of a device beside its arenas.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -13,30 +15,37 @@ class Claim {
  public:
   // Nothing when the limit has too little left. `pool`, if known, is the one that will serve: what
   // it has reserved already is not taken a second time.
-  static std::optional<Claim> take(DeviceLimit& limit, Holding holding, std::uint64_t bytes,
+  static std::optional<Claim> take(DeviceLimit& limit, Memory memory, std::uint64_t bytes,
                                    CUmemoryPool pool = nullptr) noexcept {
     std::uint64_t pool_id = 0;
-    if (!limit.take(holding, bytes, pool, pool_id)) {
+    if (!limit.take(memory, bytes, pool, pool_id)) {
       return std::nullopt;
     }
-    return Claim(limit, holding, bytes, pool_id);
+    return Claim(limit, memory, bytes, pool_id);
   }
 
   Claim(Claim&& other) noexcept
       : limit_(std::exchange(other.limit_, nullptr)),
-        holding_(other.holding_),
+        memory_(other.memory_),
         bytes_(other.bytes_),
-        pool_id_(other.pool_id_) {}
+        pool_id_(other.pool_id_),
+        address_(other.address_),
+        caller_(other.caller_),
+        in_use_(other.in_use_) {}
   Claim& operator=(Claim&& other) noexcept {
     std::swap(limit_, other.limit_);
-    std::swap(holding_, other.holding_);
+    std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
     std::swap(pool_id_, other.pool_id_);
+    std::swap(address_, other.address_);
+    std::swap(caller_, other.caller_);
+    std::swap(in_use_, other.in_use_);
     return *this;
   }
   ~Claim() {
+    end_use();
     if (limit_ != nullptr) {
-      limit_->give(holding_, bytes_, pool_id_);
+      limit_->give(memory_, bytes_, pool_id_);
     }
   }
   Claim(const Claim&) = delete;
@@ -44,17 +53,46 @@ class Claim {
 
   std::uint64_t bytes() const noexcept { return bytes_; }
 
+  // From when the program has the memory until it has it no longer: these are told to the device's
+  // figures, with who asks at that moment. `address`: what the program knows it by, if no other
+  // memory can have that before it is given back.
+  void begin_use(std::uint64_t address = 0) noexcept {
+    address_ = address != 0 ? address : ++last_number_;
+    caller_ = limit_->callers_.asking();
+    in_use_ = true;
+    limit_->use_.begin(piece());
+  }
+  // Before it is given back, when somebody else may be given it; and if it was not given back. Else
+  // the use ends with the claim.
+  void end_use() noexcept {
+    if (limit_ != nullptr && std::exchange(in_use_, false)) {
+      limit_->use_.end(piece());
+    }
+  }
+  void go_on_with_use() noexcept {
+    in_use_ = true;
+    limit_->use_.end_undone(piece());
+  }
+
   // Ends the claim without giving its bytes back to the limit: they stay taken for good.
   void leave() noexcept { limit_ = nullptr; }
 
  private:
-  Claim(DeviceLimit& limit, Holding holding, std::uint64_t bytes, std::uint64_t pool_id)
-      : limit_(&limit), holding_(holding), bytes_(bytes), pool_id_(pool_id) {}
+  Claim(DeviceLimit& limit, Memory memory, std::uint64_t bytes, std::uint64_t pool_id)
+      : limit_(&limit), memory_(memory), bytes_(bytes), pool_id_(pool_id) {}
+
+  DeviceUse::Piece piece() const noexcept { return {memory_, bytes_, address_, caller_}; }
+
+  // Of memory that has no address of its own; no address is as high.
+  static inline std::atomic<std::uint64_t> last_number_{std::uint64_t{1} << 63};
 
   DeviceLimit* limit_;
-  Holding holding_;
+  Memory memory_;
   std::uint64_t bytes_;
   std::uint64_t pool_id_;
+  std::uint64_t address_ = 0;
+  arena::Caller caller_ = 0;
+  bool in_use_ = false;
 };
 
 }  // namespace cubfc

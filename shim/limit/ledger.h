@@ -1,7 +1,6 @@
 // Memory that the driver serves and that we count: which address or handle holds which claim.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -24,9 +23,7 @@ class Ledger {
   struct Totals {
     std::uint64_t allocations = 0;
     std::uint64_t frees = 0;
-    std::uint64_t failures = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t peak_bytes = 0;
   };
 
   // An older entry of the key is replaced: its memory is gone, the driver gives nothing twice.
@@ -34,15 +31,16 @@ class Ledger {
   void add(Key key, Entry&& entry) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t bytes = entry.claim.bytes();
-    if (const auto found = entries_.find(key); found != entries_.end()) {
+    auto found = entries_.find(key);
+    if (found != entries_.end()) {
       totals_.bytes -= found->second.claim.bytes();
       found->second = std::move(entry);
     } else {
-      entries_.emplace(key, std::move(entry));
+      found = entries_.emplace(key, std::move(entry)).first;
     }
+    found->second.claim.begin_use(number_of(key));
     ++totals_.allocations;
     totals_.bytes += bytes;
-    totals_.peak_bytes = std::max(totals_.peak_bytes, totals_.bytes);
   }
 
   // Nothing when the key is not known: not all that is freed was allocated through us.
@@ -54,6 +52,7 @@ class Ledger {
     }
     std::optional<Entry> entry(std::move(found->second));
     entries_.erase(found);
+    entry->claim.end_use();
     ++totals_.frees;
     totals_.bytes -= entry->claim.bytes();
     return entry;
@@ -63,6 +62,7 @@ class Ledger {
   void put_back(Key key, Entry&& entry) noexcept {
     const std::lock_guard lock(mutex_);
     const std::uint64_t bytes = entry.claim.bytes();
+    entry.claim.go_on_with_use();
     try {
       entries_.insert_or_assign(key, std::move(entry));
     } catch (...) {
@@ -83,17 +83,15 @@ class Ledger {
     });
   }
 
-  void failed() {
-    const std::lock_guard lock(mutex_);
-    ++totals_.failures;
-  }
-
   Totals totals() const {
     const std::lock_guard lock(mutex_);
     return totals_;
   }
 
  private:
+  static std::uint64_t number_of(std::uint64_t address) { return address; }
+  static std::uint64_t number_of(const void* /*handle*/) { return 0; }  // no address
+
   mutable std::mutex mutex_;
   std::unordered_map<Key, Entry> entries_;
   Totals totals_;

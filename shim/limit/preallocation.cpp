@@ -23,10 +23,12 @@ constexpr std::chrono::seconds kPatience{2};
 }  // namespace
 
 Preallocation::Preallocation(const DriverFunctions& driver, CUdevice device,
-                             const arena::Budget& budget, std::uint64_t device_bytes) noexcept
+                             const arena::Budget& budget, std::uint64_t device_bytes,
+                             DeviceUse& use) noexcept
     : driver_(driver),
       device_(device),
       budget_(budget),
+      use_(use),
       granularity_(physical_granularity(driver, device)),
       large_piece_(part_of(device_bytes, kLargePieces)),
       small_piece_(part_of(device_bytes, kSmallPieces)) {}
@@ -48,7 +50,6 @@ void Preallocation::plan(std::uint64_t bytes) noexcept {
 void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept {
   if (planned() > 0 && !begun_.exchange(true)) {
     hold(planned() - std::min(planned(), taken));
-    taken_at_first_ = taken + bytes();
   } else if (given_up > taken) {
     hold(given_up - taken);
   }
@@ -67,6 +68,7 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
   piece = *chosen;
   pieces_.erase(chosen);
   bytes_.fetch_sub(piece.bytes, std::memory_order_release);
+  use_.no_longer_reserved(piece.handle, piece.bytes);
   moving_ += piece.bytes;
   return true;
 }
@@ -107,7 +109,7 @@ std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
   std::uint64_t released = 0;
   Piece piece{};
   while (released < bytes && take(piece, bytes - released)) {
-    ++calls_;
+    use_.driver_called();
     const bool is_released = driver_.cuMemRelease(piece.handle) == CUDA_SUCCESS;
     if (!is_released) {
       keep(piece, Over::kAlso);
@@ -155,6 +157,7 @@ bool Preallocation::keep(Piece piece, Over over) noexcept try {
                        [](std::uint64_t size, const Piece& each) { return size < each.bytes; });
   pieces_.insert(place, piece);
   bytes_.fetch_add(piece.bytes, std::memory_order_release);
+  use_.reserved(piece.handle, piece.bytes);
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -176,7 +179,7 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
       break;
     }
     const CUresult result = driver_.cuMemCreate(&piece.handle, piece.bytes, &properties, 0);
-    ++calls_;
+    use_.driver_called();
     const bool kept = result == CUDA_SUCCESS && keep(piece, Over::kNot);
     if (result == CUDA_SUCCESS && !kept) {
       driver_.cuMemRelease(piece.handle);

@@ -11,6 +11,7 @@
 
 #include "arena/budget.h"
 #include "shim/driver/driver.h"
+#include "shim/limit/device_use.h"
 
 namespace cubfc {
 
@@ -19,9 +20,9 @@ namespace cubfc {
 // Thread-safe; its lock is never held across a driver call. Needs no current context.
 class Preallocation {
  public:
-  // Of a device of so many bytes. `budget` must outlive it.
+  // Of a device of so many bytes. `budget` and `use` must outlive it.
   Preallocation(const DriverFunctions& driver, CUdevice device, const arena::Budget& budget,
-                std::uint64_t device_bytes) noexcept;
+                std::uint64_t device_bytes, DeviceUse& use) noexcept;
   // Whether device and driver have such memory.
   bool possible() const noexcept { return granularity_ > 0; }
 
@@ -29,10 +30,6 @@ class Preallocation {
   // ignored until end(). Before and after that nothing is held.
   void plan(std::uint64_t bytes) noexcept;
   std::uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
-
-  // For the summary: what this and the first region took together, and calls of the driver.
-  std::uint64_t taken_at_first() const noexcept { return taken_at_first_; }
-  std::uint64_t driver_calls() const noexcept { return calls_; }
 
   // Held here, in bytes. No lock.
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_acquire); }
@@ -76,13 +73,12 @@ class Preallocation {
   const DriverFunctions& driver_;
   const CUdevice device_;
   const arena::Budget& budget_;
+  DeviceUse& use_;
   const std::uint64_t granularity_;  // 0: there is no such memory
   const std::uint64_t large_piece_;
   const std::uint64_t small_piece_;
   std::atomic<std::uint64_t> planned_{0};
   std::atomic<bool> begun_{false};  // what was planned has been taken once
-  std::atomic<std::uint64_t> taken_at_first_{0};
-  std::atomic<std::uint64_t> calls_{0};
   std::atomic<std::uint64_t> bytes_{0};
 
   std::mutex mutex_;             // guards all below, and changes of planned_ and bytes_

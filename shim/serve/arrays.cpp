@@ -98,7 +98,7 @@ CUresult Arrays::create(Array* array, std::uint64_t bytes, const char* function,
   }
   std::optional<Claim> claim;
   const CUresult result = requests_.claim_and_call(
-      {context->device, Holding::kArray, bytes, function}, claim, create, [] {});
+      {context->device, Memory::kArray, bytes, function}, claim, create, [] {});
   if (result != CUDA_SUCCESS) {
     return result;
   }

@@ -66,12 +66,12 @@ bool DeviceFrees::add_in_order(Context& context, CUdeviceptr address, const How&
   return true;
 }
 
-CUdeviceptr DeviceFrees::take_back(Context& context, const Order& order, std::uint64_t bytes) {
+CUdeviceptr DeviceFrees::take_back(Context& context, const Order& order, const Wanted& wanted) {
   if (!any()) {
     return 0;
   }
   Epochs done;
-  const CUdeviceptr address = freed_.take_back(context, order, bytes, done);
+  const CUdeviceptr address = freed_.take_back(context, order, wanted, done);
   if (!done.empty()) {
     reclaim(done);
   }

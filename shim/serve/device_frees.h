@@ -50,7 +50,8 @@ class DeviceFrees {
   // A block of the context that was freed in this stream, live again for a request of the same
   // stream: the stream's order keeps old and new use apart. At least `bytes`, little more; 0 when
   // none fits. Only for blocks of arenas.
-  CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes);
+  using Wanted = FreedBlocks::Wanted;
+  CUdeviceptr take_back(Context& context, const Order& order, const Wanted& wanted);
 
   // add() of a plain free of a block that lies in the context's arena. Holds nothing but the
   // arena's lock. kFull: close_when_due() is to be called.

@@ -8,9 +8,11 @@
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
+#include "shim/limit/callers.h"
 #include "shim/serve/announcement.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
+#include "shim/serve/map_drawer.h"
 #include "shim/serve/soft_reserve.h"
 #include "shim/serve/unused_memory.h"
 #include "shim/serve/waiting_frees.h"
@@ -55,6 +57,7 @@ DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& 
                            const Uses& uses)
     : driver_(driver),
       policy_(policy),
+      callers_(uses.callers),
       contexts_(uses.contexts),
       captures_(uses.captures),
       ipc_(uses.ipc),
@@ -63,8 +66,11 @@ DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& 
       failed_(uses.failed),
       requests_(uses.requests),
       soft_reserve_(uses.soft_reserve),
-      most_at_hand_(policy.show_stats.value || log::enabled(log::Level::kTrace) ? 0
-                                                                                : most_shared()),
+      map_(uses.map),
+      most_at_hand_(policy.show_stats.value || policy.trace_stacks.value > 0 ||
+                            log::enabled(log::Level::kTrace)
+                        ? 0
+                        : most_shared()),
       frees_at_hand_(most_at_hand_ > 0 && deferred()),
       idle_trimmer_(policy.trim_after.value,
                     {[this] { return unused_.trim(false); }, [this] { return operations(); }}) {}
@@ -74,14 +80,24 @@ std::uint64_t DeviceMemory::most_shared() const {
                                                    : std::numeric_limits<std::uint64_t>::max();
 }
 
+arena::Caller DeviceMemory::asking() const {
+  return callers_.asking();
+}
+
 Server::By DeviceMemory::served_by(const Device& device, std::size_t bytes) const {
   return bytes > most_shared() ? Server::By::kDriver : device.server->by;
 }
 
-CUdeviceptr DeviceMemory::take_at_hand(std::size_t bytes) {
+CUdeviceptr DeviceMemory::take_at_hand(std::size_t bytes, const void* asking) {
   Context* const context = bytes - 1 < most_at_hand_ ? contexts_.current_if_remembered() : nullptr;
-  return context != nullptr && context->is_plain() ? context->arena.allocate_without_growth(bytes)
-                                                   : 0;
+  if (context == nullptr) [[unlikely]] {
+    return 0;
+  }
+  const std::uint8_t state = context->state.load(std::memory_order_acquire);
+  if (state == (Context::kStarted | Context::kObserved)) [[likely]] {
+    return context->arena.allocate_without_growth(bytes, callers_.find(asking));
+  }
+  return state == Context::kStarted ? context->arena.allocate_without_growth(bytes) : 0;
 }
 
 arena::Arena::Gathered DeviceMemory::free_at_hand(CUdeviceptr address) {
@@ -118,7 +134,8 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
         allocate_from_pool(context, address, bytes, function) == CUDA_SUCCESS) {
       return CUDA_SUCCESS;
     }
-    *address = by == Server::By::kArena ? context.arena.allocate_without_growth(bytes) : 0;
+    *address =
+        by == Server::By::kArena ? context.arena.allocate_without_growth(bytes, asking()) : 0;
     if (*address == 0) {
       const RelaxedCapture relaxed(driver_);
       return allocate_from_driver(context, address, bytes, function, Mode::kRelaxed);
@@ -160,7 +177,8 @@ void DeviceMemory::collect_waiting(const Context& context) {
 arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
   UnusedMemory::Tries tries(context.device, {.bytes = bytes, .counted = true, .from_blocks = true});
-  arena::Allocation got = context.arena.allocate(bytes);
+  const arena::Caller caller = asking();
+  arena::Allocation got = context.arena.allocate(bytes, caller);
   if (got.address == 0) {
     tries.growth_is(context.arena.growth_for(bytes));
   }
@@ -168,11 +186,11 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
     while (got.address == 0 && lacks_memory(got.failure) &&
            unused_.make_room(context.device, tries, waits)) {
       const bool grew = got.grew;
-      got = context.arena.allocate(bytes);
+      got = context.arena.allocate(bytes, caller);
       got.grew = got.grew || grew;
     }
     if (got.address == 0 && lacks_memory(got.failure)) {
-      got.address = context.arena.allocate_against_the_rule(bytes);
+      got.address = context.arena.allocate_against_the_rule(bytes, caller);
     }
   }
   return got;
@@ -181,6 +199,7 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
 CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
                                            std::size_t bytes, const char* function) {
   soft_reserve_.offer(context.device);  // before anything is taken that others may lack
+  map_.draw_wanted();
   const arena::Allocation got = take(context, bytes);
   if (got.grew) {
     announce(driver_, policy_, context);
@@ -214,7 +233,7 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   CUdeviceptr got = 0;
   std::optional<Claim> claim;
   if (const CUresult result = requests_.claim_and_call(
-          {context.device, Holding::kOwnPool, bytes, function, server.pool()}, claim,
+          {context.device, Memory::kOwnPool, bytes, function, server.pool()}, claim,
           [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
     server.failed();
@@ -238,7 +257,7 @@ CUresult DeviceMemory::allocate_from_driver(Context& context, CUdeviceptr* addre
     announce(driver_, policy_, context);
   }
   return requests_.allocate(
-      context, {context.device, Holding::kPlain, bytes, function, nullptr, mode == Mode::kRelaxed},
+      context, {context.device, Memory::kDirect, bytes, function, nullptr, mode == Mode::kRelaxed},
       address, [&](CUdeviceptr* got) { return driver_.cuMemAlloc_v2(got, bytes); },
       [&](CUdeviceptr got) { free_relaxed(got); });
 }
@@ -252,7 +271,7 @@ CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes,
   }
   unused_.give_up_preallocated(context->device, bytes);  // else it would lie on the host
   return requests_.allocate(*context,
-                            {context->device, Holding::kManaged, bytes, "cuMemAllocManaged"},
+                            {context->device, Memory::kManaged, bytes, "cuMemAllocManaged"},
                             address, call, [&](CUdeviceptr got) { free_relaxed(got); });
 }
 
@@ -411,6 +430,10 @@ CUresult DeviceMemory::wait_in_free(const Freed& freed) {
   const CUresult result = wait();
   const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
   waited_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
+  constexpr std::chrono::microseconds kWorthTelling{10};
+  if (waited > kWorthTelling) {
+    freed.owner->device.use.waited(waited);
+  }
   return result;
 }
 
@@ -423,7 +446,7 @@ CUdeviceptr DeviceMemory::try_allocate(std::size_t bytes) {
   const Stopwatch stopwatch(*this);
   idle_trimmer_.start_once();
   collect_waiting(*context);
-  const CUdeviceptr address = context->arena.allocate_without_growth(bytes);
+  const CUdeviceptr address = context->arena.allocate_without_growth(bytes, asking());
   if (address != 0) {
     log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);
   }

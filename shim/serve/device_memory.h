@@ -17,11 +17,13 @@
 
 namespace cubfc {
 
+class Callers;
 class Captures;
 class Contexts;
 class DriverRequests;
 class FailedRequests;
 class Ipc;
+class MapDrawer;
 class SoftReserve;
 class UnusedMemory;
 class WaitingFrees;
@@ -32,6 +34,7 @@ class WaitingFrees;
 class DeviceMemory {
  public:
   struct Uses {
+    Callers& callers;  // who asks is Callers::asking(), but for take_at_hand()
     Contexts& contexts;
     Captures& captures;
     Ipc& ipc;
@@ -40,13 +43,15 @@ class DeviceMemory {
     FailedRequests& failed;
     DriverRequests& requests;
     SoftReserve& soft_reserve;
+    MapDrawer& map;
   };
   DeviceMemory(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses);
 
   // Before allocate(): mostly this is all. The address of a block that the current context's arena
   // has at hand; 0 where anything else is to be thought of. One driver call and the arena's lock.
   // Throws nothing, and holds nothing during that call, so the thread may be cancelled there.
-  CUdeviceptr take_at_hand(std::size_t bytes);
+  // `asking`: the return address of the program's call.
+  CUdeviceptr take_at_hand(std::size_t bytes, const void* asking);
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
                           std::size_t height, unsigned element_bytes);
@@ -74,6 +79,8 @@ class DeviceMemory {
   // What the driver says to a free of this block without a context, or when the work of its owner
   // has gone wrong for good; CUDA_SUCCESS if it does not mind, or neither is so.
   CUresult refused_by_driver(const Context& owner, CUdeviceptr address, bool has_context) const;
+  // Who asks for memory, on this thread.
+  arena::Caller asking() const;
   // CUBFC_STREAM_ORDERED=arena.
   bool serves_stream_order() const {
     return policy_.stream_ordered.value == config::StreamOrdered::kArena;
@@ -121,6 +128,7 @@ class DeviceMemory {
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
+  Callers& callers_;
   Contexts& contexts_;
   Captures& captures_;
   Ipc& ipc_;
@@ -129,6 +137,7 @@ class DeviceMemory {
   FailedRequests& failed_;
   DriverRequests& requests_;
   SoftReserve& soft_reserve_;
+  MapDrawer& map_;
   // The largest request that take_at_hand() looks at; 0 where each is timed or told of.
   const std::uint64_t most_at_hand_;
   const bool frees_at_hand_;

@@ -16,19 +16,19 @@ DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts
 // Whether the request could be served if nobody held anything.
 bool DriverRequests::is_possible(const DriverRequest& request) {
   const Device& device = request.device;
-  return (!device.limit.counts(request.holding) || request.bytes <= device.limit.budget.limit()) &&
-         (request.holding == Holding::kManaged || request.bytes <= device.total_bytes);
+  return (!device.limit.counts(request.memory) || request.bytes <= device.limit.budget.limit()) &&
+         (request.memory == Memory::kManaged || request.bytes <= device.total_bytes);
 }
 
 UnusedMemory::Need DriverRequests::need(const DriverRequest& request) {
-  return {request.bytes, request.holding != Holding::kManaged,
-          request.device.limit.counts(request.holding), request.holding == Holding::kOwnPool};
+  return {request.bytes, request.memory != Memory::kManaged,
+          request.device.limit.counts(request.memory), request.memory == Memory::kOwnPool};
 }
 
 CUresult DriverRequests::enter(const Context& context, const DriverRequest& request,
                                CUdeviceptr address, Claim&& claim) try {
   // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
-  const bool of_pool = request.holding == Holding::kPool;
+  const bool of_pool = request.memory == Memory::kPool;
   ledger_.add(address, {std::move(claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed),
                         request.relaxed});
   log::trace("{} {} bytes -> {:#x} (driver)", request.function, request.bytes, address);

@@ -16,7 +16,7 @@ namespace cubfc {
 
 struct DriverRequest {
   Device& device;  // whose memory it takes
-  Holding holding;
+  Memory memory;
   std::uint64_t bytes;
   const char* function;         // as the program called it
   CUmemoryPool pool = nullptr;  // that serves it, if one does and is known
@@ -40,14 +40,14 @@ class DriverRequests : private ContextListener {
     arena::Failure failure = arena::Failure::kOverLimit;
     UnusedMemory::Tries tries(request.device, need(request));
     for (;;) {
-      claim = Claim::take(request.device.limit, request.holding, request.bytes, request.pool);
+      claim = Claim::take(request.device.limit, request.memory, request.bytes, request.pool);
       if (claim) {
         request.device.preallocation.keep_to_limit();
         result =
             request.device.host_reserve_allows(request.bytes) ? call() : CUDA_ERROR_OUT_OF_MEMORY;
         failure = arena::Failure::kExhausted;
       }
-      if (result == CUDA_SUCCESS && DeviceLimit::is_of_pool(request.holding) &&
+      if (result == CUDA_SUCCESS && DeviceLimit::is_of_pool(request.memory) &&
           !unused_.make_limit_hold(request.device)) {
         undo();
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,9 +62,10 @@ class DriverRequests : private ContextListener {
         break;
       }
     }
+    request.device.use.failed(request.memory);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       failed_.report({request.device, request.bytes, request.function,
-                      request.device.limit.counts(request.holding)},
+                      request.device.limit.counts(request.memory)},
                      failure, nullptr);
     }
     return result;
@@ -81,7 +82,6 @@ class DriverRequests : private ContextListener {
     if (const CUresult result = claim_and_call(
             request, claim, [&] { return obtain(&got); }, [&] { undo(got); });
         result != CUDA_SUCCESS) {
-      ledger_.failed();
       return result;
     }
     const CUresult result = enter(context, request, got, std::move(*claim));

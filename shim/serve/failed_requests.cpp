@@ -6,6 +6,7 @@
 
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
+#include "shim/share/neighbours.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -34,16 +35,16 @@ std::uint64_t in_arenas(const Contexts& contexts, const Device& device) {
 }
 
 std::vector<OutOfMemory::Part> held_outside(const DeviceLimit& limit) {
-  constexpr std::array<std::pair<Holding, const char*>, kHoldings> kNames{
-      {{Holding::kPlain, "by cuMemAlloc past the arena"},
-       {Holding::kOwnPool, "by cuMemAlloc from cubfc's pool"},
-       {Holding::kPool, "from pools"},
-       {Holding::kManaged, "managed"},
-       {Holding::kPhysical, "by cuMemCreate"},
-       {Holding::kArray, "in arrays"}}};
+  constexpr std::array<std::pair<Memory, const char*>, trace::kMemories - 1> kNames{
+      {{Memory::kDirect, "by cuMemAlloc past the arena"},
+       {Memory::kOwnPool, "by cuMemAlloc from cubfc's pool"},
+       {Memory::kPool, "from pools"},
+       {Memory::kManaged, "managed"},
+       {Memory::kMapped, "by cuMemCreate"},
+       {Memory::kArray, "in arrays"}}};
   std::vector<OutOfMemory::Part> parts;
-  for (const auto& [holding, name] : kNames) {
-    if (const std::uint64_t bytes = limit.held(holding); bytes > 0) {
+  for (const auto& [memory, name] : kNames) {
+    if (const std::uint64_t bytes = limit.held(memory); bytes > 0) {
       parts.push_back({bytes, name});
     }
   }
@@ -55,25 +56,27 @@ std::vector<OutOfMemory::Part> held_outside(const DeviceLimit& limit) {
 
 // What it takes of the device itself. Managed memory may lie on the host.
 std::uint64_t held_of_device(const DeviceLimit& limit) {
-  return limit.held(Holding::kPlain) + limit.held(Holding::kOwnPool) + limit.held(Holding::kPool) +
-         limit.pools.unclaimed() + limit.held(Holding::kPhysical) + limit.held(Holding::kArray);
+  return limit.held(Memory::kDirect) + limit.held(Memory::kOwnPool) + limit.held(Memory::kPool) +
+         limit.pools.unclaimed() + limit.held(Memory::kMapped) + limit.held(Memory::kArray);
 }
 
 }  // namespace
 
 void FailedRequests::report(const Request& request, arena::Failure failure,
                             const Context* context) noexcept try {
+  Device& device = request.device;
   if (!log::enabled(log::Level::kWarn)) {
+    device.use.refused(request.bytes, {});
     return;
   }
   const RelaxedCapture relaxed(driver_);
-  const Device& device = request.device;
   const bool is_possible = request.bytes <= device.total_bytes && !device.policy.limit_unusable &&
                            (!request.counted || request.bytes <= device.limit.budget.limit());
   using Reporter = OutOfMemoryReporter;
-  reporter_.report(
+  const std::string said = reporter_.report(
       is_possible ? Reporter::Request::kPossible : Reporter::Request::kImpossible,
       [&](Reporter::Detail detail) { return find_out(request, failure, context, detail); });
+  device.use.refused(request.bytes, said);
 } catch (const std::bad_alloc&) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
 }
@@ -83,7 +86,7 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
                                      const Context* context,
                                      OutOfMemoryReporter::Detail detail) const {
   const Device& device = request.device;
-  OutOfMemory found{device.handle, request.function, {}, {}, {}, {}};
+  OutOfMemory found{device.handle, request.function, {}, {}, {}, {}, {}, {}};
   FailedRequestFacts& facts = found.facts;
   facts.asked = request.bytes;
   facts.failure = failure;
@@ -113,6 +116,8 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
       found.blocks = shown->arena.snapshot();
     }
     found.outside = held_outside(device.limit);
+    found.neighbours = neighbours_on(device.id);
+    found.callers = device.use.callers_now();
   }
   return found;
 }

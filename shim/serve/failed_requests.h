@@ -22,7 +22,7 @@ class FailedRequests {
       : driver_(driver), contexts_(contexts), reporter_(policy) {}
 
   struct Request {
-    const Device& device;
+    Device& device;
     std::uint64_t bytes;
     const char* function;  // as the program called it
     bool counted = true;   // by the limit

@@ -119,7 +119,7 @@ bool FreedBlocks::add(Context& owner, CUdeviceptr address, const Order& order, F
   return true;
 }
 
-CUdeviceptr FreedBlocks::take_back(Context& context, const Order& order, std::uint64_t bytes,
+CUdeviceptr FreedBlocks::take_back(Context& context, const Order& order, const Wanted& wanted,
                                    Epochs& done) {
   const std::lock_guard lock(mutex_);
   const auto found_lane = lanes_.find(order);
@@ -127,7 +127,7 @@ CUdeviceptr FreedBlocks::take_back(Context& context, const Order& order, std::ui
     return 0;
   }
   Lane& lane = found_lane->second;
-  auto found = lane.by_size.lower_bound(bytes);
+  auto found = lane.by_size.lower_bound(wanted.bytes);
   while (found != lane.by_size.end() && found->second->in_hand) {
     ++found;
   }
@@ -135,7 +135,8 @@ CUdeviceptr FreedBlocks::take_back(Context& context, const Order& order, std::ui
     return 0;
   }
   const Epochs::iterator epoch = found->second;
-  const CUdeviceptr address = context.arena.revive(epoch->blocks.front().retired.block, bytes);
+  const CUdeviceptr address =
+      context.arena.revive(epoch->blocks.front().retired.block, wanted.bytes, wanted.caller);
   if (address != 0) {
     forget_size(*epoch);
     epoch->blocks.clear();
@@ -251,6 +252,13 @@ FreedBlocks::Epochs FreedBlocks::close_open() {
   Epochs closed;
   if (!open.empty()) {
     open.number = std::exchange(open_number_, ++numbers_);
+    std::uint64_t bytes = open.bytes;
+    std::size_t blocks = open.blocks.size();
+    for (const Gathered& each : open.gathered) {
+      bytes += each.blocks.bytes;
+      blocks += each.blocks.count;
+    }
+    device_.use.epoch_closed(bytes, blocks);
     closed.splice(closed.begin(), open_);
   } else {
     --epochs_;

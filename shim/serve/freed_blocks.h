@@ -89,7 +89,11 @@ class FreedBlocks {
            bool again);
 
   // See DeviceFrees::take_back(). The block's epoch is moved to `done`, in hand.
-  CUdeviceptr take_back(Context& context, const Order& order, std::uint64_t bytes, Epochs& done);
+  struct Wanted {
+    std::uint64_t bytes;
+    arena::Caller caller;
+  };
+  CUdeviceptr take_back(Context& context, const Order& order, const Wanted& wanted, Epochs& done);
   // The stream may end: its handle means it no more. What it freed waits still.
   void forget_stream(const StreamId& stream) noexcept;
 

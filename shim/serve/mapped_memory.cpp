@@ -2,22 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <utility>
 
+#include "config/arena_options.h"
 #include "shim/driver/captures.h"
 #include "shim/driver/physical.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
-namespace {
-
-// A page is a 4,096th of the device or of the limit, so that much memory is not mapped in too many
-// calls and little has not too few pages.
-constexpr std::uint64_t kPages = 4096;
-constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
-
-}  // namespace
 
 std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevice device,
                                            std::uint64_t bytes) {
@@ -25,11 +17,7 @@ std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevi
                              driver.cuMemAddressFree != nullptr && driver.cuMemMap != nullptr &&
                              driver.cuMemUnmap != nullptr && driver.cuMemSetAccess != nullptr;
   const std::uint64_t granularity = has_functions ? physical_granularity(driver, device) : 0;
-  if (granularity == 0) {
-    return 0;
-  }
-  const std::uint64_t wanted = std::min(std::bit_ceil(bytes / kPages), kLargestPageBytes);
-  return std::max(granularity, wanted);
+  return granularity == 0 ? 0 : config::page_bytes(bytes, granularity);
 }
 
 arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexcept {
@@ -80,7 +68,7 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
   std::map<arena::Address, std::uint64_t> range{{0, bytes}};  // what needs memory comes first
   CUdeviceptr base = 0;
   const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);
-  called();
+  device_.use.driver_called();
   log::debug("addresses for {}: driver says {}", log::bytes(bytes), name_of(driver_, result));
   if (result != CUDA_SUCCESS) {
     return {0, static_cast<int>(result), false};
@@ -112,7 +100,7 @@ CUresult MappedMemory::create(Handle& handle) {
   }
   CUmemAllocationProp properties = physical_memory_of(driver_, device_.handle);
   properties.allocFlags.usage = decompresses(driver_, device_.handle) ? kForDecompression : 0;
-  called();
+  device_.use.driver_called();
   return driver_.cuMemCreate(&handle, page_bytes_, &properties, 0);
 }
 
@@ -122,7 +110,7 @@ CUresult MappedMemory::map_page(arena::Address address, Pages& mapped) {
   CUresult result = create(entry->second);
   if (result == CUDA_SUCCESS) {
     result = driver_.cuMemMap(address, page_bytes_, 0, entry->second, 0);
-    called();
+    device_.use.driver_called();
     if (result != CUDA_SUCCESS) {
       driver_.cuMemRelease(entry->second);
     }
@@ -148,7 +136,7 @@ CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes, Own 
     give(device_.handle);
   }
   for_each_peer(peers, give);
-  called();
+  device_.use.driver_called();
   return driver_.cuMemSetAccess(base, bytes, access.data(), count);
 }
 
@@ -239,7 +227,7 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
     }
   }
   const CUresult result = driver_.cuMemUnmap(base, bytes);
-  called();
+  device_.use.driver_called();
   log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), name_of(driver_, result));
   const std::lock_guard lock(mutex_);
   if (result == CUDA_SUCCESS) {
@@ -261,7 +249,7 @@ void MappedMemory::drop_spare() noexcept {
   }
   for (const auto& [address, handle] : dropped) {
     driver_.cuMemRelease(handle);
-    called();
+    device_.use.driver_called();
   }
 }
 

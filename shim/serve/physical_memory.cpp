@@ -20,11 +20,12 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
     return call();  // what is wrong with it the driver says best
   }
   std::optional<Claim> claim;
-  const CUresult result = requests_.claim_and_call(
-      {*device, Holding::kPhysical, bytes, "cuMemCreate"}, claim, call, [] {});
+  const CUresult result = requests_.claim_and_call({*device, Memory::kMapped, bytes, "cuMemCreate"},
+                                                   claim, call, [] {});
   if (result != CUDA_SUCCESS) {
     return result;
   }
+  claim->begin_use();
   try {
     Shared memory = std::make_shared<Claim>(std::move(*claim));
     const std::lock_guard lock(mutex_);

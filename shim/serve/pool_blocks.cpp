@@ -48,7 +48,7 @@ void PoolBlocks::add(Context& context, CUdeviceptr address, Claim&& claim) {
     stats_.bytes_in_use -= each->second.claim.bytes();
     removed.insert(entries_.extract(each++));
   }
-  entries_.insert(added.extract(added.begin()));
+  entries_.insert(added.extract(added.begin())).position->second.claim.begin_use(address);
   ++stats_.num_allocs;
   ++stats_.operations;
   stats_.bytes_in_use += bytes;
@@ -103,6 +103,7 @@ std::optional<PoolBlocks::Block> PoolBlocks::retire(CUdeviceptr address) noexcep
 // Precondition: the lock is held, and the block is live or retired.
 PoolBlocks::Going PoolBlocks::begin(Entries::value_type& entry) noexcept {
   const State before = std::exchange(entry.second.state, State::kGoing);
+  entry.second.claim.end_use();
   stats_.bytes_retired -= before == State::kRetired ? entry.second.claim.bytes() : 0;
   return {entry.first, entry.second.id, before};
 }
@@ -143,6 +144,7 @@ std::optional<Claim> PoolBlocks::finish(const Going& going, CUresult answer) noe
     stats_.bytes_in_use -= found->second.claim.bytes();
     return std::move(entries_.extract(found).mapped().claim);
   }
+  found->second.claim.go_on_with_use();
   if (going.before == State::kRetired) {
     orphans_.insert(entries_.extract(found));
   } else {

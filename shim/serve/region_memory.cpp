@@ -22,7 +22,7 @@ arena::MemorySource::Region RegionMemory::obtain(std::uint64_t bytes) noexcept {
 // What is preallocated makes way, but not for what the device has no room for all the same.
 CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept {
   if (device_.managed) {
-    called();
+    device_.use.driver_called();
     return device_.host_reserve_allows(bytes)
                ? driver_.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL)
                : CUDA_ERROR_OUT_OF_MEMORY;
@@ -42,7 +42,7 @@ CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept
   const std::uint64_t given_up = preallocation.make_way(bytes);
   preallocation.keep_to_limit();
   const CUresult result = driver_.cuMemAlloc_v2(base, bytes);
-  called();
+  device_.use.driver_called();
   if (result == CUDA_SUCCESS) {
     preallocation.after(given_up, bytes);
   } else {
@@ -65,7 +65,7 @@ void RegionMemory::release(std::span<const Extent> regions) noexcept {
       release_waits_ = release_waits_ || (in_stream && result == CUDA_ERROR_NOT_SUPPORTED);
       result = driver_.cuMemFree_v2(base);
     }
-    called();
+    device_.use.driver_called();
     log::debug("region of {} given back: driver says {}", log::bytes(bytes),
                name_of(driver_, result));
   }

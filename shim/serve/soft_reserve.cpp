@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "shim/device/device.h"
+#include "shim/serve/map_drawer.h"
 #include "shim/serve/unused_memory.h"
 #include "shim/tell/log.h"
 
@@ -18,9 +19,10 @@ constexpr std::uint64_t kPartBytes = 1ULL << 30;
 
 }  // namespace
 
-SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused)
+SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer& map)
     : rendezvous_(rendezvous),
       unused_(unused),
+      map_(map),
       thread_("cubfc-share", {[this] { answer_rings(); }, [this] { rendezvous_.close(); }}) {}
 
 void SoftReserve::offer(Device& device) noexcept {
@@ -56,6 +58,8 @@ void SoftReserve::answer_rings() noexcept {
           return;
         }
         rendezvous_.meet_again();
+        map_.refresh_figures();
+        map_.draw_wanted();
         break;
       case Rendezvous::Woken::kByRing:
         rendezvous_.answer(

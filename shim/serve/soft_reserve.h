@@ -16,13 +16,14 @@
 
 namespace cubfc {
 
+class MapDrawer;
 class UnusedMemory;
 struct Device;
 
 // Thread-safe.
 class SoftReserve {
  public:
-  SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused);
+  SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer& map);
 
   // For a device of which something is to be taken; the first call for each counts.
   void offer(Device& device) noexcept;
@@ -37,6 +38,7 @@ class SoftReserve {
 
   Rendezvous& rendezvous_;
   UnusedMemory& unused_;
+  MapDrawer& map_;
   std::mutex mutex_;  // of offer()
   std::size_t offered_ = 0;
   struct Offer {

@@ -44,7 +44,9 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
     DeviceFrees& frees = waiting_.of(context->device);
     frees.collect();  // else what is closed would wait as long as every request is served from here
-    if (const CUdeviceptr again = frees.take_back(*context, *order, request.bytes); again != 0) {
+    if (const CUdeviceptr again =
+            frees.take_back(*context, *order, {request.bytes, memory_.asking()});
+        again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
       *address = again;
       return CUDA_SUCCESS;
@@ -68,7 +70,7 @@ DriverRequest StreamOrdered::driver_request(const Request& request, Device& of_s
                driver_.cuDeviceGetMemPool(&pool, of_stream.handle) != CUDA_SUCCESS)) {
     pool = nullptr;
   }
-  return {of_pool == nullptr ? of_stream : *of_pool, Holding::kPool, request.bytes, function, pool};
+  return {of_pool == nullptr ? of_stream : *of_pool, Memory::kPool, request.bytes, function, pool};
 }
 
 // The stream's context, else the current one; nullptr if there is none.

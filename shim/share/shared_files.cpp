@@ -57,6 +57,40 @@ std::vector<std::string> folders() {
   return found;
 }
 
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  if (DIR* const listing = opendir(path.c_str()); listing != nullptr) {
+    while (const dirent* const entry = readdir(listing)) {
+      if (entry->d_name[0] != '.') {
+        names.emplace_back(entry->d_name);
+      }
+    }
+    closedir(listing);
+  }
+  return names;
+}
+
+// Of every user.
+std::vector<std::string> folders_of_all() {
+  std::vector<std::string> found = folders();
+  const auto add = [&](const std::string& folder) {
+    if (std::find(found.begin(), found.end(), folder) == found.end()) {
+      found.push_back(folder);
+    }
+  };
+  for (const std::string& user : names_in("/run/user")) {
+    add("/run/user/" + user + "/cubfc");
+  }
+  for (const std::string place : {"/dev/shm", "/tmp"}) {
+    for (const std::string& name : names_in(place)) {
+      if (name.starts_with("cubfc-")) {
+        add(place + '/' + name);
+      }
+    }
+  }
+  return found;
+}
+
 // Whatever the program's file mode mask is, or was when the folder was made.
 Descriptor make_folder(const std::string& path) {
   struct stat status {};
@@ -205,6 +239,28 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
     }
   }
   return std::nullopt;
+}
+
+void for_each_shared_file(std::string_view kind,
+                          const std::function<void(const std::string& path, int file)>& look) {
+  for (const std::string& path : geteuid() == 0 ? folders_of_all() : folders()) {
+    struct stat status {};
+    const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!folder || fstat(folder.get(), &status) != 0 ||
+        (status.st_uid != geteuid() && geteuid() != 0)) {
+      continue;
+    }
+    for (const std::string& name : names_in(path)) {
+      struct stat its_status {};
+      const Descriptor file = name.starts_with(kind)
+                                  ? open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK)
+                                  : Descriptor();
+      if (file && fstat(file.get(), &its_status) == 0 && S_ISREG(its_status.st_mode) &&
+          its_status.st_uid == status.st_uid && flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
+        look(path + '/' + name, file.get());
+      }
+    }
+  }
 }
 
 Descriptor open_shared_file(const std::string& name) {

@@ -39,6 +39,11 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
 Descriptor open_shared_file(const std::string& name);
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key);
 
+// Calls `look` with each file of that kind whose process lives: of this user's, and for root of all
+// users'. It may be written to meanwhile, and shorter than it should be. Throws std::bad_alloc.
+void for_each_shared_file(std::string_view kind,
+                          const std::function<void(const std::string& path, int file)>& look);
+
 // A file of this name that several processes have, and that is there as long as one of them does:
 // the first makes it, if it is kMake. Only its first page has room on the file system. `then`: see
 // map_locked(). Nothing when there is none, or none can be made; errno says why. Throws

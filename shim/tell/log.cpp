@@ -22,6 +22,9 @@
 #include <string>
 #include <utility>
 
+#include "shim/tell/no_signal.h"
+#include "shim/tell/program.h"
+
 namespace cubfc::log {
 namespace {
 
@@ -44,52 +47,6 @@ spdlog::level::level_enum level_of(Level level) {
   }
   return spdlog::level::off;
 }
-
-std::string expanded(const std::string& path) {
-  std::string result;
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    if (path[i] != '%' || i + 1 == path.size()) {
-      result += path[i];
-    } else if (path[++i] == 'p') {
-      result += std::to_string(getpid());
-    } else if (path[i] == 'h') {
-      std::array<char, 256> host{};
-      gethostname(host.data(), host.size() - 1);
-      result += host.data();
-    } else {
-      result += std::string("%") + path[i];
-    }
-  }
-  return result;
-}
-
-// While it lives, writing to a pipe that nobody reads is an error and no signal: the program would
-// die of a message of ours.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    sigemptyset(&sigpipe_);
-    sigaddset(&sigpipe_, SIGPIPE);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-  }
-  ~NoSigpipe() {
-    constexpr timespec kNow{0, 0};
-    if (!was_pending_) {
-      sigtimedwait(&sigpipe_, nullptr, &kNow);  // ours, if there is one
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
-
- private:
-  sigset_t sigpipe_{};
-  sigset_t before_{};
-  bool was_pending_ = false;
-};
 
 // Neither the settings nor the logger are ever destroyed: the program may allocate from a static
 // destructor, after ours would have run. And neither has a lock or changes once it is there: a
@@ -242,7 +199,7 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
 spdlog::sink_ptr make_sink(std::string& problem) {
   if (!file().empty()) {
     try {
-      return std::make_shared<FileSink>(expanded(file()));
+      return std::make_shared<FileSink>(expanded_path(file()));
     } catch (const std::runtime_error& error) {
       problem = error.what();
     }
@@ -293,7 +250,7 @@ void write(Level level, const std::string& text) noexcept {
   if (!enabled(level)) {
     return;
   }
-  const NoSigpipe no_sigpipe;
+  const NoSignal no_sigpipe(SIGPIPE);
   try {
     logger().log(level_of(level), text);
   } catch (...) {  // no memory for a message: the program's work goes on
@@ -301,7 +258,7 @@ void write(Level level, const std::string& text) noexcept {
 }
 
 void always(const std::string& text) noexcept {
-  const NoSigpipe no_sigpipe;
+  const NoSignal no_sigpipe(SIGPIPE);
   try {
     logger().log(spdlog::level::critical, text);
   } catch (...) {

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdio>
 
+#include "shim/tell/caller_list.h"
 #include "shim/tell/log.h"
+#include "shim/tell/program.h"
 
 namespace cubfc {
 namespace {
@@ -17,25 +18,6 @@ constexpr std::size_t kMapColumns = 100;
 
 constexpr std::int64_t kSecond = 1'000'000'000;  // ns
 constexpr std::int64_t kMinute = 60 * kSecond;
-
-std::string command_line() {
-  std::array<char, 128> text{};
-  std::FILE* file = std::fopen("/proc/self/cmdline", "re");
-  if (file == nullptr) {
-    return "?";
-  }
-  const std::size_t size = std::fread(text.data(), 1, text.size(), file);
-  std::fclose(file);
-  std::string line;
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    line += byte == 0 ? ' ' : byte < 0x20 ? '?' : static_cast<char>(byte);
-  }
-  while (!line.empty() && line.back() == ' ') {
-    line.pop_back();
-  }
-  return size == text.size() ? line + "..." : line;
-}
 
 struct SizeClass {
   std::uint64_t below;  // bytes
@@ -78,6 +60,21 @@ std::string listed(const std::vector<OutOfMemory::Part>& parts) {
   return text;
 }
 
+// The first few. What a name may hold does nothing to a terminal.
+std::string listed(const std::vector<OutOfMemory::Neighbour>& neighbours) {
+  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kNameBytes = 40;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(neighbours.size(), kMost); ++i) {
+    std::string name = neighbours[i].program.substr(0, kNameBytes);
+    std::replace_if(
+        name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    text += format("{}pid {} ({}) {}", i == 0 ? "" : ", ", neighbours[i].pid, name,
+                   log::bytes(neighbours[i].bytes_taken));
+  }
+  return text + (neighbours.size() > kMost ? format(", {} more", neighbours.size() - kMost) : "");
+}
+
 std::string limit_in_words(const config::Policy& policy, const FailedRequestFacts& facts) {
   if (!facts.limit) {
     return "none";
@@ -89,7 +86,7 @@ std::string limit_in_words(const config::Policy& policy, const FailedRequestFact
 
 // "GPU 0, pid 4711 (python train.py), thread 4720"
 std::string who(const OutOfMemory& failure) {
-  return format("GPU {}, pid {} ({}), thread {}", failure.device, getpid(), command_line(),
+  return format("GPU {}, pid {} ({}), thread {}", failure.device, getpid(), command_line(128),
                 syscall(SYS_gettid));
 }
 
@@ -125,6 +122,9 @@ std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Ca
         log::bytes(facts.device->total), log::bytes(ours), log::bytes(taken - ours),
         log::bytes(facts.device->free));
   }
+  if (!failure.neighbours.empty()) {
+    text += format("  others    {}\n", listed(failure.neighbours));
+  }
   if (policy.reserve.value > 0) {
     text += format("  reserve   {} of the device stays free ({})\n",
                    log::bytes(policy.reserve.value), policy.reserve.origin.text());
@@ -137,6 +137,9 @@ std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Ca
   if (stats.regions > 0) {
     text += format("  blocks    {}\n", sizes_of(failure.blocks));
     text += format("  map       {}\n", draw_map(failure.blocks, kMapColumns));
+  }
+  if (!failure.callers.empty()) {
+    text += format("  by        {}\n", figures::listed(failure.callers));
   }
   if (const std::string try_this = advice(policy, facts, cause); !try_this.empty()) {
     text += format("  try       {}\n", try_this);
@@ -194,27 +197,33 @@ bool OutOfMemoryReporter::is_line_due(Lines& lines, std::int64_t now) {
   return true;
 }
 
-void OutOfMemoryReporter::report(Request request,
-                                 const std::function<OutOfMemory(Detail)>& find_out) noexcept try {
+std::string OutOfMemoryReporter::report(Request request,
+                                        const std::function<OutOfMemory(Detail)>& find_out) noexcept
+    try {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+  std::string text;
   if (request == Request::kPossible && is_due(next_full_ns_, now, kMinute)) {
     const OutOfMemory failure = find_out(Detail::kAll);
-    log::write(log::Level::kWarn, in_full(policy_, failure, cause_of(policy_, failure.facts)));
+    text = in_full(policy_, failure, cause_of(policy_, failure.facts));
     is_line_due(possible_, now);  // not at once after it
-    return;
+    log::write(log::Level::kWarn, text);
+    return text;
   }
   Lines& lines = request == Request::kPossible ? possible_ : impossible_;
   if (!is_line_due(lines, now)) {
     lines.left_out.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    const OutOfMemory failure = find_out(Detail::kFacts);
-    const std::uint64_t more = lines.left_out.exchange(0, std::memory_order_relaxed);
-    log::warn("out of memory on {}: {}{}", who(failure),
-              in_a_line(policy_, failure, cause_of(policy_, failure.facts)),
-              more == 0 ? "" : format(" ({} more that failed were not told of)", more));
+    return {};
   }
+  const OutOfMemory failure = find_out(Detail::kFacts);
+  const std::uint64_t more = lines.left_out.exchange(0, std::memory_order_relaxed);
+  text = format("out of memory on {}: {}{}", who(failure),
+                in_a_line(policy_, failure, cause_of(policy_, failure.facts)),
+                more == 0 ? "" : format(" ({} more that failed were not told of)", more));
+  log::write(log::Level::kWarn, text);
+  return text;
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
+  return {};
 }
 
 }  // namespace cubfc

@@ -11,6 +11,7 @@
 #include "arena/arena.h"
 #include "config/policy.h"
 #include "shim/tell/failure_cause.h"
+#include "shim/tell/figures.h"
 
 namespace cubfc {
 
@@ -26,6 +27,13 @@ struct OutOfMemory {
     const char* what;
   };
   std::vector<Part> outside;  // what the program holds beside arenas
+  struct Neighbour {
+    std::int32_t pid;
+    std::string program;
+    std::uint64_t bytes_taken;
+  };
+  std::vector<Neighbour> neighbours;         // on the device, the most first
+  std::vector<figures::CallerPart> callers;  // who has asked for what is in use, the most first
 };
 
 // Writes the reports. Thread-safe. Programs that find out by trying how much there is fail again
@@ -40,7 +48,8 @@ class OutOfMemoryReporter {
   // this thread.
   enum class Detail : bool { kFacts, kAll };
   enum class Request : bool { kPossible, kImpossible };  // whether it can ever be had
-  void report(Request request, const std::function<OutOfMemory(Detail)>& find_out) noexcept;
+  // Returns what was said: empty when nothing was due.
+  std::string report(Request request, const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
  private:
   struct Lines {

@@ -1,9 +1,29 @@
 #include "shim/tell/summary.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "shim/tell/caller_list.h"
 #include "shim/tell/log.h"
+#include "shim/tell/no_signal.h"
+#include "shim/tell/program.h"
 
 namespace cubfc {
 namespace {
+
+using figures::DeviceFigures;
+using figures::ProcessFigures;
+using figures::read;
+using figures::Sums;
 
 std::string grouped(std::uint64_t number) {
   const std::string digits = std::to_string(number);
@@ -21,49 +41,289 @@ std::string counted(std::uint64_t number, const char* what) {
   return grouped(number) + " " + what + (number == 1 ? "" : "s");
 }
 
+// For people, and as the fields of the JSON are called.
+struct MemoryName {
+  const char* words;
+  const char* field;
+};
+constexpr std::array<MemoryName, trace::kMemories> kMemoryNames{
+    {{"in the arena", "arena"},
+     {"straight from the driver", "direct"},
+     {"from cubfc's pool", "own_pool"},
+     {"from pools", "pool"},
+     {"managed", "managed"},
+     {"by cuMemCreate", "mapped"},
+     {"in arrays", "array"}}};
+
+template <typename Do>
+void for_each_device(const ProcessFigures& process, Do what) {
+  for (std::size_t i = 0; i < process.devices.size(); ++i) {
+    if (process.devices[i].ready.load(std::memory_order_acquire) == 1) {
+      what(process.devices[i], figures::sum_of(process, i));
+    }
+  }
+}
+
+// "4.00 GiB in the arena, 1.00 GiB managed": at the peak; empty where it was all in the arena.
+std::string kinds_at_peak(const DeviceFigures& device) {
+  std::string text;
+  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    if (const std::uint64_t bytes = read(device.at_peak[i]); bytes > 0) {
+      text += format("{}{} {}", text.empty() ? "" : ", ", log::bytes(bytes), kMemoryNames[i].words);
+    }
+  }
+  return read(device.at_peak[0]) == read(device.peak_bytes_in_use) ? "" : text;
+}
+
+std::string device_text(const ProcessFigures& process, const DeviceFigures& device,
+                        const Sums& sums, std::string_view each) {
+  std::string text = format(
+      "GPU {}: peak {} of {}, {}{}{}, {} failed", device.number,
+      log::bytes(read(device.peak_bytes_in_use)), log::bytes(read(device.peak_bytes_taken)),
+      counted(sums.allocations, "allocation"),
+      read(device.driver_calls) == 0 ? ""
+                                     : " in " + counted(read(device.driver_calls), "driver call"),
+      each, grouped(std::max(sums.failures, read(device.refused))));
+  if (const std::string kinds = kinds_at_peak(device); !kinds.empty()) {
+    text += format("\ncubfc: GPU {}: of what at the peak: {}", device.number, kinds);
+  }
+  const auto callers = figures::callers_of(process, sums, figures::When::kAtPeak);
+  if (!callers.empty()) {
+    text +=
+        format("\ncubfc: GPU {}: by whom at the peak: {}", device.number, figures::listed(callers));
+  }
+  return text;
+}
+
+// How many bytes the character at the beginning has; 0 if it is no UTF-8.
+std::size_t character_length(std::string_view text) {
+  const auto byte = static_cast<unsigned char>(text[0]);
+  const std::size_t length = byte < 0x80   ? 1
+                             : byte < 0xC2 ? 0
+                             : byte < 0xE0 ? 2
+                             : byte < 0xF0 ? 3
+                             : byte < 0xF5 ? 4
+                                           : 0;
+  if (length == 0 || length > text.size()) {
+    return 0;
+  }
+  std::uint32_t point = length == 1 ? byte : byte & (0xFFU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0) != 0x80) {
+      return 0;
+    }
+    point = point << 6 | (next & 0x3FU);
+  }
+  // Not what a shorter form would say, nor half of a pair of UTF-16, nor beyond all characters.
+  constexpr std::array<std::uint32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
+  const bool good =
+      point >= kLeast[length] && (point < 0xD800 || point > 0xDFFF) && point <= 0x10FFFF;
+  return good ? length : 0;
+}
+
+// In JSON. What a name may hold that is no UTF-8 becomes a question mark.
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    if (length == 0) {
+      result += '?';
+    } else if (byte < 0x20 || byte == '"' || byte == '\\') {
+      result += format("\\u{:04x}", byte);
+    } else {
+      result += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return result + '"';
+}
+
+// An object's fields, one after the other.
+class Object {
+ public:
+  Object& number(const char* name, std::uint64_t value) { return raw(name, std::to_string(value)); }
+  Object& text(const char* name, std::string_view value) { return raw(name, quoted(value)); }
+  Object& raw(const char* name, const std::string& json) {
+    fields_ += format("{}\"{}\": {}", fields_.empty() ? "" : ", ", name, json);
+    return *this;
+  }
+  std::string whole() const { return "{" + fields_ + "}"; }
+
+ private:
+  std::string fields_;
+};
+
+std::string list_of(const std::vector<std::string>& entries) {
+  std::string text;
+  for (const std::string& entry : entries) {
+    text += (text.empty() ? "" : ", ") + entry;
+  }
+  return "[" + text + "]";
+}
+
+std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    text += format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+  }
+  return text;
+}
+
+std::string device_json(const ProcessFigures& process, const DeviceFigures& device,
+                        const Sums& sums) {
+  Object memory;
+  for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
+    memory.raw(kMemoryNames[i].field,
+               Object()
+                   .number("bytes_in_use", sums.of[i])
+                   .number("peak_bytes_in_use", read(device.of[i].peak_bytes_in_use))
+                   .number("at_peak", read(device.at_peak[i]))
+                   .whole());
+  }
+  std::vector<std::string> callers;
+  for (std::size_t i = 0; i < process.num_callers.load(std::memory_order_acquire); ++i) {
+    if (sums.by_caller[i].now + sums.by_caller[i].at_peak > 0) {
+      callers.push_back(Object()
+                            .text("name", process.callers[i].get())
+                            .number("bytes_in_use", sums.by_caller[i].now)
+                            .number("at_peak", sums.by_caller[i].at_peak)
+                            .whole());
+    }
+  }
+  const bool limited = device.limit_bytes != ~std::uint64_t{0};
+  return Object()
+      .number("number", static_cast<std::uint64_t>(device.number))
+      .text("uuid", uuid_text(device.uuid))
+      .text("name", device.name.get())
+      .number("total_bytes", device.total_bytes)
+      .raw("bytes_limit", limited ? std::to_string(device.limit_bytes) : "null")
+      .text("limit_origin", device.limit_origin.get())
+      .text("allocator", device.allocator.get())
+      .text("free", device.free_mode.get())
+      .number("bytes_in_use", sums.in_use)
+      .number("peak_bytes_in_use", read(device.peak_bytes_in_use))
+      .number("bytes_taken", read(device.bytes_taken))
+      .number("peak_bytes_taken", read(device.peak_bytes_taken))
+      .number("num_allocs", sums.allocations)
+      .number("num_frees", sums.frees)
+      .number("num_failures", sums.failures)
+      .number("num_refused", read(device.refused))
+      .number("driver_calls", read(device.driver_calls))
+      .raw("memory", memory.whole())
+      .raw("callers", list_of(callers))
+      .whole();
+}
+
+std::uint64_t allocations_of(const ProcessFigures& process) {
+  std::uint64_t allocations = 0;
+  for_each_device(process, [&](const DeviceFigures& /*device*/, const Sums& sums) {
+    allocations += sums.allocations;
+  });
+  return allocations;
+}
+
 }  // namespace
 
-std::string describe(const Summary& summary) {
-  std::uint64_t operations = summary.at_driver.allocations;
-  for (const Summary::Arenas& line : summary.arenas) {
-    operations += line.of_arenas.allocations + (line.pool ? line.pool->allocations : 0);
-  }
-  const double each_us = operations == 0 ? 0
-                                         : static_cast<double>(summary.time_spent.count()) /
-                                               1000.0 / static_cast<double>(operations);
+std::string summary_text(const ProcessFigures& process, const TimeSpent& time) {
+  const std::uint64_t operations = allocations_of(process);
+  const std::string each = time.in_calls.count() == 0 || operations == 0
+                               ? ""
+                               : format(", {:.1f} µs each with the program's waits",
+                                        static_cast<double>(time.in_calls.count()) / 1000.0 /
+                                            static_cast<double>(operations));
   std::string text;
-  const auto next_line = [&] { return text.empty() ? "" : "\ncubfc: "; };
-  for (const Summary::Arenas& line : summary.arenas) {
-    if (line.pool) {
-      text += format(
-          "{}GPU {}: peak {} from the pool, {}, {:.1f} µs each with the program's waits, {} failed",
-          next_line(), line.device, log::bytes(line.pool->peak_bytes),
-          counted(line.pool->allocations, "allocation"), each_us, grouped(line.pool->failures));
+  for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
+    if (sums.allocations + sums.failures + read(device.refused) > 0) {
+      text += (text.empty() ? "" : "\ncubfc: ") + device_text(process, device, sums, each);
     }
-    const Summary::Served& served = line.of_arenas;
-    if (served.allocations + served.failures > 0) {
-      text += format(
-          "{}GPU {}: peak {} of {}, {} in {}, {:.1f} µs each with the program's waits, {} failed",
-          next_line(), line.device, log::bytes(served.peak_bytes),
-          log::bytes(line.peak_bytes_taken), counted(served.allocations, "allocation"),
-          counted(line.driver_calls, "driver call"), each_us, grouped(served.failures));
-    }
-  }
-  const Summary::Served& direct = summary.at_driver;
-  if (direct.allocations + direct.failures > 0) {
-    text += format(
-        "{}straight to the driver: peak {}, {}, {:.1f} µs each with the program's waits, {} failed",
-        next_line(), log::bytes(direct.peak_bytes), counted(direct.allocations, "allocation"),
-        each_us, grouped(direct.failures));
-  }
+  });
   // Worth a word when it is true.
-  if (summary.time_waited >= std::chrono::seconds(1)) {
+  if (time.waited >= std::chrono::seconds(1)) {
     text += format(
         "{}frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
         "does not use cudaFree as a barrier",
-        next_line(), std::chrono::duration<double>(summary.time_waited).count());
+        text.empty() ? "" : "\ncubfc: ", std::chrono::duration<double>(time.waited).count());
   }
   return text;
+}
+
+std::string summary_json(const ProcessFigures& process, const TimeSpent& time) {
+  std::vector<std::string> devices;
+  for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
+    devices.push_back(device_json(process, device, sums));
+  });
+  Object all;
+  all.text("version", process.version.get())
+      .number("pid", static_cast<std::uint64_t>(process.pid))
+      .text("host", process.host.get())
+      .text("program", process.program.get())
+      .text("labels", process.labels.get())
+      .number("start_unix_ns", process.start_unix_ns)
+      .raw("devices", list_of(devices));
+  if (time.in_calls.count() > 0) {
+    all.number("ns_in_calls", static_cast<std::uint64_t>(time.in_calls.count()))
+        .number("ns_waited", static_cast<std::uint64_t>(time.waited.count()));
+  }
+  return all.whole() + "\n";
+}
+
+namespace {
+
+// An ordinary file of that name is replaced when the new one is whole; into anything else (a pipe,
+// a terminal) the text is written. A link is not followed. errno says what is wrong.
+bool write_file(const std::string& path, const std::string& text) {
+  const NoSignal no_sigxfsz(SIGXFSZ);
+  const NoSignal no_sigpipe(SIGPIPE);
+  struct stat status {};
+  const bool exists = lstat(path.c_str(), &status) == 0;
+  if (exists && S_ISLNK(status.st_mode)) {
+    errno = ELOOP;
+    return false;
+  }
+  const bool replaces = !exists || S_ISREG(status.st_mode);
+  const std::string name = replaces ? format("{}.{}.part", path, getpid()) : path;
+  if (replaces) {
+    unlink(name.c_str());
+  }
+  const int file = open(
+      name.c_str(),
+      O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | (replaces ? O_CREAT | O_EXCL : 0),
+      0666);
+  std::size_t written = 0;
+  while (file >= 0 && written < text.size()) {
+    const ssize_t more = write(file, text.data() + written, text.size() - written);
+    if (more <= 0 && errno != EINTR) {
+      break;
+    }
+    written += more > 0 ? static_cast<std::size_t>(more) : 0;
+  }
+  int error = errno;
+  const bool whole = file >= 0 && written == text.size();
+  const bool closed = file >= 0 && close(file) == 0;
+  const bool there = whole && closed && (!replaces || rename(name.c_str(), path.c_str()) == 0);
+  error = whole ? errno : error;
+  if (replaces && file >= 0 && !there) {
+    unlink(name.c_str());
+  }
+  errno = error;
+  return there;
+}
+
+}  // namespace
+
+void write_summary(const std::string& path, const ProcessFigures& process,
+                   const TimeSpent& time) noexcept try {
+  const std::string name = expanded_path(path);
+  const std::string text = name.ends_with(".json") ? summary_json(process, time)
+                                                   : "cubfc: " + summary_text(process, time) + "\n";
+  if (!write_file(name, text)) {
+    log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", name,
+              errno == ELOOP ? "is a symbolic link, which is not followed" : std::strerror(errno));
+  }
+} catch (...) {
+  log::write(log::Level::kWarn, "CUBFC_SUMMARY: the host has no memory for the summary");
 }
 
 }  // namespace cubfc

@@ -1,35 +1,30 @@
-// The summary at exit (CUBFC_SHOW_STATS). All that it says is handed to it.
+// The summary at exit (CUBFC_SHOW_STATS, CUBFC_SUMMARY): what the program used of each device, by
+// what function and by whom, from the figures of the process.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <optional>
 #include <string>
-#include <vector>
+
+#include "shim/tell/figures.h"
 
 namespace cubfc {
 
-struct Summary {
-  struct Served {
-    std::uint64_t allocations = 0;
-    std::uint64_t failures = 0;
-    std::uint64_t peak_bytes = 0;  // in use
-  };
-  struct Arenas {  // of one device
-    int device = 0;
-    Served of_arenas;
-    std::uint64_t peak_bytes_taken = 0;  // from the device
-    std::uint64_t driver_calls = 0;      // by which it was taken and given back
-    std::optional<Served> pool;          // what is served beside arenas
-  };
-  std::vector<Arenas> arenas;
-  Served at_driver;                        // what went straight to the driver
-  std::chrono::nanoseconds time_spent{};   // in allocations and frees, waits included
-  std::chrono::nanoseconds time_waited{};  // by frees, for the device
+// Where it was measured: see DeviceMemory::time_spent().
+struct TimeSpent {
+  std::chrono::nanoseconds in_calls{};  // in allocations and frees, waits included
+  std::chrono::nanoseconds waited{};    // by frees, for the device
 };
 
-// A line for each device and each way of serving, without "cubfc: " before the first; empty when
+// A line for each device and more for what it holds, without "cubfc: " before the first; empty when
 // there is nothing to say.
-std::string describe(const Summary& summary);
+std::string summary_text(const figures::ProcessFigures& process, const TimeSpent& time);
+
+// The same and all else that is known, as one JSON object and an end of line.
+std::string summary_json(const figures::ProcessFigures& process, const TimeSpent& time);
+
+// Writes it to the file that CUBFC_SUMMARY names: as JSON if the name ends in ".json". What is
+// wrong is logged.
+void write_summary(const std::string& path, const figures::ProcessFigures& process,
+                   const TimeSpent& time) noexcept;
 
 }  // namespace cubfc

@@ -8,6 +8,7 @@
 
 #include "arena/arena.h"
 #include "arena/made_up_memory.h"
+#include "arena/watching.h"
 #include "catch.h"
 
 using namespace cubfc::arena;
@@ -74,6 +75,7 @@ std::string run(const std::vector<Operation>& operations, const Options& options
   memory.align_to(aligned ? 2 * kMiB : kGranuleBytes);
   Budget budget(900 * kMiB);
   Arena arena(memory, budget, options);
+  const Watching watching(arena);
   std::map<Address, std::uint64_t> model;
   std::map<Address, std::uint64_t> gathered;  // freed, and nobody's before they are reclaimed
   const std::uint32_t verify_every = operations.size() > 5000 ? 128 : 16;
@@ -82,9 +84,10 @@ std::string run(const std::vector<Operation>& operations, const Options& options
   };
   for (const Operation& operation : operations) {
     if (operation.kind == Operation::kAllocate) {
-      Allocation got = arena.allocate(operation.bytes);
+      const auto caller = static_cast<Caller>(operation.pick / 2 % kCallers);
+      Allocation got = arena.allocate(operation.bytes, caller);
       if (got.address == 0 && operation.pick % 2 == 0) {
-        got.address = arena.allocate_against_the_rule(operation.bytes);
+        got.address = arena.allocate_against_the_rule(operation.bytes, caller);
       }
       if (got.address == 0) {
         continue;
@@ -180,7 +183,7 @@ std::string run(const std::vector<Operation>& operations, const Options& options
       model.erase(address);
     }
     if (operation.pick % verify_every == 0) {
-      if (std::string problems = arena.verify(); !problems.empty()) {
+      if (std::string problems = arena.verify() + watching.disagreement(); !problems.empty()) {
         return problems;
       }
     }
@@ -193,7 +196,11 @@ std::string run(const std::vector<Operation>& operations, const Options& options
   if (memory.free_bytes() != kGiB || budget.used() != 0 || memory.wrong_releases != 0) {
     return "memory was lost";
   }
-  return arena.verify();
+  if (operations.back().pick % 3 == 0) {
+    arena.allocate(1);
+    arena.abandon();
+  }
+  return arena.verify() + watching.disagreement();
 }
 
 // Removes operations as long as what remains still fails, so that the report is short.

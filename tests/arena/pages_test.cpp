@@ -11,6 +11,7 @@
 #include "arena/arena.h"
 #include "arena/made_up_memory.h"
 #include "arena/made_up_pages.h"
+#include "arena/watching.h"
 #include "catch.h"
 
 using namespace cubfc::arena;
@@ -22,7 +23,7 @@ constexpr std::uint64_t kPage = 2 * kMiB;
 struct Fixture {
   explicit Fixture(std::uint64_t limit = 64 * kMiB, std::uint64_t device = kGiB,
                    Options options = {.largest_bytes = kGiB})
-      : memory(device, kPage), budget(limit), arena(memory, budget, options) {}
+      : memory(device, kPage), budget(limit), arena(memory, budget, options), watching(arena) {}
 
   Address take(std::uint64_t bytes) {
     const Allocation got = arena.allocate(bytes);
@@ -34,6 +35,7 @@ struct Fixture {
 
   void check() const {
     CHECK(arena.verify() == "");
+    CHECK(watching.disagreement() == "");
     CHECK(memory.wrong_calls == 0);
     CHECK(memory.mapped_bytes() == arena.stats().pool_bytes);
     CHECK(budget.used() == arena.stats().pool_bytes);
@@ -55,6 +57,7 @@ struct Fixture {
   MadeUpPages memory;
   Budget budget;
   Arena arena;
+  Watching watching;
 };
 
 }  // namespace

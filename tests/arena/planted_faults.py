@@ -98,6 +98,21 @@ FAULTS = [
      "  lock.lock();\n  budget_.release(bytes);\n", "  lock.lock();\n"),
     ("a place is taken that ends before the block does", "regions.cpp",
      "if (behind.state != BlockState::kFree || end > behind.end()) {", "if (false) {"),
+    ("what is reclaimed stays on its caller's account", "arena.cpp",
+     "  figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));\n", ""),
+    ("a caller's part at the peak is that of the last change", "figures.h",
+     "    if (read(since) != peaks) [[unlikely]] {\n", "    {\n"),
+    ("a reclaimed block is not taken off the figures", "arena.cpp",
+     "  put(figures_->granules_retired, granules_retired_);\n  write_unused(index);\n",
+     "  put(figures_->granules_retired, granules_retired_);\n"),
+    ("a block that comes back is counted twice", "arena.cpp",
+     "    write_reclaimed(block.index);\n", ""),
+    ("memory that was given back is not told of", "growth_by_regions.cpp",
+     "      recorder_->shrank(region.obtained_base, region.obtained_bytes);\n", ""),
+    ("pages that were unmapped are not told of", "growth_by_pages.cpp",
+     "      recorder_->shrank(move.base, move.bytes);\n", ""),
+    ("an abandoned arena's figures stay", "arena.cpp",
+     "  put(figures_->granules_in_use, 0);\n", ""),
 ]
 
 

@@ -2,25 +2,21 @@
 #include "inputs.h"
 
 #include <algorithm>
-#include <fstream>
 #include <system_error>
-#include <variant>
 
 namespace cubfc::bench {
 
 Workload recorded_input(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) {
-    throw BadTrace(file.string() + ": it cannot be opened");
-  }
-  const auto read = programs::read_trace(stream);
-  if (const auto* wrong = std::get_if<programs::TraceError>(&read)) {
-    throw BadTrace(file.string() + ": " + wrong->text);
+  programs::Trace trace;
+  try {
+    trace = programs::read_trace(file.string());
+  } catch (const std::runtime_error& bad) {
+    throw BadTrace(bad.what());
   }
   const std::string name = file.stem().string();
   const Kind kind =
       name.find("static") == std::string::npos ? Kind::kTraining : Kind::kStaticLifetime;
-  Workload input = from_trace(std::get<programs::Trace>(read), name, kind);
+  Workload input = from_trace(trace, name, kind);
   if (input.allocations == 0) {
     throw BadTrace(file.string() + ": there is no allocation in it");
   }

@@ -59,6 +59,13 @@ const std::vector<Example>& examples() {
       {"CUBFC_LOG_LEVEL", "warning", "warn"},
       {"CUBFC_LOG_FILE", "/tmp/cubfc.%p.log", "/tmp/cubfc.%p.log"},
       {"CUBFC_SHOW_STATS", "yes", "true"},
+      {"CUBFC_SUMMARY", "/tmp/summary.%p.json", "/tmp/summary.%p.json"},
+      {"CUBFC_TRACE", "/tmp/trace.%p.cubfc", "/tmp/trace.%p.cubfc"},
+      {"CUBFC_TRACE_LIMIT", "256M", "256MiB"},
+      {"CUBFC_TRACE_STACKS", "8", "8"},
+      {"CUBFC_SHARE_STATS", "no", "false"},
+      {"CUBFC_TRACK_CALLERS", "0", "false"},
+      {"CUBFC_LABELS", "pod=trainer-0,namespace=ml", "pod=trainer-0,namespace=ml"},
       {"CUBFC_DISABLE", "1", "true"},
   };
   return all;

@@ -17,6 +17,7 @@
 //           ask:MIB       one of so many, whether it can be had or not; create:MIB by cuMemCreate
 //           probe         the largest that can be had, found out by trying
 //           hold          nothing; stays until it is killed
+//           wait          nothing; stays until stdin ends
 #include <unistd.h>
 
 #include <algorithm>
@@ -153,10 +154,14 @@ int main(int argc, char** argv) {
   programs::must(driver, "cuMemGetInfo", driver.cuMemGetInfo(&free_bytes, &total_bytes));
   CUdeviceptr address = 0;
   std::size_t got = 0;
-  if (how == "hold") {
+  if (how == "hold" || how == "wait") {
     std::printf("%zu %zu\n", live / kMiB, free_bytes / kMiB);
     std::fflush(stdout);
-    pause();
+    if (how == "hold") {
+      pause();
+    }
+    while (std::getchar() != EOF) {
+    }
   } else if (how == "piece" || how == "total") {
     const std::size_t bytes = how == "total" ? total_bytes : free_bytes / 100 * 98;
     got = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS ? bytes : 0;

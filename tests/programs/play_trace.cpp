@@ -14,12 +14,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "driver.h"
@@ -89,15 +87,11 @@ Trace load(const Options& options) {
   if (options.file.empty()) {
     return programs::synthetic_trace(options.synthetic, options.seed);
   }
-  std::ifstream input(options.file);
-  if (!input) {
-    refuse(options.file + " cannot be opened");
+  try {
+    return programs::read_trace(options.file);
+  } catch (const std::runtime_error& bad) {
+    refuse(bad.what());
   }
-  auto read = programs::read_trace(input);
-  if (const auto* error = std::get_if<programs::TraceError>(&read)) {
-    refuse(options.file + ", " + error->text);
-  }
-  return std::get<Trace>(std::move(read));
 }
 
 class Player {

@@ -2,101 +2,12 @@
 #include "trace.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <istream>
-#include <optional>
-#include <string_view>
 #include <unordered_map>
-#include <utility>
+
+#include "cli/recordings/open_recording.h"
 
 namespace programs {
 namespace {
-
-constexpr std::size_t kFields = 6;
-
-std::optional<std::array<std::string_view, kFields>> split(std::string_view line) {
-  std::array<std::string_view, kFields> fields;
-  for (std::size_t i = 0; i < kFields; ++i) {
-    const std::size_t comma = line.find(',');
-    if ((comma == std::string_view::npos) != (i + 1 == kFields)) {
-      return std::nullopt;
-    }
-    fields.at(i) = line.substr(0, comma);
-    line.remove_prefix(comma == std::string_view::npos ? line.size() : comma + 1);
-  }
-  return fields;
-}
-
-std::optional<std::uint64_t> number(std::string_view text, int base) {
-  if (base == 16 && (text.starts_with("0x") || text.starts_with("0X"))) {
-    text.remove_prefix(2);
-  }
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
-  if (error != std::errc() || stop != end) {
-    return std::nullopt;
-  }
-  return value;
-}
-
-class TraceReader {
- public:
-  // What is wrong with the line, or nothing.
-  std::optional<std::string_view> take(std::string_view line) {
-    const auto fields = split(line);
-    if (!fields) {
-      return "six fields are wanted: Thread,Time,Action,Pointer,Size,Stream";
-    }
-    const std::string_view action = (*fields)[2];
-    if (action == "allocate failure") {
-      ++trace_.recorded_failures;
-      return std::nullopt;
-    }
-    const std::optional<std::uint64_t> pointer = number((*fields)[3], 16);
-    if (!pointer) {
-      return "the pointer is not a hexadecimal number";
-    }
-    const std::optional<std::uint64_t> bytes = number((*fields)[4], 10);
-    if (!bytes) {
-      return "the size is not a number";
-    }
-    if (action == "allocate") {
-      return allocate(*pointer, *bytes);
-    }
-    if (action == "free") {
-      free(*pointer);
-      return std::nullopt;
-    }
-    return "the action is not allocate, free or allocate failure";
-  }
-
-  Trace finish() { return std::move(trace_); }
-
- private:
-  std::optional<std::string_view> allocate(std::uint64_t pointer, std::uint64_t bytes) {
-    if (!live_.emplace(pointer, trace_.blocks).second) {
-      return "the pointer is allocated already";
-    }
-    trace_.ops.push_back({TraceOp::Action::kAllocate, trace_.blocks, bytes});
-    ++trace_.blocks;
-    return std::nullopt;
-  }
-
-  void free(std::uint64_t pointer) {
-    const auto found = live_.find(pointer);
-    if (found == live_.end()) {
-      ++trace_.unknown_frees;
-      return;
-    }
-    trace_.ops.push_back({TraceOp::Action::kFree, found->second, 0});
-    live_.erase(found);
-  }
-
-  Trace trace_;
-  std::unordered_map<std::uint64_t, std::uint32_t> live_;
-};
 
 // splitmix64: the standard library's distributions differ between implementations, this does not.
 class Random {
@@ -128,22 +39,27 @@ std::uint64_t size_like_training(Random& random) {
 
 }  // namespace
 
-std::variant<Trace, TraceError> read_trace(std::istream& input) {
-  TraceReader reader;
-  std::string line;
-  for (std::uint64_t count = 1; std::getline(input, line); ++count) {
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
-    const bool header = count == 1 && line.starts_with("Thread,");
-    if (line.empty() || header) {
-      continue;
-    }
-    if (const std::optional<std::string_view> wrong = reader.take(line)) {
-      return TraceError{"line " + std::to_string(count) + ": " + std::string(*wrong)};
+Trace read_trace(const std::string& path) {
+  using cubfc::trace::Kind;
+  Trace trace;
+  std::unordered_map<std::uint64_t, std::uint32_t> live;
+  for (const auto& event : cubfc::recordings::open_recording(path).events) {
+    if (event.kind == Kind::kAllocate) {
+      live[event.address] = trace.blocks;
+      trace.ops.push_back({TraceOp::Action::kAllocate, trace.blocks++, event.bytes});
+    } else if (event.kind == Kind::kOutOfMemory) {
+      ++trace.recorded_failures;
+    } else if (event.kind == Kind::kFree || event.kind == Kind::kRetire) {
+      const auto found = live.find(event.address);
+      if (found == live.end()) {
+        ++trace.unknown_frees;
+        continue;
+      }
+      trace.ops.push_back({TraceOp::Action::kFree, found->second, 0});
+      live.erase(found);
     }
   }
-  return reader.finish();
+  return trace;
 }
 
 Trace synthetic_trace(std::uint64_t ops, std::uint64_t seed) {

@@ -28,8 +28,8 @@ cubfc::Device& device(int ordinal) {
   return *cubfc::Process::active()->contexts().devices().get(ordinal);
 }
 
-std::uint64_t held(cubfc::Holding holding, int ordinal = 0) {
-  return std::as_const(device(ordinal)).limit.held(holding);
+std::uint64_t held(cubfc::Memory memory, int ordinal = 0) {
+  return std::as_const(device(ordinal)).limit.held(memory);
 }
 
 }  // namespace
@@ -68,8 +68,8 @@ TEST_CASE(
 TEST_CASE("physical memory counts as long as somebody has its handle or it is mapped",
           "[outside]") {
   const TestContext context;
-  const std::uint64_t before = held(cubfc::Holding::kPhysical);
-  const auto now = [&] { return held(cubfc::Holding::kPhysical) - before; };
+  const std::uint64_t before = held(cubfc::Memory::kMapped);
+  const auto now = [&] { return held(cubfc::Memory::kMapped) - before; };
   CUmemGenericAllocationHandle handle = 0;
   must(create_physical(4 * kMiB, &handle));
   CHECK(now() == 4 * kMiB);
@@ -95,7 +95,7 @@ TEST_CASE("physical memory counts as long as somebody has its handle or it is ma
 
 TEST_CASE("an unmapping that fails leaves everything mapped and counted", "[outside]") {
   const TestContext context;
-  const std::uint64_t before = held(cubfc::Holding::kPhysical);
+  const std::uint64_t before = held(cubfc::Memory::kMapped);
   CUmemGenericAllocationHandle handle = 0;
   must(create_physical(2 * kMiB, &handle));
   CUdeviceptr range = 0;
@@ -105,9 +105,9 @@ TEST_CASE("an unmapping that fails leaves everything mapped and counted", "[outs
   must(cuMemRelease(handle));
   REQUIRE(standin_fail("cuMemUnmap", CUDA_ERROR_UNKNOWN, 0, 1) == 1);
   CHECK(cuMemUnmap(range, 4 * kMiB) == CUDA_ERROR_UNKNOWN);
-  CHECK(held(cubfc::Holding::kPhysical) == before + 2 * kMiB);
+  CHECK(held(cubfc::Memory::kMapped) == before + 2 * kMiB);
   must(cuMemUnmap(range, 4 * kMiB));
-  CHECK(held(cubfc::Holding::kPhysical) == before);
+  CHECK(held(cubfc::Memory::kMapped) == before);
   must(cuMemAddressFree(range, 4 * kMiB));
 }
 
@@ -115,8 +115,8 @@ TEST_CASE("an array counts until it is destroyed, or its context is", "[outside]
   const TestContext context;
   CUcontext other = nullptr;
   must(cuCtxCreate_v2(&other, 0, 0));
-  const std::uint64_t before = held(cubfc::Holding::kArray);
-  const auto now = [&] { return held(cubfc::Holding::kArray) - before; };
+  const std::uint64_t before = held(cubfc::Memory::kArray);
+  const auto now = [&] { return held(cubfc::Memory::kArray) - before; };
   CUarray flat = nullptr;
   const CUDA_ARRAY_DESCRIPTOR plain{1000, 100, CU_AD_FORMAT_UNSIGNED_INT8, 2};
   must(cuArrayCreate(&flat, &plain));
@@ -160,12 +160,12 @@ TEST_CASE("what an array takes is told by its shape", "[outside]") {
 TEST_CASE("memory counts on the device that it is of", "[outside]") {
   const TestContext first(0);
   const TestContext second(1);
-  const std::uint64_t before = held(cubfc::Holding::kPhysical, 0);
+  const std::uint64_t before = held(cubfc::Memory::kMapped, 0);
   CUmemGenericAllocationHandle handle = 0;
   must(create_physical(2 * kMiB, &handle, 0));  // the second device is current
-  CHECK(held(cubfc::Holding::kPhysical, 0) == before + 2 * kMiB);
+  CHECK(held(cubfc::Memory::kMapped, 0) == before + 2 * kMiB);
   must(cuMemRelease(handle));
-  CHECK(held(cubfc::Holding::kPhysical, 0) == before);
+  CHECK(held(cubfc::Memory::kMapped, 0) == before);
   CHECK(create_physical(2 * kMiB, &handle, 99) == CUDA_ERROR_INVALID_DEVICE);
   CHECK(create_physical(2 * kMiB, &handle, -1) == CUDA_ERROR_INVALID_DEVICE);
   CHECK(create_physical(0, &handle) == CUDA_ERROR_INVALID_VALUE);
@@ -176,16 +176,16 @@ TEST_CASE("memory counts on the device that it is of", "[outside]") {
 
 TEST_CASE("managed memory counts until it is freed, by whichever function", "[outside]") {
   const TestContext context;
-  const std::uint64_t before = held(cubfc::Holding::kManaged);
+  const std::uint64_t before = held(cubfc::Memory::kManaged);
   CUdeviceptr address = 0;
   must(cuMemAllocManaged(&address, kMiB, CU_MEM_ATTACH_GLOBAL));
-  CHECK(held(cubfc::Holding::kManaged) == before + kMiB);
+  CHECK(held(cubfc::Memory::kManaged) == before + kMiB);
   must(cuMemFree(address));
-  CHECK(held(cubfc::Holding::kManaged) == before);
+  CHECK(held(cubfc::Memory::kManaged) == before);
   CHECK(cuMemAllocManaged(&address, kMiB, 77) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAllocManaged(&address, 0, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAllocManaged(nullptr, kMiB, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_INVALID_VALUE);
-  CHECK(held(cubfc::Holding::kManaged) == before);
+  CHECK(held(cubfc::Memory::kManaged) == before);
 }
 
 TEST_CASE("what the driver takes by the way, it gets from what nobody uses", "[outside]") {

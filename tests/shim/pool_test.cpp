@@ -317,7 +317,7 @@ TEST_CASE("a block is found where the driver has not yet said that what lay ther
   const auto take = [&](std::size_t bytes) {
     CUdeviceptr address = 0;
     must(pool.allocate(owner, &address, bytes));
-    pool.add(owner, address, *cubfc::Claim::take(device().limit, cubfc::Holding::kOwnPool, bytes));
+    pool.add(owner, address, *cubfc::Claim::take(device().limit, cubfc::Memory::kOwnPool, bytes));
     return address;
   };
   // Two halves become one block while the second, or the first, is on its way back.
@@ -535,7 +535,9 @@ TEST_CASE("a device without pools is served from an arena") {
   CHECK(cubfc::OwnPool::is_possible(functions, 0));
   functions.cuMemPoolCreate = nullptr;
   CHECK_FALSE(cubfc::OwnPool::is_possible(functions, 0));
+  const auto figures = std::make_unique<cubfc::figures::ProcessFigures>();
+  cubfc::Callers callers(*figures, nullptr, true);
   const cubfc::Device none(functions, cubfc::Process::active()->policy(), &cubfc::choose_server, 0,
-                           1 << 30);
+                           1 << 30, {*figures, callers, nullptr});
   CHECK(none.server->allocator() == cubfc::config::Allocator::kBfc);
 }

@@ -5,7 +5,7 @@ return, less what the driver takes. Each figure is the difference of a longer an
 that starting costs nothing.
 
     instructions.py --engine E --program P --library L --driver D [--check F | --write F] [--quick]
-                    [--only TEXT]
+                    [--only TEXT] [--set NAME=VALUE]...
 
 --check fails when a figure is more than 5% above that of the file; --write keeps the figures there.
 Another compiler counts otherwise: --check is skipped (exit code 77) where the file's is another one,
@@ -100,6 +100,7 @@ class Counter:
         self.arguments = arguments
         self.environment = {key: value for key, value in os.environ.items()
                             if not key.startswith(("CUBFC_", "XLA_", "TF_"))}
+        self.environment.update(setting.split("=", 1) for setting in arguments.set)
 
     def engine(self, workload):
         def count(contender):
@@ -165,6 +166,8 @@ def main():
     parser.add_argument("--write", metavar="FILE")
     parser.add_argument("--quick", action="store_true", help="fewer workloads")
     parser.add_argument("--only", metavar="TEXT", default="", help="figures whose name contains it")
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[],
+                        help="a setting of cubfc's; may come several times")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("valgrind is not installed")

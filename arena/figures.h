@@ -1,0 +1,98 @@
+// What an arena writes down while it works: figures that others read at any moment, in other
+// processes, too, if they lie in shared memory; and each thing that happens, for whoever records
+// it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "arena/block.h"
+#include "arena/units.h"
+
+namespace cubfc::arena {
+
+// Who asked for a block: a number that the arena's user gives out, below kCallers.
+using Caller = std::uint8_t;
+inline constexpr std::size_t kCallers = 32;
+
+// Figures have one writer at a time, and so need no read-modify-write.
+using Figure = std::atomic<std::uint64_t>;
+inline std::uint64_t read(const Figure& figure) noexcept {
+  return figure.load(std::memory_order_relaxed);
+}
+inline void put(Figure& figure, std::uint64_t value) noexcept {
+  figure.store(value, std::memory_order_relaxed);
+}
+
+// How much one caller has, now and when all callers together had most. To set the latter for all of
+// them at each new peak would take too long: a caller's is set when its own changes for the first
+// time after that.
+struct CallerFigures {
+  Figure has;
+  Figure before;  // what `has` was when peak number `since` was reached
+  Figure since;
+
+  // `peaks`: how many peaks there have been.
+  void change(std::uint64_t by, std::uint64_t peaks) noexcept {
+    const std::uint64_t now = read(has);
+    if (read(since) != peaks) [[unlikely]] {
+      put(before, now);
+      put(since, peaks);
+    }
+    put(has, now + by);  // modulo 2^64: `by` may stand for less
+  }
+  std::uint64_t at_peak(std::uint64_t peaks) const noexcept {
+    return read(since) == peaks ? read(before) : read(has);
+  }
+};
+
+// All zeros is a good beginning. What is written at each call is kept as the arena has it: sizes in
+// granules, rounding included.
+struct Figures {
+  alignas(64) Figure first_number;  // of the allocation before the first one: see Block::number()
+  Figure last_number;               // of the last one
+  Figure num_frees;
+  Figure granules_in_use;  // of live and retired blocks
+  Figure granules_retired;
+  Figure look_at;  // granules in use beyond which Observer::exceeded() is called
+  // Written where the arena takes from its source and gives back, and after a failure.
+  Figure usable_bytes;
+  Figure pool_bytes;
+  Figure peak_pool_bytes;
+  Figure num_failures;
+  Figure regions;
+  Figure largest_free_block_bytes;
+  std::array<CallerFigures, kCallers> callers;  // in granules
+
+  std::uint64_t num_allocs() const noexcept {
+    return (read(last_number) - read(first_number)) / Block::kNumberStep;
+  }
+  std::uint64_t bytes_in_use() const noexcept { return read(granules_in_use) * kGranuleBytes; }
+  std::uint64_t bytes_retired() const noexcept { return read(granules_retired) * kGranuleBytes; }
+};
+
+// Called with the arena's lock held: must not call the arena, nor wait for anybody who may.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  // More is in use than Figures::look_at, which is to be set anew.
+  virtual void exceeded() noexcept = 0;
+  // The memory that the arena has from its source is another: see Figures::pool_bytes.
+  virtual void resized() noexcept = 0;
+
+  // Whether the functions below are to be called.
+  virtual bool records() const noexcept = 0;
+  virtual void allocated(Address address, std::uint64_t bytes, std::uint64_t padding,
+                         Caller caller) noexcept = 0;
+  enum class Freed : std::uint8_t { kFree, kRetired, kReclaimed };
+  virtual void freed(Freed how, Address address, std::uint64_t block_bytes) noexcept = 0;
+  virtual void grew(Address address, std::uint64_t bytes) noexcept = 0;
+  virtual void shrank(Address address, std::uint64_t bytes) noexcept = 0;
+  // All of its blocks and memory are gone.
+  virtual void abandoned() noexcept = 0;
+};
+
+}  // namespace cubfc::arena

@@ -1,0 +1,73 @@
+// The `cubfc` command: reads the command line, and has the command do its work.
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "cli/commands.h"
+#include "config/values.h"
+
+namespace cubfc::cli {
+namespace {
+
+int complain(const std::string& message, int exit_status) {
+  if (!message.empty()) {
+    std::fprintf(stderr, "cubfc: %s\n", message.c_str());
+  }
+  return exit_status;
+}
+
+// The first word, if it should be a command and is none; else nothing.
+std::string unknown_command(const CLI::App& app, int count, char** words) {
+  if (count < 2 || words[1][0] == '-') {
+    return {};
+  }
+  const std::string word = words[1];
+  std::string nearest;
+  for (const CLI::App* const command : app.get_subcommands({})) {
+    const std::string& name = command->get_name();
+    if (name == word) {
+      return {};
+    }
+    if (nearest.empty() ||
+        config::edit_distance(word, name) < config::edit_distance(word, nearest)) {
+      nearest = name;
+    }
+  }
+  const std::size_t most = word.size() < 5 ? 1 : 2;  // of letters that differ
+  const bool is_near = word.size() < 32 && config::edit_distance(word, nearest) <= most;
+  return "there is no command " + config::quoted(word) +
+         (is_near ? "; did you mean \"" + nearest + "\"?" : "; see `cubfc --help`");
+}
+
+int run(int count, char** words) {
+  CLI::App app{"What runs, shows and explains GPU memory under cubfc.", "cubfc"};
+  app.set_version_flag("--version", "cubfc " CUBFC_VERSION);
+  app.require_subcommand(1);
+  app.footer("See `cubfc COMMAND --help`.");
+  add_metrics(app);
+  add_report(app);
+  add_replay(app);
+  add_top(app);
+  if (const std::string unknown = unknown_command(app, count, words); !unknown.empty()) {
+    return complain(unknown, kUsage);
+  }
+  try {
+    app.parse(count, words);
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kUsage;
+  } catch (const Failure& failure) {
+    return complain(failure.message, failure.exit_status);
+  }
+}
+
+}  // namespace
+}  // namespace cubfc::cli
+
+int main(int count, char** words) {
+  try {
+    return cubfc::cli::run(count, words);
+  } catch (const std::exception& error) {
+    return cubfc::cli::complain(error.what(), cubfc::cli::kFailed);
+  }
+}

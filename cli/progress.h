@@ -1,0 +1,28 @@
+// How far long work is, in one line of stderr that is written again and again; nothing where stderr
+// is no terminal, or the work is short.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace cubfc::cli {
+
+class ProgressLine {
+ public:
+  ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine();  // the line is gone
+
+  // Whether show() ever writes anything.
+  bool is_on() const { return is_on_; }
+  // `share`: from 0 to 1.
+  void show(const std::string& what, double share);
+
+ private:
+  const bool is_on_;
+  bool is_there_ = false;
+  std::chrono::steady_clock::time_point next_;
+};
+
+}  // namespace cubfc::cli

@@ -1,0 +1,49 @@
+#include "cli/recordings/open_recording.h"
+
+#include <string_view>
+
+#include "cli/recordings/input.h"
+#include "cli/recordings/pytorch_snapshot.h"
+#include "cli/recordings/rmm_log.h"
+#include "cli/recordings/trace_reader.h"
+
+namespace cubfc::recordings {
+namespace {
+
+constexpr std::size_t kBeginning = 4096;
+
+// By the opcode that says its protocol, or, in protocols 0 and 1, the one that begins a dictionary
+// or a list.
+bool is_pickle(std::string_view beginning) {
+  const char first = beginning[0];
+  return first == '\x80' || first == '(' || first == '}' || first == ']';
+}
+
+}  // namespace
+
+Recording read_recording(Input& input) {
+  const std::string_view beginning = input.ahead(kBeginning).substr(0, kBeginning);
+  if (beginning.empty()) {
+    input.fail(0, "the file is empty");
+  }
+  const std::string_view magic(trace::kMagic.data(), trace::kMagic.size());
+  if (beginning.starts_with(magic)) {
+    return read_trace(input);
+  }
+  if (is_pickle(beginning)) {
+    return read_pytorch_snapshot(input);
+  }
+  if (is_rmm_log(beginning)) {
+    return read_rmm_log(input);
+  }
+  input.fail(0, magic.starts_with(beginning)
+                    ? "the file ends within the header of a cubfc trace"
+                    : "this is no cubfc trace, no RMM log and no PyTorch memory snapshot");
+}
+
+Recording open_recording(const std::string& path) {
+  Input input(path);
+  return read_recording(input);
+}
+
+}  // namespace cubfc::recordings

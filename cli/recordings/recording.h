@@ -1,0 +1,78 @@
+// What happened to device memory in one process, as it was recorded: by CUBFC_TRACE, in RMM's log,
+// or in a PyTorch snapshot. All readers make one; replay and report know nothing else. Knows
+// nothing of CUDA.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "shim/tell/trace_format.h"
+
+namespace cubfc::recordings {
+
+inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+struct Event {
+  std::uint64_t time_ns = 0;  // since the start
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;      // see trace::Kind
+  std::uint32_t padding = 0;    // see trace::Kind
+  std::uint32_t text = kNone;   // kOutOfMemory, kNote: which of Recording::texts
+  std::uint32_t stack = kNone;  // kAllocate: which of Recording::stacks
+  // Which of Recording::places; kNone: of the process as a whole, which only moments can be (see
+  // trace::Kind; kOutOfMemory and kNote are moments, too).
+  std::uint32_t place = 0;
+  std::uint16_t thread = 0;                  // which of Recording::threads
+  std::uint8_t caller = 0;                   // which of Recording::callers
+  trace::Kind kind = trace::Kind::kNothing;  // none that only names things
+};
+
+struct Device {
+  std::uint32_t number = 0;
+  std::string name;                   // empty: not known
+  std::uint64_t total_bytes = 0;      // 0: not known
+  std::uint64_t limit_bytes = ~0ULL;  // ~0: none
+  std::array<unsigned char, 16> uuid{};
+};
+
+struct Place {
+  std::uint32_t device = 0;  // its number
+  trace::Memory memory = trace::Memory::kArena;
+  std::uint64_t context_id = 0;  // 0: goes with no context
+};
+
+struct Thread {
+  std::uint64_t id = 0;  // 0: not known
+  std::string name;
+};
+
+struct Recording {
+  std::string path;
+  std::string format;               // "cubfc trace", "RMM log", "PyTorch snapshot"
+  std::uint64_t start_unix_ns = 0;  // 0: not known
+  std::uint64_t pid = 0;            // 0: not known
+  std::vector<std::string> command_line;
+  std::string settings;  // lines
+  std::vector<Device> devices;
+  std::vector<Place> places;
+  std::vector<std::string> callers;  // the first is "" for what is not known
+  std::vector<Thread> threads;       // likewise
+  std::vector<std::string> texts;
+  std::vector<std::vector<std::string>> stacks;  // the innermost frame first
+  std::vector<Event> events;                     // in the order in which they happened
+  std::uint64_t lost_events = 0;                 // that could not be kept
+  bool reached_limit = false;  // the file had: nothing was recorded after the last event
+  bool closed = false;         // the process ended in order
+};
+
+// What is wrong with a file: what() names it and the place, "run.cubfc: byte 4096: ...".
+class BadRecording : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace cubfc::recordings

@@ -1,0 +1,386 @@
+#include "cli/recordings/trace_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cubfc::recordings {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "records are copied as they are");
+
+using trace::Kind;
+
+// No text that a trace has is nearly as long; one that says so is broken.
+constexpr std::uint64_t kLongestPayload = std::uint64_t{64} << 20;
+// Frames name the object each time, so that a small file could ask for much memory.
+constexpr std::uint64_t kMostStackText = std::uint64_t{1} << 30;
+
+std::string hexadecimal(std::uint64_t value) {
+  std::array<char, 18> digits{'0', 'x'};
+  const auto end = std::to_chars(digits.data() + 2, digits.data() + digits.size(), value, 16).ptr;
+  return {digits.data(), end};
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+// Which code lies where, from the latest kObjects.
+class Objects {
+ public:
+  // Lines that cannot be read name nothing.
+  explicit Objects(std::string_view lines = {}) {
+    while (!lines.empty()) {
+      const std::size_t end = std::min(lines.find('\n'), lines.size());
+      add(lines.substr(0, end));
+      lines.remove_prefix(std::min(end + 1, lines.size()));
+    }
+  }
+
+  std::string frame(std::uint64_t address) const {
+    const auto after = objects_.upper_bound(address);
+    if (after == objects_.begin() || address >= std::prev(after)->second.end) {
+      return hexadecimal(address);
+    }
+    const auto& [start, object] = *std::prev(after);
+    return object.path + "+" + hexadecimal(address - start + object.offset);
+  }
+
+ private:
+  struct Object {
+    std::uint64_t end = 0;
+    std::uint64_t offset = 0;
+    std::string path;
+  };
+
+  void add(std::string_view line) {
+    std::array<std::uint64_t, 3> numbers{};
+    for (std::uint64_t& number : numbers) {
+      const auto [stop, error] =
+          std::from_chars(line.data(), line.data() + line.size(), number, 16);
+      if (error != std::errc() || stop == line.data() + line.size() || *stop != ' ') {
+        return;
+      }
+      line.remove_prefix(static_cast<std::size_t>(stop - line.data()) + 1);
+    }
+    objects_[numbers[0]] = {numbers[1], numbers[2], std::string(line)};
+  }
+
+  std::map<std::uint64_t, Object> objects_;
+};
+
+class TraceReader {
+ public:
+  explicit TraceReader(Input& input) : input_(input) {}
+
+  Recording read() {
+    recording_.path = input_.name();
+    recording_.format = "cubfc trace";
+    recording_.callers.emplace_back();
+    recording_.threads.emplace_back();
+    read_header();
+    std::string_view here;
+    while (!(here = input_.ahead(sizeof(trace::Record))).empty()) {
+      read_records(here);
+    }
+    return std::move(recording_);
+  }
+
+ private:
+  void read_header() {
+    trace::Header header;
+    const std::string_view here = input_.ahead(sizeof(header));
+    if (here.size() < sizeof(header)) {
+      input_.fail(here.size(), "the file ends within its header of 64 bytes");
+    }
+    std::memcpy(&header, here.data(), sizeof(header));
+    if (header.magic != trace::kMagic) {
+      input_.fail(0, "this is no cubfc trace");
+    }
+    if (header.version != trace::kVersion) {
+      input_.fail(offsetof(trace::Header, version),
+                  "the trace has version " + std::to_string(header.version) +
+                      "; this cubfc reads " + std::to_string(trace::kVersion));
+    }
+    if (header.header_bytes < sizeof(header) || !input_.skip(header.header_bytes)) {
+      input_.fail(offsetof(trace::Header, header_bytes),
+                  "the header cannot be " + std::to_string(header.header_bytes) + " bytes long");
+    }
+    recording_.start_unix_ns = header.start_unix_ns;
+    recording_.pid = static_cast<std::uint64_t>(std::max(header.pid, 0));
+  }
+
+  // All that lie in `here` as a whole, up to the first with a payload.
+  void read_records(std::string_view here) {
+    std::size_t done = 0;
+    trace::Record record;
+    for (; here.size() - done >= sizeof(record); done += sizeof(record)) {
+      std::memcpy(&record, here.data() + done, sizeof(record));
+      if (trace::has_payload(record)) {
+        input_.skip(done);
+        return read_payload(record);
+      }
+      take(record, input_.offset() + done);
+    }
+    input_.skip(done);
+    if (done == 0) {
+      input_.fail(input_.offset(), "the file ends within a record of 32 bytes");
+    }
+  }
+
+  void take(const trace::Record& record, std::uint64_t byte) {
+    const Kind kind = trace::kind_of(record);
+    if (kind == Kind::kNothing || kind > Kind::kClose) {
+      return;
+    }
+    Event event = event_of(record, kind);
+    if (kind <= Kind::kEndPlace || record.place != 0) {
+      event.place = place_of(record, byte);
+    }
+    if (kind == Kind::kAllocate && !stacks_ahead_.empty()) {
+      const auto stack = stacks_ahead_.find(record.thread);
+      if (stack != stacks_ahead_.end()) {
+        event.stack = stack->second;
+        stacks_ahead_.erase(stack);
+      }
+    }
+    if (kind == Kind::kEndPlace) {
+      end_place(record.place);
+    }
+    recording_.lost_events += kind == Kind::kLost ? record.bytes : 0;
+    recording_.reached_limit |= kind == Kind::kFull;
+    recording_.closed |= kind == Kind::kClose;
+    recording_.events.push_back(event);
+  }
+
+  Event event_of(const trace::Record& record, Kind kind) const {
+    Event event;
+    event.place = kNone;
+    event.time_ns = trace::time_ns_of(record);
+    event.address = record.address;
+    event.bytes = record.bytes;
+    event.padding = record.padding;
+    event.thread = record.thread < threads_.size() ? threads_[record.thread] : std::uint16_t{0};
+    event.caller = callers_[record.caller];
+    event.kind = kind;
+    return event;
+  }
+
+  std::uint32_t place_of(const trace::Record& record, std::uint64_t byte) {
+    std::uint32_t& place = places_[record.place];
+    if (place == kNone) {
+      if (record.place != 0) {
+        input_.fail(byte, "nothing says what place " + std::to_string(record.place) + " is");
+      }
+      place = static_cast<std::uint32_t>(recording_.places.size());
+      recording_.places.emplace_back();
+    }
+    return place;
+  }
+
+  // What is recorded there from now on is of another place, even if it has the same name.
+  void end_place(std::uint8_t number) {
+    const std::uint32_t place = std::exchange(places_[number], kNone);
+    if (place != kNone) {
+      live_places_.erase(key_of(recording_.places[place]));
+      for (std::uint32_t& other : places_) {
+        other = other == place ? kNone : other;
+      }
+    }
+  }
+
+  void read_payload(const trace::Record& record) {
+    const std::uint64_t byte = input_.offset();
+    input_.skip(sizeof(record));
+    const Kind kind = trace::kind_of(record);
+    if (kind > Kind::kNote) {
+      if (record.bytes > ~std::uint64_t{0} - sizeof(record) ||
+          !input_.skip(trace::padded(record.bytes))) {
+        fail_short(byte);
+      }
+      return;
+    }
+    if (record.bytes > kLongestPayload) {
+      input_.fail(byte, "a payload of " + std::to_string(record.bytes) + " bytes is too long");
+    }
+    const auto padded = static_cast<std::size_t>(trace::padded(record.bytes));
+    const std::string_view here = input_.ahead(padded);
+    if (here.size() < padded) {
+      fail_short(byte);
+    }
+    take(record, kind, here.substr(0, static_cast<std::size_t>(record.bytes)), byte);
+    input_.skip(padded);
+  }
+
+  [[noreturn]] void fail_short(std::uint64_t byte) const {
+    input_.fail(byte, "the file ends within the payload of this record");
+  }
+
+  void take(const trace::Record& record, Kind kind, std::string_view payload, std::uint64_t byte) {
+    switch (kind) {
+      case Kind::kProgram:
+        recording_.command_line = split(payload, '\0');
+        break;
+      case Kind::kSettings:
+        recording_.settings = payload;
+        break;
+      case Kind::kDevice:
+        return take_device(record, payload, byte);
+      case Kind::kPlace:
+        return take_place(record, payload, byte);
+      case Kind::kCaller:
+        return take_caller(record, payload);
+      case Kind::kThread:
+        return take_thread(record, payload);
+      case Kind::kStack:
+        return take_stack(record, payload, byte);
+      case Kind::kObjects:
+        objects_ = Objects(payload);
+        stacks_.clear();  // the same addresses may be other functions now
+        break;
+      case Kind::kOutOfMemory:
+      case Kind::kNote:
+        return take_text(record, kind, payload, byte);
+      default:
+        break;
+    }
+  }
+
+  void take_device(const trace::Record& record, std::string_view payload, std::uint64_t byte) {
+    trace::DeviceText text;
+    if (payload.size() < sizeof(text)) {
+      input_.fail(byte, "what is said of a device is too short");
+    }
+    std::memcpy(&text, payload.data(), sizeof(text));
+    Device device{static_cast<std::uint32_t>(record.address),
+                  std::string(payload.substr(sizeof(text))), text.total_bytes, text.limit_bytes,
+                  text.uuid};
+    const auto [known, is_new] = devices_.try_emplace(device.number, recording_.devices.size());
+    if (is_new) {
+      recording_.devices.emplace_back();
+    }
+    recording_.devices[known->second] = std::move(device);
+  }
+
+  void take_place(const trace::Record& record, std::string_view payload, std::uint64_t byte) {
+    trace::PlaceText text;
+    if (payload.size() < sizeof(text)) {
+      input_.fail(byte, "what is said of a place is too short");
+    }
+    std::memcpy(&text, payload.data(), sizeof(text));
+    if (static_cast<std::size_t>(text.memory) >= trace::kMemories) {
+      input_.fail(byte, "a place has memory of the unknown kind " +
+                            std::to_string(static_cast<unsigned>(text.memory)));
+    }
+    const Place place{text.device, text.memory, text.context_id};
+    const auto [known, is_new] = live_places_.try_emplace(
+        key_of(place), static_cast<std::uint32_t>(recording_.places.size()));
+    if (is_new) {
+      recording_.places.push_back(place);
+    }
+    places_[record.place] = known->second;
+  }
+
+  // More than an Event can tell apart are the last one's, as in the trace.
+  void take_caller(const trace::Record& record, std::string_view payload) {
+    const auto [known, is_new] = caller_indices_.try_emplace(
+        std::string(payload),
+        static_cast<std::uint8_t>(std::min<std::size_t>(recording_.callers.size(), 255)));
+    if (is_new && recording_.callers.size() <= 255) {
+      recording_.callers.emplace_back(payload);
+    }
+    callers_[record.caller] = known->second;
+  }
+
+  void take_thread(const trace::Record& record, std::string_view payload) {
+    if (record.thread >= threads_.size()) {
+      threads_.resize(std::size_t{record.thread} + 1);
+    }
+    const std::size_t index = std::min<std::size_t>(recording_.threads.size(), 65535);
+    if (index == recording_.threads.size()) {
+      recording_.threads.push_back({record.address, std::string(payload)});
+    }
+    threads_[record.thread] = static_cast<std::uint16_t>(index);
+  }
+
+  void take_stack(const trace::Record& record, std::string_view payload, std::uint64_t byte) {
+    if (payload.size() % sizeof(std::uint64_t) != 0) {
+      input_.fail(byte, "a stack is not of whole addresses");
+    }
+    const auto [known, is_new] = stacks_.try_emplace(
+        std::string(payload), static_cast<std::uint32_t>(recording_.stacks.size()));
+    if (is_new) {
+      recording_.stacks.emplace_back();
+      for (; !payload.empty(); payload.remove_prefix(sizeof(std::uint64_t))) {
+        std::uint64_t address = 0;
+        std::memcpy(&address, payload.data(), sizeof(address));
+        recording_.stacks.back().push_back(objects_.frame(address));
+        stack_text_ += recording_.stacks.back().back().size() + sizeof(std::string);
+        if (stack_text_ > kMostStackText) {
+          input_.fail(byte, "the stacks so far take more than 1 GiB");
+        }
+      }
+    }
+    stacks_ahead_[record.thread] = known->second;
+  }
+
+  void take_text(const trace::Record& record, Kind kind, std::string_view payload,
+                 std::uint64_t byte) {
+    Event event = event_of(record, kind);
+    event.place = record.place != 0 ? place_of(record, byte) : kNone;
+    event.text = static_cast<std::uint32_t>(recording_.texts.size());
+    recording_.texts.emplace_back(payload);
+    recording_.events.push_back(event);
+  }
+
+  using PlaceKey = std::tuple<std::uint32_t, trace::Memory, std::uint64_t>;
+  static PlaceKey key_of(const Place& place) {
+    return {place.device, place.memory, place.context_id};
+  }
+
+  static constexpr std::array<std::uint32_t, 256> no_places() {
+    std::array<std::uint32_t, 256> places{};
+    places.fill(kNone);
+    return places;
+  }
+
+  Input& input_;
+  Recording recording_;
+  // By the numbers of the trace, in force now: which of the Recording's.
+  std::array<std::uint32_t, 256> places_ = no_places();
+  std::array<std::uint8_t, 256> callers_{};
+  std::vector<std::uint16_t> threads_;
+  std::map<PlaceKey, std::uint32_t> live_places_;
+  std::unordered_map<std::string, std::uint8_t> caller_indices_{{"", 0}};
+  std::unordered_map<std::uint32_t, std::size_t> devices_;
+  // Of stacks by their addresses, and those that wait for their thread's allocation.
+  std::unordered_map<std::string, std::uint32_t> stacks_;
+  std::unordered_map<std::uint16_t, std::uint32_t> stacks_ahead_;
+  std::uint64_t stack_text_ = 0;
+  Objects objects_;
+};
+
+}  // namespace
+
+Recording read_trace(Input& input) {
+  return TraceReader(input).read();
+}
+
+}  // namespace cubfc::recordings

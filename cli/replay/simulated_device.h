@@ -1,0 +1,93 @@
+// A device that is not there: what of its memory is taken, and made-up addresses for arenas. Knows
+// the sizes that matter to an arena, and nothing else of a GPU.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "arena/budget.h"
+#include "arena/memory_source.h"
+#include "config/policy.h"
+
+namespace cubfc::replay {
+
+// Told of every region or page that an arena takes or gives back.
+class GrowthListener {
+ public:
+  virtual ~GrowthListener() = default;
+  virtual void grew(arena::Address base, std::uint64_t bytes) = 0;
+  virtual void shrank(arena::Address base, std::uint64_t bytes) = 0;
+};
+
+// `policy` must outlive it.
+class SimulatedDevice {
+ public:
+  // `memory_bytes`: what it can give; ~0 where only a limit counts.
+  SimulatedDevice(const config::Policy& policy, std::uint64_t its_total_bytes,
+                  std::uint64_t memory_bytes)
+      : total_bytes(its_total_bytes),
+        budget(policy.hard_limit(its_total_bytes).value_or(arena::Budget::kUnlimited)),
+        policy_(policy),
+        memory_bytes_(memory_bytes) {}
+
+  std::uint64_t free_bytes() const { return memory_bytes_ - taken_; }
+  // Leaves what CUBFC_RESERVE wants left. Precondition of give(): so many were taken.
+  bool take(std::uint64_t bytes) {
+    if (bytes > policy_.beyond_reserve(free_bytes())) {
+      return false;
+    }
+    taken_ += bytes;
+    peak_bytes_ = std::max(peak_bytes_, taken_);
+    return true;
+  }
+  void give(std::uint64_t bytes) { taken_ -= bytes; }
+  std::uint64_t taken_bytes() const { return taken_; }
+  std::uint64_t peak_bytes() const { return peak_bytes_; }
+
+  const std::uint64_t total_bytes;
+  arena::Budget budget;
+
+ private:
+  const config::Policy& policy_;
+  const std::uint64_t memory_bytes_;
+  std::uint64_t taken_ = 0;
+  std::uint64_t peak_bytes_ = 0;
+};
+
+// Regions of it for one arena, or pages where `page_bytes` > 0. Addresses begin at `first`; those
+// of regions that were given back are used again.
+class SimulatedMemory : public arena::MemorySource {
+ public:
+  SimulatedMemory(SimulatedDevice& device, arena::Address first, std::uint64_t page_bytes)
+      : device_(device), next_(first), page_bytes_(page_bytes) {}
+
+  Region obtain(std::uint64_t bytes) noexcept override;
+  void release(std::span<const Extent> regions) noexcept override;
+  std::uint64_t page_bytes() const noexcept override { return page_bytes_; }
+  Region reserve(std::uint64_t bytes) noexcept override;
+  Region map(arena::Address base, std::uint64_t bytes) noexcept override;
+  bool unmap(arena::Address base, std::uint64_t bytes) noexcept override;
+
+  // The context has ended.
+  void forget();
+  void set_listener(GrowthListener* listener) { listener_ = listener; }
+
+  std::uint64_t taken_bytes() const { return taken_; }
+  std::uint64_t calls() const { return calls_; }
+
+ private:
+  bool take(arena::Address base, std::uint64_t bytes);
+  void give(arena::Address base, std::uint64_t bytes);
+
+  SimulatedDevice& device_;
+  arena::Address next_;
+  const std::uint64_t page_bytes_;
+  GrowthListener* listener_ = nullptr;
+  std::map<std::uint64_t, std::vector<arena::Address>> unused_;  // by size
+  std::uint64_t taken_ = 0;
+  std::uint64_t calls_ = 0;
+};
+
+}  // namespace cubfc::replay

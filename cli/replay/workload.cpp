@@ -1,0 +1,221 @@
+#include "cli/replay/workload.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+namespace cubfc::replay {
+namespace {
+
+using recordings::Event;
+using recordings::kNone;
+using recordings::Recording;
+using trace::Kind;
+
+// cuMemAlloc's, whoever served it when it was recorded.
+trace::Memory asked_for(trace::Memory memory) {
+  return memory == trace::Memory::kDirect || memory == trace::Memory::kOwnPool
+             ? trace::Memory::kArena
+             : memory;
+}
+
+class Builder {
+ public:
+  Builder(const Recording& recording, Requests requests)
+      : recording_(recording),
+        requests_(requests),
+        group_of_place_(recording.places.size(), kNone) {}
+
+  Workload build() {
+    workload_.operations.reserve(recording_.events.size());
+    for (std::size_t i = 0; i < recording_.events.size(); ++i) {
+      event_ = static_cast<std::uint32_t>(i);
+      take(recording_.events[i]);
+    }
+    return std::move(workload_);
+  }
+
+ private:
+  struct Block {
+    std::uint32_t slot;
+    std::uint64_t bytes;
+  };
+  using Blocks = std::unordered_map<std::uint64_t, Block>;  // by address
+
+  void take(const Event& event) {
+    const bool blocks = requests_ == Requests::kBlocks;
+    switch (event.kind) {
+      case Kind::kAllocate:
+      case Kind::kGrow:
+        return (event.kind == Kind::kAllocate) == blocks ? allocate(event) : void();
+      case Kind::kFree:
+      case Kind::kRetire:
+        return blocks ? free(event) : void();
+      case Kind::kShrink:
+        return blocks ? void() : free(event);
+      case Kind::kOutOfMemory:
+        return fail(event);
+      case Kind::kEndPlace:
+        return end(group_of(event.place));
+      case Kind::kLost:
+      case Kind::kFull:
+        return add({0, 0, event_, kNone, Operation::Kind::kCopy});
+      default:
+        return;
+    }
+  }
+
+  void allocate(const Event& event) {
+    if (event.bytes == 0) {
+      return;
+    }
+    const std::uint32_t group = group_of(event.place);
+    if (const auto old = blocks_[group].find(event.address); old != blocks_[group].end()) {
+      ++workload_.missing_frees;
+      free(group, old);
+    }
+    if (free_slots_.empty()) {
+      free_slots_.push_back(workload_.slots++);
+    }
+    const std::uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    blocks_[group].emplace(event.address, Block{slot, event.bytes});
+    add({event.bytes, slot, event_, group, Operation::Kind::kAllocate});
+    ++workload_.allocations;
+    ++live_blocks_;
+    workload_.peak_blocks = std::max(workload_.peak_blocks, live_blocks_);
+    take_bytes(group, event.bytes);
+  }
+
+  void free(const Event& event) {
+    const std::uint32_t group = group_of(event.place);
+    if (const auto block = blocks_[group].find(event.address); block != blocks_[group].end()) {
+      free(group, block);
+    } else {
+      ++workload_.unknown_frees;
+    }
+  }
+  void free(std::uint32_t group, Blocks::iterator block) {
+    add({0, block->second.slot, event_, group, Operation::Kind::kFree});
+    forget(group, block->second);
+    blocks_[group].erase(block);
+  }
+
+  void forget(std::uint32_t group, const Block& block) {
+    free_slots_.push_back(block.slot);
+    give_bytes(group, block.bytes);
+    --live_blocks_;
+  }
+
+  // Of a place that is not told, it cannot be tried.
+  void fail(const Event& event) {
+    if (event.place == kNone || event.address == 0) {
+      return;
+    }
+    const std::uint32_t group = group_of(event.place);
+    add({event.address, 0, event_, group, Operation::Kind::kFail});
+    ++workload_.failures;
+    take_bytes(group, event.address);
+    give_bytes(group, event.address);
+  }
+
+  void end(std::uint32_t ended) {
+    for (const std::uint32_t group : workload_.contexts[workload_.groups[ended].context]) {
+      for (const auto& [address, block] : std::exchange(blocks_[group], {})) {
+        forget(group, block);
+      }
+    }
+    add({0, 0, event_, ended, Operation::Kind::kEndGroup});
+  }
+
+  void take_bytes(std::uint32_t group, std::uint64_t bytes) {
+    const std::uint32_t device = workload_.groups[group].device;
+    live_bytes_[device] += bytes;
+    all_bytes_ += bytes;
+    workload_.devices[device].peak_bytes =
+        std::max(workload_.devices[device].peak_bytes, live_bytes_[device]);
+    workload_.peak_bytes = std::max(workload_.peak_bytes, all_bytes_);
+  }
+  void give_bytes(std::uint32_t group, std::uint64_t bytes) {
+    live_bytes_[workload_.groups[group].device] -= bytes;
+    all_bytes_ -= bytes;
+  }
+
+  void add(const Operation& operation) { workload_.operations.push_back(operation); }
+
+  std::uint32_t group_of(std::uint32_t place) {
+    std::uint32_t& group = group_of_place_[place];
+    if (group == kNone) {
+      recordings::Place asked = recording_.places[place];
+      asked.memory = asked_for(asked.memory);
+      const auto [known, is_new] =
+          groups_.try_emplace({asked.device, asked.memory, asked.context_id},
+                              static_cast<std::uint32_t>(workload_.groups.size()));
+      if (is_new) {
+        const std::uint32_t context = context_of(asked, known->second);
+        workload_.contexts[context].push_back(known->second);
+        workload_.groups.push_back({device_of(asked.device), context, asked});
+        blocks_.emplace_back();
+      }
+      group = known->second;
+    }
+    return group;
+  }
+
+  // What goes with no context ends alone.
+  std::uint32_t context_of(const recordings::Place& place, std::uint32_t group) {
+    const auto key = std::tuple(place.device, place.context_id, place.context_id == 0 ? group : 0);
+    const auto [known, is_new] =
+        contexts_.try_emplace(key, static_cast<std::uint32_t>(workload_.contexts.size()));
+    if (is_new) {
+      workload_.contexts.emplace_back();
+    }
+    return known->second;
+  }
+
+  std::uint32_t device_of(std::uint32_t number) {
+    const auto [known, is_new] =
+        devices_.try_emplace(number, static_cast<std::uint32_t>(workload_.devices.size()));
+    if (is_new) {
+      Device& device = workload_.devices.emplace_back();
+      device.number = number;
+      const auto recorded =
+          std::ranges::find(recording_.devices, number, &recordings::Device::number);
+      device.total_bytes = recorded == recording_.devices.end() ? 0 : recorded->total_bytes;
+      live_bytes_.push_back(0);
+    }
+    return known->second;
+  }
+
+  const Recording& recording_;
+  const Requests requests_;
+  Workload workload_;
+  std::uint32_t event_ = 0;
+  std::vector<std::uint32_t> group_of_place_;
+  std::map<std::tuple<std::uint32_t, trace::Memory, std::uint64_t>, std::uint32_t> groups_;
+  std::map<std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>, std::uint32_t> contexts_;
+  std::unordered_map<std::uint32_t, std::uint32_t> devices_;  // by their numbers
+  std::vector<Blocks> blocks_;                                // of each group
+  std::vector<std::uint32_t> free_slots_;
+  std::vector<std::uint64_t> live_bytes_;  // of each device
+  std::uint64_t all_bytes_ = 0;
+  std::uint64_t live_blocks_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t Workload::largest_peak_bytes() const {
+  std::uint64_t largest = 0;
+  for (const Device& device : devices) {
+    largest = std::max(largest, device.peak_bytes);
+  }
+  return largest;
+}
+
+Workload make_workload(const Recording& recording, Requests requests) {
+  return Builder(recording, requests).build();
+}
+
+}  // namespace cubfc::replay

@@ -1,0 +1,167 @@
+// `cubfc report`: its options, and the way from a file to a report.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/recordings/open_recording.h"
+#include "cli/report/figures.h"
+#include "cli/report/forms.h"
+#include "cli/report/history.h"
+#include "cli/report/output.h"
+#include "cli/report/wording.h"
+
+namespace cubfc::cli {
+namespace {
+
+struct ReportOptions {
+  std::string file;
+  std::string output;
+  std::string format = "html";
+  bool text = false;
+};
+
+// What is being done, on a terminal's last line; nothing elsewhere.
+class Progress {
+ public:
+  void say(const std::string& what) const {
+    if (on_) {
+      std::fprintf(stderr, "\r\x1b[Kcubfc: %s ...", what.c_str());
+    }
+  }
+  ~Progress() {
+    if (on_) {
+      std::fputs("\r\x1b[K", stderr);
+    }
+  }
+  Progress() = default;
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  const bool on_ = ::isatty(STDERR_FILENO) == 1;
+};
+
+// "run.cubfc" makes "run.html"; a text goes to the terminal.
+std::string default_output(const ReportOptions& options) {
+  if (options.format == "text") {
+    return "-";
+  }
+  const std::map<std::string, std::string> endings{
+      {"html", ".html"}, {"json", ".json"}, {"rmm", ".csv"}, {"perfetto", ".perfetto-trace"}};
+  std::filesystem::path path = options.file;
+  path.replace_extension(endings.at(options.format));
+  // "run.csv" does not become the log that it is.
+  return path == options.file
+             ? path.replace_extension(".report" + path.extension().string()).string()
+             : path.string();
+}
+
+bool bold_is_wanted(const std::string& output) {
+  const char* const no_color = std::getenv("NO_COLOR");
+  return output == "-" && ::isatty(STDOUT_FILENO) == 1 &&
+         (no_color == nullptr || *no_color == '\0');
+}
+
+void write_report(const ReportOptions& options, const std::string& path, const report::Told& told) {
+  report::Output output{path, options.file};
+  if (options.format == "html") {
+    report::write_page(told, output);
+  } else if (options.format == "json") {
+    report::write_json(told, output);
+  } else if (options.format == "perfetto") {
+    report::write_perfetto(told, output);
+  } else if (options.format == "rmm") {
+    const std::uint64_t left_out = report::write_rmm(told, output);
+    if (left_out > 0) {
+      std::fprintf(
+          stderr,
+          "cubfc: left out %s blocks of arrays and physical memory, which RMM does not have\n",
+          report::count_text(left_out).c_str());
+    }
+  } else {
+    output.write(report::text_of(told, bold_is_wanted(path)));
+  }
+  output.finish();
+}
+
+// Where it is and what to do with it, for a person.
+void tell_where(const ReportOptions& options, const std::string& path) {
+  if (path != "-" && ::isatty(STDERR_FILENO) == 1) {
+    std::error_code ignored;
+    const auto size = std::filesystem::file_size(path, ignored);
+    const char* const hint = options.format == "html"       ? "; open it in a browser"
+                             : options.format == "perfetto" ? "; open it at ui.perfetto.dev"
+                                                            : "";
+    std::fprintf(stderr, "cubfc: %s (%s)%s\n", report::printable(path).c_str(),
+                 report::bytes_text(ignored ? 0 : size).c_str(), hint);
+  }
+}
+
+void make_report(ReportOptions options) {
+  if (options.text) {
+    options.format = "text";
+  }
+  const std::string path = options.output.empty() ? default_output(options) : options.output;
+  try {
+    {
+      const Progress progress;
+      progress.say("reading " + report::printable(options.file));
+      const recordings::Recording recording = recordings::open_recording(options.file);
+      if (recording.events.size() >= std::numeric_limits<std::uint32_t>::max()) {
+        throw Failure{options.file + ": has more events than a report can tell of (4,294,967,294)"};
+      }
+      progress.say("going through " + report::count_text(recording.events.size()) + " events");
+      const report::History history = report::history_of(recording);
+      const report::Figures figures = report::figures_of(recording, history);
+      progress.say("writing " + report::printable(path));
+      write_report(options, path, {recording, history, figures});
+    }
+    tell_where(options, path);
+  } catch (const recordings::BadRecording& error) {
+    throw Failure{error.what()};
+  } catch (const report::CannotWrite& error) {
+    throw Failure{error.what()};
+  }
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "report", "Shows what a recording says: the peak, who held it, why something did not fit.");
+  const auto options = std::make_shared<ReportOptions>();
+  command
+      ->add_option(
+          "FILE", options->file,
+          "A trace (CUBFC_TRACE), a log of RMM's logging adaptor, or a memory snapshot of PyTorch")
+      ->required();
+  command->add_option("-o,--output", options->output,
+                      "Where to; - is the standard output. By default beside FILE, with the ending "
+                      "of the format; a text goes to the standard output");
+  command
+      ->add_option(
+          "--format", options->format,
+          "html: one page that opens offline; text; json: for scripts; rmm: a log for RMM's "
+          "tools; perfetto: for ui.perfetto.dev")
+      ->check(CLI::IsMember({"html", "text", "json", "rmm", "perfetto"}))
+      ->capture_default_str();
+  command->add_flag("--text", options->text, "The same as --format text")->excludes("--format");
+  command->footer(
+      "Example:\n"
+      "  CUBFC_TRACE=run.cubfc LD_PRELOAD=libcubfc.so ./app\n"
+      "  cubfc report run.cubfc -o report.html\n"
+      "  cubfc report run.cubfc --text\n"
+      "\n"
+      "Exit status: 0 done; 1 a file cannot be read or written; 2 the command line is wrong.");
+  command->callback([options] { make_report(*options); });
+}
+
+}  // namespace cubfc::cli

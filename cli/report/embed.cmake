@@ -1,0 +1,32 @@
+# Makes page_parts.cpp (see page_parts.h): cmake -DSOURCES=LIST -DOUTPUT=FILE -P embed.cmake
+#
+# A literal of C++ may be no longer than 65,536 characters for some compilers: a text is written as
+# several, which are one to the compiler.
+set(html "")
+set(css "")
+set(js "")
+foreach(source IN LISTS SOURCES)
+  get_filename_component(kind ${source} EXT)
+  string(SUBSTRING ${kind} 1 -1 kind)
+  file(READ ${source} text)
+  if(kind STREQUAL "js" AND text MATCHES "</script|<!--")
+    message(FATAL_ERROR "${source} has what ends a script in a page")
+  endif()
+  string(APPEND ${kind} "${text}")
+endforeach()
+
+set(code "// Made by embed.cmake.\n#include \"cli/report/page_parts.h\"\n\nnamespace cubfc::report {\n\n")
+foreach(name Html Css Js)
+  string(TOLOWER ${name} kind)
+  string(LENGTH "${${kind}}" length)
+  string(APPEND code "const std::string_view kPage${name} =")
+  set(at 0)
+  while(at LESS length)
+    string(SUBSTRING "${${kind}}" ${at} 8000 piece)
+    string(APPEND code "\n    R\"page_part(${piece})page_part\"")
+    math(EXPR at "${at} + 8000")
+  endwhile()
+  string(APPEND code ";\n\n")
+endforeach()
+string(APPEND code "}  // namespace cubfc::report\n")
+file(WRITE ${OUTPUT} "${code}")

@@ -1,0 +1,100 @@
+// What became of each block and of each stretch that was taken from the device: a Recording's
+// events, joined. Knows nothing of files, of pages and of figures.
+//
+// What a block holds is its bytes and its padding, from its kAllocate to its kFree, or, where it
+// was retired, to its kReclaim. What makes no sense is left out and counted in Faults, so that the
+// sums are those of what can have been; nothing here fails for what a recording says.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cli/recordings/recording.h"
+
+namespace cubfc::report {
+
+using recordings::kNone;
+using trace::Memory;
+
+// Where nothing happened yet, or never did. Events are counted from 0.
+inline constexpr std::uint32_t kNever = kNone;
+// More than this is never in use: the page's numbers are exact up to there.
+inline constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 53) - 1;
+
+struct Block {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;  // as asked for
+  std::uint32_t padding = 0;
+  std::uint32_t stack = kNone;
+  std::uint32_t begin = 0;       // the event that made it
+  std::uint32_t freed = kNever;  // the event by which the program gave it up
+  std::uint32_t end = kNever;    // the event from which on its memory is free
+  std::uint32_t place = 0;
+  std::uint16_t thread = 0;
+  std::uint8_t caller = 0;
+
+  [[nodiscard]] std::uint64_t held() const { return bytes + padding; }
+  // After that event.
+  [[nodiscard]] bool lives_at(std::uint32_t event) const { return begin <= event && event < end; }
+  [[nodiscard]] bool waits_at(std::uint32_t event) const { return freed <= event && event < end; }
+};
+
+// A stretch that a place had of the device, from one event to another.
+struct Region {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t begin = 0;
+  std::uint32_t end = kNever;
+  std::uint32_t place = 0;
+  // The recording does not tell what the place took: this is where its blocks were.
+  bool seen_only = false;
+};
+
+// How often something was recorded that cannot have happened, or not so.
+struct Faults {
+  std::uint64_t frees_of_nothing = 0;     // no live block was there; it may be older than the file
+  std::uint64_t reclaims_of_nothing = 0;  // likewise, of what was retired
+  std::uint64_t two_at_one_address = 0;   // the older block is taken to have ended then
+  std::uint64_t overlapping = 0;          // both are counted
+  std::uint64_t other_sizes = 0;          // a free told another size than the block had
+  std::uint64_t shrinks_of_nothing = 0;
+  std::uint64_t grown_twice = 0;         // what was there already was taken again
+  std::uint64_t impossible_numbers = 0;  // left out: sizes past any address, names of nothing
+  std::uint64_t times_going_back = 0;    // of one thread; taken to be as late as the event before
+
+  [[nodiscard]] std::uint64_t all() const {
+    return frees_of_nothing + reclaims_of_nothing + two_at_one_address + overlapping + other_sizes +
+           shrinks_of_nothing + grown_twice + impossible_numbers + times_going_back;
+  }
+};
+
+// An event by which what is in use, or taken, can change.
+struct Change {
+  std::uint32_t event;
+  std::uint32_t index;  // of the block or region
+};
+
+struct History {
+  std::vector<std::uint64_t> times_ns;  // of each event; never goes back
+  std::vector<Block> blocks;            // in the order of their beginning
+  std::vector<Change> block_ends;       // in the order of their end; those that have one
+  std::vector<Region> regions;
+  std::vector<std::uint32_t> failures;  // the events that are kOutOfMemory
+  std::uint64_t allocations = 0;        // blocks
+  std::uint64_t frees = 0;              // by the program, of blocks
+  std::uint64_t grows = 0;
+  std::uint64_t shrinks = 0;
+  std::uint64_t epochs = 0;
+  std::uint64_t waits = 0;
+  std::uint64_t waited_ns = 0;
+  std::uint64_t left_at_end = 0;  // blocks that live after the last event
+  Faults faults;
+};
+
+// Whether a place's blocks lie at addresses, and not behind handles.
+[[nodiscard]] bool has_addresses(Memory memory);
+
+// The recording must not have 2^32 events or more.
+[[nodiscard]] History history_of(const recordings::Recording& recording);
+
+}  // namespace cubfc::report

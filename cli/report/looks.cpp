@@ -1,0 +1,166 @@
+#include "cli/report/looks.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cli/report/sweep.h"
+
+namespace cubfc::report {
+namespace {
+
+using recordings::Recording;
+
+constexpr std::size_t kSamples = 400;
+// A look goes through all live blocks: with many of them there are fewer samples.
+constexpr std::uint64_t kBlocksLookedAt = 20'000'000;
+
+struct At {
+  std::uint32_t place;
+  std::uint64_t address;
+  bool operator<(const At& other) const {
+    return place != other.place ? place < other.place : address < other.address;
+  }
+};
+
+// Goes forward through a history, knowing what is where.
+class Looker {
+ public:
+  Looker(const Recording& recording, const History& history)
+      : history_(history), sweep_(history), region_changes_(region_changes(history)) {
+    for (const recordings::Place& place : recording.places) {
+      has_addresses_.push_back(has_addresses(place.memory));
+    }
+  }
+
+  void forward_to(std::uint32_t event) {
+    sweep_.forward_to(
+        event,
+        [this](std::uint32_t index) {
+          const Block& block = history_.blocks[index];
+          in_use_ += block.held();
+          live_[{block.place, block.address}] = index;
+        },
+        [this](std::uint32_t index) {
+          const Block& block = history_.blocks[index];
+          in_use_ -= block.held();
+          live_.erase({block.place, block.address});
+        });
+    for (; next_region_ < region_changes_.size() && region_changes_[next_region_].event <= event;
+         ++next_region_) {
+      change(region_changes_[next_region_]);
+    }
+  }
+
+  [[nodiscard]] std::uint64_t in_use() const { return in_use_; }
+  [[nodiscard]] std::uint64_t taken() const { return taken_; }
+  [[nodiscard]] std::size_t live() const { return live_.size(); }
+
+  [[nodiscard]] Gaps gaps() const {
+    Gaps gaps;
+    auto block = live_.begin();
+    for (auto region = regions_.begin(); region != regions_.end();) {
+      const std::uint32_t place = region->first.place;
+      std::uint64_t free_from = region->first.address;
+      std::uint64_t end = free_from;
+      while (region != regions_.end() && region->first.place == place &&
+             region->first.address <= end) {
+        end = std::max(end, region->first.address + region->second);
+        ++region;
+      }
+      while (block != live_.end() && block->first < At{place, free_from}) {
+        free_from = block->first.place == place ? std::max(free_from, end_of(*block)) : free_from;
+        ++block;
+      }
+      for (; block != live_.end() && block->first < At{place, end}; ++block) {
+        add_gap(gaps, free_from, block->first.address);
+        free_from = std::max(free_from, end_of(*block));
+      }
+      add_gap(gaps, free_from, end);
+    }
+    return gaps;
+  }
+
+ private:
+  void change(const RegionChange& change) {
+    const Region& region = history_.regions[change.region];
+    taken_ += change.begins ? region.bytes : 0;
+    taken_ -= change.begins ? 0 : region.bytes;
+    if (!has_addresses_[region.place]) {
+      return;
+    }
+    if (change.begins) {
+      regions_[{region.place, region.address}] = region.bytes;
+    } else {
+      const auto there = regions_.find({region.place, region.address});
+      if (there != regions_.end()) {
+        regions_.erase(there);
+      }
+    }
+  }
+
+  [[nodiscard]] std::uint64_t end_of(const std::pair<const At, std::uint32_t>& live) const {
+    return live.first.address + history_.blocks[live.second].held();
+  }
+
+  static void add_gap(Gaps& gaps, std::uint64_t from, std::uint64_t to) {
+    if (to > from) {
+      gaps.free_bytes += to - from;
+      ++gaps.pieces;
+      gaps.largest_bytes = std::max(gaps.largest_bytes, to - from);
+    }
+  }
+
+  const History& history_;
+  BlockSweep sweep_;
+  std::vector<RegionChange> region_changes_;
+  std::size_t next_region_ = 0;
+  std::vector<bool> has_addresses_;
+  std::map<At, std::uint32_t> live_;
+  std::map<At, std::uint64_t> regions_;
+  std::uint64_t in_use_ = 0;
+  std::uint64_t taken_ = 0;
+};
+
+// Evenly over the events, the last one among them.
+std::vector<std::uint32_t> sampled_events(std::size_t events) {
+  std::vector<std::uint32_t> sampled;
+  const std::size_t count = std::min(events, kSamples);
+  for (std::size_t n = 1; n <= count; ++n) {
+    sampled.push_back(static_cast<std::uint32_t>(events * n / count - 1));
+  }
+  return sampled;
+}
+
+}  // namespace
+
+void add_looks(const Recording& recording, const History& history, Figures& figures) {
+  Looker looker{recording, history};
+  std::uint64_t looked_at = 0;
+  std::size_t failure = 0;
+  const auto look_at_failures_until = [&](std::uint32_t event) {
+    for (; failure < figures.failures.size() && figures.failures[failure].event <= event;
+         ++failure) {
+      Failure& at = figures.failures[failure];
+      looker.forward_to(at.event);
+      at.in_use_bytes = looker.in_use();
+      at.taken_bytes = looker.taken();
+      if (failure < kFailuresLookedAt) {
+        at.gaps = looker.gaps();
+      }
+    }
+  };
+  const std::size_t events = recording.events.size();
+  for (const std::uint32_t event : sampled_events(events)) {
+    look_at_failures_until(event);
+    looker.forward_to(event);
+    looked_at += looker.live();
+    const bool too_many = looked_at > kBlocksLookedAt * (event + 1) / events;
+    if (too_many && event + 1 != events) {
+      looked_at -= looker.live();
+      continue;
+    }
+    figures.samples.push_back({event, looker.in_use(), looker.taken(), looker.gaps()});
+  }
+}
+
+}  // namespace cubfc::report

@@ -1,0 +1,215 @@
+// The page: its sources (page_parts.h), and in them the recording, packed. All text of the
+// recording but the title and what a browser without scripts shows is inside the packed data, and
+// reaches the page as text only (words.js).
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "cli/report/forms.h"
+#include "cli/report/packed.h"
+#include "cli/report/page_parts.h"
+#include "cli/report/wording.h"
+
+namespace cubfc::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string escaped(std::string_view text) {
+  const std::map<char, const char*> entities{
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  std::string safe;
+  for (const char byte : text) {
+    const auto entity = entities.find(byte);
+    if (entity == entities.end()) {
+      safe += byte;
+    } else {
+      safe += entity->second;
+    }
+  }
+  return safe;
+}
+
+// Columns with what the page needs to find them again.
+class Columns {
+ public:
+  // number(n) for n below count.
+  template <typename Number>
+  void varints(const char* name, std::size_t count, Number number) {
+    std::string column;
+    for (std::size_t n = 0; n < count; ++n) {
+      add_varint(column, number(n));
+    }
+    add(name, "varint", count, std::move(column));
+  }
+  template <typename Number>
+  void words(const char* name, std::size_t count, Number number) {
+    std::string column;
+    for (std::size_t n = 0; n < count; ++n) {
+      add_u32(column, number(n));
+    }
+    add(name, "u32", count, std::move(column));
+  }
+
+  [[nodiscard]] const Json& list() const { return list_; }
+  void write(Packer& packer) const {
+    for (const std::string& column : columns_) {
+      packer.add(column);
+    }
+  }
+
+ private:
+  // Each begins on a multiple of four bytes.
+  void add(const char* name, const char* kind, std::size_t count, std::string column) {
+    column.resize((column.size() + 3) / 4 * 4);
+    column.shrink_to_fit();
+    list_.push_back({{"name", name}, {"kind", kind}, {"count", count}, {"bytes", column.size()}});
+    columns_.push_back(std::move(column));
+  }
+
+  Json list_ = Json::array();
+  std::vector<std::string> columns_;
+};
+
+// 0 for never, else how much later than `before`, and 1.
+std::uint64_t later(std::uint32_t event, std::uint32_t before) {
+  return event == kNever ? 0 : std::uint64_t{event} - before + 1;
+}
+
+Columns columns_of(const History& history) {
+  const std::vector<std::uint64_t>& times = history.times_ns;
+  const std::vector<Block>& blocks = history.blocks;
+  const std::vector<Region>& regions = history.regions;
+  const std::size_t count = blocks.size();
+  Columns columns;
+  columns.varints("time", times.size(),
+                  [&](std::size_t n) { return n == 0 ? times[0] : times[n] - times[n - 1]; });
+  columns.varints("begin", count, [&](std::size_t n) {
+    return n == 0 ? blocks[0].begin : blocks[n].begin - blocks[n - 1].begin;
+  });
+  columns.varints("freed", count,
+                  [&](std::size_t n) { return later(blocks[n].freed, blocks[n].begin); });
+  columns.varints("end", count,
+                  [&](std::size_t n) { return later(blocks[n].end, blocks[n].freed); });
+  columns.words("addressLow", count,
+                [&](std::size_t n) { return static_cast<std::uint32_t>(blocks[n].address); });
+  columns.words("addressHigh", count, [&](std::size_t n) {
+    return static_cast<std::uint32_t>(blocks[n].address >> 32U);
+  });
+  columns.varints("bytes", count, [&](std::size_t n) { return blocks[n].bytes; });
+  columns.varints("padding", count, [&](std::size_t n) { return blocks[n].padding; });
+  columns.varints("place", count, [&](std::size_t n) { return blocks[n].place; });
+  columns.varints("thread", count, [&](std::size_t n) { return blocks[n].thread; });
+  columns.varints("caller", count, [&](std::size_t n) { return blocks[n].caller; });
+  columns.varints("stack", count, [&](std::size_t n) {
+    return blocks[n].stack == kNone ? 0 : std::uint64_t{blocks[n].stack} + 1;
+  });
+  columns.words("regionAddressLow", regions.size(),
+                [&](std::size_t n) { return static_cast<std::uint32_t>(regions[n].address); });
+  columns.words("regionAddressHigh", regions.size(), [&](std::size_t n) {
+    return static_cast<std::uint32_t>(regions[n].address >> 32U);
+  });
+  columns.varints("regionBytes", regions.size(), [&](std::size_t n) { return regions[n].bytes; });
+  columns.varints("regionBegin", regions.size(), [&](std::size_t n) { return regions[n].begin; });
+  columns.varints("regionEnd", regions.size(),
+                  [&](std::size_t n) { return later(regions[n].end, regions[n].begin); });
+  columns.varints("regionPlace", regions.size(), [&](std::size_t n) { return regions[n].place; });
+  columns.varints("regionSeenOnly", regions.size(),
+                  [&](std::size_t n) { return regions[n].seen_only ? 1U : 0U; });
+  return columns;
+}
+
+// Frames are in many stacks: each is there once, and stacks are lists of numbers.
+void add_stacks(const recordings::Recording& recording, Json& json) {
+  std::map<std::string_view, std::size_t> number_of;
+  Json frames = Json::array();
+  Json stacks = Json::array();
+  for (const std::vector<std::string>& stack : recording.stacks) {
+    Json numbers = Json::array();
+    for (const std::string& frame : stack) {
+      const auto [there, is_new] = number_of.emplace(frame, number_of.size());
+      if (is_new) {
+        frames.push_back(frame);
+      }
+      numbers.push_back(there->second);
+    }
+    stacks.push_back(std::move(numbers));
+  }
+  json["frames"] = std::move(frames);
+  json["stacks"] = std::move(stacks);
+}
+
+void add_notes(const Told& told, Json& json) {
+  Json& notes = json["notes"] = Json::array();
+  for (std::uint32_t n = 0; n < told.recording.events.size(); ++n) {
+    const recordings::Event& event = told.recording.events[n];
+    if (event.kind == trace::Kind::kNote && event.text < told.recording.texts.size()) {
+      notes.push_back({{"event", n}, {"text", told.recording.texts[event.text]}});
+    }
+  }
+}
+
+std::string header_of(const Told& told, const Columns& columns) {
+  Json json{{"report", json_of(told)}, {"columns", columns.list()}};
+  Json& threads = json["threads"] = Json::array();
+  for (std::size_t n = 0; n < told.recording.threads.size(); ++n) {
+    threads.push_back(thread_name(told.recording, static_cast<std::uint16_t>(n)));
+  }
+  add_stacks(told.recording, json);
+  add_notes(told, json);
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.resize((text.size() + 3) / 4 * 4, ' ');
+  return text;
+}
+
+void write_data(const Told& told, Output& output) {
+  const Columns columns = columns_of(told.history);
+  const std::string header = header_of(told, columns);
+  std::string length;
+  add_u32(length, static_cast<std::uint32_t>(header.size()));
+  Packer packer{[&](std::string_view text) { output.write(text); }};
+  packer.add(length);
+  packer.add(header);
+  columns.write(packer);
+  packer.finish();
+}
+
+// What the page's source has in the place of each part.
+void write_part(std::string_view name, const Told& told, Output& output) {
+  if (name == "title") {
+    const std::string program = printable(command_text(told.recording));
+    output.write(escaped("GPU memory of " + (program.empty() ? "a program" : program)));
+  } else if (name == "css") {
+    output.write(kPageCss);
+  } else if (name == "js") {
+    output.write(kPageJs);
+  } else if (name == "text") {
+    output.write(escaped(text_of(told, /*bold=*/false)));
+  } else if (name == "data") {
+    write_data(told, output);
+  } else {
+    throw std::logic_error("the page has an unknown part");
+  }
+}
+
+}  // namespace
+
+void write_page(const Told& told, Output& output) {
+  constexpr std::string_view kBegin = "{{";
+  constexpr std::string_view kEnd = "}}";
+  std::string_view rest = kPageHtml;
+  for (;;) {
+    const std::size_t begin = rest.find(kBegin);
+    output.write(rest.substr(0, begin));
+    if (begin == std::string_view::npos) {
+      return;
+    }
+    const std::size_t end = rest.find(kEnd, begin);
+    write_part(rest.substr(begin + kBegin.size(), end - begin - kBegin.size()), told, output);
+    rest.remove_prefix(end + kEnd.size());
+  }
+}
+
+}  // namespace cubfc::report

@@ -1,0 +1,118 @@
+#include "cli/report/regions.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace cubfc::report {
+namespace {
+
+using recordings::Event;
+
+// Blocks that are nearer to each other than this are taken to lie in one stretch.
+constexpr std::uint64_t kNear = std::uint64_t{2} << 20;
+
+}  // namespace
+
+void Taken::add(std::uint32_t number, std::uint32_t place, std::uint64_t from, std::uint64_t to) {
+  if (from >= to) {
+    return;
+  }
+  now_[from] = static_cast<std::uint32_t>(regions_->size());
+  regions_->push_back({from, to - from, number, kNever, place, false});
+  bytes_ += to - from;
+}
+
+void Taken::remove(std::uint32_t number, std::uint32_t index) {
+  (*regions_)[index].end = number;
+  bytes_ -= (*regions_)[index].bytes;
+}
+
+std::uint64_t Taken::cut(std::uint32_t number, std::uint32_t place, std::uint64_t from,
+                         std::uint64_t to) {
+  std::uint64_t gone = 0;
+  auto next = now_.upper_bound(from);
+  if (next != now_.begin()) {
+    --next;
+  }
+  while (next != now_.end() && next->first < to) {
+    const std::uint32_t index = next->second;
+    const std::uint64_t begin = (*regions_)[index].address;
+    const std::uint64_t end = begin + (*regions_)[index].bytes;
+    if (end <= from) {
+      ++next;
+      continue;
+    }
+    remove(number, index);
+    next = now_.erase(next);
+    gone += std::min(end, to) - std::max(begin, from);
+    add(number, place, begin, from);
+    add(number, place, to, end);
+  }
+  return gone;
+}
+
+bool Taken::grow(std::uint32_t number, const Event& event) {
+  ever_grown_ = true;
+  const std::uint64_t end = event.address + event.bytes;
+  if (has_addresses_) {
+    const bool is_new = cut(number, event.place, event.address, end) == 0;
+    add(number, event.place, event.address, end);
+    return is_new;
+  }
+  const auto there = now_.find(event.address);
+  if (there != now_.end()) {
+    remove(number, there->second);
+  }
+  const bool is_new = there == now_.end();
+  add(number, event.place, event.address, end);
+  return is_new;
+}
+
+bool Taken::shrink(std::uint32_t number, const Event& event) {
+  if (has_addresses_) {
+    return cut(number, event.place, event.address, event.address + event.bytes) == event.bytes;
+  }
+  const auto there = now_.find(event.address);
+  if (there == now_.end()) {
+    return false;
+  }
+  remove(number, there->second);
+  now_.erase(there);
+  return true;
+}
+
+void Taken::end(std::uint32_t number) {
+  for (const auto& [address, index] : now_) {
+    remove(number, index);
+  }
+  now_.clear();
+}
+
+void add_regions_seen(History& history, const std::vector<bool>& places) {
+  struct Stretch {
+    std::uint32_t place;
+    std::uint64_t from, to;
+    bool operator<(const Stretch& other) const {
+      return std::tie(place, from) < std::tie(other.place, other.from);
+    }
+  };
+  std::vector<Stretch> seen;
+  for (const Block& block : history.blocks) {
+    if (places[block.place]) {
+      seen.push_back({block.place, block.address, block.address + block.held()});
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  for (std::size_t next = 0; next < seen.size();) {
+    Stretch all = seen[next];
+    while (++next < seen.size() && seen[next].place == all.place &&
+           (seen[next].from <= all.to || seen[next].from - all.to <= kNear)) {
+      all.to = std::max(all.to, seen[next].to);
+    }
+    if (all.to > all.from) {
+      history.regions.push_back({all.from, all.to - all.from, 0, kNever, all.place, true});
+    }
+  }
+}
+
+}  // namespace cubfc::report

@@ -1,0 +1,91 @@
+// The log that RMM's logging adaptor writes: Thread,Time,Action,Pointer,Size,Stream.
+#include <algorithm>
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+
+#include "cli/report/forms.h"
+
+namespace cubfc::report {
+namespace {
+
+using trace::Kind;
+
+// What RMM writes: the time of day, to a microsecond. A day is enough for a recording that starts
+// at midnight; a longer one begins anew.
+std::string time_of_day(std::uint64_t nanoseconds) {
+  const std::uint64_t microseconds = nanoseconds / 1000;
+  const std::uint64_t seconds = microseconds / 1'000'000;
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%02u:%02u:%02u.%06u",
+                static_cast<unsigned>(seconds / 3600 % 24),
+                static_cast<unsigned>(seconds / 60 % 60), static_cast<unsigned>(seconds % 60),
+                static_cast<unsigned>(microseconds % 1'000'000));
+  return text.data();
+}
+
+class Lines {
+ public:
+  Lines(const Told& told, Output& output) : told_(told), output_(output) {
+    output.write("Thread,Time,Action,Pointer,Size,Stream\n");
+  }
+
+  void write(std::uint32_t event, std::uint16_t thread, const char* action, std::uint64_t address,
+             std::uint64_t bytes) {
+    const bool known = thread < told_.recording.threads.size();
+    std::array<char, 160> line{};
+    const int length =
+        std::snprintf(line.data(), line.size(), "%" PRIu64 ",%s,%s,0x%" PRIx64 ",%" PRIu64 ",0x0\n",
+                      known ? told_.recording.threads[thread].id : 0,
+                      time_of_day(told_.history.times_ns[event]).c_str(), action, address, bytes);
+    output_.write({line.data(), static_cast<std::size_t>(length)});
+  }
+
+ private:
+  const Told& told_;
+  Output& output_;
+};
+
+}  // namespace
+
+std::uint64_t write_rmm(const Told& told, Output& output) {
+  const std::vector<Block>& blocks = told.history.blocks;
+  // The program's frees, in their order: a retired block is freed for the program.
+  std::vector<std::uint32_t> freed;
+  std::uint64_t left_out = 0;
+  for (std::uint32_t index = 0; index < blocks.size(); ++index) {
+    const bool written = has_addresses(told.recording.places[blocks[index].place].memory);
+    left_out += written ? 0 : 1;
+    if (written && blocks[index].freed != kNever) {
+      freed.push_back(index);
+    }
+  }
+  std::stable_sort(freed.begin(), freed.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return blocks[a].freed < blocks[b].freed;
+  });
+  Lines lines{told, output};
+  std::size_t next_free = 0;
+  std::size_t next_block = 0;
+  std::size_t next_failure = 0;
+  for (std::uint32_t event = 0; event < told.recording.events.size(); ++event) {
+    const recordings::Event& here = told.recording.events[event];
+    for (; next_free < freed.size() && blocks[freed[next_free]].freed == event; ++next_free) {
+      const Block& block = blocks[freed[next_free]];
+      lines.write(event, here.thread, "free", block.address, block.bytes);
+    }
+    if (next_block < blocks.size() && blocks[next_block].begin == event) {
+      const Block& block = blocks[next_block++];
+      if (has_addresses(told.recording.places[block.place].memory)) {
+        lines.write(event, block.thread, "allocate", block.address, block.bytes);
+      }
+    }
+    if (next_failure < told.history.failures.size() &&
+        told.history.failures[next_failure] == event) {
+      ++next_failure;
+      lines.write(event, here.thread, "allocate failure", 0, here.address);
+    }
+  }
+  return left_out;
+}
+
+}  // namespace cubfc::report

@@ -1,0 +1,69 @@
+// Goes through a History in the order in which it happened. An event ends blocks and regions before
+// it begins others.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "cli/report/history.h"
+
+namespace cubfc::report {
+
+// Walks forward; stops where its owner wants to look.
+class BlockSweep {
+ public:
+  explicit BlockSweep(const History& history) : history_(&history) {}
+
+  // All that happened up to that event, it included: end(block) and begin(block), in order.
+  template <typename Begin, typename End>
+  void forward_to(std::uint32_t event, Begin begin, End end) {
+    const std::vector<Block>& blocks = history_->blocks;
+    const std::vector<Change>& ends = history_->block_ends;
+    for (;;) {
+      const std::uint32_t begins = next_ < blocks.size() ? blocks[next_].begin : kNever;
+      const std::uint32_t gone = next_end_ < ends.size() ? ends[next_end_].event : kNever;
+      if (std::min(begins, gone) == kNever || std::min(begins, gone) > event) {
+        return;
+      }
+      if (gone <= begins) {
+        end(ends[next_end_++].index);
+      } else {
+        begin(static_cast<std::uint32_t>(next_++));
+      }
+    }
+  }
+
+ private:
+  const History* history_;
+  std::size_t next_ = 0;
+  std::size_t next_end_ = 0;
+};
+
+struct RegionChange {
+  std::uint32_t event;
+  std::uint32_t region;
+  bool begins;
+};
+
+// Of the regions that places told of.
+inline std::vector<RegionChange> region_changes(const History& history) {
+  std::vector<RegionChange> changes;
+  for (std::uint32_t index = 0; index < history.regions.size(); ++index) {
+    const Region& region = history.regions[index];
+    if (region.seen_only) {
+      continue;
+    }
+    changes.push_back({region.begin, index, true});
+    if (region.end != kNever) {
+      changes.push_back({region.end, index, false});
+    }
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const RegionChange& a, const RegionChange& b) {
+                     return a.event != b.event ? a.event < b.event : a.begins < b.begins;
+                   });
+  return changes;
+}
+
+}  // namespace cubfc::report

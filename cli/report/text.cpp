@@ -1,0 +1,351 @@
+// The report for a terminal: lines of at most 80 characters.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "cli/report/forms.h"
+#include "cli/report/sweep.h"
+#include "cli/report/wording.h"
+
+namespace cubfc::report {
+namespace {
+
+constexpr std::size_t kNameWidth = 38;
+constexpr std::size_t kRows = 10;  // of a table
+constexpr std::size_t kFailuresShown = 5;
+constexpr std::size_t kChartWidth = 66;
+constexpr std::size_t kChartHeight = 10;
+
+std::string left(std::string text, std::size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+std::string right(const std::string& text, std::size_t width) {
+  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+// A name of the file's, in its column; a character may be several bytes.
+std::string name_column(const std::string& name) {
+  const std::string text = end_of(printable(name), kNameWidth);
+  const auto characters =
+      static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+        return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+      }));
+  return text + std::string(kNameWidth - std::min(kNameWidth, characters), ' ');
+}
+
+class Text {
+ public:
+  Text(const Told& told, bool bold)
+      : recording_(told.recording),
+        history_(told.history),
+        figures_(told.figures),
+        peak_(told.figures.at_peak),
+        bold_(bold) {}
+
+  std::string all() {
+    heading();
+    peak();
+    chart();
+    shares(
+        "By kind of memory, at the peak", peak_.by_memory.size(),
+        [&](std::size_t n) { return std::string(memory_name(static_cast<Memory>(n))); },
+        [&](std::size_t n) { return peak_.by_memory.at(n); });
+    shares(
+        "By caller, at the peak", peak_.by_caller.size(),
+        [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
+        [&](std::size_t n) { return peak_.by_caller[n]; });
+    devices();
+    biggest();
+    sizes();
+    growth();
+    failures();
+    faults();
+    return std::move(text_);
+  }
+
+ private:
+  void line(const std::string& text) { text_ += text + "\n"; }
+  void title(const std::string& text) {
+    line("");
+    line(bold_ ? "\x1b[1m" + text + "\x1b[0m" : text);
+  }
+  // A word in a column of its own before what it says.
+  void fact(const std::string& word, const std::string& text) {
+    line("  " + left(word, 10) + text);
+  }
+
+  [[nodiscard]] std::string at(std::uint32_t event) const {
+    return event == kNever
+               ? "never"
+               : "at " + clock_text(history_.times_ns[event]) + ", event " + count_text(event);
+  }
+
+  void heading() {
+    const std::string program = printable(command_text(recording_));
+    const std::string of = program.empty() ? "a program" : program;
+    // Cut where a character may be cut, too: what is left of it is a '?'.
+    const std::string text =
+        printable("GPU memory of " + (of.size() > 60 ? of.substr(0, 57) + "..." : of));
+    line(bold_ ? "\x1b[1m" + text + "\x1b[0m" : text);
+    fact("from", end_of(printable(recording_.path), 42) + " (" +
+                     end_of(printable(recording_.format), 20) + ")");
+    if (recording_.pid != 0) {
+      fact("process", std::to_string(recording_.pid));
+    }
+    const std::uint64_t duration = history_.times_ns.empty() ? 0 : history_.times_ns.back();
+    fact("events", count_text(recording_.events.size()) + " in " + time_text(duration) +
+                       (recording_.closed                    ? "; the process ended in order"
+                        : recording_.format == "cubfc trace" ? "; killed, or still running"
+                                                             : ""));
+    fact("blocks", count_text(history_.allocations) + " allocated, " + count_text(history_.frees) +
+                       " freed, " + count_text(history_.left_at_end) + " left at the end (" +
+                       bytes_text(figures_.whole.in_use_at_end) + ")");
+    if (history_.waits > 0) {
+      fact("waits", time_text(history_.waited_ns) + " for the device, in " +
+                        count_text(history_.waits) + " calls");
+    }
+    if (recording_.lost_events > 0) {
+      fact("lost",
+           count_text(recording_.lost_events) + " events could not be kept: sums may be wrong");
+    }
+    if (recording_.reached_limit) {
+      fact("limit", "the file reached its limit: nothing was recorded after that");
+    }
+  }
+
+  void peak() {
+    title("Peak");
+    fact("in use", bytes_text(figures_.whole.in_use.bytes) + " (" +
+                       count_text(figures_.whole.in_use.bytes) + " bytes) in " +
+                       count_text(peak_.in_use.blocks) + " blocks");
+    fact("when", at(figures_.whole.in_use.event));
+    if (peak_.waiting.blocks > 0) {
+      fact("waiting",
+           bytes_text(peak_.waiting.bytes) + " of it, freed by the program but not free yet");
+    }
+    if (figures_.whole.taken.bytes > 0) {
+      fact("taken", bytes_text(peak_.taken_bytes) + " from the device then; at most " +
+                        bytes_text(figures_.whole.taken.bytes));
+    }
+  }
+
+  // The most that was in use in each stretch of events, and that was taken.
+  [[nodiscard]] std::vector<std::uint64_t> in_use_by_column() const {
+    std::vector<std::uint64_t> columns;
+    BlockSweep sweep{history_};
+    std::uint64_t now = 0;
+    for (std::size_t n = 1; n <= kChartWidth; ++n) {
+      std::uint64_t most = now;
+      sweep.forward_to(
+          last_of_column(n),
+          [&](std::uint32_t block) { most = std::max(most, now += history_.blocks[block].held()); },
+          [&](std::uint32_t block) { now -= history_.blocks[block].held(); });
+      columns.push_back(most);
+    }
+    return columns;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> taken_by_column() const {
+    std::vector<std::uint64_t> columns;
+    const std::vector<RegionChange> changes = region_changes(history_);
+    std::size_t next = 0;
+    std::uint64_t now = 0;
+    for (std::size_t n = 1; n <= kChartWidth; ++n) {
+      std::uint64_t most = now;
+      for (; next < changes.size() && changes[next].event <= last_of_column(n); ++next) {
+        const std::uint64_t bytes = history_.regions[changes[next].region].bytes;
+        now = changes[next].begins ? now + bytes : now - bytes;
+        most = std::max(most, now);
+      }
+      columns.push_back(most);
+    }
+    return columns;
+  }
+  [[nodiscard]] std::uint32_t last_of_column(std::size_t n) const {
+    const std::size_t end = recording_.events.size() * n / kChartWidth;
+    return static_cast<std::uint32_t>(std::max<std::size_t>(end, 1) - 1);
+  }
+
+  void chart() {
+    if (figures_.whole.in_use.bytes == 0) {
+      return;
+    }
+    const std::uint64_t most = std::max(figures_.whole.in_use.bytes, figures_.whole.taken.bytes);
+    const std::vector<std::uint64_t> in_use = in_use_by_column();
+    const std::vector<std::uint64_t> taken = taken_by_column();
+    const auto peak_column =
+        static_cast<std::size_t>(std::max_element(in_use.begin(), in_use.end()) - in_use.begin());
+    title("Over the events (# in use, . taken from the device, ^ the peak)");
+    for (std::size_t row = kChartHeight; row > 0; --row) {
+      const auto height = [&](std::uint64_t bytes) {
+        return static_cast<double>(bytes) / static_cast<double>(most) *
+               static_cast<double>(kChartHeight);
+      };
+      std::string cells;
+      for (std::size_t n = 0; n < kChartWidth; ++n) {
+        const double middle = static_cast<double>(row) - 0.5;
+        cells += height(in_use[n]) >= middle ? '#' : height(taken[n]) >= middle ? '.' : ' ';
+      }
+      const std::string label = row == kChartHeight       ? bytes_text(most)
+                                : row == kChartHeight / 2 ? bytes_text(most / 2)
+                                                          : "";
+      line(right(label, 11) + " |" + cells.substr(0, cells.find_last_not_of(' ') + 1));
+    }
+    line(right("0", 11) + " +" + std::string(kChartWidth, '-'));
+    line(std::string(13 + peak_column, ' ') + "^");
+  }
+
+  void shares(const std::string& heading, std::size_t count,
+              const std::function<std::string(std::size_t)>& name,
+              const std::function<Share(std::size_t)>& share) {
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::erase_if(order, [&](std::size_t n) { return share(n).blocks == 0; });
+    if (order.empty()) {
+      return;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return share(a).bytes > share(b).bytes; });
+    title(heading);
+    for (std::size_t n = 0; n < std::min(order.size(), kRows); ++n) {
+      const Share here = share(order[n]);
+      line("  " + name_column(name(order[n])) + right(bytes_text(here.bytes), 12) +
+           right(share_text(here.bytes, figures_.whole.in_use.bytes), 9) +
+           right(count_text(here.blocks), 10) + " blocks");
+    }
+    if (order.size() > kRows) {
+      line("  and " + count_text(order.size() - kRows) + " more");
+    }
+  }
+
+  void devices() {
+    title("Devices                                   peak in use    most taken   failed");
+    for (std::size_t n = 0; n < figures_.devices.size(); ++n) {
+      const Course& course = figures_.devices[n];
+      std::string name = "GPU " + std::to_string(figures_.device_numbers[n]);
+      if (figures_.device_names[n] != kNone) {
+        name += " " + recording_.devices[figures_.device_names[n]].name;
+      }
+      line("  " + name_column(name) + right(bytes_text(course.in_use.bytes), 13) +
+           right(bytes_text(course.taken.bytes), 14) + right(count_text(course.failures), 9));
+    }
+  }
+
+  void biggest() {
+    if (peak_.biggest.empty()) {
+      return;
+    }
+    title("The biggest blocks at the peak");
+    for (std::size_t n = 0; n < std::min(peak_.biggest.size(), kRows); ++n) {
+      const Block& block = history_.blocks[peak_.biggest[n]];
+      line("  " + right(bytes_text(block.held()), 11) + "  " +
+           name_column(caller_name(recording_, block.caller)) + "  since " +
+           right(clock_text(history_.times_ns[block.begin]), 12) +
+           (block.waits_at(figures_.whole.in_use.event) ? " waits" : ""));
+    }
+  }
+
+  void sizes() {
+    if (figures_.sizes.empty()) {
+      return;
+    }
+    title("Sizes            allocated     at peak      in all     median life      left");
+    for (std::size_t n = 0; n < figures_.sizes.size(); ++n) {
+      const SizeClass& size = figures_.sizes[n];
+      if (size.all.blocks == 0) {
+        continue;
+      }
+      line("  from " + left(bytes_text(n == 0 ? 0 : std::uint64_t{1} << n), 11) +
+           right(count_text(size.all.blocks), 10) + right(count_text(size.at_peak.blocks), 12) +
+           right(bytes_text(size.all.bytes), 12) +
+           right(size.freed == 0 ? "-" : time_text(size.median_lifetime_ns), 16) +
+           right(count_text(size.at_end.blocks), 10));
+    }
+  }
+
+  void growth() {
+    if (history_.grows == 0) {
+      return;
+    }
+    title("Taken from the device");
+    fact("grown",
+         count_text(history_.grows) + " times, shrunk " + count_text(history_.shrinks) + " times");
+    fact("most", bytes_text(figures_.whole.taken.bytes) + " " + at(figures_.whole.taken.event));
+    fact("at end", bytes_text(figures_.whole.taken_at_end));
+    if (!figures_.samples.empty()) {
+      const Gaps& gaps = figures_.samples.back().gaps;
+      fact("free then", bytes_text(gaps.free_bytes) + " in " + count_text(gaps.pieces) +
+                            " pieces, the largest " + bytes_text(gaps.largest_bytes));
+    }
+  }
+
+  void failures() {
+    const std::size_t count = figures_.failures.size();
+    if (count == 0) {
+      return;
+    }
+    title("Out of memory, " + count_text(count) + (count == 1 ? " time" : " times"));
+    for (std::size_t n = 0; n < std::min(count, kFailuresShown); ++n) {
+      const Failure& failure = figures_.failures[n];
+      const recordings::Event& event = recording_.events[failure.event];
+      line("  " + bytes_text(failure.asked_bytes) + " asked " + at(failure.event) + ", of " +
+           place_name(recording_, event.place));
+      line("    in use " + bytes_text(failure.in_use_bytes) + " of " +
+           bytes_text(failure.taken_bytes) + " taken" +
+           (failure.gaps ? "; free " + bytes_text(failure.gaps->free_bytes) + ", largest piece " +
+                               bytes_text(failure.gaps->largest_bytes)
+                         : ""));
+    }
+    if (count > kFailuresShown) {
+      line("  and " + count_text(count - kFailuresShown) + " more");
+    }
+    const recordings::Event& last = recording_.events[figures_.failures.back().event];
+    if (last.text < recording_.texts.size()) {
+      title("The last report");
+      text_ += printable(recording_.texts[last.text], /*lines=*/true);
+      line("");
+    }
+  }
+
+  void faults() {
+    const Faults& faults = history_.faults;
+    if (faults.all() == 0) {
+      return;
+    }
+    title("What makes no sense in the recording");
+    const std::array<std::pair<std::uint64_t, const char*>, 9> all{{
+        {faults.frees_of_nothing, "frees of what was not allocated in it"},
+        {faults.reclaims_of_nothing, "blocks reclaimed that were not retired"},
+        {faults.two_at_one_address, "blocks where another still was"},
+        {faults.overlapping, "blocks that overlap another"},
+        {faults.other_sizes, "frees that tell another size"},
+        {faults.shrinks_of_nothing, "stretches given back that were not taken"},
+        {faults.grown_twice, "stretches taken that were there already"},
+        {faults.impossible_numbers, "events left out, with impossible numbers"},
+        {faults.times_going_back, "times before that of the event before"},
+    }};
+    for (const auto& [count, what] : all) {
+      if (count > 0) {
+        line("  " + right(count_text(count), 12) + "  " + what);
+      }
+    }
+  }
+
+  const recordings::Recording& recording_;
+  const History& history_;
+  const Figures& figures_;
+  const Moment& peak_;
+  bool bold_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string text_of(const Told& told, bool bold) {
+  return Text{told, bold}.all();
+}
+
+}  // namespace cubfc::report

@@ -1,0 +1,183 @@
+// What is looked at: which part of the recording, which moment, which block, and by what blocks are
+// grouped. Whoever changes it calls changed(); everything is then drawn once, before the next frame.
+"use strict";
+
+const MEMORY_NAMES = {
+  arena: "arena", direct: "from the driver", own_pool: "pool of cubfc's own", pool: "pools",
+  managed: "managed memory", mapped: "physical (mapped)", array: "arrays",
+};
+
+class View {
+  constructor(recording, moments, draw) {
+    this.recording = recording;
+    this.moments = moments;
+    this.draw = draw;
+    this.axis = "events";
+    this.height = "peak";
+    this.event = moments.peakEvent;
+    this.chosen = -1;   // a block
+    this.hovered = -1;  // a block, under the pointer
+    this.marked = -1;   // a group
+    this.requested = false;
+    this.showWhole();
+  }
+
+  changed() {
+    if (this.requested) return;
+    this.requested = true;
+    requestAnimationFrame(() => {
+      this.requested = false;
+      this.draw();
+    });
+  }
+
+  // Positions across: an event's number, or its time. What an event brought lasts until the next.
+  positionOf(event) {
+    return this.axis === "events" ? event : this.recording.times[event];
+  }
+  eventAt(position) {
+    if (this.axis === "time") return this.moments.eventAtTime(position);
+    return Math.min(this.recording.events - 1, Math.floor(position));
+  }
+  get extent() {
+    const {times, events} = this.recording;
+    if (events === 0) return [0, 1];
+    if (this.axis === "events") return [0, events];
+    const length = times[events - 1] - times[0];
+    return [times[0], times[events - 1] + Math.max(1, length / 100)];
+  }
+
+  showWhole() {
+    [this.from, this.to] = this.extent;
+    this.setHeight(this.height);
+  }
+
+  // At most the whole, at least a few events or nanoseconds.
+  show(from, to) {
+    const [first, last] = this.extent;
+    const length = Math.min(last - first, Math.max(to - from, this.axis === "events" ? 4 : 20));
+    const start = Math.min(last - length, Math.max(first, from + (to - from - length) / 2));
+    this.from = start;
+    this.to = start + length;
+    if (this.height === "view") this.setHeight("view");
+    this.changed();
+  }
+  zoom(factor, around = (this.from + this.to) / 2) {
+    this.show(around - (around - this.from) * factor, around + (this.to - around) * factor);
+  }
+  move(share) {
+    const by = (this.to - this.from) * share;
+    const [first, last] = this.extent;
+    const allowed = Math.max(first - this.from, Math.min(last - this.to, by));
+    this.show(this.from + allowed, this.to + allowed);
+  }
+
+  // Bytes from `low` to `high` are drawn.
+  setHeight(height) {
+    this.height = height;
+    const {moments} = this;
+    let most = moments.peak;
+    if (height === "taken") most = Math.max(most, moments.mostTaken);
+    if (height === "view" && this.recording.events > 0) {
+      const first = Math.max(0, this.eventAt(this.from));
+      most = moments.inUse[moments.highestIn(first, Math.max(first, this.eventAt(this.to)))];
+    }
+    this.low = 0;
+    this.high = Math.max(1, most * 1.04);
+  }
+  zoomBytes(factor, around) {
+    const most = Math.max(this.moments.peak, this.moments.mostTaken, 1) * 1.04;
+    const length = Math.min(most, Math.max(64, (this.high - this.low) * factor));
+    const low = around - ((around - this.low) * length) / (this.high - this.low);
+    this.low = Math.max(0, Math.min(most - length, low));
+    this.high = this.low + length;
+    this.changed();
+  }
+
+  goTo(event) {
+    this.event = Math.max(0, Math.min(this.recording.events - 1, Math.round(event)));
+    const at = this.positionOf(this.event);
+    if (at < this.from || at >= this.to) {
+      const half = (this.to - this.from) / 2;
+      this.show(at - half, at + half);
+    }
+    this.changed();
+  }
+
+  choose(block) {
+    this.chosen = block;
+    this.changed();
+  }
+}
+
+// The ways to group blocks. The group that held the most at the peak is the first.
+function groupingsOf(recording) {
+  const {blocks, report, threads, frames, stacks} = recording;
+  const {places, callers} = report;
+  const sizeClass = (b) => Math.floor(Math.log2(Math.max(1, blocks.bytes[b])));
+  const stackName = (n) => (n < 0 ? "(no stack)" : stacks[n].map((frame) => frames[frame]).join(" < "));
+  const list = [
+    {key: "caller", name: "caller", of: (b) => blocks.caller[b],
+     nameOf: (n) => callers[n].caller || "(not known)"},
+    {key: "memory", name: "kind of memory", of: (b) => places[blocks.place[b]].memory,
+     nameOf: (key) => MEMORY_NAMES[key]},
+    {key: "place", name: "place", of: (b) => blocks.place[b], nameOf: (n) => places[n].name},
+    {key: "thread", name: "thread", of: (b) => blocks.thread[b], nameOf: (n) => threads[n]},
+    {key: "size", name: "size", of: sizeClass, nameOf: (n) => `from ${bytesText(2 ** n)}`},
+  ];
+  if (stacks.length > 0) {
+    list.push({key: "stack", name: "stack", of: (b) => blocks.stack[b], nameOf: stackName});
+  }
+  return list;
+}
+
+// groups: {name, peakBytes, peakBlocks, allBytes, allBlocks}; of[b]: which one a block is in. Those
+// of the scope alone are counted.
+function grouped(recording, moments, grouping) {
+  const {blocks} = recording;
+  const peak = moments.peakEvent;
+  const numbers = new Map();
+  const groups = [];
+  const of = new Uint32Array(blocks.count);
+  for (let b = 0; b < blocks.count; ++b) {
+    const key = grouping.of(b);
+    let number = numbers.get(key);
+    if (number === undefined) {
+      number = groups.length;
+      numbers.set(key, number);
+      groups.push({name: grouping.nameOf(key), number,
+                   peakBytes: 0, peakBlocks: 0, allBytes: 0, allBlocks: 0});
+    }
+    of[b] = number;
+    if (!moments.inScope[blocks.place[b]]) continue;
+    const group = groups[number];
+    group.allBytes += blocks.held[b];
+    ++group.allBlocks;
+    if (blocks.begin[b] <= peak && blocks.end[b] > peak) {
+      group.peakBytes += blocks.held[b];
+      ++group.peakBlocks;
+    }
+  }
+  groups.sort((a, b) => b.peakBytes - a.peakBytes || b.allBytes - a.allBytes);
+  const rank = new Uint32Array(groups.length);
+  groups.forEach((group, n) => (rank[group.number] = n));
+  for (let b = 0; b < blocks.count; ++b) of[b] = rank[of[b]];
+  return {groups, of, key: grouping.key, name: grouping.name, levels: levelsOf(recording, moments, groups, of)};
+}
+
+// What each group held after each event, to within what a drawing can show; all groups but the
+// first few together.
+const LEVELS = 8;
+function levelsOf({blocks, events}, moments, groups, of) {
+  const levels = [];
+  for (let level = 0; level < Math.min(LEVELS, groups.length); ++level) {
+    const sums = new Float64Array(events);
+    for (let b = 0; b < blocks.count; ++b) {
+      if (Math.min(of[b], LEVELS - 1) !== level || !moments.inScope[blocks.place[b]]) continue;
+      sums[blocks.begin[b]] += blocks.held[b];
+      if (blocks.end[b] !== NEVER) sums[blocks.end[b]] -= blocks.held[b];
+    }
+    levels.push(Float32Array.from(summed(sums)));
+  }
+  return levels;
+}

@@ -1,0 +1,85 @@
+// How amounts and times are written, and how text gets into the page: as text, never as HTML,
+// because names and texts come from files.
+"use strict";
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const NEVER = 0xffffffff;
+
+function bytesText(bytes) {
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1024 && unit + 1 < UNITS.length) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit === 0 ? `${bytes} B` : `${value.toFixed(value < 100 ? 2 : 1)} ${UNITS[unit]}`;
+}
+
+function countText(count) {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+function exactBytes(bytes) {
+  return `${bytesText(bytes)} (${countText(bytes)} bytes)`;
+}
+
+function timeText(nanoseconds) {
+  const digits = (value) => value.toFixed(value < 100 ? 2 : 1);
+  if (nanoseconds < 1e3) return `${nanoseconds} ns`;
+  if (nanoseconds < 1e6) return `${digits(nanoseconds / 1e3)} \u00b5s`;
+  if (nanoseconds < 1e9) return `${digits(nanoseconds / 1e6)} ms`;
+  return `${digits(nanoseconds / 1e9)} s`;
+}
+
+// A moment: to a microsecond, so that moments near to each other can be told apart.
+function clockText(nanoseconds) {
+  return nanoseconds < 1e6 ? timeText(nanoseconds) : `${(nanoseconds / 1e9).toFixed(6)} s`;
+}
+
+// For an axis that ends at `most`: as many digits as tell two marks apart.
+function axisTime(nanoseconds, step, most) {
+  const [unit, size] = most < 1e3 ? ["ns", 1] : most < 1e6 ? ["\u00b5s", 1e3] : most < 1e9 ? ["ms", 1e6] : ["s", 1e9];
+  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return `${(nanoseconds / size).toFixed(digits)} ${unit}`;
+}
+
+function shareText(part, whole) {
+  return whole === 0 ? "0.0 %" : `${((100 * part) / whole).toFixed(1)} %`;
+}
+
+// What steers a terminal or turns the direction of writing is shown as what it is not.
+function plain(text) {
+  return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
+}
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+// make("td", "text", {className: "number"}), or with a list of elements instead of text.
+function make(name, content = "", properties = {}) {
+  const element = document.createElement(name);
+  if (Array.isArray(content)) {
+    element.append(...content);
+  } else {
+    element.textContent = plain(String(content));
+  }
+  return Object.assign(element, properties);
+}
+
+// A table of rows of texts; what has number: true in its column is aligned as numbers are.
+function makeTable(columns, rows) {
+  const head = make("tr", columns.map((column) => make("th", column.name, {
+    scope: "col", className: column.number ? "number" : "",
+  })));
+  const body = rows.map((cells) => make("tr", cells.map((cell, n) => {
+    const properties = {className: columns[n].number ? "number" : ""};
+    return cell instanceof Node ? make("td", [cell], properties) : make("td", cell, properties);
+  })));
+  return make("table", [make("thead", [head]), make("tbody", body)]);
+}
+
+// Terms and what they stand for.
+function makeFacts(pairs) {
+  return pairs.flatMap(([term, text]) => [make("dt", term), make("dd", text)]);
+}

@@ -1,0 +1,217 @@
+// `cubfc top`: the devices and processes under cubfc, live or once.
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <clocale>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <limits>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/report/wording.h"
+#include "cli/top/json.h"
+#include "cli/top/look.h"
+#include "cli/top/screen.h"
+#include "cli/top/table.h"
+#include "cli/top/terminal.h"
+
+namespace cubfc::cli {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr const char* kFooter = R"(
+IN USE: allocated and not freed. IDLE: what arenas have and no block uses. RESERVED:
+preallocated, in no arena yet. TAKEN: all that the process holds of the GPU, without
+contexts and modules. PEAK: the most that was in use. FRAG: the share of what is idle
+that no single request could have. ALLOC/S: since the last look. REFUSED: requests
+that failed for lack of memory. WAITING: freed by the program, and not to be used yet.
+
+Keys: up, down (k, j), Page Up, Page Down, Home, End select a process; Enter shows
+where its memory is, of what kind and who asked for it, Esc hides that; > and < sort by
+the next or last column, r reverses; q ends.
+
+Without a terminal, or with TERM=dumb, the table comes anew at every interval.
+Root sees the processes of all users, others their own. A process that was started
+with CUBFC_SHARE_STATS=false is not seen.
+
+Exit status: 0 done, 1 none of the processes of --pid is there (with --once), or the
+output cannot be written, 2 the command line is wrong.
+
+Examples:
+  cubfc top
+  cubfc top --once --json | jq '.processes[].devices[].bytes_in_use'
+)";
+
+struct Words {
+  bool once = false;
+  bool json = false;
+  double interval = 1;
+  std::vector<int> pids;
+
+  std::chrono::nanoseconds pause() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(interval));
+  }
+};
+
+void write(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Failure{std::string("standard output: ") + std::strerror(errno)};
+  }
+}
+
+// https://no-color.org: set to anything but nothing.
+bool wants_no_color() {
+  const char* const value = std::getenv("NO_COLOR");
+  return value != nullptr && *value != '\0';
+}
+
+std::string text_of(const std::vector<top::Line>& lines) {
+  std::string text;
+  for (const top::Line& line : lines) {
+    text += line.text + '\n';
+  }
+  return text;
+}
+
+std::string plain_table(const top::Look& look, const Words& words) {
+  const std::size_t width =
+      isatty(STDOUT_FILENO) == 1 ? top::Terminal::size().columns : top::kAnyWidth;
+  const std::vector<top::Line> nothing = top::nothing_there(look, words.pids);
+  return text_of(nothing.empty() ? top::table(look, width, nullptr) : nothing);
+}
+
+std::string time_line(const top::Look& look) {
+  const auto seconds = static_cast<std::time_t>(look.unix_ns / 1'000'000'000);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%F %T\n", &local);
+  return text.data();
+}
+
+// Once for those that are the same.
+void tell_problems(const top::Look& look, std::vector<std::string>& told) {
+  if (look.processes.unusable != told) {
+    told = look.processes.unusable;
+    for (const std::string& problem : told) {
+      std::fprintf(stderr, "cubfc: %s\n", report::printable(problem).c_str());
+    }
+  }
+}
+
+void write_once(const Words& words) {
+  top::Look look = top::take_look(words.pids, nullptr);
+  std::vector<std::string> told;
+  tell_problems(look, told);
+  if (!words.pids.empty() && look.processes.all.empty()) {
+    throw Failure{"top: none of the processes of --pid is seen under cubfc"};
+  }
+  top::sort(look, {});
+  write(words.json ? top::json(look) : plain_table(look, words));
+}
+
+[[noreturn]] void write_forever(const Words& words) {
+  auto next = steady_clock::now();
+  std::unique_ptr<top::Look> last;
+  std::vector<std::string> told;
+  while (true) {
+    auto look = std::make_unique<top::Look>(top::take_look(words.pids, last.get()));
+    tell_problems(*look, told);
+    top::sort(*look, {});
+    write(words.json ? top::json(*look)
+                     : (last ? "\n" : "") + time_line(*look) + plain_table(*look, words));
+    last = std::move(look);
+    next = std::max(next + words.pause(), steady_clock::now());
+    std::this_thread::sleep_until(next);
+  }
+}
+
+// Until the end is wanted; true when keys or a signal want it.
+bool obey_keys(top::Terminal& terminal, top::Keys& keys, top::Screen& screen,
+               steady_clock::time_point until) {
+  // A sequence of bytes comes at once, the Escape key alone.
+  constexpr std::chrono::milliseconds kSequencePause{50};
+  while (true) {
+    const auto left_over = until - steady_clock::now();
+    if (left_over <= left_over.zero()) {
+      return false;
+    }
+    const bool short_wait = keys.is_waiting() && left_over > kSequencePause;
+    const auto event = terminal.wait(short_wait ? kSequencePause : left_over);
+    if (event == top::Terminal::Event::kEnd) {
+      return true;
+    }
+    const bool typed = event == top::Terminal::Event::kTyped;
+    for (const top::KeyPress& press :
+         typed ? keys.read(terminal.typed()) : keys.give_up_waiting()) {
+      if (!screen.press(press)) {
+        return true;
+      }
+    }
+    terminal.draw(screen.drawn(top::Terminal::size()));
+  }
+}
+
+void show_live(const Words& words) {
+  top::Terminal terminal;
+  top::Screen screen(words.pids, wants_no_color());
+  top::Keys keys;
+  std::unique_ptr<top::Look> last;
+  bool ended = false;
+  while (!ended) {
+    const auto next = steady_clock::now() + words.pause();
+    auto look = std::make_unique<top::Look>(top::take_look(words.pids, last.get()));
+    screen.show(*look);
+    last = std::move(look);
+    terminal.draw(screen.drawn(top::Terminal::size()));
+    ended = obey_keys(terminal, keys, screen, next);
+  }
+  terminal.leave();
+}
+
+void run(const Words& words) {
+  std::setlocale(LC_CTYPE, "");  // what the terminal can show, and how wide it is
+  if (words.once) {
+    write_once(words);
+  } else if (words.json || !top::Terminal::is_there()) {
+    write_forever(words);
+  } else {
+    try {
+      show_live(words);
+    } catch (const std::system_error& error) {
+      throw Failure{error.what()};
+    }
+  }
+}
+
+}  // namespace
+
+void add_top(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("top", "GPUs and processes under cubfc, live.");
+  const auto words = std::make_shared<Words>();
+  command.footer(kFooter);
+  command.add_flag("--once", words->once, "one look, then the end");
+  command.add_flag("--json", words->json, "a line of JSON for each look");
+  command.add_option("--interval", words->interval, "between two looks (1)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 86400.0).description(""));
+  command.add_option("--pid", words->pids, "only this process; several may be named")
+      ->type_name("N")
+      ->expected(1)
+      ->take_all()
+      ->check(CLI::Range(1, std::numeric_limits<int>::max()).description(""));
+  command.callback([words] { run(*words); });
+}
+
+}  // namespace cubfc::cli

@@ -1,0 +1,112 @@
+#include "cli/top/json.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "cli/report/wording.h"
+
+namespace cubfc::cli::top {
+namespace {
+
+using figures::read;
+using nlohmann::ordered_json;
+
+ordered_json text_of(std::string_view text) {
+  return report::printable(text);
+}
+
+ordered_json memory_of(const Row& row) {
+  ordered_json all = ordered_json::object();
+  for (std::size_t i = 0; i < row.sums.of.size(); ++i) {
+    all[std::string(report::memory_key(static_cast<trace::Memory>(i)))] = {
+        {"bytes_in_use", row.sums.of[i]},
+        {"peak_bytes_in_use", read(row.device().of[i].peak_bytes_in_use)},
+        {"at_peak", read(row.device().at_peak[i])}};
+  }
+  return all;
+}
+
+ordered_json callers_of(const Row& row) {
+  const std::size_t count =
+      std::min<std::size_t>(row.figures().num_callers.load(), row.sums.by_caller.size());
+  ordered_json all = ordered_json::array();
+  for (std::size_t i = 0; i < count; ++i) {
+    const figures::Sums::Caller& caller = row.sums.by_caller[i];
+    if (caller.now > 0 || caller.at_peak > 0) {
+      all.push_back({{"name", text_of(row.figures().callers[i].get())},
+                     {"bytes_in_use", caller.now},
+                     {"at_peak", caller.at_peak}});
+    }
+  }
+  return all;
+}
+
+ordered_json device_of(const Row& row) {
+  const figures::DeviceFigures& device = row.device();
+  const bool limited = device.limit_bytes != std::numeric_limits<std::uint64_t>::max();
+  ordered_json rate;
+  if (row.allocations_per_second) {
+    rate = *row.allocations_per_second;
+  }
+  return {{"number", device.number},
+          {"uuid", live::uuid_text(device.uuid)},
+          {"name", text_of(device.name.get())},
+          {"total_bytes", device.total_bytes},
+          {"bytes_limit", limited ? ordered_json(device.limit_bytes) : ordered_json()},
+          {"limit_origin", text_of(device.limit_origin.get())},
+          {"allocator", text_of(device.allocator.get())},
+          {"free", text_of(device.free_mode.get())},
+          {"bytes_in_use", row.sums.in_use},
+          {"peak_bytes_in_use", read(device.peak_bytes_in_use)},
+          {"bytes_waiting", row.sums.waiting},
+          {"bytes_idle", live::idle_bytes(row.sums)},
+          {"largest_free_block_bytes", row.sums.largest_free},
+          {"fragmentation", live::fragmentation(row.sums)},
+          {"bytes_reserved", read(device.bytes_reserved)},
+          {"bytes_taken", read(device.bytes_taken)},
+          {"peak_bytes_taken", read(device.peak_bytes_taken)},
+          {"num_allocs", row.sums.allocations},
+          {"num_frees", row.sums.frees},
+          {"num_failures", row.sums.failures},
+          {"num_refused", read(device.refused)},
+          {"allocs_per_second", rate},
+          {"driver_calls", read(device.driver_calls)},
+          {"memory", memory_of(row)},
+          {"callers", callers_of(row)}};
+}
+
+}  // namespace
+
+std::string json(const Look& look) {
+  ordered_json processes = ordered_json::array();
+  for (const live::Process& process : look.processes.all) {
+    ordered_json devices = ordered_json::array();
+    for (const Gpu& gpu : look.gpus) {
+      for (const Row& row : gpu.rows) {
+        if (row.process == &process) {
+          devices.push_back(device_of(row));
+        }
+      }
+    }
+    const figures::ProcessFigures& figures = *process.figures;
+    processes.push_back({{"pid", figures.pid},
+                         {"host", text_of(figures.host.get())},
+                         {"program", text_of(figures.program.get())},
+                         {"labels", text_of(figures.labels.get())},
+                         {"version", text_of(figures.version.get())},
+                         {"start_unix_ns", figures.start_unix_ns},
+                         {"devices", std::move(devices)}});
+  }
+  ordered_json unusable = ordered_json::array();
+  for (const std::string& problem : look.processes.unusable) {
+    unusable.push_back(text_of(problem));
+  }
+  const ordered_json all = {{"time_unix_ns", look.unix_ns},
+                            {"processes", std::move(processes)},
+                            {"unusable_files", std::move(unusable)}};
+  return all.dump() + "\n";
+}
+
+}  // namespace cubfc::cli::top

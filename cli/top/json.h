@@ -1,0 +1,13 @@
+// A look as JSON, for scripts. The names are those of the summary (CUBFC_SUMMARY), and stay.
+#pragma once
+
+#include <string>
+
+#include "cli/top/look.h"
+
+namespace cubfc::cli::top {
+
+// One object in one line, with its end.
+std::string json(const Look& look);
+
+}  // namespace cubfc::cli::top

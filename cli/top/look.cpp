@@ -1,0 +1,137 @@
+#include "cli/top/look.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace cubfc::cli::top {
+namespace {
+
+using figures::read;
+
+bool is_same_gpu(const Gpu& gpu, const Row& row) {
+  const figures::DeviceFigures& one = gpu.rows[0].device();
+  const figures::DeviceFigures& other = row.device();
+  // Without an id of its own it is told by what else there is.
+  const std::string id = live::uuid_text(one.uuid);
+  return id.empty() ? live::uuid_text(other.uuid).empty() && one.number == other.number &&
+                          one.total_bytes == other.total_bytes && one.name.get() == other.name.get()
+                    : one.uuid == other.uuid;
+}
+
+void add(Look& look, const Row& row) {
+  const auto gpu =
+      std::ranges::find_if(look.gpus, [&](const Gpu& each) { return is_same_gpu(each, row); });
+  if (gpu != look.gpus.end()) {
+    gpu->rows.push_back(row);
+    return;
+  }
+  const figures::DeviceFigures& device = row.device();
+  look.gpus.push_back({device.number, std::string(device.name.get()), device.total_bytes, {row}});
+}
+
+const Row* row_before(const Look& before, const Row& row) {
+  for (const Gpu& gpu : before.gpus) {
+    for (const Row& each : gpu.rows) {
+      if (each.place == row.place && each.process->path == row.process->path) {
+        return &each;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::optional<double> rate_of(const Row& row, const Look& now, const Look* before) {
+  const Row* const last = before == nullptr ? nullptr : row_before(*before, row);
+  const double seconds =
+      before == nullptr ? 0 : std::chrono::duration<double>(now.when - before->when).count();
+  if (last == nullptr || seconds <= 0) {
+    return std::nullopt;
+  }
+  const std::uint64_t then = last->sums.allocations;
+  return static_cast<double>(row.sums.allocations - std::min(then, row.sums.allocations)) / seconds;
+}
+
+// For those keys by which the largest comes first.
+double weight(const Row& row, Key key) {
+  const figures::DeviceFigures& device = row.device();
+  switch (key) {
+    case Key::kInUse:
+      return static_cast<double>(row.sums.in_use);
+    case Key::kIdle:
+      return static_cast<double>(live::idle_bytes(row.sums));
+    case Key::kReserved:
+      return static_cast<double>(read(device.bytes_reserved));
+    case Key::kTaken:
+      return static_cast<double>(read(device.bytes_taken));
+    case Key::kPeak:
+      return static_cast<double>(read(device.peak_bytes_in_use));
+    case Key::kLimit:
+      return static_cast<double>(device.limit_bytes);
+    case Key::kFragmentation:
+      return live::fragmentation(row.sums);
+    case Key::kRate:
+      return row.allocations_per_second.value_or(-1);
+    case Key::kRefused:
+      return static_cast<double>(read(device.refused));
+    case Key::kWaiting:
+      return static_cast<double>(row.sums.waiting);
+    case Key::kPid:
+    case Key::kProgram:
+      return 0;
+  }
+  return 0;
+}
+
+bool comes_before(const Row& one, const Row& other, Key key) {
+  switch (key) {
+    case Key::kPid:
+      return one.figures().pid < other.figures().pid;
+    case Key::kProgram:
+      return live::program_name(one.figures().program.get()) <
+             live::program_name(other.figures().program.get());
+    default:
+      return weight(one, key) > weight(other, key);
+  }
+}
+
+}  // namespace
+
+Look look_at(live::Processes processes, std::chrono::steady_clock::time_point when,
+             std::uint64_t unix_ns, const Look* before) {
+  Look look{when, unix_ns, std::move(processes), {}};
+  for (const live::Process& process : look.processes.all) {
+    for (const std::size_t place : process.devices()) {
+      Row row{&process, place, figures::sum_of(*process.figures, place), std::nullopt};
+      row.allocations_per_second = rate_of(row, look, before);
+      add(look, row);
+    }
+  }
+  std::ranges::stable_sort(look.gpus, [](const Gpu& one, const Gpu& other) {
+    return std::tie(one.number, one.name) < std::tie(other.number, other.name);
+  });
+  return look;
+}
+
+Look take_look(const std::vector<int>& pids, const Look* before) {
+  live::Processes processes = live::read_processes();
+  if (!pids.empty()) {
+    std::erase_if(processes.all, [&](const live::Process& process) {
+      return std::ranges::find(pids, process.figures->pid) == pids.end();
+    });
+  }
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return look_at(std::move(processes), std::chrono::steady_clock::now(),
+                 static_cast<std::uint64_t>(std::chrono::nanoseconds(since_1970).count()), before);
+}
+
+void sort(Look& look, const Order& order) {
+  for (Gpu& gpu : look.gpus) {
+    std::ranges::stable_sort(gpu.rows, [&](const Row& one, const Row& other) {
+      return order.reversed ? comes_before(other, one, order.key)
+                            : comes_before(one, other, order.key);
+    });
+  }
+}
+
+}  // namespace cubfc::cli::top

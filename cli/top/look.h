@@ -1,0 +1,75 @@
+// One look at the processes under cubfc: what `cubfc top` shows and writes of it. Knows nothing of
+// terminals.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/live/processes.h"
+
+namespace cubfc::cli::top {
+
+// What one process has of one device.
+struct Row {
+  const live::Process* process;  // of the look
+  std::size_t place;             // of the device in the process's figures
+  figures::Sums sums;
+  std::optional<double> allocations_per_second;  // since the look before, if it was there then
+
+  const figures::ProcessFigures& figures() const { return *process->figures; }
+  const figures::DeviceFigures& device() const { return figures().devices[place]; }
+};
+
+// A device, which may have other numbers in other processes.
+struct Gpu {
+  std::int32_t number;  // in the first of its processes
+  std::string name;
+  std::uint64_t total_bytes;
+  std::vector<Row> rows;  // at least one
+};
+
+struct Look {
+  std::chrono::steady_clock::time_point when;
+  std::uint64_t unix_ns;
+  live::Processes processes;
+  std::vector<Gpu> gpus;  // by number
+};
+
+// `pids`: of which processes; of all where there are none. `before`: the look before, or null.
+Look take_look(const std::vector<int>& pids, const Look* before);
+// The same of processes that have been read.
+Look look_at(live::Processes processes, std::chrono::steady_clock::time_point when,
+             std::uint64_t unix_ns, const Look* before);
+
+// What the rows can be sorted by, in the order of the table.
+enum class Key {
+  kPid,
+  kInUse,
+  kIdle,
+  kReserved,
+  kTaken,
+  kPeak,
+  kLimit,
+  kFragmentation,
+  kRate,
+  kRefused,
+  kWaiting,
+  kProgram
+};
+inline constexpr std::size_t kKeys = 12;
+
+struct Order {
+  Key key = Key::kInUse;
+  bool reversed = false;
+};
+
+// The largest first, but process ids and programs in their own order. Rows that are alike stay in
+// the order of process ids.
+void sort(Look& look, const Order& order);
+
+}  // namespace cubfc::cli::top

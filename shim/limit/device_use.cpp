@@ -1,0 +1,356 @@
+#include "shim/limit/device_use.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+namespace cubfc {
+namespace {
+
+constexpr auto kArena = static_cast<std::size_t>(trace::Memory::kArena);
+
+using arena::put;
+using arena::read;
+
+void add(arena::Figure& figure, std::uint64_t by) {
+  put(figure, read(figure) + by);
+}
+void raise(arena::Figure& figure, std::uint64_t to) {
+  put(figure, std::max(read(figure), to));
+}
+
+// The next that nobody has, of devices or of arenas; nullptr if there is none.
+template <typename Slots>
+std::size_t take_slot(Slots& slots, std::uint32_t value,
+                      std::atomic<std::uint32_t> Slots::value_type::*taken) {
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    std::uint32_t none = 0;
+    if ((slots[i].*taken).compare_exchange_strong(none, value, std::memory_order_acq_rel)) {
+      return i + 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+// What an arena calls.
+class DeviceUse::ArenaObserver : public arena::Observer {
+ public:
+  explicit ArenaObserver(DeviceUse& use) : use_(use) {}
+
+  void exceeded() noexcept override {
+    const std::lock_guard lock(use_.lock_);
+    use_.look_at_peak();
+  }
+  void resized() noexcept override {
+    const std::lock_guard lock(use_.lock_);
+    use_.look_at_taken();
+  }
+
+  bool records() const noexcept override { return use_.trace_ != nullptr; }
+  void allocated(arena::Address address, std::uint64_t bytes, std::uint64_t padding,
+                 arena::Caller caller) noexcept override {
+    if (use_.trace_->stack_depth() > 0) [[unlikely]] {
+      use_.trace_->record_stack();
+    }
+    use_.trace_->record({.kind = trace::Kind::kAllocate,
+                         .address = address,
+                         .bytes = bytes,
+                         .padding = static_cast<std::uint32_t>(padding),
+                         .place = place(),
+                         .caller = caller});
+  }
+  void freed(Freed how, arena::Address address, std::uint64_t block_bytes) noexcept override {
+    constexpr std::array kKinds{trace::Kind::kFree, trace::Kind::kRetire, trace::Kind::kReclaim};
+    record(kKinds[static_cast<std::size_t>(how)], address, block_bytes);
+  }
+  void grew(arena::Address address, std::uint64_t bytes) noexcept override {
+    record(trace::Kind::kGrow, address, bytes);
+  }
+  void shrank(arena::Address address, std::uint64_t bytes) noexcept override {
+    record(trace::Kind::kShrink, address, bytes);
+  }
+  void abandoned() noexcept override {
+    if (place_ != 0) {
+      use_.trace_->end_place(std::exchange(place_, std::uint8_t{0}));
+    }
+  }
+
+ private:
+  // From the first record after its context began.
+  std::uint8_t place() noexcept {
+    if (place_ == 0) [[unlikely]] {
+      static std::atomic<std::uint64_t> last_context{0};
+      trace::PlaceText text = use_.place_text(Memory::kArena);
+      text.context_id = ++last_context;
+      place_ = use_.trace_->begin_place(text);
+    }
+    return place_;
+  }
+  void record(trace::Kind kind, arena::Address address, std::uint64_t bytes) noexcept {
+    use_.trace_->record({.kind = kind, .address = address, .bytes = bytes, .place = place()});
+  }
+
+  DeviceUse& use_;
+  std::uint8_t place_ = 0;
+};
+
+// A device whose `ready` is 2 is being made known.
+DeviceUse::DeviceUse(figures::ProcessFigures& process, TraceRecorder* trace)
+    : trace_(trace),
+      process_(process),
+      number_(take_slot(process.devices, 2, &figures::DeviceFigures::ready)),
+      figures_(number_ > 0 ? process.devices[number_ - 1]
+                           : *(apart_ = std::make_unique<figures::DeviceFigures>())) {}
+
+// Another thread has made the same device known: the place is free again.
+DeviceUse::~DeviceUse() {
+  std::uint32_t not_published = 2;
+  if (number_ > 0) {
+    figures_.ready.compare_exchange_strong(not_published, 0, std::memory_order_release);
+  }
+}
+
+void DeviceUse::observe(arena::Arena& arena) {
+  const std::size_t slot = number_ == 0
+                               ? 0
+                               : take_slot(process_.arenas, static_cast<std::uint32_t>(number_),
+                                           &figures::ArenaFigures::device);
+  arena::Figures* figures = slot == 0 ? nullptr : &process_.arenas[slot - 1].figures;
+  auto observer = std::make_unique<ArenaObserver>(*this);
+  std::unique_ptr<arena::Figures> apart;
+  if (figures == nullptr) {
+    apart = std::make_unique<arena::Figures>();
+    figures = apart.get();
+  }
+  arena.observe(*figures, *observer, figures_.peaks);
+  const std::lock_guard lock(lock_);
+  arenas_.push_back(figures);
+  observers_.push_back(std::move(observer));
+  if (apart != nullptr) {
+    arenas_apart_.push_back(std::move(apart));
+  }
+  let_arenas_look(0);
+}
+
+std::uint64_t DeviceUse::in_arenas() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const arena::Figures* const each : arenas_) {
+    bytes += each->granules_in_use.load(std::memory_order_seq_cst) * arena::kGranuleBytes;
+  }
+  return bytes;
+}
+
+std::uint64_t DeviceUse::beside_arenas() const noexcept {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < figures_.of.size(); ++i) {
+    bytes += i == kArena ? 0 : read(figures_.of[i].bytes_in_use);
+  }
+  return bytes;
+}
+
+// Whenever more is in use, in an arena or beside. Again if an arena has got more meanwhile, which
+// has not seen yet that it is to look. Precondition, here and below: the lock is held.
+void DeviceUse::look_at_peak() noexcept {
+  std::uint64_t in_arenas = 0;
+  do {
+    in_arenas = this->in_arenas();
+    const std::uint64_t all = in_arenas + beside_arenas();
+    raise(figures_.of[kArena].peak_bytes_in_use, in_arenas);
+    if (all > read(figures_.peak_bytes_in_use)) {
+      put(figures_.peak_bytes_in_use, all);
+      for (std::size_t i = 0; i < figures_.of.size(); ++i) {
+        put(figures_.at_peak[i], i == kArena ? in_arenas : read(figures_.of[i].bytes_in_use));
+      }
+      add(figures_.peaks, 1);
+    }
+    // The next peak is where an arena has more than it ever had, or together with what is beside.
+    let_arenas_look(std::min(read(figures_.of[kArena].peak_bytes_in_use),
+                             read(figures_.peak_bytes_in_use) - (all - in_arenas)));
+  } while (this->in_arenas() > in_arenas);
+}
+
+// Of several arenas each one may make the next peak with any allocation. Before what they have is
+// read again: hence the order.
+void DeviceUse::let_arenas_look(std::uint64_t bytes) noexcept {
+  for (arena::Figures* const each : arenas_) {
+    each->look_at.store(arenas_.size() == 1 ? bytes / arena::kGranuleBytes : 0,
+                        std::memory_order_seq_cst);
+  }
+}
+
+void DeviceUse::look_at_taken() noexcept {
+  std::uint64_t bytes = read(figures_.bytes_reserved) + beside_arenas();
+  for (const arena::Figures* const each : arenas_) {
+    bytes += read(each->pool_bytes);
+  }
+  put(figures_.bytes_taken, bytes);
+  raise(figures_.peak_bytes_taken, bytes);
+}
+
+void DeviceUse::begin(const Piece& piece) noexcept {
+  begin(piece, Counted::kAsAllocation);
+}
+
+// It was ended too early.
+void DeviceUse::end_undone(const Piece& piece) noexcept {
+  begin(piece, Counted::kNot);
+}
+
+void DeviceUse::begin(const Piece& piece, Counted counted) noexcept {
+  const std::lock_guard lock(lock_);
+  figures::MemoryFigures& of = figures_.of[static_cast<std::size_t>(piece.memory)];
+  add(of.bytes_in_use, piece.bytes);
+  if (counted == Counted::kAsAllocation) {
+    add(of.num_allocs, 1);
+  } else {
+    put(of.num_frees, read(of.num_frees) - 1);
+  }
+  raise(of.peak_bytes_in_use, read(of.bytes_in_use));
+  figures_.callers[piece.caller].change(piece.bytes, read(figures_.peaks));
+  look_at_peak();
+  look_at_taken();
+  if (trace_ != nullptr) {
+    record_begin(piece);
+  }
+}
+
+trace::PlaceText DeviceUse::place_text(Memory memory) const noexcept {
+  trace::PlaceText text{};
+  text.device = static_cast<std::uint8_t>(figures_.number);
+  text.memory = memory;
+  return text;
+}
+
+// What is in no arena has a place for each kind of memory, and takes it from the device at once.
+void DeviceUse::record_begin(const Piece& piece) noexcept {
+  std::uint8_t& place = places_[static_cast<std::size_t>(piece.memory)];
+  if (place == 0) {
+    place = trace_->begin_place(place_text(piece.memory));
+  }
+  trace_->record(
+      {.kind = trace::Kind::kGrow, .address = piece.address, .bytes = piece.bytes, .place = place});
+  trace_->record_stack();
+  trace_->record({.kind = trace::Kind::kAllocate,
+                  .address = piece.address,
+                  .bytes = piece.bytes,
+                  .place = place,
+                  .caller = piece.caller});
+}
+
+void DeviceUse::record_end(const Piece& piece) noexcept {
+  for (const trace::Kind kind : {trace::Kind::kFree, trace::Kind::kShrink}) {
+    trace_->record({.kind = kind,
+                    .address = piece.address,
+                    .bytes = piece.bytes,
+                    .place = places_[static_cast<std::size_t>(piece.memory)]});
+  }
+}
+
+// Once what is constant is known.
+void DeviceUse::publish() noexcept {
+  figures_.ready.store(1, std::memory_order_release);
+  if (trace_ == nullptr) {
+    return;
+  }
+  struct {
+    trace::DeviceText text;
+    std::array<char, 64> name;
+  } payload{};
+  payload.text.total_bytes = figures_.total_bytes;
+  payload.text.limit_bytes = figures_.limit_bytes;
+  payload.text.uuid = figures_.uuid;
+  const std::string_view name = figures_.name.get();
+  name.copy(payload.name.data(), payload.name.size());
+  trace_->record(
+      {.kind = trace::Kind::kDevice, .address = static_cast<std::uint64_t>(figures_.number)},
+      &payload, sizeof(payload.text) + name.size());
+}
+
+void DeviceUse::end(const Piece& piece) noexcept {
+  const std::lock_guard lock(lock_);
+  figures::MemoryFigures& of = figures_.of[static_cast<std::size_t>(piece.memory)];
+  put(of.bytes_in_use, read(of.bytes_in_use) - piece.bytes);
+  add(of.num_frees, 1);
+  figures_.callers[piece.caller].change(~piece.bytes + 1, read(figures_.peaks));
+  look_at_taken();
+  if (trace_ != nullptr) {
+    record_end(piece);
+  }
+}
+
+void DeviceUse::refused(std::uint64_t bytes, std::string_view report) noexcept {
+  {
+    const std::lock_guard lock(lock_);
+    add(figures_.refused, 1);
+    put(figures_.last_refused_bytes, bytes);
+  }
+  if (trace_ != nullptr) {
+    trace_->record({.kind = trace::Kind::kOutOfMemory, .address = bytes}, report);
+    if (!report.empty()) {  // a program that finds out by trying how much there is fails often
+      trace_->flush();
+      trace_->tell_problem();
+    }
+  }
+}
+
+void DeviceUse::epoch_closed(std::uint64_t bytes, std::size_t blocks) noexcept {
+  if (trace_ != nullptr) {
+    trace_->record({.kind = trace::Kind::kEpoch,
+                    .bytes = bytes,
+                    .padding = static_cast<std::uint32_t>(blocks)});
+  }
+}
+
+void DeviceUse::waited(std::chrono::nanoseconds time) noexcept {
+  if (trace_ != nullptr) {
+    trace_->record(
+        {.kind = trace::Kind::kWaited, .bytes = static_cast<std::uint64_t>(time.count())});
+  }
+}
+
+void DeviceUse::failed(Memory memory) noexcept {
+  const std::lock_guard lock(lock_);
+  add(figures_.of[static_cast<std::size_t>(memory)].num_failures, 1);
+}
+
+std::vector<figures::CallerPart> DeviceUse::callers_now() const {
+  if (number_ == 0) {
+    return {};
+  }
+  return figures::callers_of(process_, figures::sum_of(process_, number_ - 1), figures::When::kNow);
+}
+
+void DeviceUse::reserved(std::uint64_t handle, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(lock_);
+  add(figures_.bytes_reserved, bytes);
+  look_at_taken();
+  record_reserve(trace::Kind::kGrow, handle, bytes);
+}
+
+void DeviceUse::no_longer_reserved(std::uint64_t handle, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(lock_);
+  put(figures_.bytes_reserved, read(figures_.bytes_reserved) - bytes);
+  look_at_taken();
+  record_reserve(trace::Kind::kShrink, handle, bytes);
+}
+
+void DeviceUse::record_reserve(trace::Kind kind, std::uint64_t handle,
+                               std::uint64_t bytes) noexcept {
+  if (trace_ == nullptr) {
+    return;
+  }
+  if (reserve_place_ == 0) {
+    reserve_place_ = trace_->begin_place(place_text(Memory::kMapped));
+  }
+  trace_->record({.kind = kind, .address = handle, .bytes = bytes, .place = reserve_place_});
+}
+
+void DeviceUse::driver_called() noexcept {
+  const std::lock_guard lock(lock_);
+  add(figures_.driver_calls, 1);
+}
+
+}  // namespace cubfc

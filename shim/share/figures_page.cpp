@@ -1,0 +1,107 @@
+#include "shim/share/figures_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <new>
+
+#include "shim/tell/log.h"
+#include "shim/tell/program.h"
+
+namespace cubfc {
+namespace {
+
+// All that does not change; `magic` last.
+void begin(figures::ProcessFigures& figures, const config::Policy& policy) {
+  figures.bytes = sizeof(figures);
+  figures.pid = getpid();
+  figures.start_unix_ns = static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
+  figures.version.set(CUBFC_VERSION);
+  figures.host.set(host_name());
+  figures.program.set(command_line(figures.program.characters.size() - 1));
+  figures.labels.set(policy.labels.value.value_or(""));
+  figures.magic.store(figures::kMagic, std::memory_order_release);
+}
+
+// Room that a file was given can be written to, whatever happens: else a store would end the
+// process (SIGBUS). Not so over a network, and where each write takes new room.
+bool keeps_its_room(int file) noexcept {
+  constexpr std::array<std::uint64_t, 10> kMayNot{
+      0x6969,      // NFS
+      0xff534d42,  // CIFS
+      0xfe534d42,  // SMB2
+      0x9123683e,  // btrfs
+      0x2fc12fc1,  // ZFS
+      0xca451a4e,  // bcachefs
+      0x65735546,  // FUSE
+      0x0bd00bd0,  // Lustre
+      0x47504653,  // GPFS
+      0x00c36400,  // Ceph
+  };
+  struct statfs system {};
+  return fstatfs(file, &system) == 0 &&
+         std::find(kMayNot.begin(), kMayNot.end(),
+                   static_cast<std::uint64_t>(system.f_type) & 0xffffffff) == kMayNot.end();
+}
+
+}  // namespace
+
+FiguresPage::FiguresPage(const config::Policy& policy) {
+  if (policy.share_stats.value && !policy.disable.value) {
+    figures_ = make_file();
+  }
+  if (figures_ == nullptr) {
+    own_ = std::make_unique<figures::ProcessFigures>();
+    figures_ = own_.get();
+  }
+  begin(*figures_, policy);
+}
+
+// Only one that nobody uses ends: its making has failed.
+FiguresPage::~FiguresPage() {
+  leave();
+}
+
+// nullptr when there can be none. The mapping that keeps the file locked is not inherited by a
+// child that is forked, so the figures are in a second one, which is: whatever a child still does
+// in the library must not end it.
+figures::ProcessFigures* FiguresPage::make_file() {
+  std::uint64_t key = 0;
+  constexpr std::size_t kBytes = sizeof(figures::ProcessFigures);
+  file_ = make_shared_file(figures::kFileKind, kBytes, key);
+  if (!file_) {
+    log::info("cubfc top and cubfc metrics will not see this process: {}",
+              why_no_shared_file(errno));
+    return nullptr;
+  }
+  const Descriptor file = open_again(*file_);
+  void* const data = file && keeps_its_room(file.get())
+                         ? mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0)
+                         : MAP_FAILED;
+  if (data == MAP_FAILED) {
+    log::info(
+        "cubfc top and cubfc metrics will not see this process: {} lies on a file system "
+        "that may take a file's room away",
+        file_->path);
+    leave();
+    file_.reset();
+    return nullptr;
+  }
+  return new (data) figures::ProcessFigures;  // zeros already, and left so
+}
+
+void FiguresPage::leave() noexcept {
+  if (file_) {
+    syscall(SYS_unlinkat, AT_FDCWD, file_->path.c_str(), 0);
+  }
+}
+
+}  // namespace cubfc

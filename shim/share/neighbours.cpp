@@ -1,0 +1,36 @@
+#include "shim/share/neighbours.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "shim/share/shared_files.h"
+#include "shim/tell/figures.h"
+
+namespace cubfc {
+
+std::vector<OutOfMemory::Neighbour> neighbours_on(const std::array<char, 16>& uuid) {
+  std::vector<OutOfMemory::Neighbour> found;
+  const auto process = std::make_unique<figures::ProcessFigures>();
+  for_each_shared_file(figures::kFileKind, [&](const std::string& /*path*/, int file) {
+    constexpr auto kBytes = static_cast<ssize_t>(sizeof(figures::ProcessFigures));
+    if (pread(file, process.get(), sizeof(figures::ProcessFigures), 0) != kBytes ||
+        process->magic.load() != figures::kMagic || process->pid == getpid()) {
+      return;
+    }
+    for (const figures::DeviceFigures& device : process->devices) {
+      if (device.ready.load() == 1 &&
+          std::memcmp(device.uuid.data(), uuid.data(), uuid.size()) == 0) {
+        found.push_back(
+            {process->pid, std::string(process->program.get()), figures::read(device.bytes_taken)});
+      }
+    }
+  });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.bytes_taken > b.bytes_taken; });
+  return found;
+}
+
+}  // namespace cubfc

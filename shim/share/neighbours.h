@@ -1,0 +1,17 @@
+// The other processes under cubfc that use a device, by the figures that they share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shim/tell/out_of_memory.h"
+
+namespace cubfc {
+
+// Those that this user may see, on the device of that UUID, whoever has taken most first. Reads
+// files; for reports. Throws std::bad_alloc.
+std::vector<OutOfMemory::Neighbour> neighbours_on(const std::array<char, 16>& uuid);
+
+}  // namespace cubfc

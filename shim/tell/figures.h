@@ -1,0 +1,146 @@
+// The figures of a process under cubfc: what its program uses of each device, by what function and
+// by whom. One block of memory without pointers, so that it can lie in a file that other processes
+// read while it is written: `cubfc top` and `cubfc metrics` do. The summary at exit is written from
+// it, too. Knows nothing of CUDA, nor of files.
+//
+// Sizes are bytes. Every figure is right by itself at any moment; two of them may be of different
+// moments.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "arena/figures.h"
+#include "shim/tell/trace_format.h"
+
+namespace cubfc::figures {
+
+using arena::Figure;
+using arena::put;
+using arena::read;
+
+// Of the layout. Part of the files' names: who knows another one does not look.
+inline constexpr std::string_view kFileKind = "figures-1-";
+inline constexpr std::uint32_t kMagic = 0x63756266;
+
+inline constexpr std::size_t kDevices = 16;
+inline constexpr std::size_t kArenas = 32;
+inline constexpr std::size_t kMapCells = 256;
+
+// Text that is written once, before a reader is told that it is there; cut where it is too long.
+template <std::size_t kBytes>
+struct Text {
+  std::array<char, kBytes> characters;  // zeros behind it
+
+  void set(std::string_view text) noexcept {
+    const std::size_t length = text.size() < kBytes ? text.size() : kBytes - 1;
+    text.copy(characters.data(), length);
+  }
+  // Never more than kBytes, whatever is there.
+  std::string_view get() const noexcept {
+    const std::string_view all(characters.data(), kBytes);
+    return all.substr(0, all.find('\0'));
+  }
+};
+
+// What the program has by one kind of function.
+struct MemoryFigures {
+  Figure bytes_in_use;  // of Memory::kArena: see ArenaFigures
+  Figure peak_bytes_in_use;
+  Figure num_allocs;
+  Figure num_frees;
+  Figure num_failures;
+};
+
+struct DeviceFigures {
+  // Set once.
+  std::atomic<std::uint32_t> ready;  // 1: the device is known
+  std::int32_t number;
+  std::array<unsigned char, 16> uuid;  // zeros: not known
+  Text<64> name;
+  std::uint64_t total_bytes;
+  std::uint64_t limit_bytes;  // ~0: none
+  Text<32> limit_origin;      // the variable
+  Text<16> allocator;
+  Text<16> free_mode;
+
+  // All kinds together, when they were most, each kind's part then, and how often there was a peak.
+  Figure peak_bytes_in_use;
+  std::array<Figure, trace::kMemories> at_peak;
+  Figure peaks;
+  std::array<MemoryFigures, trace::kMemories> of;
+
+  // Of the device: by arenas, what is in use beside them, what is preallocated and in no arena.
+  Figure bytes_taken;
+  Figure peak_bytes_taken;
+  Figure bytes_reserved;  // preallocated and in no arena
+  Figure driver_calls;    // by which arenas took and gave back
+  Figure refused;         // requests that failed for lack of memory
+  Figure last_refused_bytes;
+
+  std::array<arena::CallerFigures, arena::kCallers> callers;  // in bytes, of what is in no arena
+
+  // What is where in its arenas: kMapCells characters of '*', 'x' and '_' (see draw_map()), drawn
+  // for whoever has raised `map_wanted`, some time later.
+  std::atomic<std::uint32_t> map_wanted;
+  std::atomic<std::uint32_t> map_drawn;
+  std::array<char, kMapCells> map;
+};
+
+// Of a context's arena.
+struct ArenaFigures {
+  std::atomic<std::uint32_t> device;  // its place among the devices, from 1; 0: not taken
+  arena::Figures figures;
+};
+
+struct ProcessFigures {
+  std::atomic<std::uint32_t> magic;  // kMagic, once all that is set once is there
+  std::uint32_t bytes;               // of this
+  std::int32_t pid;                  // in its own namespace
+  std::uint32_t reserved;
+  std::uint64_t start_unix_ns;
+  Text<32> version;
+  Text<64> host;
+  Text<256> program;  // the command line, with spaces
+  Text<256> labels;   // CUBFC_LABELS
+  std::atomic<std::uint32_t> num_callers;
+  // The file names of the shared objects that ask for memory. The first is for all that is not
+  // known, the last for all that came later.
+  std::array<Text<96>, arena::kCallers> callers;
+  std::array<DeviceFigures, kDevices> devices;
+  std::array<ArenaFigures, kArenas> arenas;
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && Figure::is_always_lock_free);
+
+// What follows from several figures; for whoever shows them.
+struct Sums {
+  std::uint64_t in_use = 0;
+  std::array<std::uint64_t, trace::kMemories> of{};  // of that
+  std::uint64_t waiting = 0;                         // of that: freed, and not to be used yet
+  std::uint64_t allocations = 0;
+  std::uint64_t frees = 0;
+  std::uint64_t failures = 0;
+  std::uint64_t arena_bytes = 0;   // that arenas have of the device
+  std::uint64_t usable_bytes = 0;  // of that
+  std::uint64_t largest_free = 0;  // block of an arena
+  struct Caller {
+    std::uint64_t now = 0;
+    std::uint64_t at_peak = 0;
+  };
+  std::array<Caller, arena::kCallers> by_caller{};
+};
+Sums sum_of(const ProcessFigures& process, std::size_t device) noexcept;
+
+// Who has asked for what is in use, or was at the peak, the most first.
+struct CallerPart {
+  std::string_view name;  // in the figures
+  std::uint64_t bytes;
+};
+enum class When : bool { kNow, kAtPeak };
+std::vector<CallerPart> callers_of(const ProcessFigures& process, const Sums& sums, When when);
+
+}  // namespace cubfc::figures

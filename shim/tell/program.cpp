@@ -1,0 +1,55 @@
+#include "shim/tell/program.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+namespace cubfc {
+
+std::string command_line(std::size_t most_bytes) {
+  std::FILE* const file = std::fopen("/proc/self/cmdline", "re");
+  if (file == nullptr) {
+    return "?";
+  }
+  std::string line(most_bytes + 1, '\0');
+  line.resize(std::fread(line.data(), 1, line.size(), file));
+  std::fclose(file);
+  for (char& c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    c = byte == 0 ? ' ' : byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  const bool cut = line.size() > most_bytes;
+  while (!line.empty() && line.back() == ' ') {
+    line.pop_back();
+  }
+  if (cut && line.size() > most_bytes - 3) {
+    line.resize(most_bytes - 3);
+    line += "...";
+  }
+  return line;
+}
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+std::string expanded_path(const std::string& path) {
+  std::string result;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] != '%' || i + 1 == path.size()) {
+      result += path[i];
+    } else if (path[++i] == 'p') {
+      result += std::to_string(getpid());
+    } else if (path[i] == 'h') {
+      result += host_name();
+    } else {
+      result += std::string("%") + path[i];
+    }
+  }
+  return result;
+}
+
+}  // namespace cubfc

@@ -1,0 +1,18 @@
+// The program that cubfc is in, for people: its command line, its host.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace cubfc {
+
+// Its arguments with spaces between, without control characters; cut, with "..." then, when longer
+// than so many bytes. "?" where Linux does not tell. Throws std::bad_alloc.
+std::string command_line(std::size_t most_bytes);
+
+std::string host_name();
+
+// The path with %p and %h replaced by process id and host.
+std::string expanded_path(const std::string& path);
+
+}  // namespace cubfc

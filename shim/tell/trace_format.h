@@ -1,0 +1,131 @@
+// The file that CUBFC_TRACE writes, and that `cubfc report` and `cubfc replay` read: what happened
+// to the device memory of one process, in the order in which it happened. Knows nothing of CUDA, of
+// writing or of reading; all numbers are little-endian.
+//
+// A file is a Header and then records of 32 bytes. Some kinds are followed by a payload: `bytes`
+// bytes, padded with zeros to a multiple of 32. A file may end after any record: the process was
+// killed, or goes on. A reader skips kinds that it does not know, by their payload's length if
+// their number has kHasPayload.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cubfc::trace {
+
+inline constexpr std::array<char, 8> kMagic{'c', 'u', 'b', 'f', 'c', 't', 'r', 'c'};
+// Another one: a file that an older reader must not read.
+inline constexpr std::uint32_t kVersion = 1;
+
+struct Header {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t header_bytes;   // the first record begins there; at least sizeof(Header)
+  std::uint64_t start_unix_ns;  // the moment that times are counted from
+  std::int32_t pid;             // in its own namespace
+  std::uint32_t stack_depth;    // CUBFC_TRACE_STACKS; 0: none
+  std::uint64_t limit_bytes;    // CUBFC_TRACE_LIMIT; 0: none
+  std::array<std::uint64_t, 3> reserved;
+};
+static_assert(sizeof(Header) == 64);
+
+inline constexpr std::uint8_t kHasPayload = 0x80;
+
+enum class Kind : std::uint8_t {
+  kNothing = 0,  // to be skipped
+
+  // What happens to blocks. `place`, `thread` and `time` are set in all of them; `caller` is who
+  // asked, for kReclaim nobody.
+  kAllocate = 1,  // address; bytes as asked for; padding: what the block has beyond that
+  kFree = 2,      // address; bytes of the block, padding included. Its memory is free at once
+  kRetire = 3,    // the same, freed by the program, but its memory is in use until kReclaim
+  kReclaim = 4,   // address, bytes: the memory of a retired block is free
+
+  // What a place has of the device: regions of arenas; pages that are mapped or unmapped; where
+  // memory comes from no arena, what is allocated; and, in a place of its own, what is held for
+  // arenas and in none of them.
+  kGrow = 5,      // address, bytes
+  kShrink = 6,    // address, bytes
+  kEndPlace = 7,  // the place is gone with all of its blocks and memory: its context has ended
+
+  // Moments.
+  kEpoch = 8,   // blocks that were retired together now wait for the work before them; bytes: of
+                // these blocks; padding: how many they are
+  kWaited = 9,  // a free has waited for the device; bytes: nanoseconds; `time` is when it had. Only
+                // where that is measured: CUBFC_SHOW_STATS
+
+  kLost = 10,   // bytes: that many records could not be kept, here
+  kFull = 11,   // the file has reached its limit: nothing was recorded from here on
+  kClose = 12,  // the process has ended in order
+
+  // With a payload: text in UTF-8 without a zero at its end, unless said otherwise.
+  kProgram = kHasPayload | 1,   // the command line, its arguments separated by zeros
+  kSettings = kHasPayload | 2,  // "NAME=value (origin)" lines
+  kDevice = kHasPayload | 3,    // address: its number; payload: DeviceText
+  kPlace = kHasPayload | 4,     // place: what it is called from here on; payload: PlaceText
+  kCaller = kHasPayload | 5,    // caller: what it is called; payload: the path of the shared object
+  kThread = kHasPayload | 6,    // thread: what it is called; address: its kernel id; payload: name
+  kStack = kHasPayload | 7,    // of the next kAllocate of this thread; payload: return addresses of
+                               // 8 bytes each, the innermost first
+  kObjects = kHasPayload | 8,  // what is loaded, as far as code goes, whenever it has changed
+                               // before a stack: lines "start end offset path" in hexadecimal
+  kOutOfMemory = kHasPayload | 9,  // address: bytes asked for; payload: the report
+  kNote = kHasPayload | 10,        // anything for people
+};
+
+struct Record {
+  std::uint64_t time_and_kind;  // nanoseconds since the start, times 256, plus the Kind
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::uint32_t padding;
+  std::uint16_t thread;  // 0: not known; the last number stands for all that came later
+  std::uint8_t place;    // likewise
+  std::uint8_t caller;   // likewise
+};
+static_assert(sizeof(Record) == 32);
+
+constexpr std::uint64_t time_and_kind(std::uint64_t time_ns, Kind kind) {
+  return time_ns << 8 | static_cast<std::uint8_t>(kind);
+}
+constexpr Kind kind_of(const Record& record) {
+  return static_cast<Kind>(record.time_and_kind & 0xff);
+}
+constexpr std::uint64_t time_ns_of(const Record& record) {
+  return record.time_and_kind >> 8;
+}
+constexpr bool has_payload(const Record& record) {
+  return (record.time_and_kind & kHasPayload) != 0;
+}
+// Of a payload of so many bytes.
+constexpr std::uint64_t padded(std::uint64_t bytes) {
+  return (bytes + sizeof(Record) - 1) / sizeof(Record) * sizeof(Record);
+}
+
+// By what function the program got the memory of a place.
+enum class Memory : std::uint8_t {
+  kArena = 0,    // cuMemAlloc and cudaMalloc, served by an arena of a context
+  kDirect = 1,   // the same, by the driver
+  kOwnPool = 2,  // the same, by a pool of the driver's (CUBFC_ALLOCATOR=cuda_async)
+  kPool = 3,     // cuMemAllocAsync and its like
+  kManaged = 4,  // cuMemAllocManaged
+  kMapped = 5,   // cuMemCreate
+  kArray = 6,    // cuArrayCreate and its like
+};
+inline constexpr std::size_t kMemories = 7;
+
+// The payload of kDevice, followed by the device's name.
+struct DeviceText {
+  std::uint64_t total_bytes;
+  std::uint64_t limit_bytes;  // ~0: none
+  std::array<unsigned char, 16> uuid;
+};
+// The payload of kPlace, followed by nothing.
+struct PlaceText {
+  std::uint64_t context_id;  // tells contexts apart; 0: memory that goes with no context
+  std::uint8_t device;
+  Memory memory;
+  std::array<std::uint8_t, 6> reserved;
+};
+
+}  // namespace cubfc::trace

@@ -1,0 +1,235 @@
+// What a look says of the figures of processes, and how it fits into a terminal.
+#include <clocale>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "catch.h"
+#include "cli/top/width.h"
+#include "made_up_figures.h"
+
+namespace cubfc::cli::top {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+std::vector<live::Process> list_of(live::Process one, live::Process other) {
+  std::vector<live::Process> all;
+  all.push_back(std::move(one));
+  all.push_back(std::move(other));
+  return all;
+}
+
+std::vector<int> pids_of(const Gpu& gpu) {
+  std::vector<int> pids;
+  for (const Row& row : gpu.rows) {
+    pids.push_back(row.figures().pid);
+  }
+  return pids;
+}
+
+std::string text_of(const std::vector<Line>& lines) {
+  std::string text;
+  for (const Line& line : lines) {
+    text += line.text + '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a device has one table, whatever its number is in a process", "[top]") {
+  live::Process one = made_up(1);
+  live::Process other = made_up(2);
+  add_device(one, 0, 3, 7, kGiB);
+  add_device(other, 0, 0, 7, 2 * kGiB);
+  add_device(other, 1, 1, 8, kGiB);
+  const Look look = look_of(list_of(std::move(one), std::move(other)));
+  REQUIRE(look.gpus.size() == 2);
+  CHECK(pids_of(look.gpus[0]) == std::vector{2});
+  CHECK(pids_of(look.gpus[1]) == std::vector{1, 2});
+}
+
+TEST_CASE("the rate is of the time between two looks", "[top]") {
+  const auto look_with = [](std::uint64_t allocations, std::chrono::seconds when,
+                            const Look* before) {
+    live::Process process = made_up(1);
+    figures::put(add_device(process, 0, 0, 7, 0).of[1].num_allocs, allocations);
+    std::vector<live::Process> all;
+    all.push_back(std::move(process));
+    return look_of(std::move(all), when, before);
+  };
+  const Look first = look_with(100, std::chrono::seconds(10), nullptr);
+  CHECK_FALSE(first.gpus[0].rows[0].allocations_per_second);
+  const Look second = look_with(500, std::chrono::seconds(12), &first);
+  CHECK(second.gpus[0].rows[0].allocations_per_second == 200.0);
+  const Look third = look_with(400, std::chrono::seconds(13), &second);  // a context has ended
+  CHECK(third.gpus[0].rows[0].allocations_per_second == 0.0);
+}
+
+TEST_CASE("rows are sorted by any column and back", "[top]") {
+  live::Process one = made_up(1, "/bin/zebra 1");
+  live::Process other = made_up(2, "/sbin/ape 2");
+  add_device(one, 0, 0, 7, kGiB);
+  add_device(other, 0, 0, 7, 2 * kGiB);
+  Look look = look_of(list_of(std::move(one), std::move(other)));
+  sort(look, {Key::kInUse, false});
+  CHECK(pids_of(look.gpus[0]) == std::vector{2, 1});
+  sort(look, {Key::kInUse, true});
+  CHECK(pids_of(look.gpus[0]) == std::vector{1, 2});
+  sort(look, {Key::kProgram, false});
+  CHECK(pids_of(look.gpus[0]) == std::vector{2, 1});
+  sort(look, {Key::kPid, false});
+  CHECK(pids_of(look.gpus[0]) == std::vector{1, 2});
+}
+
+TEST_CASE("no line is wider than the terminal, and process id, bytes in use and program stay",
+          "[top]") {
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+  live::Process process = made_up(4711, "/opt/\xe6\xbc\xa2\xe5\xad\x97\x1b[2J\xff/run --all");
+  add_device(process, 0, 0, 7, 3 * kGiB).name.set("\xe6\xbc\xa2\xe5\xad\x97 \x9b GPU");
+  std::vector<live::Process> all;
+  all.push_back(std::move(process));
+  const Look look = look_of(std::move(all));
+  for (std::size_t width = 0; width < 200; ++width) {
+    const Order order;
+    std::vector<Line> lines = table(look, width, &order);
+    const std::vector<Line> more =
+        details(look.gpus[0].rows[0], {Map::kLate, std::chrono::seconds(9)}, width);
+    lines.insert(lines.end(), more.begin(), more.end());
+    for (const Line& line : lines) {
+      CHECK(columns_of(line.text) <= width);
+      CHECK(shown(line.text) == line.text);
+    }
+    if (width >= 40) {
+      CHECK(lines[2].text.rfind("    4711   3.00 GiB ", 0) == 0);
+      CHECK(lines[2].text.find(" /opt/") != std::string::npos);
+    }
+  }
+  CHECK(text_of(table(look, kAnyWidth, nullptr))
+            .find("/opt/\xe6\xbc\xa2\xe5\xad\x97?[2J?/run --all\n") != std::string::npos);
+}
+
+TEST_CASE("wide characters are cut between, not in them", "[top]") {
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+  const std::string wide = "\xe6\xbc\xa2\xe5\xad\x97\xe6\xbc\xa2";
+  CHECK(columns_of(wide) == 6);
+  CHECK(cut(wide, 6) == wide);
+  CHECK(cut(wide, 5) == "\xe6\xbc\xa2..");
+  CHECK(left(wide, 5) == "\xe6\xbc\xa2.. ");
+  CHECK(right(wide, 7) == " " + wide);
+  CHECK(shown("a\tb\x7f\xe2\x80\xae") == "a?b??");
+  CHECK(shown("\xc0\x80\xe0\x80\x80\xed\xa0\x80\xf4\x90\x80\x80") == "????????????");
+}
+
+TEST_CASE("the JSON has what is not known as null, and any text as UTF-8", "[top]") {
+  live::Process process = made_up(1, "\xff\xfe\"\n");
+  add_device(process, 0, 0, 0, 5);
+  std::vector<live::Process> all;
+  all.push_back(std::move(process));
+  const Look look = look_of(std::move(all));
+  const auto told = nlohmann::json::parse(json(look));
+  const auto& device = told["processes"][0]["devices"][0];
+  CHECK(told["processes"][0]["program"] == "??\"?");
+  CHECK(device["bytes_limit"].is_null());
+  CHECK(device["allocs_per_second"].is_null());
+  CHECK(device["uuid"] == "");
+  CHECK(device["bytes_in_use"] == 5);
+  CHECK(device["memory"]["managed"]["bytes_in_use"] == 5);
+}
+
+TEST_CASE("no two samples of the metrics have the same labels", "[metrics]") {
+  live::Process one = made_up(1);
+  live::Process other = made_up(1);
+  other.path = "/run/another";
+  one.figures->labels.set("pod=a,pid=7,memory=x,1st=no,__name__=no,pod=b,empty=");
+  add_device(one, 0, 0, 7, kGiB);
+  add_device(other, 0, 0, 7, kGiB);
+  other.figures->labels.set("pod=a,empty=");
+  live::Processes processes;
+  processes.all = list_of(std::move(one), std::move(other));
+  const std::string text = metrics_text(processes);
+  const std::string labels =
+      "gpu=\"0\",gpu_uuid=\"GPU-07070707-0707-0707-0707-070707070707\",pid=\"1\",host=\"box\","
+      "program=\"app\",pod=\"a\",empty=\"\"";
+  CHECK(text.find("\ncubfc_bytes_in_use{" + labels + "} 1073741824\n") != std::string::npos);
+  CHECK(text.find("\ncubfc_bytes_in_use{" + labels + ",file=\"/run/another:0\"} 1073741824\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("keys are known by their bytes, however these arrive", "[top]") {
+  Keys keys;
+  const auto presses = [](const std::vector<KeyPress>& all) {
+    std::vector<Press> found;
+    for (const KeyPress& each : all) {
+      found.push_back(each.press);
+    }
+    return found;
+  };
+  CHECK(presses(keys.read("\x1b[A\x1bOB\x1b[5~\x1b[6~\x1b[H\x1b[4~\rq")) ==
+        std::vector{Press::kUp, Press::kDown, Press::kPageUp, Press::kPageDown, Press::kHome,
+                    Press::kEnd, Press::kEnter, Press::kCharacter});
+  CHECK(keys.read("\x1b").empty());
+  CHECK(keys.is_waiting());
+  CHECK(keys.read("[").empty());
+  CHECK(presses(keys.read("B")) == std::vector{Press::kDown});
+  CHECK(keys.read("\x1b").empty());
+  CHECK(presses(keys.give_up_waiting()) == std::vector{Press::kEscape});
+  CHECK_FALSE(keys.is_waiting());
+  CHECK(presses(keys.read("\x1b[1;5A\x1b[200~")) == std::vector{Press::kUp, Press::kOther});
+  CHECK(presses(keys.read("\x1b[" + std::string(100, '1'))).size() == 1);
+}
+
+TEST_CASE("a selected process stays selected when the order changes, and goes when it ends",
+          "[top]") {
+  const auto look_with = [](bool both) {
+    live::Process one = made_up(1);
+    live::Process other = made_up(2);
+    add_device(one, 0, 0, 7, kGiB);
+    add_device(other, 0, 0, 7, 2 * kGiB);
+    std::vector<live::Process> all;
+    all.push_back(std::move(one));
+    if (both) {
+      all.push_back(std::move(other));
+    }
+    return look_of(std::move(all));
+  };
+  Look first = look_with(true);
+  Screen screen({}, true);
+  screen.show(first);
+  const auto has = [&](std::string_view text) {
+    return screen.drawn({100, 30}).find(text) != std::string::npos;
+  };
+  CHECK(has("\n>      2   2.00 GiB"));
+  screen.press({Press::kCharacter, 'r'});
+  CHECK(has("\n>      2   2.00 GiB"));
+  screen.press({Press::kEnter});
+  CHECK(has("pid 2 on GPU 0"));
+  Look second = look_with(false);
+  screen.show(second);
+  CHECK_FALSE(has("pid 2 on GPU 0"));
+  CHECK(has("the process has ended"));
+  CHECK(has("\n>      1   1.00 GiB"));
+  CHECK_FALSE(screen.press({Press::kCharacter, 'q'}));
+}
+
+TEST_CASE("a screen of any size holds what fits", "[top]") {
+  std::vector<live::Process> all;
+  for (int pid = 1; pid <= 40; ++pid) {
+    all.push_back(made_up(pid));
+    add_device(all.back(), 0, 0, 7, kGiB);
+  }
+  Look look = look_of(std::move(all));
+  Screen screen({}, false);
+  screen.show(look);
+  screen.press({Press::kEnter});
+  for (std::size_t lines = 1; lines < 60; ++lines) {
+    screen.press({lines % 2 == 0 ? Press::kEnd : Press::kHome});
+    const std::string drawn = screen.drawn({80, lines});
+    CHECK(static_cast<std::size_t>(std::ranges::count(drawn, '\n')) + 1 == lines);
+    if (lines >= 5) {
+      CHECK(drawn.find("\n\x1b[7m>") != std::string::npos);
+    }
+  }
+}
+
+}  // namespace cubfc::cli::top

@@ -1,0 +1,57 @@
+// What tests of readers need: files that go when the test ends, and what a reader says of one.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "cli/recordings/input.h"
+#include "cli/recordings/recording.h"
+
+namespace cubfc::recordings {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "cubfc_test_XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  std::string file(const std::string& name, std::string_view contents) const {
+    std::ofstream(file(name), std::ios::binary)
+        .write(contents.data(), static_cast<std::streamsize>(contents.size()));
+    return file(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+inline std::string contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The message of the BadRecording that `call` throws; "" when it throws none.
+template <typename Call>
+std::string complaint(Call call) {
+  try {
+    call();
+    return {};
+  } catch (const BadRecording& bad) {
+    return bad.what();
+  }
+}
+
+}  // namespace cubfc::recordings

@@ -1,0 +1,52 @@
+// What a policy makes of an arena.
+#include "config/arena_options.h"
+
+#include "catch.h"
+
+namespace config = cubfc::config;
+
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+
+}  // namespace
+
+TEST_CASE("an arena's slices go by the device, or by a limit that is smaller", "[config]") {
+  const config::Policy policy;
+  const auto of_device =
+      config::arena_options(policy, {.total_bytes = 64 * kGiB, .limit_bytes = kNoLimit}, 0);
+  CHECK(of_device.slice_bytes == kGiB);
+  CHECK(of_device.largest_bytes == 64 * kGiB);
+  CHECK_FALSE(of_device.whole);
+  const auto of_limit =
+      config::arena_options(policy, {.total_bytes = 64 * kGiB, .limit_bytes = 32 * kGiB}, 0);
+  CHECK(of_limit.slice_bytes == kGiB / 2);
+}
+
+TEST_CASE("what is preallocated as a whole serves large requests, too", "[config]") {
+  config::Policy policy;
+  policy.preallocate.value = config::Preallocate::kWhole;
+  const auto options =
+      config::arena_options(policy, {.total_bytes = 64 * kGiB, .limit_bytes = kNoLimit}, 48 * kGiB);
+  CHECK(options.whole);
+  CHECK(options.preallocate_bytes == 48 * kGiB);
+  CHECK(options.own_above_bytes == cubfc::arena::kLargestRequestBytes);
+}
+
+TEST_CASE("of the host's memory nothing is taken ahead unless it was asked for", "[config]") {
+  config::Policy policy;
+  const config::ArenaDevice device{
+      .total_bytes = 64 * kGiB, .limit_bytes = kNoLimit, .is_integrated = true};
+  CHECK(config::arena_options(policy, device, kGiB).preallocate_bytes == 0);
+  policy.preallocate.origin.variable = "CUBFC_PREALLOCATE";
+  CHECK(config::arena_options(policy, device, kGiB).preallocate_bytes == kGiB);
+}
+
+TEST_CASE("pages are a 4,096th, at least the driver's and 32 MiB at most", "[config]") {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  CHECK(config::page_bytes(kGiB, 2 * kMiB) == 2 * kMiB);
+  CHECK(config::page_bytes(32 * kGiB, 2 * kMiB) == 8 * kMiB);
+  CHECK(config::page_bytes(kNoLimit, 2 * kMiB) == 32 * kMiB);
+  CHECK(config::page_bytes(kGiB, 64 * kMiB) == 64 * kMiB);
+}
