@@ -435,6 +435,10 @@ constexpr std::array kOptions = std::to_array<Option>({
         {"CUBFC_SUMMARY", path, kPathForms, ""}, kNoneHonoured, "unset",
         "write the summary at exit to this file, as JSON if its name ends in `.json`; `%p` is the "
         "process id, `%h` the host"),
+    row<&Policy::oom_report>({"CUBFC_OOM_REPORT", path, kPathForms, ""}, kNoneHonoured, "unset",
+                             "append what is told of each failed allocation to this file, in full "
+                             "and as a line of JSON; "
+                             "`%p` is the process id, `%h` the host"),
     row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset",
                         "record every allocation and free to this file, for `cubfc report` and "
                         "`cubfc replay`; `%p` is the process id, `%h` the host"),

@@ -129,6 +129,8 @@ struct Policy {
   Setting<bool> show_stats;
   /// The file of the summary at exit, as CUBFC_LOG_FILE; nothing: none is written.
   Setting<std::optional<std::string>> summary;
+  /// The file of the reports of failed requests, as CUBFC_LOG_FILE; nothing: none is written.
+  Setting<std::optional<std::string>> oom_report;
   /// The file of the trace, as CUBFC_LOG_FILE; nothing: none is written.
   Setting<std::optional<std::string>> trace;
   /// In bytes.

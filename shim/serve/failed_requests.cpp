@@ -65,7 +65,7 @@ std::uint64_t held_of_device(const DeviceLimit& limit) {
 void FailedRequests::report(const Request& request, arena::Failure failure,
                             const Context* context) noexcept try {
   Device& device = request.device;
-  if (!log::enabled(log::Level::kWarn)) {
+  if (!log::enabled(log::Level::kWarn) && !device.policy.oom_report.value) {
     device.use.refused(request.bytes, {});
     return;
   }

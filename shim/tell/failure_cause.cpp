@@ -80,6 +80,34 @@ Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts) {
   return free_for(facts, device_free) >= facts.asked ? Cause::kReserve : Cause::kDeviceFull;
 }
 
+const char* name_of(Cause cause) {
+  switch (cause) {
+    case Cause::kUnusableLimit:
+      return "unusable_limit";
+    case Cause::kLargerThanLimit:
+      return "larger_than_limit";
+    case Cause::kLargerThanDevice:
+      return "larger_than_device";
+    case Cause::kOverLimit:
+      return "over_limit";
+    case Cause::kWaiting:
+      return "waiting";
+    case Cause::kFragmented:
+      return "fragmented";
+    case Cause::kReserve:
+      return "reserve";
+    case Cause::kHostReserve:
+      return "host_reserve";
+    case Cause::kDeviceFull:
+      return "device_full";
+    case Cause::kDriver:
+      return "driver";
+    case Cause::kHostMemory:
+      return "host_memory";
+  }
+  return "unknown";
+}
+
 std::string describe(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause) {
   std::string name;
   switch (cause) {

@@ -48,6 +48,9 @@ struct FailedRequestFacts {
 
 Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts);
 
+// As scripts know it, and so it stays: "over_limit".
+const char* name_of(Cause cause);
+
 // One line: "over the limit (12.00 GiB of 16.00 GiB taken)".
 std::string describe(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause);
 

@@ -8,13 +8,16 @@
 #include <chrono>
 
 #include "shim/tell/caller_list.h"
+#include "shim/tell/json.h"
 #include "shim/tell/log.h"
+#include "shim/tell/output_file.h"
 #include "shim/tell/program.h"
 
 namespace cubfc {
 namespace {
 
 constexpr std::size_t kMapColumns = 100;
+constexpr std::size_t kProgramBytes = 128;  // of the command line
 
 constexpr std::int64_t kSecond = 1'000'000'000;  // ns
 constexpr std::int64_t kMinute = 60 * kSecond;
@@ -26,8 +29,11 @@ struct SizeClass {
   std::uint64_t count = 0;
 };
 
-std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
-  std::array<SizeClass, 3> classes{
+using SizeClasses = std::array<SizeClass, 3>;
+
+// The blocks in use, by size.
+SizeClasses sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
+  SizeClasses classes{
       {{1ULL << 20, "below 1 MiB"}, {64ULL << 20, "of 1..64 MiB"}, {~0ULL, "of 64 MiB and more"}}};
   for (const arena::BlockSnapshot& block : blocks) {
     if (block.state == arena::BlockState::kFree) {
@@ -41,6 +47,10 @@ std::string sizes_of(const std::vector<arena::BlockSnapshot>& blocks) {
       }
     }
   }
+  return classes;
+}
+
+std::string listed(const SizeClasses& classes) {
   std::string text;
   for (auto size_class = classes.rbegin(); size_class != classes.rend(); ++size_class) {
     if (size_class->count > 0) {
@@ -86,8 +96,8 @@ std::string limit_in_words(const config::Policy& policy, const FailedRequestFact
 
 // "GPU 0, pid 4711 (python train.py), thread 4720"
 std::string who(const OutOfMemory& failure) {
-  return format("GPU {}, pid {} ({}), thread {}", failure.device, getpid(), command_line(128),
-                syscall(SYS_gettid));
+  return format("GPU {}, pid {} ({}), thread {}", failure.device, getpid(),
+                command_line(kProgramBytes), syscall(SYS_gettid));
 }
 
 std::string in_a_line(const config::Policy& policy, const OutOfMemory& failure, Cause cause) {
@@ -135,7 +145,7 @@ std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Ca
   }
   text += format("  cause     {}\n", describe(policy, facts, cause));
   if (stats.regions > 0) {
-    text += format("  blocks    {}\n", sizes_of(failure.blocks));
+    text += format("  blocks    {}\n", listed(sizes_of(failure.blocks)));
     text += format("  map       {}\n", draw_map(failure.blocks, kMapColumns));
   }
   if (!failure.callers.empty()) {
@@ -156,6 +166,85 @@ bool is_due(std::atomic<std::int64_t>& next_ns, std::int64_t now, std::int64_t p
 }
 
 }  // namespace
+
+std::string out_of_memory_json(const config::Policy& policy, const OutOfMemory& failure) {
+  const arena::Stats& stats = failure.stats;
+  const FailedRequestFacts& facts = failure.facts;
+  const Cause cause = cause_of(policy, facts);
+  const config::Origin* const limit_origin = policy.limit_origin();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::vector<std::string> outside;
+  for (const OutOfMemory::Part& part : failure.outside) {
+    outside.push_back(json::Object().text("what", part.what).number("bytes", part.bytes).whole());
+  }
+  std::vector<std::string> neighbours;
+  for (const OutOfMemory::Neighbour& other : failure.neighbours) {
+    neighbours.push_back(json::Object()
+                             .number("pid", static_cast<std::uint64_t>(other.pid))
+                             .text("program", other.program)
+                             .number("bytes_taken", other.bytes_taken)
+                             .whole());
+  }
+  std::vector<std::string> callers;
+  for (const figures::CallerPart& caller : failure.callers) {
+    callers.push_back(
+        json::Object().text("name", caller.name).number("bytes_in_use", caller.bytes).whole());
+  }
+  std::vector<std::string> sizes;
+  for (const SizeClass& size_class : sizes_of(failure.blocks)) {
+    const bool last = size_class.below == ~0ULL;
+    sizes.push_back(json::Object()
+                        .raw("below_bytes", last ? "null" : std::to_string(size_class.below))
+                        .number("bytes_in_use", size_class.bytes)
+                        .number("blocks", size_class.count)
+                        .whole());
+  }
+  json::Object device;
+  device.number("number", static_cast<std::uint64_t>(failure.device));
+  if (facts.device) {
+    device.number("total_bytes", facts.device->total)
+        .number("free_bytes", facts.device->free)
+        .number("process_bytes", facts.device->ours);
+  }
+  return json::Object()
+             .number("time_unix_ns",
+                     static_cast<std::uint64_t>(
+                         std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()))
+             .number("pid", static_cast<std::uint64_t>(getpid()))
+             .number("thread", static_cast<std::uint64_t>(syscall(SYS_gettid)))
+             .text("host", host_name())
+             .text("program", command_line(kProgramBytes))
+             .text("function", failure.function)
+             .number("bytes_asked", facts.asked)
+             .text("cause", name_of(cause))
+             .text("cause_in_words", describe(policy, facts, cause))
+             .text("advice", advice(policy, facts, cause))
+             .raw("device", device.whole())
+             .raw("limit", facts.limit
+                               ? json::Object()
+                                     .number("bytes", facts.limit->bytes)
+                                     .number("bytes_taken", facts.limit->taken)
+                                     .text("origin", limit_origin == nullptr ? "default"
+                                                                             : limit_origin->text())
+                                     .whole()
+                               : "null")
+             .number("reserve_bytes", policy.reserve.value)
+             .number("host_reserve_bytes", policy.host_reserve.value)
+             .raw("arena", json::Object()
+                               .number("bytes", stats.usable_bytes)
+                               .number("bytes_in_use", stats.bytes_in_use - stats.bytes_retired)
+                               .number("bytes_waiting", stats.bytes_retired)
+                               .number("bytes_idle", stats.free_bytes())
+                               .number("largest_free_block_bytes", stats.largest_free_block_bytes)
+                               .raw("sizes", json::list_of(sizes))
+                               .text("map", draw_map(failure.blocks, kMapColumns))
+                               .whole())
+             .raw("outside", json::list_of(outside))
+             .raw("others", json::list_of(neighbours))
+             .raw("callers", json::list_of(callers))
+             .whole() +
+         "\n";
+}
 
 std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_t columns) {
   using Wide = unsigned __int128;  // bytes times columns
@@ -197,6 +286,18 @@ bool OutOfMemoryReporter::is_line_due(Lines& lines, std::int64_t now) {
   return true;
 }
 
+void OutOfMemoryReporter::tell(const std::string& text, const OutOfMemory& failure) const {
+  log::write(log::Level::kWarn, text);
+  if (!policy_.oom_report.value) {
+    return;
+  }
+  const std::string path = expanded_path(*policy_.oom_report.value);
+  const std::string wrong = append_to_file(path, out_of_memory_json(policy_, failure));
+  if (!wrong.empty()) {
+    log::warn("CUBFC_OOM_REPORT: {}: {}; the report is not written", path, wrong);
+  }
+}
+
 std::string OutOfMemoryReporter::report(Request request,
                                         const std::function<OutOfMemory(Detail)>& find_out) noexcept
     try {
@@ -206,7 +307,7 @@ std::string OutOfMemoryReporter::report(Request request,
     const OutOfMemory failure = find_out(Detail::kAll);
     text = in_full(policy_, failure, cause_of(policy_, failure.facts));
     is_line_due(possible_, now);  // not at once after it
-    log::write(log::Level::kWarn, text);
+    tell(text, failure);
     return text;
   }
   Lines& lines = request == Request::kPossible ? possible_ : impossible_;
@@ -214,12 +315,12 @@ std::string OutOfMemoryReporter::report(Request request,
     lines.left_out.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
-  const OutOfMemory failure = find_out(Detail::kFacts);
+  const OutOfMemory failure = find_out(policy_.oom_report.value ? Detail::kAll : Detail::kFacts);
   const std::uint64_t more = lines.left_out.exchange(0, std::memory_order_relaxed);
   text = format("out of memory on {}: {}{}", who(failure),
                 in_a_line(policy_, failure, cause_of(policy_, failure.facts)),
                 more == 0 ? "" : format(" ({} more that failed were not told of)", more));
-  log::write(log::Level::kWarn, text);
+  tell(text, failure);
   return text;
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");

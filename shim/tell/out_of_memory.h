@@ -48,10 +48,13 @@ class OutOfMemoryReporter {
   // this thread.
   enum class Detail : bool { kFacts, kAll };
   enum class Request : bool { kPossible, kImpossible };  // whether it can ever be had
-  // Returns what was said: empty when nothing was due.
+  // Returns what was said: empty when nothing was due. What is said also goes to
+  // the file that CUBFC_OOM_REPORT names, as JSON and always in full.
   std::string report(Request request, const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
  private:
+  void tell(const std::string& text, const OutOfMemory& failure) const;
+
   struct Lines {
     std::atomic<std::int64_t> next_ns{0};   // of the steady clock
     std::atomic<std::int64_t> pause_ns{0};  // between two
@@ -64,6 +67,9 @@ class OutOfMemoryReporter {
   Lines possible_;
   Lines impossible_;
 };
+
+// All of it as one JSON object and an end of line. Throws std::bad_alloc.
+std::string out_of_memory_json(const config::Policy& policy, const OutOfMemory& failure);
 
 // The blocks of an arena drawn in `columns` characters: '*' in use, 'x' partly, '_' free.
 std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_t columns);

@@ -1,20 +1,13 @@
 #include "shim/tell/summary.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <cstring>
 #include <vector>
 
 #include "shim/tell/caller_list.h"
+#include "shim/tell/json.h"
 #include "shim/tell/log.h"
-#include "shim/tell/no_signal.h"
+#include "shim/tell/output_file.h"
 #include "shim/tell/program.h"
 
 namespace cubfc {
@@ -95,74 +88,6 @@ std::string device_text(const ProcessFigures& process, const DeviceFigures& devi
   return text;
 }
 
-// How many bytes the character at the beginning has; 0 if it is no UTF-8.
-std::size_t character_length(std::string_view text) {
-  const auto byte = static_cast<unsigned char>(text[0]);
-  const std::size_t length = byte < 0x80   ? 1
-                             : byte < 0xC2 ? 0
-                             : byte < 0xE0 ? 2
-                             : byte < 0xF0 ? 3
-                             : byte < 0xF5 ? 4
-                                           : 0;
-  if (length == 0 || length > text.size()) {
-    return 0;
-  }
-  std::uint32_t point = length == 1 ? byte : byte & (0xFFU >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xC0) != 0x80) {
-      return 0;
-    }
-    point = point << 6 | (next & 0x3FU);
-  }
-  // Not what a shorter form would say, nor half of a pair of UTF-16, nor beyond all characters.
-  constexpr std::array<std::uint32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
-  const bool good =
-      point >= kLeast[length] && (point < 0xD800 || point > 0xDFFF) && point <= 0x10FFFF;
-  return good ? length : 0;
-}
-
-// In JSON. What a name may hold that is no UTF-8 becomes a question mark.
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  while (!text.empty()) {
-    const std::size_t length = character_length(text);
-    const auto byte = static_cast<unsigned char>(text[0]);
-    if (length == 0) {
-      result += '?';
-    } else if (byte < 0x20 || byte == '"' || byte == '\\') {
-      result += format("\\u{:04x}", byte);
-    } else {
-      result += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return result + '"';
-}
-
-// An object's fields, one after the other.
-class Object {
- public:
-  Object& number(const char* name, std::uint64_t value) { return raw(name, std::to_string(value)); }
-  Object& text(const char* name, std::string_view value) { return raw(name, quoted(value)); }
-  Object& raw(const char* name, const std::string& json) {
-    fields_ += format("{}\"{}\": {}", fields_.empty() ? "" : ", ", name, json);
-    return *this;
-  }
-  std::string whole() const { return "{" + fields_ + "}"; }
-
- private:
-  std::string fields_;
-};
-
-std::string list_of(const std::vector<std::string>& entries) {
-  std::string text;
-  for (const std::string& entry : entries) {
-    text += (text.empty() ? "" : ", ") + entry;
-  }
-  return "[" + text + "]";
-}
-
 std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
   std::string text = "GPU-";
   for (std::size_t i = 0; i < uuid.size(); ++i) {
@@ -173,10 +98,10 @@ std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
 
 std::string device_json(const ProcessFigures& process, const DeviceFigures& device,
                         const Sums& sums) {
-  Object memory;
+  json::Object memory;
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     memory.raw(kMemoryNames[i].field,
-               Object()
+               json::Object()
                    .number("bytes_in_use", sums.of[i])
                    .number("peak_bytes_in_use", read(device.of[i].peak_bytes_in_use))
                    .number("at_peak", read(device.at_peak[i]))
@@ -185,7 +110,7 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
   std::vector<std::string> callers;
   for (std::size_t i = 0; i < process.num_callers.load(std::memory_order_acquire); ++i) {
     if (sums.by_caller[i].now + sums.by_caller[i].at_peak > 0) {
-      callers.push_back(Object()
+      callers.push_back(json::Object()
                             .text("name", process.callers[i].get())
                             .number("bytes_in_use", sums.by_caller[i].now)
                             .number("at_peak", sums.by_caller[i].at_peak)
@@ -193,7 +118,7 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
     }
   }
   const bool limited = device.limit_bytes != ~std::uint64_t{0};
-  return Object()
+  return json::Object()
       .number("number", static_cast<std::uint64_t>(device.number))
       .text("uuid", uuid_text(device.uuid))
       .text("name", device.name.get())
@@ -212,7 +137,7 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
       .number("num_refused", read(device.refused))
       .number("driver_calls", read(device.driver_calls))
       .raw("memory", memory.whole())
-      .raw("callers", list_of(callers))
+      .raw("callers", json::list_of(callers))
       .whole();
 }
 
@@ -254,14 +179,14 @@ std::string summary_json(const ProcessFigures& process, const TimeSpent& time) {
   for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
     devices.push_back(device_json(process, device, sums));
   });
-  Object all;
+  json::Object all;
   all.text("version", process.version.get())
       .number("pid", static_cast<std::uint64_t>(process.pid))
       .text("host", process.host.get())
       .text("program", process.program.get())
       .text("labels", process.labels.get())
       .number("start_unix_ns", process.start_unix_ns)
-      .raw("devices", list_of(devices));
+      .raw("devices", json::list_of(devices));
   if (time.in_calls.count() > 0) {
     all.number("ns_in_calls", static_cast<std::uint64_t>(time.in_calls.count()))
         .number("ns_waited", static_cast<std::uint64_t>(time.waited.count()));
@@ -269,58 +194,13 @@ std::string summary_json(const ProcessFigures& process, const TimeSpent& time) {
   return all.whole() + "\n";
 }
 
-namespace {
-
-// An ordinary file of that name is replaced when the new one is whole; into anything else (a pipe,
-// a terminal) the text is written. A link is not followed. errno says what is wrong.
-bool write_file(const std::string& path, const std::string& text) {
-  const NoSignal no_sigxfsz(SIGXFSZ);
-  const NoSignal no_sigpipe(SIGPIPE);
-  struct stat status {};
-  const bool exists = lstat(path.c_str(), &status) == 0;
-  if (exists && S_ISLNK(status.st_mode)) {
-    errno = ELOOP;
-    return false;
-  }
-  const bool replaces = !exists || S_ISREG(status.st_mode);
-  const std::string name = replaces ? format("{}.{}.part", path, getpid()) : path;
-  if (replaces) {
-    unlink(name.c_str());
-  }
-  const int file = open(
-      name.c_str(),
-      O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | (replaces ? O_CREAT | O_EXCL : 0),
-      0666);
-  std::size_t written = 0;
-  while (file >= 0 && written < text.size()) {
-    const ssize_t more = write(file, text.data() + written, text.size() - written);
-    if (more <= 0 && errno != EINTR) {
-      break;
-    }
-    written += more > 0 ? static_cast<std::size_t>(more) : 0;
-  }
-  int error = errno;
-  const bool whole = file >= 0 && written == text.size();
-  const bool closed = file >= 0 && close(file) == 0;
-  const bool there = whole && closed && (!replaces || rename(name.c_str(), path.c_str()) == 0);
-  error = whole ? errno : error;
-  if (replaces && file >= 0 && !there) {
-    unlink(name.c_str());
-  }
-  errno = error;
-  return there;
-}
-
-}  // namespace
-
 void write_summary(const std::string& path, const ProcessFigures& process,
                    const TimeSpent& time) noexcept try {
   const std::string name = expanded_path(path);
   const std::string text = name.ends_with(".json") ? summary_json(process, time)
                                                    : "cubfc: " + summary_text(process, time) + "\n";
-  if (!write_file(name, text)) {
-    log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", name,
-              errno == ELOOP ? "is a symbolic link, which is not followed" : std::strerror(errno));
+  if (const std::string wrong = replace_file(name, text); !wrong.empty()) {
+    log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", name, wrong);
   }
 } catch (...) {
   log::write(log::Level::kWarn, "CUBFC_SUMMARY: the host has no memory for the summary");

@@ -60,6 +60,7 @@ const std::vector<Example>& examples() {
       {"CUBFC_LOG_FILE", "/tmp/cubfc.%p.log", "/tmp/cubfc.%p.log"},
       {"CUBFC_SHOW_STATS", "yes", "true"},
       {"CUBFC_SUMMARY", "/tmp/summary.%p.json", "/tmp/summary.%p.json"},
+      {"CUBFC_OOM_REPORT", "/tmp/oom.%p.jsonl", "/tmp/oom.%p.jsonl"},
       {"CUBFC_TRACE", "/tmp/trace.%p.cubfc", "/tmp/trace.%p.cubfc"},
       {"CUBFC_TRACE_LIMIT", "256M", "256MiB"},
       {"CUBFC_TRACE_STACKS", "8", "8"},

@@ -1,6 +1,8 @@
 // The policy as a program meets it: limits, sharing, and no harm at the defaults.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "catch.h"
 #include "preload/launch.h"
@@ -12,6 +14,16 @@ namespace {
 std::vector<std::string> take(const char* percent, const char* step = "0",
                               const char* first = "0") {
   return {program("program_memory_info"), "--percent", percent, "--step", step, "--first", first};
+}
+
+// What CUBFC_OOM_REPORT's file holds: a line for each report.
+std::vector<nlohmann::json> reports_in(const std::string& path) {
+  std::vector<nlohmann::json> reports;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    reports.push_back(nlohmann::json::parse(line));
+  }
+  return reports;
 }
 
 }  // namespace
@@ -323,8 +335,23 @@ TEST_CASE("the report's cause is what it is") {
        "the driver refuses, though so much is free on the device",
        ""},
   };
+  const struct {
+    const char* words;
+    const char* name;
+  } kNames[] = {{"larger than the device", "larger_than_device"},
+                {"larger than the limit", "larger_than_limit"},
+                {"over the limit", "over_limit"},
+                {"device full", "device_full"},
+                {"CUBFC_RESERVE keeps", "reserve"},
+                {"fragmentation", "fragmented"},
+                {"waiting", "waiting"},
+                {"cannot be used", "unusable_limit"},
+                {"the driver refuses", "driver"}};
   for (const auto& [state, how, environment, cause, advice] : kCases) {
+    const std::string oom_report = scratch("oom.jsonl");
+    std::filesystem::remove(oom_report);
     Environment all = environment;
+    all.emplace("CUBFC_OOM_REPORT", oom_report);
     all.emplace("STANDIN_MEMORY", "1GiB");
     const Outcome outcome =
         run_preloaded({program("program_free_memory"), state, how}, std::move(all));
@@ -336,7 +363,77 @@ TEST_CASE("the report's cause is what it is") {
                             outcome.err.find("; try ") != std::string::npos;
     CHECK(has_advice == (*advice != '\0'));
     CHECK(outcome.err.find(advice) != std::string::npos);
+    // As JSON it is the same.
+    const auto reports = reports_in(oom_report);
+    REQUIRE(reports.size() == 1);
+    const auto& json = reports[0];
+    const auto in_words = json["cause_in_words"].get<std::string>();
+    CHECK(outcome.err.find(in_words) != std::string::npos);
+    CHECK(in_words.find(cause) != std::string::npos);
+    CHECK(outcome.err.find(json["advice"].get<std::string>()) != std::string::npos);
+    CHECK(json["advice"].get<std::string>().empty() == (*advice == '\0'));
+    const auto name = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& each) {
+      return in_words.find(each.words) != std::string::npos;
+    });
+    REQUIRE(name != std::end(kNames));
+    CHECK(json["cause"] == name->name);
+    CHECK(json["limit"].is_null() == (outcome.err.find("MEM_LIMIT") == std::string::npos &&
+                                      outcome.err.find("MEM_FRACTION") == std::string::npos));
   }
+}
+
+TEST_CASE("reports as JSON are complete, there at once, and written whatever the log's level is") {
+  const std::string path = scratch("oom-appended.jsonl");
+  std::filesystem::remove(path);
+  const Environment environment{
+      {"STANDIN_MEMORY", "1GiB"}, {"CUBFC_LOG_LEVEL", "off"}, {"CUBFC_OOM_REPORT", path}};
+  for (std::size_t run = 1; run <= 2; ++run) {  // the second is appended
+    const Outcome outcome =
+        run_preloaded({program("program_free_memory"), "holes:1000", "ask:400"}, environment);
+    INFO(outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.err.empty());
+    REQUIRE(reports_in(path).size() == run);
+  }
+  const auto json = reports_in(path)[1];
+  INFO(json.dump(2));
+  CHECK(json["pid"].get<int>() > 0);
+  CHECK(json["pid"] == json["thread"]);
+  CHECK(json["pid"] != reports_in(path)[0]["pid"]);
+  CHECK(json["time_unix_ns"].get<std::uint64_t>() > 1'600'000'000'000'000'000);
+  CHECK(json["program"].get<std::string>().find("holes:1000 ask:400") != std::string::npos);
+  CHECK(json["bytes_asked"] == 400 << 20);
+  CHECK(json["function"].get<std::string>().starts_with("cuMemAlloc"));
+  CHECK(json["device"]["number"] == 0);
+  CHECK(json["device"]["total_bytes"] == 1 << 30);
+  const auto& arena = json["arena"];
+  CHECK(arena["bytes_in_use"].get<std::uint64_t>() + arena["bytes_idle"].get<std::uint64_t>() ==
+        arena["bytes"]);
+  CHECK(arena["largest_free_block_bytes"].get<std::uint64_t>() < 400 << 20);
+  CHECK(arena["map"].get<std::string>().size() == 100);
+  std::uint64_t in_blocks = 0;
+  for (const auto& size_class : arena["sizes"]) {
+    in_blocks += size_class["bytes_in_use"].get<std::uint64_t>();
+  }
+  CHECK(in_blocks == arena["bytes_in_use"]);
+  REQUIRE(json["callers"].size() == 1);
+  CHECK(json["callers"][0]["name"] == "program_free_memory");
+  CHECK(json["callers"][0]["bytes_in_use"] == arena["bytes_in_use"]);
+}
+
+TEST_CASE("a file for reports that cannot be written is said, and harms nothing") {
+  const std::string link = scratch("oom-link");
+  const std::string target = scratch("oom-target");
+  std::filesystem::create_symlink(target, link);
+  for (const std::string& path : {link, std::string("/proc/no-such-folder/oom"), scratch("")}) {
+    const Outcome outcome = run_preloaded({program("program_free_memory"), "fill:900", "ask:500"},
+                                          {{"STANDIN_MEMORY", "1GiB"}, {"CUBFC_OOM_REPORT", path}});
+    INFO(path << "\n" << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.err.find("device full") != std::string::npos);
+    CHECK(outcome.err.find("CUBFC_OOM_REPORT: " + path) != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(target));  // a link is not followed
 }
 
 TEST_CASE("a program that finds out by trying how much there is gets one report") {
