@@ -33,8 +33,9 @@ constexpr const char* kFooter = R"(
 IN USE: allocated and not freed. IDLE: what arenas have and no block uses. RESERVED:
 preallocated, in no arena yet. TAKEN: all that the process holds of the GPU, without
 contexts and modules. PEAK: the most that was in use. FRAG: the share of what is idle
-that no single request could have. ALLOC/S: since the last look. REFUSED: requests
-that failed for lack of memory. WAITING: freed by the program, and not to be used yet.
+that no single request could have. ALLOC/S: since the last look. BLOCKED: the share of
+the time since then in which frees waited for the GPU. REFUSED: requests that failed
+for lack of memory. WAITING: freed by the program, and not to be used yet.
 
 Keys: up, down (k, j), Page Up, Page Down, Home, End select a process; Enter shows
 where its memory is, of what kind and who asked for it, Esc hides that; > and < sort by

@@ -159,15 +159,15 @@ void at_exit() noexcept {
     process->trace()->flush();
     process->trace()->tell_problem();
   }
-  const TimeSpent time{process->memory().time_spent(), process->memory().time_waited()};
+  const std::chrono::nanoseconds in_calls = process->memory().time_spent();
   if (const auto& path = process->policy().summary.value) {
-    write_summary(*path, process->figures(), time);
+    write_summary(*path, process->figures(), in_calls);
   }
   if (!process->policy().show_stats.value) {
     return;
   }
   try {
-    if (const std::string text = summary_text(process->figures(), time); !text.empty()) {
+    if (const std::string text = summary_text(process->figures(), in_calls); !text.empty()) {
       log::always(text);
     }
   } catch (...) {  // the program's exit goes on

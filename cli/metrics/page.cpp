@@ -42,6 +42,13 @@ std::string text_of(const Labels& labels) {
   return text;
 }
 
+// printf's "%.6f" or the like.
+std::string decimal_text(const char* format, double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), format, value);
+  return text.data();
+}
+
 // A device of a process, with what is said of it.
 struct Row {
   const figures::ProcessFigures& process;
@@ -194,13 +201,11 @@ void add_taken(Page& page, const std::vector<Row>& rows) {
   page.begin("cubfc_fragmentation_ratio", "gauge",
              "The share of an arena's free memory that no single request could have.");
   for (const Row& row : rows) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), "%.6f", live::fragmentation(row.sums));
-    page.sample(row.labels, text.data());
+    page.sample(row.labels, decimal_text("%.6f", live::fragmentation(row.sums)));
   }
 }
 
-void add_counts(Page& page) {
+void add_counts(Page& page, const std::vector<Row>& rows) {
   page.each("cubfc_allocations_total", "counter", "Allocations that succeeded.",
             [](const Row& row) { return row.sums.allocations; });
   page.each("cubfc_frees_total", "counter", "Frees.",
@@ -210,6 +215,15 @@ void add_counts(Page& page) {
   page.each("cubfc_driver_calls_total", "counter",
             "Calls of the driver by which arenas took memory and gave it back.",
             [](const Row& row) { return read(row.device.driver_calls); });
+  page.each("cubfc_free_waits_total", "counter",
+            "Frees that waited for the GPU, some 10 microseconds or more.",
+            [](const Row& row) { return read(row.device.free_waits); });
+  page.begin("cubfc_free_wait_seconds_total", "counter",
+             "Time that frees waited for the GPU, that of several threads added up.");
+  for (const Row& row : rows) {
+    page.sample(row.labels,
+                decimal_text("%.9f", static_cast<double>(read(row.device.free_waits_ns)) / 1e9));
+  }
 }
 
 }  // namespace
@@ -224,7 +238,7 @@ std::string metrics_text(const live::Processes& processes) {
   add_limits(page, rows);
   add_use(page, rows);
   add_taken(page, rows);
-  add_counts(page);
+  add_counts(page, rows);
   return page.text();
 }
 

@@ -17,6 +17,10 @@ ordered_json text_of(std::string_view text) {
   return report::printable(text);
 }
 
+ordered_json or_null(const std::optional<double>& value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+
 ordered_json memory_of(const Row& row) {
   ordered_json all = ordered_json::object();
   for (std::size_t i = 0; i < row.sums.of.size(); ++i) {
@@ -46,10 +50,6 @@ ordered_json callers_of(const Row& row) {
 ordered_json device_of(const Row& row) {
   const figures::DeviceFigures& device = row.device();
   const bool limited = device.limit_bytes != std::numeric_limits<std::uint64_t>::max();
-  ordered_json rate;
-  if (row.allocations_per_second) {
-    rate = *row.allocations_per_second;
-  }
   return {{"number", device.number},
           {"uuid", live::uuid_text(device.uuid)},
           {"name", text_of(device.name.get())},
@@ -71,8 +71,11 @@ ordered_json device_of(const Row& row) {
           {"num_frees", row.sums.frees},
           {"num_failures", row.sums.failures},
           {"num_refused", read(device.refused)},
-          {"allocs_per_second", rate},
+          {"allocs_per_second", or_null(row.allocations_per_second)},
           {"driver_calls", read(device.driver_calls)},
+          {"num_free_waits", read(device.free_waits)},
+          {"ns_free_waits", read(device.free_waits_ns)},
+          {"blocked", or_null(row.blocked)},
           {"memory", memory_of(row)},
           {"callers", callers_of(row)}};
 }

@@ -41,15 +41,20 @@ const Row* row_before(const Look& before, const Row& row) {
   return nullptr;
 }
 
-std::optional<double> rate_of(const Row& row, const Look& now, const Look* before) {
+// What has come since the look before.
+void set_rates(Row& row, const Look& now, const Look* before) {
   const Row* const last = before == nullptr ? nullptr : row_before(*before, row);
   const double seconds =
       before == nullptr ? 0 : std::chrono::duration<double>(now.when - before->when).count();
   if (last == nullptr || seconds <= 0) {
-    return std::nullopt;
+    return;
   }
-  const std::uint64_t then = last->sums.allocations;
-  return static_cast<double>(row.sums.allocations - std::min(then, row.sums.allocations)) / seconds;
+  const auto each_second = [seconds](std::uint64_t then, std::uint64_t since) {
+    return static_cast<double>(since - std::min(then, since)) / seconds;
+  };
+  row.allocations_per_second = each_second(last->sums.allocations, row.sums.allocations);
+  row.blocked =
+      each_second(read(last->device().free_waits_ns), read(row.device().free_waits_ns)) / 1e9;
 }
 
 // For those keys by which the largest comes first.
@@ -72,6 +77,8 @@ double weight(const Row& row, Key key) {
       return live::fragmentation(row.sums);
     case Key::kRate:
       return row.allocations_per_second.value_or(-1);
+    case Key::kBlocked:
+      return row.blocked.value_or(-1);
     case Key::kRefused:
       return static_cast<double>(read(device.refused));
     case Key::kWaiting:
@@ -102,8 +109,8 @@ Look look_at(live::Processes processes, std::chrono::steady_clock::time_point wh
   Look look{when, unix_ns, std::move(processes), {}};
   for (const live::Process& process : look.processes.all) {
     for (const std::size_t place : process.devices()) {
-      Row row{&process, place, figures::sum_of(*process.figures, place), std::nullopt};
-      row.allocations_per_second = rate_of(row, look, before);
+      Row row{&process, place, figures::sum_of(*process.figures, place), {}, {}};
+      set_rates(row, look, before);
       add(look, row);
     }
   }

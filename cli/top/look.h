@@ -19,7 +19,9 @@ struct Row {
   const live::Process* process;  // of the look
   std::size_t place;             // of the device in the process's figures
   figures::Sums sums;
-  std::optional<double> allocations_per_second;  // since the look before, if it was there then
+  // Since the look before, if it was there then.
+  std::optional<double> allocations_per_second;
+  std::optional<double> blocked;  // time in which frees waited for the device, of all time
 
   const figures::ProcessFigures& figures() const { return *process->figures; }
   const figures::DeviceFigures& device() const { return figures().devices[place]; }
@@ -57,11 +59,12 @@ enum class Key {
   kLimit,
   kFragmentation,
   kRate,
+  kBlocked,
   kRefused,
   kWaiting,
   kProgram
 };
-inline constexpr std::size_t kKeys = 12;
+inline constexpr std::size_t kKeys = 13;
 
 struct Order {
   Key key = Key::kInUse;

@@ -41,9 +41,9 @@ constexpr std::array<Column, kKeys> kColumns{{
      [](const Row& row) { return std::to_string(row.figures().pid); }},
     {Key::kInUse, "IN USE", "in use", 10, 0,
      [](const Row& row) { return bytes_text(row.sums.in_use); }},
-    {Key::kIdle, "IDLE", "idle", 10, 6,
+    {Key::kIdle, "IDLE", "idle", 10, 7,
      [](const Row& row) { return bytes_text(live::idle_bytes(row.sums)); }},
-    {Key::kReserved, "RESERVED", "reserved", 10, 9,
+    {Key::kReserved, "RESERVED", "reserved", 10, 10,
      [](const Row& row) { return bytes_text(read(row.device().bytes_reserved)); }},
     {Key::kTaken, "TAKEN", "taken", 10, 3,
      [](const Row& row) { return bytes_text(read(row.device().bytes_taken)); }},
@@ -54,15 +54,17 @@ constexpr std::array<Column, kKeys> kColumns{{
        const std::uint64_t limit = row.device().limit_bytes;
        return limit == std::numeric_limits<std::uint64_t>::max() ? "none" : bytes_text(limit);
      }},
-    {Key::kFragmentation, "FRAG", "fragmentation", 4, 5,
+    {Key::kFragmentation, "FRAG", "fragmentation", 4, 6,
      [](const Row& row) { return percent(live::fragmentation(row.sums)); }},
     {Key::kRate, "ALLOC/S", "allocations per second", 8, 1,
      [](const Row& row) {
        return row.allocations_per_second ? whole(*row.allocations_per_second) : "-";
      }},
-    {Key::kRefused, "REFUSED", "refused", 7, 7,
+    {Key::kBlocked, "BLOCKED", "time in frees that waited", 7, 5,
+     [](const Row& row) { return row.blocked ? percent(*row.blocked) : "-"; }},
+    {Key::kRefused, "REFUSED", "refused", 7, 8,
      [](const Row& row) { return count_text(read(row.device().refused)); }},
-    {Key::kWaiting, "WAITING", "waiting", 10, 8,
+    {Key::kWaiting, "WAITING", "waiting", 10, 9,
      [](const Row& row) { return bytes_text(row.sums.waiting); }},
     {Key::kProgram, "PROGRAM", "program", kProgramWidth, 0,
      [](const Row& row) { return shown(row.figures().program.get()); }},

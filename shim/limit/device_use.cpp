@@ -305,9 +305,14 @@ void DeviceUse::epoch_closed(std::uint64_t bytes, std::size_t blocks) noexcept {
 }
 
 void DeviceUse::waited(std::chrono::nanoseconds time) noexcept {
+  const auto ns = static_cast<std::uint64_t>(time.count());
+  {
+    const std::lock_guard lock(lock_);
+    add(figures_.free_waits, 1);
+    add(figures_.free_waits_ns, ns);
+  }
   if (trace_ != nullptr) {
-    trace_->record(
-        {.kind = trace::Kind::kWaited, .bytes = static_cast<std::uint64_t>(time.count())});
+    trace_->record({.kind = trace::Kind::kWaited, .bytes = ns});
   }
 }
 

@@ -58,10 +58,10 @@ class DeviceUse {
   void refused(std::uint64_t bytes, std::string_view report) noexcept;
   void failed(Memory memory) noexcept;
 
-  // For the trace: blocks that were freed now wait for the work before; the program has waited for
-  // the device (told only where that is measured, under CUBFC_SHOW_STATS).
-  void epoch_closed(std::uint64_t bytes, std::size_t blocks) noexcept;
+  // A free has waited for the device.
   void waited(std::chrono::nanoseconds time) noexcept;
+  // For the trace: blocks that were freed now wait for the work before.
+  void epoch_closed(std::uint64_t bytes, std::size_t blocks) noexcept;
 
   // Who has asked for what is in use now. Throws std::bad_alloc.
   std::vector<figures::CallerPart> callers_now() const;

@@ -420,19 +420,12 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
 }
 
 CUresult DeviceMemory::wait_in_free(const Freed& freed) {
-  const auto wait = [&] {
-    return waiting_.of(freed.owner->device).wait_for_all(*freed.owner, freed.current);
-  };
-  if (!policy_.show_stats.value) {
-    return wait();
-  }
-  const auto start = std::chrono::steady_clock::now();
-  const CUresult result = wait();
-  const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
-  waited_ns_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
-  constexpr std::chrono::microseconds kWorthTelling{10};
-  if (waited > kWorthTelling) {
-    freed.owner->device.use.waited(waited);
+  const TickCounter::Ticks start = TickCounter::now();
+  const CUresult result =
+      waiting_.of(freed.owner->device).wait_for_all(*freed.owner, freed.current);
+  const TickCounter::Ticks end = TickCounter::now();
+  if (ticks_.is_long(start, end)) [[unlikely]] {
+    freed.owner->device.use.waited(ticks_.time_between(start, end));
   }
   return result;
 }

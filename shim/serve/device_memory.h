@@ -14,6 +14,7 @@
 #include "shim/device/server.h"
 #include "shim/serve/device_frees.h"
 #include "shim/serve/idle_trimmer.h"
+#include "shim/tell/tick_counter.h"
 
 namespace cubfc {
 
@@ -87,13 +88,9 @@ class DeviceMemory {
   }
 
   // For the summary: time in cuMemAlloc, cuMemAllocPitch, cudaMalloc and their frees, waits
-  // included, and the part in which frees have waited for the device. Counted only under
-  // CUBFC_SHOW_STATS.
+  // included. Counted only under CUBFC_SHOW_STATS.
   std::chrono::nanoseconds time_spent() const {
     return std::chrono::nanoseconds(spent_ns_.load(std::memory_order_relaxed));
-  }
-  std::chrono::nanoseconds time_waited() const {
-    return std::chrono::nanoseconds(waited_ns_.load(std::memory_order_relaxed));
   }
 
  private:
@@ -142,7 +139,7 @@ class DeviceMemory {
   const std::uint64_t most_at_hand_;
   const bool frees_at_hand_;
   std::atomic<std::uint64_t> spent_ns_{0};
-  std::atomic<std::uint64_t> waited_ns_{0};
+  const TickCounter ticks_;
   IdleTrimmer idle_trimmer_;
 };
 

@@ -81,6 +81,8 @@ struct DeviceFigures {
   Figure driver_calls;    // by which arenas took and gave back
   Figure refused;         // requests that failed for lack of memory
   Figure last_refused_bytes;
+  Figure free_waits;  // frees that have waited for the device, those of some 10 µs and more
+  Figure free_waits_ns;
 
   std::array<arena::CallerFigures, arena::kCallers> callers;  // in bytes, of what is in no arena
 

@@ -136,6 +136,8 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
       .number("num_failures", sums.failures)
       .number("num_refused", read(device.refused))
       .number("driver_calls", read(device.driver_calls))
+      .number("num_free_waits", read(device.free_waits))
+      .number("ns_free_waits", read(device.free_waits_ns))
       .raw("memory", memory.whole())
       .raw("callers", json::list_of(callers))
       .whole();
@@ -151,30 +153,32 @@ std::uint64_t allocations_of(const ProcessFigures& process) {
 
 }  // namespace
 
-std::string summary_text(const ProcessFigures& process, const TimeSpent& time) {
+std::string summary_text(const ProcessFigures& process, std::chrono::nanoseconds in_calls) {
   const std::uint64_t operations = allocations_of(process);
-  const std::string each = time.in_calls.count() == 0 || operations == 0
+  const std::string each = in_calls.count() == 0 || operations == 0
                                ? ""
                                : format(", {:.1f} µs each with the program's waits",
-                                        static_cast<double>(time.in_calls.count()) / 1000.0 /
+                                        static_cast<double>(in_calls.count()) / 1000.0 /
                                             static_cast<double>(operations));
   std::string text;
+  std::chrono::nanoseconds waited{};
   for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
     if (sums.allocations + sums.failures + read(device.refused) > 0) {
       text += (text.empty() ? "" : "\ncubfc: ") + device_text(process, device, sums, each);
     }
+    waited += std::chrono::nanoseconds(read(device.free_waits_ns));
   });
   // Worth a word when it is true.
-  if (time.waited >= std::chrono::seconds(1)) {
+  if (waited >= std::chrono::seconds(1)) {
     text += format(
         "{}frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
         "does not use cudaFree as a barrier",
-        text.empty() ? "" : "\ncubfc: ", std::chrono::duration<double>(time.waited).count());
+        text.empty() ? "" : "\ncubfc: ", std::chrono::duration<double>(waited).count());
   }
   return text;
 }
 
-std::string summary_json(const ProcessFigures& process, const TimeSpent& time) {
+std::string summary_json(const ProcessFigures& process, std::chrono::nanoseconds in_calls) {
   std::vector<std::string> devices;
   for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
     devices.push_back(device_json(process, device, sums));
@@ -187,18 +191,18 @@ std::string summary_json(const ProcessFigures& process, const TimeSpent& time) {
       .text("labels", process.labels.get())
       .number("start_unix_ns", process.start_unix_ns)
       .raw("devices", json::list_of(devices));
-  if (time.in_calls.count() > 0) {
-    all.number("ns_in_calls", static_cast<std::uint64_t>(time.in_calls.count()))
-        .number("ns_waited", static_cast<std::uint64_t>(time.waited.count()));
+  if (in_calls.count() > 0) {
+    all.number("ns_in_calls", static_cast<std::uint64_t>(in_calls.count()));
   }
   return all.whole() + "\n";
 }
 
 void write_summary(const std::string& path, const ProcessFigures& process,
-                   const TimeSpent& time) noexcept try {
+                   std::chrono::nanoseconds in_calls) noexcept try {
   const std::string name = expanded_path(path);
-  const std::string text = name.ends_with(".json") ? summary_json(process, time)
-                                                   : "cubfc: " + summary_text(process, time) + "\n";
+  const std::string text = name.ends_with(".json")
+                               ? summary_json(process, in_calls)
+                               : "cubfc: " + summary_text(process, in_calls) + "\n";
   if (const std::string wrong = replace_file(name, text); !wrong.empty()) {
     log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", name, wrong);
   }

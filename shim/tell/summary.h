@@ -9,22 +9,16 @@
 
 namespace cubfc {
 
-// Where it was measured: see DeviceMemory::time_spent().
-struct TimeSpent {
-  std::chrono::nanoseconds in_calls{};  // in allocations and frees, waits included
-  std::chrono::nanoseconds waited{};    // by frees, for the device
-};
-
 // A line for each device and more for what it holds, without "cubfc: " before the first; empty when
-// there is nothing to say.
-std::string summary_text(const figures::ProcessFigures& process, const TimeSpent& time);
+// there is nothing to say. `in_calls`: DeviceMemory::time_spent(), 0 where it was not measured.
+std::string summary_text(const figures::ProcessFigures& process, std::chrono::nanoseconds in_calls);
 
 // The same and all else that is known, as one JSON object and an end of line.
-std::string summary_json(const figures::ProcessFigures& process, const TimeSpent& time);
+std::string summary_json(const figures::ProcessFigures& process, std::chrono::nanoseconds in_calls);
 
 // Writes it to the file that CUBFC_SUMMARY names: as JSON if the name ends in ".json". What is
 // wrong is logged.
 void write_summary(const std::string& path, const figures::ProcessFigures& process,
-                   const TimeSpent& time) noexcept;
+                   std::chrono::nanoseconds in_calls) noexcept;
 
 }  // namespace cubfc

@@ -52,8 +52,8 @@ enum class Kind : std::uint8_t {
   // Moments.
   kEpoch = 8,   // blocks that were retired together now wait for the work before them; bytes: of
                 // these blocks; padding: how many they are
-  kWaited = 9,  // a free has waited for the device; bytes: nanoseconds; `time` is when it had. Only
-                // where that is measured: CUBFC_SHOW_STATS
+  kWaited = 9,  // a free has waited for the device, some 10 µs or more; bytes: nanoseconds; `time`
+                // is when it had
 
   kLost = 10,   // bytes: that many records could not be kept, here
   kFull = 11,   // the file has reached its limit: nothing was recorded from here on

@@ -74,7 +74,7 @@ class Figures(UnderCubfc):
         told = json.loads(summary.read_text())["devices"][0]
         for name in ("number", "uuid", "name", "total_bytes", "bytes_limit", "limit_origin", "allocator", "free",
                      "bytes_in_use", "peak_bytes_in_use", "bytes_taken", "peak_bytes_taken", "num_allocs", "num_frees",
-                     "num_failures", "num_refused", "driver_calls", "memory", "callers"):
+                     "num_failures", "num_refused", "driver_calls", "num_free_waits", "ns_free_waits", "memory", "callers"):
             self.assertEqual(device[name], told[name], name)
         self.assertEqual(device["bytes_in_use"], 150 * MIB)
         for metric, name in (("bytes_in_use", "bytes_in_use"), ("peak_bytes_in_use", "peak_bytes_in_use"),
@@ -88,6 +88,22 @@ class Figures(UnderCubfc):
         self.assertEqual({labels["memory"]: value for labels, value in metrics["cubfc_memory_bytes_in_use"]},
                          {name: memory["bytes_in_use"] for name, memory in device["memory"].items()})
 
+    def test_frees_that_wait_for_the_gpu_are_told_by_all(self):
+        summary, trace = self.folder / "summary.json", self.folder / "run.cubfc"
+        process = self.start("freed:300", "wait", CUBFC_SUMMARY=str(summary), CUBFC_TRACE=str(trace),
+                             STANDIN_LATENCY="cuCtxSynchronize=40ms")
+        device = self.look()["processes"][0]["devices"][0]
+        metrics = read_metrics(self.output_of("metrics"))
+        self.end(process)
+        self.assertEqual(device["num_free_waits"], 3)
+        self.assertGreaterEqual(device["ns_free_waits"], 3 * 40_000_000 * 0.9)
+        self.assertEqual(metrics["cubfc_free_waits_total"][0][1], 3)
+        self.assertAlmostEqual(metrics["cubfc_free_wait_seconds_total"][0][1], device["ns_free_waits"] / 1e9)
+        told = json.loads(summary.read_text())["devices"][0]
+        report = json.loads(self.output_of("report", str(trace), "--format", "json", "-o", "-"))["totals"]
+        for waits, time in ((told["num_free_waits"], told["ns_free_waits"]), (report["waits"], report["waited_ns"])):
+            self.assertEqual((waits, time), (3, device["ns_free_waits"]))
+
     def test_once_is_one_plain_table(self):
         first = self.start("fill:700", "wait", "\x1b[31mred", "漢字\n")
         second = self.start("fill:100", "wait")
@@ -96,7 +112,7 @@ class Figures(UnderCubfc):
         lines = text.splitlines()
         self.assertRegex(lines[0], r"^GPU 0  standin software GPU  4\.00 GiB  2 processes: 800\.0 MiB in use, ")
         self.assertEqual(lines[1].split(), ["PID", "IN", "USE", "IDLE", "RESERVED", "TAKEN", "PEAK", "LIMIT", "FRAG",
-                                            "ALLOC/S", "REFUSED", "WAITING", "PROGRAM"])
+                                            "ALLOC/S", "BLOCKED", "REFUSED", "WAITING", "PROGRAM"])
         self.assertRegex(lines[2], rf"^ +{first.pid}  700\.0 MiB .*program_free_memory fill:700 wait \?\[31mred 漢字\?$")
         self.assertRegex(lines[3], rf"^ +{second.pid}  100\.0 MiB ")
         self.assertEqual(len(lines), 4)

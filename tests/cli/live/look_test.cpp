@@ -66,6 +66,27 @@ TEST_CASE("the rate is of the time between two looks", "[top]") {
   CHECK(third.gpus[0].rows[0].allocations_per_second == 0.0);
 }
 
+TEST_CASE("the share of time in which frees waited is of the time between two looks", "[top]") {
+  const auto look_with = [](std::chrono::nanoseconds waited, std::chrono::seconds when,
+                            const Look* before) {
+    live::Process process = made_up(1);
+    figures::put(add_device(process, 0, 0, 7, 0).free_waits_ns,
+                 static_cast<std::uint64_t>(waited.count()));
+    std::vector<live::Process> all;
+    all.push_back(std::move(process));
+    return look_of(std::move(all), when, before);
+  };
+  using namespace std::chrono_literals;
+  const Look first = look_with(5s, 10s, nullptr);
+  CHECK_FALSE(first.gpus[0].rows[0].blocked);
+  CHECK(nlohmann::json::parse(json(first))["processes"][0]["devices"][0]["blocked"].is_null());
+  const Look second = look_with(6s, 14s, &first);
+  CHECK(second.gpus[0].rows[0].blocked == 0.25);
+  CHECK(text_of(table(second, kAnyWidth, nullptr)).find(" 25% ") != std::string::npos);
+  const Look third = look_with(24s, 16s, &second);  // nine threads
+  CHECK(text_of(table(third, kAnyWidth, nullptr)).find(" 900% ") != std::string::npos);
+}
+
 TEST_CASE("rows are sorted by any column and back", "[top]") {
   live::Process one = made_up(1, "/bin/zebra 1");
   live::Process other = made_up(2, "/sbin/ape 2");
