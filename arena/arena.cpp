@@ -1,6 +1,7 @@
 #include "arena/arena.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <iterator>
@@ -14,6 +15,9 @@ namespace {
 // not both preallocate. Not for ever: the other is inside the driver, where a hook of somebody
 // else's may make it wait for a lock that this thread holds.
 constexpr std::chrono::seconds kGrowthPatience{2};
+
+// So many blocks are made free before others that wait for the lock have their turn.
+constexpr std::size_t kReclaimedAtOnce = 32;
 
 // Its blocks' numbers begin behind it.
 std::uint64_t number_of_arena() {
@@ -98,30 +102,28 @@ inline void Arena::write_free(BlockIndex index) {
   put(figures_->num_frees, num_frees_);
   write_unused(index);
   if (recorder_ != nullptr) [[unlikely]] {
-    record_free(index, Observer::Freed::kFree);
+    recorder_->freed(extent_of(index));
   }
 }
 inline void Arena::write_retired(BlockIndex index) {
   put(figures_->num_frees, num_frees_);
   put(figures_->granules_retired, granules_retired_);
   if (recorder_ != nullptr) [[unlikely]] {
-    record_free(index, Observer::Freed::kRetired);
+    recorder_->retired(extent_of(index));
   }
 }
+// The recorder is told by record_reclaimed(), of several at once.
 inline void Arena::write_reclaimed(BlockIndex index) {
   put(figures_->granules_retired, granules_retired_);
   write_unused(index);
-  if (recorder_ != nullptr) [[unlikely]] {
-    record_free(index, Observer::Freed::kReclaimed);
-  }
 }
 inline void Arena::write_unused(BlockIndex index) {
   const Block& block = regions_.block(index);
   put(figures_->granules_in_use, granules_in_use_);
   figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));
 }
-[[gnu::noinline]] void Arena::record_free(BlockIndex index, Observer::Freed how) {
-  recorder_->freed(how, regions_.address_of(index), regions_.bytes_of(index));
+inline Extent Arena::extent_of(BlockIndex index) const {
+  return {regions_.address_of(index), regions_.bytes_of(index)};
 }
 
 // All blocks and all memory are gone.
@@ -387,6 +389,9 @@ void Arena::reclaim(const RetiredBlock& block) noexcept {
   if (block.generation != generation_) {
     return;  // its memory went with its context
   }
+  if (recorder_ != nullptr) [[unlikely]] {
+    recorder_->reclaimed(std::array{extent_of(block.index)});
+  }
   make_free(block.index);
 }
 
@@ -422,15 +427,27 @@ bool Arena::has_gathered() const noexcept {
   return gathered_.count > 0;
 }
 
-// Others that wait for the lock have their turn now and then.
+// The first blocks of a list, which are about to become free. Precondition: there is a recorder.
+[[gnu::noinline]] void Arena::record_reclaimed(BlockIndex first) {
+  std::array<Extent, kReclaimedAtOnce> blocks;
+  std::size_t count = 0;
+  for (BlockIndex index = first; index != kNoBlock && count < blocks.size();
+       index = regions_.block(index).use.next_gathered) {
+    blocks[count++] = extent_of(index);
+  }
+  recorder_->reclaimed(std::span(blocks).first(count));
+}
+
 [[gnu::flatten]] void Arena::reclaim(const GatheredBlocks& blocks) noexcept {
-  constexpr int kAtOnce = 32;
   for (BlockIndex index = blocks.first; index != kNoBlock;) {
     const std::lock_guard lock(lock_);
     if (blocks.generation != generation_) {
       return;  // their memory went with their context
     }
-    for (int i = 0; i < kAtOnce && index != kNoBlock; ++i) {
+    if (recorder_ != nullptr) [[unlikely]] {
+      record_reclaimed(index);
+    }
+    for (std::size_t i = 0; i < kReclaimedAtOnce && index != kNoBlock; ++i) {
       const BlockIndex next = regions_.block(index).use.next_gathered;
       make_free(index);
       index = next;
@@ -451,6 +468,9 @@ Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes, Caller cal
   granules_retired_ -= regions_.block(block.index).granules;
   if (figures_ != nullptr) {
     write_reclaimed(block.index);
+  }
+  if (recorder_ != nullptr) {
+    recorder_->reclaimed(std::array{extent_of(block.index)});
   }
   return count_allocation(placed, bytes, caller);
 } catch (const std::bad_alloc&) {

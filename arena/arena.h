@@ -234,7 +234,8 @@ class Arena {
   void write_retired(BlockIndex index);
   void write_reclaimed(BlockIndex index);
   void write_unused(BlockIndex index);
-  void record_free(BlockIndex index, Observer::Freed how);
+  Extent extent_of(BlockIndex index) const;
+  void record_reclaimed(BlockIndex first);
   void write_abandoned() noexcept;
   void write_resized() noexcept;
   void make_free(BlockIndex index);

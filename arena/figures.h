@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "arena/block.h"
 #include "arena/units.h"
@@ -73,6 +74,11 @@ struct Figures {
   std::uint64_t bytes_retired() const noexcept { return read(granules_retired) * kGranuleBytes; }
 };
 
+struct Extent {
+  Address address;
+  std::uint64_t bytes;
+};
+
 // Called with the arena's lock held: must not call the arena, nor wait for anybody who may.
 class Observer {
  public:
@@ -87,8 +93,9 @@ class Observer {
   virtual bool records() const noexcept = 0;
   virtual void allocated(Address address, std::uint64_t bytes, std::uint64_t padding,
                          Caller caller) noexcept = 0;
-  enum class Freed : std::uint8_t { kFree, kRetired, kReclaimed };
-  virtual void freed(Freed how, Address address, std::uint64_t block_bytes) noexcept = 0;
+  virtual void freed(const Extent& block) noexcept = 0;
+  virtual void retired(const Extent& block) noexcept = 0;
+  virtual void reclaimed(std::span<const Extent> blocks) noexcept = 0;
   virtual void grew(Address address, std::uint64_t bytes) noexcept = 0;
   virtual void shrank(Address address, std::uint64_t bytes) noexcept = 0;
   // All of its blocks and memory are gone.

@@ -62,9 +62,14 @@ class DeviceUse::ArenaObserver : public arena::Observer {
                          .place = place(),
                          .caller = caller});
   }
-  void freed(Freed how, arena::Address address, std::uint64_t block_bytes) noexcept override {
-    constexpr std::array kKinds{trace::Kind::kFree, trace::Kind::kRetire, trace::Kind::kReclaim};
-    record(kKinds[static_cast<std::size_t>(how)], address, block_bytes);
+  void freed(const arena::Extent& block) noexcept override {
+    record(trace::Kind::kFree, block.address, block.bytes);
+  }
+  void retired(const arena::Extent& block) noexcept override {
+    record(trace::Kind::kRetire, block.address, block.bytes);
+  }
+  void reclaimed(std::span<const arena::Extent> blocks) noexcept override {
+    use_.trace_->record({.kind = trace::Kind::kReclaim, .place = place()}, blocks);
   }
   void grew(arena::Address address, std::uint64_t bytes) noexcept override {
     record(trace::Kind::kGrow, address, bytes);

@@ -340,6 +340,25 @@ void TraceRecorder::record(const What& what) noexcept {
   }
 }
 
+void TraceRecorder::record(const What& what, std::span<const arena::Extent> each) noexcept {
+  const std::uint16_t thread = thread_number();
+  std::array<Record, 32> records;
+  while (!each.empty()) {
+    const auto some = each.first(std::min(each.size(), records.size()));
+    std::uint64_t at = 0;
+    if (!reserve(some.size() * sizeof(Record), at)) {
+      return;
+    }
+    const std::uint64_t time_and_kind = trace::time_and_kind(now_ns(), what.kind);
+    std::transform(some.begin(), some.end(), records.begin(), [&](const arena::Extent& extent) {
+      return Record{time_and_kind, extent.address, extent.bytes, what.padding,
+                    thread,        what.place,     what.caller};
+    });
+    copy(at, records.data(), some.size() * sizeof(Record));
+    each = each.subspan(some.size());
+  }
+}
+
 void TraceRecorder::record(What what, const void* payload, std::size_t payload_bytes) noexcept {
   const std::uint16_t thread = thread_number();
   const std::uint64_t padded = trace::padded(payload_bytes);

@@ -10,10 +10,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "arena/figures.h"
 #include "shim/tell/trace_format.h"
 
 namespace cubfc {
@@ -49,6 +51,8 @@ class TraceRecorder {
     std::uint8_t caller = 0;
   };
   void record(const What& what) noexcept;
+  // The same for each of these, for little more than one.
+  void record(const What& what, std::span<const arena::Extent> each) noexcept;
   // With a payload, whose length becomes `bytes`.
   void record(What what, const void* payload, std::size_t payload_bytes) noexcept;
   void record(const What& what, std::string_view text) noexcept {

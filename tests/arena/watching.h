@@ -36,23 +36,26 @@ class Watching : public Observer {
       at_most_ = by_caller_;
     }
   }
-  void freed(Freed how, Address address, std::uint64_t block_bytes) noexcept override {
-    const auto found = blocks_.find(address);
-    if (found == blocks_.end() || found->second.bytes != block_bytes ||
-        found->second.retired != (how == Freed::kReclaimed)) {
-      told_ += "a free of what is not there, or of another size\n";
-      return;
+  void freed(const Extent& block) noexcept override {
+    if (is_there(block, false)) {
+      ++frees_;
+      forget(block);
     }
-    frees_ += how == Freed::kReclaimed ? 0 : 1;
-    if (how == Freed::kRetired) {
-      found->second.retired = true;
-      retired_ += block_bytes;
-      return;
+  }
+  void retired(const Extent& block) noexcept override {
+    if (is_there(block, false)) {
+      ++frees_;
+      blocks_[block.address].retired = true;
+      retired_ += block.bytes;
     }
-    retired_ -= how == Freed::kReclaimed ? block_bytes : 0;
-    in_use_ -= block_bytes;
-    by_caller_[found->second.caller] -= block_bytes;
-    blocks_.erase(found);
+  }
+  void reclaimed(std::span<const Extent> blocks) noexcept override {
+    for (const Extent& block : blocks) {
+      if (is_there(block, true)) {
+        retired_ -= block.bytes;
+        forget(block);
+      }
+    }
   }
   void grew(Address /*address*/, std::uint64_t bytes) noexcept override { taken_ += bytes; }
   void shrank(Address /*address*/, std::uint64_t bytes) noexcept override { taken_ -= bytes; }
@@ -95,6 +98,20 @@ class Watching : public Observer {
     Caller caller;
     bool retired;
   };
+  bool is_there(const Extent& block, bool retired) {
+    const auto found = blocks_.find(block.address);
+    const bool fits = found != blocks_.end() && found->second.bytes == block.bytes &&
+                      found->second.retired == retired;
+    told_ += fits ? "" : "a free of what is not there, or of another size\n";
+    return fits;
+  }
+  void forget(const Extent& block) {
+    const auto found = blocks_.find(block.address);
+    in_use_ -= block.bytes;
+    by_caller_[found->second.caller] -= block.bytes;
+    blocks_.erase(found);
+  }
+
   Arena& arena_;
   Figures figures_{};
   Figure peaks_{};
