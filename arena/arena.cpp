@@ -102,14 +102,14 @@ inline void Arena::write_free(BlockIndex index) {
   put(figures_->num_frees, num_frees_);
   write_unused(index);
   if (recorder_ != nullptr) [[unlikely]] {
-    recorder_->freed(extent_of(index));
+    recorder_->freed(freed_block(index));
   }
 }
 inline void Arena::write_retired(BlockIndex index) {
   put(figures_->num_frees, num_frees_);
   put(figures_->granules_retired, granules_retired_);
   if (recorder_ != nullptr) [[unlikely]] {
-    recorder_->retired(extent_of(index));
+    recorder_->retired(freed_block(index));
   }
 }
 // The recorder is told by record_reclaimed(), of several at once.
@@ -122,7 +122,7 @@ inline void Arena::write_unused(BlockIndex index) {
   put(figures_->granules_in_use, granules_in_use_);
   figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));
 }
-inline Extent Arena::extent_of(BlockIndex index) const {
+inline FreedBlock Arena::freed_block(BlockIndex index) const {
   return {regions_.address_of(index), regions_.bytes_of(index)};
 }
 
@@ -390,7 +390,7 @@ void Arena::reclaim(const RetiredBlock& block) noexcept {
     return;  // its memory went with its context
   }
   if (recorder_ != nullptr) [[unlikely]] {
-    recorder_->reclaimed(std::array{extent_of(block.index)});
+    recorder_->reclaimed(std::array{freed_block(block.index)});
   }
   make_free(block.index);
 }
@@ -429,11 +429,11 @@ bool Arena::has_gathered() const noexcept {
 
 // The first blocks of a list, which are about to become free. Precondition: there is a recorder.
 [[gnu::noinline]] void Arena::record_reclaimed(BlockIndex first) {
-  std::array<Extent, kReclaimedAtOnce> blocks;
+  std::array<FreedBlock, kReclaimedAtOnce> blocks;
   std::size_t count = 0;
   for (BlockIndex index = first; index != kNoBlock && count < blocks.size();
        index = regions_.block(index).use.next_gathered) {
-    blocks[count++] = extent_of(index);
+    blocks[count++] = freed_block(index);
   }
   recorder_->reclaimed(std::span(blocks).first(count));
 }
@@ -470,7 +470,7 @@ Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes, Caller cal
     write_reclaimed(block.index);
   }
   if (recorder_ != nullptr) {
-    recorder_->reclaimed(std::array{extent_of(block.index)});
+    recorder_->reclaimed(std::array{freed_block(block.index)});
   }
   return count_allocation(placed, bytes, caller);
 } catch (const std::bad_alloc&) {

@@ -234,7 +234,7 @@ class Arena {
   void write_retired(BlockIndex index);
   void write_reclaimed(BlockIndex index);
   void write_unused(BlockIndex index);
-  Extent extent_of(BlockIndex index) const;
+  FreedBlock freed_block(BlockIndex index) const;
   void record_reclaimed(BlockIndex first);
   void write_abandoned() noexcept;
   void write_resized() noexcept;

@@ -74,9 +74,9 @@ struct Figures {
   std::uint64_t bytes_retired() const noexcept { return read(granules_retired) * kGranuleBytes; }
 };
 
-struct Extent {
+struct FreedBlock {
   Address address;
-  std::uint64_t bytes;
+  std::uint64_t bytes;  // rounding included
 };
 
 // Called with the arena's lock held: must not call the arena, nor wait for anybody who may.
@@ -93,9 +93,9 @@ class Observer {
   virtual bool records() const noexcept = 0;
   virtual void allocated(Address address, std::uint64_t bytes, std::uint64_t padding,
                          Caller caller) noexcept = 0;
-  virtual void freed(const Extent& block) noexcept = 0;
-  virtual void retired(const Extent& block) noexcept = 0;
-  virtual void reclaimed(std::span<const Extent> blocks) noexcept = 0;
+  virtual void freed(const FreedBlock& block) noexcept = 0;
+  virtual void retired(const FreedBlock& block) noexcept = 0;
+  virtual void reclaimed(std::span<const FreedBlock> blocks) noexcept = 0;
   virtual void grew(Address address, std::uint64_t bytes) noexcept = 0;
   virtual void shrank(Address address, std::uint64_t bytes) noexcept = 0;
   // All of its blocks and memory are gone.

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 namespace cubfc::cli {
@@ -23,13 +24,22 @@ ProgressLine::~ProgressLine() {
 }
 
 void ProgressLine::show(const std::string& what, double share) {
-  const auto now = std::chrono::steady_clock::now();
-  if (is_on_ && now >= next_) {
+  if (const auto now = std::chrono::steady_clock::now(); is_on_ && now >= next_) {
     next_ = now + kBetween;
-    is_there_ = true;
-    std::fprintf(stderr, "\r\033[K%s: %.0f%%", what.c_str(), share * 100);
-    std::fflush(stderr);
+    write(what + ": " + std::to_string(std::lround(share * 100)) + '%');
   }
+}
+
+void ProgressLine::show(const std::string& what) {
+  if (is_on_) {
+    write(what + " ...");
+  }
+}
+
+void ProgressLine::write(const std::string& text) {
+  is_there_ = true;
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  std::fflush(stderr);
 }
 
 }  // namespace cubfc::cli

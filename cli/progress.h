@@ -1,5 +1,5 @@
 // How far long work is, in one line of stderr that is written again and again; nothing where stderr
-// is no terminal, or the work is short.
+// is no terminal.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,12 @@ class ProgressLine {
   bool is_on() const { return is_on_; }
   // `share`: from 0 to 1.
   void show(const std::string& what, double share);
+  // For a step of which nobody knows how far it is; at once.
+  void show(const std::string& what);
 
  private:
+  void write(const std::string& text);
+
   const bool is_on_;
   bool is_there_ = false;
   std::chrono::steady_clock::time_point next_;

@@ -99,20 +99,6 @@ bool ask_for_map(const Process& process, std::size_t device) {
          pwrite(file.get(), &wanted, sizeof(wanted), static_cast<off_t>(at)) == sizeof(wanted);
 }
 
-std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
-  if (std::all_of(uuid.begin(), uuid.end(), [](unsigned char byte) { return byte == 0; })) {
-    return {};
-  }
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    std::array<char, 8> digits{};
-    std::snprintf(digits.data(), digits.size(), "%s%02x",
-                  i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-    text += digits.data();
-  }
-  return text;
-}
-
 std::string_view program_name(std::string_view command_line) {
   const std::string_view path = command_line.substr(0, command_line.find(' '));
   return path.substr(path.rfind('/') + 1);

@@ -44,9 +44,6 @@ bool are_usable(const figures::ProcessFigures& figures, std::string& problem);
 // thread of cubfc's runs in it. False when its file cannot be written to, or is no longer there.
 bool ask_for_map(const Process& process, std::size_t device);
 
-// "GPU-7374616e-6469-...", as NVIDIA's tools write it; empty if it is not known.
-std::string uuid_text(const std::array<unsigned char, 16>& uuid);
-
 // The file name of the program, of its command line with spaces: "python3".
 std::string_view program_name(std::string_view command_line);
 

@@ -102,7 +102,7 @@ std::vector<Row> rows_of(const live::Processes& processes) {
       const figures::ProcessFigures& figures = *process.figures;
       const figures::DeviceFigures& device = figures.devices[place];
       Labels labels{{"gpu", std::to_string(device.number)},
-                    {"gpu_uuid", live::uuid_text(device.uuid)},
+                    {"gpu_uuid", figures::uuid_text(device)},
                     {"pid", std::to_string(figures.pid)},
                     {"host", std::string(figures.host.get())},
                     {"program", std::string(live::program_name(figures.program.get()))}};

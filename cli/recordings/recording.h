@@ -64,7 +64,6 @@ struct Recording {
   std::vector<std::string> texts;
   std::vector<std::vector<std::string>> stacks;  // the innermost frame first
   std::vector<Event> events;                     // in the order in which they happened
-  std::uint64_t lost_events = 0;                 // that could not be kept
   bool reached_limit = false;  // the file had: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
 };

@@ -164,7 +164,6 @@ class TraceReader {
     if (kind == Kind::kEndPlace) {
       end_place(record.place);
     }
-    recording_.lost_events += kind == Kind::kLost ? record.bytes : 0;
     recording_.reached_limit |= kind == Kind::kFull;
     recording_.closed |= kind == Kind::kClose;
     recording_.events.push_back(event);

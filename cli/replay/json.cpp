@@ -79,8 +79,7 @@ std::string json(const recordings::Recording& recording, const Workload& workloa
               {"peak_blocks", workload.peak_blocks},
               {"failed_requests", workload.failures},
               {"unknown_frees", workload.unknown_frees},
-              {"missing_frees", workload.missing_frees},
-              {"lost_events", recording.lost_events}}},
+              {"missing_frees", workload.missing_frees}}},
             {"results", Json::array()}};
   for (const Result& result : results) {
     made["results"].push_back(json_of(workload, result));

@@ -118,8 +118,6 @@ std::string describe(const recordings::Recording& recording, const Workload& wor
   note(workload.missing_frees,
        counted(workload.missing_frees, "block", "blocks") +
            " must have been freed without a word: another one is at the same address later");
-  note(recording.lost_events, counted(recording.lost_events, "event", "events") +
-                                  " could not be kept when it was recorded");
   note(recording.reached_limit ? 1 : 0,
        "the file had reached its limit (CUBFC_TRACE_LIMIT): what came after is not in it");
   return text;

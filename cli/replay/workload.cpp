@@ -59,7 +59,6 @@ class Builder {
         return fail(event);
       case Kind::kEndPlace:
         return end(group_of(event.place));
-      case Kind::kLost:
       case Kind::kFull:
         return add({0, 0, event_, kNone, Operation::Kind::kCopy});
       default:

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/recordings/open_recording.h"
 #include "cli/report/figures.h"
 #include "cli/report/forms.h"
@@ -26,27 +27,6 @@ struct ReportOptions {
   std::string output;
   std::string format = "html";
   bool text = false;
-};
-
-// What is being done, on a terminal's last line; nothing elsewhere.
-class Progress {
- public:
-  void say(const std::string& what) const {
-    if (on_) {
-      std::fprintf(stderr, "\r\x1b[Kcubfc: %s ...", what.c_str());
-    }
-  }
-  ~Progress() {
-    if (on_) {
-      std::fputs("\r\x1b[K", stderr);
-    }
-  }
-  Progress() = default;
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
- private:
-  const bool on_ = ::isatty(STDERR_FILENO) == 1;
 };
 
 // "run.cubfc" makes "run.html"; a text goes to the terminal.
@@ -112,16 +92,17 @@ void make_report(ReportOptions options) {
   const std::string path = options.output.empty() ? default_output(options) : options.output;
   try {
     {
-      const Progress progress;
-      progress.say("reading " + report::printable(options.file));
+      ProgressLine progress;
+      progress.show("cubfc: reading " + report::printable(options.file));
       const recordings::Recording recording = recordings::open_recording(options.file);
       if (recording.events.size() >= std::numeric_limits<std::uint32_t>::max()) {
         throw Failure{options.file + ": has more events than a report can tell of (4,294,967,294)"};
       }
-      progress.say("going through " + report::count_text(recording.events.size()) + " events");
+      progress.show("cubfc: going through " + report::count_text(recording.events.size()) +
+                    " events");
       const report::History history = report::history_of(recording);
       const report::Figures figures = report::figures_of(recording, history);
-      progress.say("writing " + report::printable(path));
+      progress.show("cubfc: writing " + report::printable(path));
       write_report(options, path, {recording, history, figures});
     }
     tell_where(options, path);

@@ -28,7 +28,6 @@ Json recording_json(const Told& told) {
           {"settings", recording.settings},
           {"events", recording.events.size()},
           {"duration_ns", told.history.times_ns.empty() ? 0 : told.history.times_ns.back()},
-          {"lost_events", recording.lost_events},
           {"reached_limit", recording.reached_limit},
           {"closed", recording.closed}};
 }

@@ -65,7 +65,6 @@ class Page {
     ];
     byId("facts").append(...facts.map(([term, text]) => make("div", makeFacts([[term, text]]))));
     const warnings = [];
-    if (recording.lost_events > 0) warnings.push(`${countText(recording.lost_events)} events could not be kept: sums may be wrong.`);
     if (recording.reached_limit) warnings.push("The file reached its limit: nothing was recorded after that.");
     if (!recording.closed && recording.format === "cubfc trace") warnings.push("The recording has no end: the process was killed, or went on.");
     byId("warnings").hidden = warnings.length === 0;

@@ -108,10 +108,6 @@ class Text {
       fact("waits", time_text(history_.waited_ns) + " for the device, in " +
                         count_text(history_.waits) + " calls");
     }
-    if (recording_.lost_events > 0) {
-      fact("lost",
-           count_text(recording_.lost_events) + " events could not be kept: sums may be wrong");
-    }
     if (recording_.reached_limit) {
       fact("limit", "the file reached its limit: nothing was recorded after that");
     }

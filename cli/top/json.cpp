@@ -51,7 +51,7 @@ ordered_json device_of(const Row& row) {
   const figures::DeviceFigures& device = row.device();
   const bool limited = device.limit_bytes != std::numeric_limits<std::uint64_t>::max();
   return {{"number", device.number},
-          {"uuid", live::uuid_text(device.uuid)},
+          {"uuid", figures::uuid_text(device)},
           {"name", text_of(device.name.get())},
           {"total_bytes", device.total_bytes},
           {"bytes_limit", limited ? ordered_json(device.limit_bytes) : ordered_json()},

@@ -13,8 +13,8 @@ bool is_same_gpu(const Gpu& gpu, const Row& row) {
   const figures::DeviceFigures& one = gpu.rows[0].device();
   const figures::DeviceFigures& other = row.device();
   // Without an id of its own it is told by what else there is.
-  const std::string id = live::uuid_text(one.uuid);
-  return id.empty() ? live::uuid_text(other.uuid).empty() && one.number == other.number &&
+  const std::string id = figures::uuid_text(one);
+  return id.empty() ? figures::uuid_text(other).empty() && one.number == other.number &&
                           one.total_bytes == other.total_bytes && one.name.get() == other.name.get()
                     : one.uuid == other.uuid;
 }

@@ -62,8 +62,6 @@ class Server {
   // Makes what obtain() got a live block. Throws std::bad_alloc: the claim is gone then, and the
   // memory is still the caller's.
   virtual void enter(Context& /*context*/, CUdeviceptr /*address*/, Claim&& /*claim*/) {}
-  // For the statistics: the request failed.
-  virtual void failed() noexcept {}
   // nullptr before the first request.
   virtual CUmemoryPool pool() const noexcept { return nullptr; }
 
@@ -128,14 +126,8 @@ class Server {
   // `preallocated`. Returns bytes.
   virtual std::uint64_t trim(bool /*preallocated*/) noexcept { return 0; }
 
-  // Of what it serves beside arenas; nothing where it does not.
-  struct Stats {
-    std::uint64_t num_allocs = 0;
-    std::uint64_t num_failures = 0;
-    std::uint64_t peak_bytes_in_use = 0;
-    std::uint64_t operations = 0;  // another number after each allocation and each free
-  };
-  virtual std::optional<Stats> stats() const noexcept { return {}; }
+  // Another number after each allocation and each free of a block beside arenas.
+  virtual std::uint64_t operations() const noexcept { return 0; }
 };
 
 // Makes the server of a new device Process passes choose_server() of serve/servers.h: this room

@@ -62,13 +62,13 @@ class DeviceUse::ArenaObserver : public arena::Observer {
                          .place = place(),
                          .caller = caller});
   }
-  void freed(const arena::Extent& block) noexcept override {
+  void freed(const arena::FreedBlock& block) noexcept override {
     record(trace::Kind::kFree, block.address, block.bytes);
   }
-  void retired(const arena::Extent& block) noexcept override {
+  void retired(const arena::FreedBlock& block) noexcept override {
     record(trace::Kind::kRetire, block.address, block.bytes);
   }
-  void reclaimed(std::span<const arena::Extent> blocks) noexcept override {
+  void reclaimed(std::span<const arena::FreedBlock> blocks) noexcept override {
     use_.trace_->record({.kind = trace::Kind::kReclaim, .place = place()}, blocks);
   }
   void grew(arena::Address address, std::uint64_t bytes) noexcept override {

@@ -226,7 +226,6 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   collect_waiting(context);
   Server& server = *context.device.server;
   if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {
-    server.failed();
     context.note(result);
     return result;
   }
@@ -236,7 +235,6 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
           {context.device, Memory::kOwnPool, bytes, function, server.pool()}, claim,
           [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
-    server.failed();
     context.note(result);
     return result;
   }
@@ -453,9 +451,8 @@ std::uint64_t DeviceMemory::operations() const noexcept {
     const arena::Stats stats = context->arena.stats();
     operations += stats.num_allocs + stats.num_frees + stats.num_failures;
   }
-  contexts_.devices().for_each([&](const Device& device) {
-    operations += device.server->stats().value_or(Server::Stats{}).operations;
-  });
+  contexts_.devices().for_each(
+      [&](const Device& device) { operations += device.server->operations(); });
   return operations;
 }
 

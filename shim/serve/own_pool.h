@@ -46,7 +46,6 @@ class OwnPool {
     blocks_.add(context, address, std::move(claim));
   }
   // For the statistics: the request could not be served.
-  void failed() noexcept { blocks_.count_failure(); }
 
   using Block = PoolBlocks::Block;
   // That contains the address, not yet given back to the driver.

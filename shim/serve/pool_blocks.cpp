@@ -49,15 +49,9 @@ void PoolBlocks::add(Context& context, CUdeviceptr address, Claim&& claim) {
     removed.insert(entries_.extract(each++));
   }
   entries_.insert(added.extract(added.begin())).position->second.claim.begin_use(address);
-  ++stats_.num_allocs;
   ++stats_.operations;
   stats_.bytes_in_use += bytes;
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
-}
-
-void PoolBlocks::count_failure() noexcept {
-  const std::lock_guard lock(mutex_);
-  ++stats_.num_failures;
 }
 
 std::optional<PoolBlocks::Block> PoolBlocks::find(CUdeviceptr address) const noexcept {

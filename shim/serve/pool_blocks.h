@@ -92,8 +92,6 @@ class PoolBlocks {
   bool finish(Orphan orphan, CUresult answer) noexcept;
 
   struct Stats {
-    std::uint64_t num_allocs = 0;
-    std::uint64_t num_failures = 0;
     std::uint64_t bytes_in_use = 0;  // of all blocks, whatever their state
     std::uint64_t peak_bytes_in_use = 0;
     std::uint64_t bytes_retired = 0;

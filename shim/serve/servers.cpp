@@ -130,7 +130,6 @@ class PoolServer : public ArenaServer {
   void enter(Context& context, CUdeviceptr address, Claim&& claim) override {
     pool_.add(context, address, std::move(claim));
   }
-  void failed() noexcept override { pool_.failed(); }
   CUmemoryPool pool() const noexcept override { return pool_.handle(); }
 
   std::optional<Block> find(CUdeviceptr address) const noexcept override {
@@ -177,10 +176,7 @@ class PoolServer : public ArenaServer {
   std::uint64_t trim(bool preallocated) noexcept override {
     return pool_.trim(preallocated ? 0 : pool_.warm_bytes());
   }
-  std::optional<Stats> stats() const noexcept override {
-    const OwnPool::Stats stats = pool_.stats();
-    return Stats{stats.num_allocs, stats.num_failures, stats.peak_bytes_in_use, stats.operations};
-  }
+  std::uint64_t operations() const noexcept override { return pool_.stats().operations; }
 
  private:
   OwnPool pool_;

@@ -4,6 +4,20 @@
 
 namespace cubfc::figures {
 
+std::string uuid_text(const DeviceFigures& device) {
+  if (std::ranges::all_of(device.uuid, [](unsigned char byte) { return byte == 0; })) {
+    return {};
+  }
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < device.uuid.size(); ++i) {
+    text += i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
+    text += kDigits[device.uuid[i] / 16];
+    text += kDigits[device.uuid[i] % 16];
+  }
+  return text;
+}
+
 Sums sum_of(const ProcessFigures& process, std::size_t device) noexcept {
   const DeviceFigures& of_device = process.devices[device];
   Sums sums;

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -117,6 +118,9 @@ struct ProcessFigures {
   std::array<ArenaFigures, kArenas> arenas;
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && Figure::is_always_lock_free);
+
+// "GPU-7374616e-6469-...", as NVIDIA's tools write it; empty if it is not known.
+std::string uuid_text(const DeviceFigures& device);
 
 // What follows from several figures; for whoever shows them.
 struct Sums {

@@ -88,14 +88,6 @@ std::string device_text(const ProcessFigures& process, const DeviceFigures& devi
   return text;
 }
 
-std::string uuid_text(const std::array<unsigned char, 16>& uuid) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    text += format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-  }
-  return text;
-}
-
 std::string device_json(const ProcessFigures& process, const DeviceFigures& device,
                         const Sums& sums) {
   json::Object memory;
@@ -120,7 +112,7 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
   const bool limited = device.limit_bytes != ~std::uint64_t{0};
   return json::Object()
       .number("number", static_cast<std::uint64_t>(device.number))
-      .text("uuid", uuid_text(device.uuid))
+      .text("uuid", figures::uuid_text(device))
       .text("name", device.name.get())
       .number("total_bytes", device.total_bytes)
       .raw("bytes_limit", limited ? std::to_string(device.limit_bytes) : "null")

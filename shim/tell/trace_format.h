@@ -55,9 +55,8 @@ enum class Kind : std::uint8_t {
   kWaited = 9,  // a free has waited for the device, some 10 µs or more; bytes: nanoseconds; `time`
                 // is when it had
 
-  kLost = 10,   // bytes: that many records could not be kept, here
-  kFull = 11,   // the file has reached its limit: nothing was recorded from here on
-  kClose = 12,  // the process has ended in order
+  kFull = 10,   // the file has reached its limit: nothing was recorded from here on
+  kClose = 11,  // the process has ended in order
 
   // With a payload: text in UTF-8 without a zero at its end, unless said otherwise.
   kProgram = kHasPayload | 1,   // the command line, its arguments separated by zeros

@@ -340,7 +340,7 @@ void TraceRecorder::record(const What& what) noexcept {
   }
 }
 
-void TraceRecorder::record(const What& what, std::span<const arena::Extent> each) noexcept {
+void TraceRecorder::record(const What& what, std::span<const arena::FreedBlock> each) noexcept {
   const std::uint16_t thread = thread_number();
   std::array<Record, 32> records;
   while (!each.empty()) {
@@ -350,9 +350,9 @@ void TraceRecorder::record(const What& what, std::span<const arena::Extent> each
       return;
     }
     const std::uint64_t time_and_kind = trace::time_and_kind(now_ns(), what.kind);
-    std::transform(some.begin(), some.end(), records.begin(), [&](const arena::Extent& extent) {
-      return Record{time_and_kind, extent.address, extent.bytes, what.padding,
-                    thread,        what.place,     what.caller};
+    std::transform(some.begin(), some.end(), records.begin(), [&](const arena::FreedBlock& block) {
+      return Record{time_and_kind, block.address, block.bytes, what.padding,
+                    thread,        what.place,    what.caller};
     });
     copy(at, records.data(), some.size() * sizeof(Record));
     each = each.subspan(some.size());

@@ -52,7 +52,7 @@ class TraceRecorder {
   };
   void record(const What& what) noexcept;
   // The same for each of these, for little more than one.
-  void record(const What& what, std::span<const arena::Extent> each) noexcept;
+  void record(const What& what, std::span<const arena::FreedBlock> each) noexcept;
   // With a payload, whose length becomes `bytes`.
   void record(What what, const void* payload, std::size_t payload_bytes) noexcept;
   void record(const What& what, std::string_view text) noexcept {

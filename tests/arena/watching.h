@@ -36,21 +36,21 @@ class Watching : public Observer {
       at_most_ = by_caller_;
     }
   }
-  void freed(const Extent& block) noexcept override {
+  void freed(const FreedBlock& block) noexcept override {
     if (is_there(block, false)) {
       ++frees_;
       forget(block);
     }
   }
-  void retired(const Extent& block) noexcept override {
+  void retired(const FreedBlock& block) noexcept override {
     if (is_there(block, false)) {
       ++frees_;
       blocks_[block.address].retired = true;
       retired_ += block.bytes;
     }
   }
-  void reclaimed(std::span<const Extent> blocks) noexcept override {
-    for (const Extent& block : blocks) {
+  void reclaimed(std::span<const FreedBlock> blocks) noexcept override {
+    for (const FreedBlock& block : blocks) {
       if (is_there(block, true)) {
         retired_ -= block.bytes;
         forget(block);
@@ -98,14 +98,14 @@ class Watching : public Observer {
     Caller caller;
     bool retired;
   };
-  bool is_there(const Extent& block, bool retired) {
+  bool is_there(const FreedBlock& block, bool retired) {
     const auto found = blocks_.find(block.address);
     const bool fits = found != blocks_.end() && found->second.bytes == block.bytes &&
                       found->second.retired == retired;
     told_ += fits ? "" : "a free of what is not there, or of another size\n";
     return fits;
   }
-  void forget(const Extent& block) {
+  void forget(const FreedBlock& block) {
     const auto found = blocks_.find(block.address);
     in_use_ -= block.bytes;
     by_caller_[found->second.caller] -= block.bytes;
