@@ -34,6 +34,7 @@ class DeviceUse {
   DeviceUse& operator=(const DeviceUse&) = delete;
 
   figures::DeviceFigures& figures() { return figures_; }
+  const figures::ProcessFigures& process() const { return process_; }
   // For readers: what is constant is there.
   void publish() noexcept;
 

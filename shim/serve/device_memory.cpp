@@ -72,6 +72,7 @@ DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& 
                         ? 0
                         : most_shared()),
       frees_at_hand_(most_at_hand_ > 0 && deferred()),
+      times_frees_(policy.observes()),
       idle_trimmer_(policy.trim_after.value,
                     {[this] { return unused_.trim(false); }, [this] { return operations(); }}) {}
 
@@ -418,9 +419,12 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
 }
 
 CUresult DeviceMemory::wait_in_free(const Freed& freed) {
+  DeviceFrees& frees = waiting_.of(freed.owner->device);
+  if (!times_frees_) {
+    return frees.wait_for_all(*freed.owner, freed.current);
+  }
   const TickCounter::Ticks start = TickCounter::now();
-  const CUresult result =
-      waiting_.of(freed.owner->device).wait_for_all(*freed.owner, freed.current);
+  const CUresult result = frees.wait_for_all(*freed.owner, freed.current);
   const TickCounter::Ticks end = TickCounter::now();
   if (ticks_.is_long(start, end)) [[unlikely]] {
     freed.owner->device.use.waited(ticks_.time_between(start, end));

@@ -138,6 +138,7 @@ class DeviceMemory {
   // The largest request that take_at_hand() looks at; 0 where each is timed or told of.
   const std::uint64_t most_at_hand_;
   const bool frees_at_hand_;
+  const bool times_frees_;
   std::atomic<std::uint64_t> spent_ns_{0};
   const TickCounter ticks_;
   IdleTrimmer idle_trimmer_;

@@ -116,7 +116,7 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
       found.blocks = shown->arena.snapshot();
     }
     found.outside = held_outside(device.limit);
-    found.neighbours = neighbours_on(device.id);
+    found.neighbours = neighbours_on(device.id, device.use.process());
     found.callers = device.use.callers_now();
   }
   return found;

@@ -7,17 +7,19 @@
 #include <memory>
 
 #include "shim/share/shared_files.h"
-#include "shim/tell/figures.h"
 
 namespace cubfc {
 
-std::vector<OutOfMemory::Neighbour> neighbours_on(const std::array<char, 16>& uuid) {
+std::vector<OutOfMemory::Neighbour> neighbours_on(const std::array<char, 16>& uuid,
+                                                  const figures::ProcessFigures& own) {
   std::vector<OutOfMemory::Neighbour> found;
   const auto process = std::make_unique<figures::ProcessFigures>();
   for_each_shared_file(figures::kFileKind, [&](const std::string& /*path*/, int file) {
     constexpr auto kBytes = static_cast<ssize_t>(sizeof(figures::ProcessFigures));
     if (pread(file, process.get(), sizeof(figures::ProcessFigures), 0) != kBytes ||
-        process->magic.load() != figures::kMagic || process->pid == getpid()) {
+        process->magic.load() != figures::kMagic ||
+        // In another container there may be another one with this number.
+        (process->pid == own.pid && process->start_unix_ns == own.start_unix_ns)) {
       return;
     }
     for (const figures::DeviceFigures& device : process->devices) {

@@ -29,7 +29,7 @@ inline constexpr std::string_view kFileKind = "figures-1-";
 inline constexpr std::uint32_t kMagic = 0x63756266;
 
 inline constexpr std::size_t kDevices = 16;
-inline constexpr std::size_t kArenas = 32;
+inline constexpr std::size_t kArenas = 64;  // contexts at one time: each takes some 100 MB of a GPU
 inline constexpr std::size_t kMapCells = 256;
 
 // Text that is written once, before a reader is told that it is there; cut where it is too long.

@@ -157,6 +157,29 @@ class Test(unittest.TestCase):
         self.assertIn(f"  others    pid {first.pid} (", second.stderr)
         self.assertIn("1.37 GiB", second.stderr)
 
+    def test_one_of_the_same_number_in_another_container_is_told(self):
+        alone = ["unshare", "--pid", "--fork", "--kill-child"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no rights for process numbers of one's own")
+        take = ("import ctypes, sys;"
+                "cu, here, at = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_uint64();"
+                "cu.cuInit(0); cu.cuDevicePrimaryCtxRetain(ctypes.byref(here), 0);"
+                "cu.cuCtxSetCurrent(here);"
+                "print([cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(700 << 20)) for _ in '12'],"
+                " flush=True);"
+                "sys.stdin.read()")
+        settings = {"STANDIN_SHARED": str(self.program.folder / "device"), "STANDIN_MEMORY": "3GiB",
+                    "CUBFC_MEM_LIMIT": "1GiB", "CUBFC_LOG_LEVEL": "warn"}
+        words = [*alone, sys.executable, "-c", take]
+        first = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                 env=self.program.environment(**settings), stderr=subprocess.DEVNULL)
+        self.addCleanup(first.communicate)
+        self.assertEqual(first.stdout.readline(), "[0, 2]\n")
+        second = subprocess.run(words, input="", capture_output=True, text=True, check=False,
+                                env=self.program.environment(**settings))
+        self.assertEqual(second.stdout, "[0, 2]\n")
+        self.assertIn("  others    pid 1 (", second.stderr)
+
     def test_stacks_begin_where_the_program_calls(self):
         self.agree(TRACE, CUBFC_TRACE_STACKS="8")
         text = pathlib.Path(self.trace).read_bytes()
