@@ -173,7 +173,7 @@ class Top(UnderCubfc):
                 (60, 12, r">.* 100\.0 MiB .* /", ("PID", "IN USE", "PROGRAM"), ("WAITING",)),
                 (30, 6, r"> +\d+  100\.0 MiB /", ("PID", "IN USE"), ("PEAK",)),
                 (12, 3, r"> +\d+  \.\.$", (), ("IN USE",)),
-                (200, 40, rf"> +{process.pid} .*fill:100 wait 漢字", ("PID", "WAITING", "PROGRAM"), ())):
+                (300, 40, rf"> +{process.pid} .*fill:100 wait 漢字", ("PID", "WAITING", "PROGRAM"), ())):
             self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
 
             bottom = "q quit  up/down select  Enter map and callers"[:columns - 2]
