@@ -1,9 +1,13 @@
 // The `cubfc` command: reads the command line, and has the command do its work.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "config/values.h"
 
 namespace cubfc::cli {
@@ -17,11 +21,11 @@ int complain(const std::string& message, int exit_status) {
 }
 
 // The first word, if it should be a command and is none; else nothing.
-std::string unknown_command(const CLI::App& app, int count, char** words) {
-  if (count < 2 || words[1][0] == '-') {
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with('-')) {
     return {};
   }
-  const std::string word = words[1];
+  const std::string& word = words[0];
   std::string nearest;
   for (const CLI::App* const command : app.get_subcommands({})) {
     const std::string& name = command->get_name();
@@ -39,20 +43,23 @@ std::string unknown_command(const CLI::App& app, int count, char** words) {
          (is_near ? "; did you mean \"" + nearest + "\"?" : "; see `cubfc --help`");
 }
 
-int run(int count, char** words) {
+int run(std::vector<std::string> words) {
   CLI::App app{"What runs, shows and explains GPU memory under cubfc.", "cubfc"};
   app.set_version_flag("--version", "cubfc " CUBFC_VERSION);
+  app.formatter(help_formatter());
   app.require_subcommand(1);
   app.footer("See `cubfc COMMAND --help`.");
   add_metrics(app);
   add_report(app);
   add_replay(app);
+  add_run(app, words);
   add_top(app);
-  if (const std::string unknown = unknown_command(app, count, words); !unknown.empty()) {
+  if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     return complain(unknown, kUsage);
   }
   try {
-    app.parse(count, words);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
     return kDone;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;
@@ -66,7 +73,7 @@ int run(int count, char** words) {
 
 int main(int count, char** words) {
   try {
-    return cubfc::cli::run(count, words);
+    return cubfc::cli::run({words + 1, words + count});
   } catch (const std::exception& error) {
     return cubfc::cli::complain(error.what(), cubfc::cli::kFailed);
   }

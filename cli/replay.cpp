@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/option_flags.h"
 #include "cli/progress.h"
 #include "cli/recordings/open_recording.h"
 #include "cli/replay/fit.h"
@@ -77,12 +78,8 @@ void set(Policy& policy, const char* variable, const char* flag, const std::stri
     return;
   }
   const config::Option& option = *config::find_option(variable);
-  const std::optional<config::Value> value = option.own.read(text, policy);
-  if (!value) {
-    refuse(std::string(flag) + " " + config::quoted(text) +
-           " cannot be used; accepted: " + std::string(option.own.accepted));
-  }
-  option.store(policy, *value, {.variable = flag, .value = text, .own_name = true});
+  option.store(policy, read_flag(option, std::string("replay: ") + flag, text, policy),
+               {.variable = flag, .value = text, .own_name = true});
 }
 
 std::uint64_t total_of(const Words& words) {

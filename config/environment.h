@@ -17,6 +17,10 @@ namespace cubfc::config {
 /// The start of every name of our own.
 inline constexpr std::string_view kOwnPrefix = "CUBFC_";
 
+/// The process id of the program that `cubfc run` started, for the library in it: it says so when
+/// that program has allocated nothing. No option.
+inline constexpr std::string_view kRunVariable = "CUBFC_RUN_PID";
+
 /// The names of JAX, XLA and TensorFlow that are honoured. options.cpp says what each means, and a
 /// static_assert there holds the two lists together.
 inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({

@@ -106,7 +106,8 @@ class PolicyReader {
     for (const std::string_view name : environment_.names()) {
       // CUBFC_TRACES and CUBFC_TEST_ are the tests' and benchmarks' own.
       const bool of_tests = name == "CUBFC_TRACES" || name.starts_with("CUBFC_TEST_");
-      if (name.starts_with(kOwnPrefix) && find_option(name) == nullptr && !of_tests) {
+      if (name.starts_with(kOwnPrefix) && find_option(name) == nullptr && !of_tests &&
+          name != kRunVariable) {
         policy_.warnings.push_back(shown(name) +
                                    " is not an option of cubfc and has no effect; the nearest "
                                    "known name is " +

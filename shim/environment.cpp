@@ -65,6 +65,16 @@ constexpr char* kNoEntries[] = {nullptr};
 
 }  // namespace
 
+[[gnu::section(".text.startup")]] bool is_process_of_run() noexcept {
+  for (Entries entry = entries(); *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, config::kRunVariable.data(), config::kRunVariable.size()) == 0 &&
+        (*entry)[config::kRunVariable.size()] == '=') {
+      return std::atol(*entry + config::kRunVariable.size() + 1) == getpid();
+    }
+  }
+  return false;
+}
+
 const char* watching_tool() noexcept {
   for (const char* variable : {"CUDA_INJECTION64_PATH", "NV_SANITIZER_INJECTION_PORT_BASE",
                                "NV_COMPUTE_PROFILER_PERFWORKS_DIR"}) {

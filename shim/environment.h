@@ -10,6 +10,9 @@ namespace cubfc {
 // std::bad_alloc.
 const config::Policy& policy_of_process();
 
+// Whether this is the very process that `cubfc run` became: not its child. Thread-safe.
+bool is_process_of_run() noexcept;
+
 // The variable, as it is now, that says that a tool watches allocations; nullptr if none does. Such
 // a tool sees overruns of blocks only when each is an allocation of the driver's.
 const char* watching_tool() noexcept;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -116,6 +117,8 @@ constexpr int kOldestDriver = 12000;
 
 std::atomic<bool> stand_aside{false};
 
+constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
+
 // How far the process's object is.
 enum class Making : std::uint8_t { kNot, kNow, kDone };
 std::atomic<Making> making{Making::kNot};
@@ -171,6 +174,27 @@ void at_exit() noexcept {
       log::always(text);
     }
   } catch (...) {  // the program's exit goes on
+  }
+}
+
+// Registered where `cubfc run` started this process. Who asked for cubfc learns in this way that
+// the program had no use for it: from the summary's place, and by the same rules.
+void at_exit_of_run() noexcept try {
+  const Process* const process = Process::existing();
+  const config::Policy& policy = policy_of_process();
+  if (!is_process_of_run() || policy.disable.value || stand_aside.load() ||
+      (process != nullptr && !summary_text(process->figures(), {}).empty())) {
+    return;
+  }
+  log::start(policy.log_level.value, policy.log_file.value.value_or(""));
+  log::info("{} (process {}) has allocated no GPU memory itself", command_line(kMostOfCommand),
+            getpid());
+} catch (...) {  // the program's exit goes on
+}
+
+[[gnu::section(".text.startup")]] __attribute__((constructor)) void watch_exit_of_run() noexcept {
+  if (is_process_of_run()) {
+    std::atexit(&at_exit_of_run);
   }
 }
 

@@ -7,11 +7,14 @@ usage: figures_test.py CUBFC LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
 import fcntl
 import json
 import os
+import pathlib
 import random
 import re
 import subprocess
+import sys
 import threading
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from under_cubfc import UnderCubfc, read_metrics, run_tests, wait_until
 
 MIB = 1 << 20

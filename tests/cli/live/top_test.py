@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from under_cubfc import UnderCubfc, run_tests, wait_until
 
 

@@ -1,0 +1,22 @@
+// The options of cubfc as flags of a command: CUBFC_MEM_FRACTION is --mem-fraction, with the same
+// values.
+#pragma once
+
+#include <string>
+
+#include "config/options.h"
+
+namespace cubfc::cli {
+
+// "--mem-fraction".
+std::string flag_of(const config::Option& option);
+
+// Whether it is just true or false, so that the flag needs no value.
+bool is_boolean(const config::Option& option);
+
+// The value that a flag has. `so_far`: see config::Reader. Throws Failure, which names the flag and
+// says what is accepted.
+config::Value read_flag(const config::Option& option, const std::string& flag,
+                        const std::string& text, const config::Policy& so_far);
+
+}  // namespace cubfc::cli

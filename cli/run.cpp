@@ -1,0 +1,268 @@
+// `cubfc run`: executes a program under the library.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/option_flags.h"
+#include "cli/run/library.h"
+#include "cli/run/program.h"
+#include "cli/run/share.h"
+#include "config/environment.h"
+#include "config/options.h"
+#include "config/policy.h"
+
+namespace cubfc::cli {
+namespace {
+
+// As of a shell, env and nohup.
+constexpr int kCannotExecute = 126;
+constexpr int kNotFound = 127;
+
+struct Words {
+  std::vector<std::string> program;          // with its arguments
+  std::map<std::string, std::string> flags;  // what was given for each, by the option's own name
+  std::optional<std::string> share;
+  std::optional<std::string> library;
+  bool quiet = false;
+};
+
+using Variables = std::map<std::string, std::string>;
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Failure{message, kUsage};
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// What the flags ask for, each as its variable. All are read here, so that nothing is started with
+// a value that the library would not take.
+Variables settings_of(const Words& words, const std::optional<Share>& share) {
+  Variables settings;
+  config::Policy policy;
+  for (const bool limits : {false, true}) {  // a fraction's range depends on other options
+    for (const config::Option& option : config::options()) {
+      const auto given = words.flags.find(std::string(option.own.name));
+      if (option.limits != limits || given == words.flags.end()) {
+        continue;
+      }
+      const std::string flag = flag_of(option);
+      option.store(policy, read_flag(option, flag, given->second, policy),
+                   {.variable = flag, .value = given->second, .own_name = true});
+      settings[given->first] = given->second;
+    }
+  }
+  if (share) {
+    if (policy.mem_fraction.is_set() || policy.mem_limit.is_set()) {
+      refuse("--share is a limit: it cannot be given with --mem-fraction or --mem-limit");
+    }
+    settings["CUBFC_MEM_FRACTION"] = share->fraction();
+  }
+  return settings;
+}
+
+// The policy of the environment as the program will see it.
+config::Policy policy_with(const Variables& settings) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : settings) {
+    entries.push_back(name + "=" + value);  // of two the first counts
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (config::is_our_entry(*entry)) {
+      entries.emplace_back(*entry);
+    }
+  }
+  return config::read_policy(config::Environment(entries));
+}
+
+// Behind what is there: a sanitizer's runtime must stay the first. A libcubfc.so that is there
+// already, of an image or of another run around this one, makes place for ours: two would both
+// intercept.
+std::string preload_with(const std::string& before, const std::string& library) {
+  std::string preload;
+  std::string_view rest = before;
+  while (!rest.empty()) {
+    const std::string_view entry = rest.substr(0, rest.find_first_of(" :"));
+    if (!entry.empty() && entry.substr(entry.rfind('/') + 1) != kLibraryName) {
+      preload.append(entry).append(":");
+    }
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+  }
+  return preload + library;
+}
+
+void tell(const std::string& line) {
+  std::fprintf(stderr, "cubfc: %s\n", line.c_str());
+}
+
+// Returns only when it could not be executed.
+[[noreturn]] void execute(const Words& words, const std::string& path) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words.program) {
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  }
+  arguments.push_back(nullptr);
+  std::fflush(nullptr);
+  execvp(path.c_str(), arguments.data());
+  const int error = errno;
+  // It was found, so what is not there is what should execute it.
+  throw Failure{
+      config::shown(path, 200) + ": " +
+          (error == ENOENT ? "what its first line, or its dynamic linker, names is not there"
+                           : std::strerror(error)),
+      kCannotExecute};
+}
+
+void run(const Words& words) {
+  if (words.program.empty()) {
+    refuse("which program? `cubfc run [OPTIONS] -- PROGRAM ARGUMENTS`");
+  }
+  std::optional<Share> share;
+  if (words.share) {
+    share = read_share_of(
+        *words.share, [](const char* name) { return std::getenv(name); }, count_gpus_of_machine);
+  }
+  Variables settings = settings_of(words, share);
+  const config::Policy policy = policy_with(settings);
+  if (policy.limit_unusable) {
+    refuse(policy.limit_explanation);
+  }
+  const std::string library = find_library(words.library);
+  const std::string search = std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH");
+  const FoundProgram program = find_program(words.program[0], search);
+  if (program.path.empty()) {
+    const bool is_name = words.program[0].find('/') == std::string::npos;
+    throw Failure{config::shown(words.program[0], 200) + ": " +
+                      (program.error == ENOENT && is_name ? "there is no such program in PATH"
+                                                          : std::strerror(program.error)),
+                  program.error == ENOENT || program.error == ENOTDIR ? kNotFound : kCannotExecute};
+  }
+  const std::string preloaded = variable("LD_PRELOAD");
+  settings["LD_PRELOAD"] = preload_with(preloaded, library);
+  if (!words.quiet) {
+    if (!policy.log_level.is_set()) {
+      settings["CUBFC_LOG_LEVEL"] = "info";
+    }
+    if (!policy.show_stats.is_set()) {
+      settings["CUBFC_SHOW_STATS"] = "true";
+    }
+    settings[std::string(config::kRunVariable)] = std::to_string(getpid());
+    tell("preloading libcubfc.so " CUBFC_VERSION +
+         (share ? ", mem_fraction " + share->fraction() + ": " + share->because : ""));
+  }
+  for (const std::string& obstacle :
+       obstacles_to_preload(program.path, library, preloaded, search)) {
+    tell(obstacle);
+  }
+  if (policy.disable.value) {
+    tell("it does nothing: " + policy.disable.origin.text() + " is set");
+  }
+  for (const auto& [name, value] : settings) {
+    if (setenv(name.c_str(), value.c_str(), 1) != 0) {
+      throw Failure{name + ": " + std::strerror(errno)};
+    }
+  }
+  execute(words, program.path);
+}
+
+// Without the marks of Markdown.
+std::string plain(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    result += c == '`' ? "" : std::string(1, c);
+  }
+  return result;
+}
+
+// The first word that is no option of the command's, nor an option's value; or the end.
+std::vector<std::string>::iterator program_in(const CLI::App& command,
+                                              std::vector<std::string>& words) {
+  auto word = words.begin() + 1;
+  while (word != words.end() && word->size() > 1 && (*word)[0] == '-' && *word != "--") {
+    const std::size_t equals = word->find('=');
+    const CLI::Option* const option = command.get_option_no_throw(word->substr(0, equals));
+    const bool takes_next =
+        option != nullptr && equals == std::string::npos && option->get_items_expected_max() > 0;
+    ++word;
+    if (takes_next && word != words.end()) {
+      ++word;
+    }
+  }
+  return word;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, std::vector<std::string>& words) {
+  CLI::App* const command = app.add_subcommand("run", "Executes a program under cubfc.");
+  const auto ours = std::make_shared<Words>();
+  command->add_option("PROGRAM", ours->program, "what to execute, and its arguments")
+      ->type_name("");  // see below
+  command
+      ->add_option("--share", ours->share,
+                   "so many processes share each GPU equally: a number, or auto for what torchrun, "
+                   "Open MPI, MPICH or Slurm says of this node; a limit, as --mem-fraction is")
+      ->type_name("N|auto");
+  command->add_option("--library", ours->library, "libcubfc.so (the one beside this command)")
+      ->type_name("FILE");
+  command->add_flag("-q,--quiet", ours->quiet,
+                    "say nothing but what is wrong: no line at the start, no summary at the end");
+  for (const config::Option& option : config::options()) {
+    std::string& text = ours->flags[std::string(option.own.name)];
+    const std::string meaning = plain(option.meaning) +
+                                "; default: " + std::string(option.default_text) +
+                                "; accepted: " + plain(option.own.accepted);
+    CLI::Option* const flag = is_boolean(option)
+                                  ? command->add_flag(flag_of(option) + "{true}", text, meaning)
+                                  : command->add_option(flag_of(option), text, meaning);
+    flag->type_name(is_boolean(option) ? "" : "VALUE")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  command->footer(R"(
+Each option of cubfc is a flag: CUBFC_MEM_LIMIT is --mem-limit. A flag wins over its
+variable in the environment. The program is executed in place of this command: signals,
+the exit status, the terminal and job control are its own. What LD_PRELOAD has already
+stays in front. Without -q, CUBFC_LOG_LEVEL=info and CUBFC_SHOW_STATS=true are set where
+they are not: the library says at the program's first allocation what is in force, and
+at its exit what was used, or that the program has allocated no GPU memory.
+
+Exit status: the program's; 126 it cannot be executed, 127 there is no such program,
+2 the command line is wrong, and nothing was started.
+
+Examples:
+  cubfc run --mem-fraction 0.5 -- python3 train.py --epochs 3
+  torchrun --nproc-per-node 4 --no-python cubfc run --share auto -- python3 train.py
+  cubfc run --trace run.%p.cubfc --oom-report oom.json -- ./app)");
+  command->callback([ours, command] {
+    std::erase_if(ours->flags, [&](const auto& flag) {  // an empty value is one, too
+      return command->get_option(flag_of(*config::find_option(flag.first)))->count() == 0;
+    });
+    try {
+      run(*ours);
+    } catch (Failure& failure) {
+      failure.message.insert(0, "run: ");
+      throw;
+    }
+  });
+  // The program's words are its own, whatever they look like.
+  if (!words.empty() && words[0] == "run") {
+    const auto program = program_in(*command, words);
+    ours->program.assign(program + (program != words.end() && *program == "--" ? 1 : 0),
+                         words.end());
+    words.erase(program, words.end());
+  }
+}
+
+}  // namespace cubfc::cli

@@ -1,0 +1,58 @@
+#include "cli/run/library.h"
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "cli/failure.h"
+#include "config/values.h"
+
+namespace cubfc::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> places() {
+  std::error_code ignored;
+  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  return {here / "../shim/libcubfc.so", here / "../" CUBFC_LIBRARY_FOLDER "/libcubfc.so",
+          here / "../lib/libcubfc.so"};
+}
+
+std::string checked(const fs::path& path) {
+  const std::string text = path.lexically_normal().string();
+  // ld.so, LD_PRELOAD: spaces and colons part its entries, a dollar begins a token.
+  if (text.find_first_of(" :$") != std::string::npos) {
+    throw Failure{config::quoted(text, 200) +
+                      " cannot be preloaded: LD_PRELOAD takes no space, colon or dollar in a path; "
+                      "--library may name a symbolic link to it from another folder",
+                  kUsage};
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string find_library(const std::optional<std::string>& given) {
+  std::error_code ignored;
+  if (given) {
+    if (!fs::is_regular_file(*given, ignored)) {
+      throw Failure{"--library: there is no file " + config::quoted(*given, 200), kUsage};
+    }
+    return checked(fs::absolute(*given));
+  }
+  for (const fs::path& place : places()) {
+    if (fs::is_regular_file(place, ignored)) {
+      return checked(place);
+    }
+  }
+  std::string looked_for;
+  for (const fs::path& place : places()) {
+    looked_for += (looked_for.empty() ? "" : ", ") + place.lexically_normal().string();
+  }
+  throw Failure{
+      "there is no libcubfc.so beside this command (" + looked_for + "); --library names it",
+      kUsage};
+}
+
+}  // namespace cubfc::cli
