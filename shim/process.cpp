@@ -244,6 +244,9 @@ Arrays& Process::arrays() const {
 const figures::ProcessFigures& Process::figures() const {
   return parts_->figures.get();
 }
+void Process::refresh_figures() const noexcept {
+  parts_->map.refresh_figures();
+}
 TraceRecorder* Process::trace() const noexcept {
   return parts_->trace.get();
 }

@@ -84,6 +84,8 @@ class Process {
 
   // What the program uses.
   const figures::ProcessFigures& figures() const;
+  // Of these some are written now and then only, such as the largest free block: now they are.
+  void refresh_figures() const noexcept;
   // nullptr if nothing is recorded.
   TraceRecorder* trace() const noexcept;
   // At the very end: nobody is to read them any more.

@@ -104,16 +104,4 @@ std::string_view program_name(std::string_view command_line) {
   return path.substr(path.rfind('/') + 1);
 }
 
-std::uint64_t idle_bytes(const figures::Sums& sums) {
-  const std::uint64_t in_use = sums.of[static_cast<std::size_t>(trace::Memory::kArena)];
-  return sums.usable_bytes - std::min(sums.usable_bytes, in_use);
-}
-
-double fragmentation(const figures::Sums& sums) {
-  const std::uint64_t idle = idle_bytes(sums);
-  return idle == 0 ? 0
-                   : 1 - static_cast<double>(std::min(sums.largest_free, idle)) /
-                             static_cast<double>(idle);
-}
-
 }  // namespace cubfc::live

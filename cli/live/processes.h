@@ -47,10 +47,4 @@ bool ask_for_map(const Process& process, std::size_t device);
 // The file name of the program, of its command line with spaces: "python3".
 std::string_view program_name(std::string_view command_line);
 
-// What arenas have of the device and no block uses.
-std::uint64_t idle_bytes(const figures::Sums& sums);
-
-// The share of free memory that no single request could have: 0 when all is in one piece.
-double fragmentation(const figures::Sums& sums);
-
 }  // namespace cubfc::live

@@ -193,7 +193,7 @@ void add_taken(Page& page, const std::vector<Row>& rows) {
   page.each("cubfc_peak_bytes_taken", "gauge", "The most that was ever taken.",
             [](const Row& row) { return read(row.device.peak_bytes_taken); });
   page.each("cubfc_bytes_idle", "gauge", "Memory that arenas have of the GPU and no block uses.",
-            [](const Row& row) { return live::idle_bytes(row.sums); });
+            [](const Row& row) { return figures::idle_bytes(row.sums); });
   page.each("cubfc_bytes_reserved", "gauge",
             "Memory that is preallocated and in no arena; other memory of the process, and mostly "
             "other processes, get it by asking.",
@@ -201,7 +201,7 @@ void add_taken(Page& page, const std::vector<Row>& rows) {
   page.begin("cubfc_fragmentation_ratio", "gauge",
              "The share of an arena's free memory that no single request could have.");
   for (const Row& row : rows) {
-    page.sample(row.labels, decimal_text("%.6f", live::fragmentation(row.sums)));
+    page.sample(row.labels, decimal_text("%.6f", figures::fragmentation(row.sums)));
   }
 }
 

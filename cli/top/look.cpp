@@ -64,7 +64,7 @@ double weight(const Row& row, Key key) {
     case Key::kInUse:
       return static_cast<double>(row.sums.in_use);
     case Key::kIdle:
-      return static_cast<double>(live::idle_bytes(row.sums));
+      return static_cast<double>(figures::idle_bytes(row.sums));
     case Key::kReserved:
       return static_cast<double>(read(device.bytes_reserved));
     case Key::kTaken:
@@ -74,7 +74,7 @@ double weight(const Row& row, Key key) {
     case Key::kLimit:
       return static_cast<double>(device.limit_bytes);
     case Key::kFragmentation:
-      return live::fragmentation(row.sums);
+      return figures::fragmentation(row.sums);
     case Key::kRate:
       return row.allocations_per_second.value_or(-1);
     case Key::kBlocked:

@@ -42,7 +42,7 @@ constexpr std::array<Column, kKeys> kColumns{{
     {Key::kInUse, "IN USE", "in use", 10, 0,
      [](const Row& row) { return bytes_text(row.sums.in_use); }},
     {Key::kIdle, "IDLE", "idle", 10, 7,
-     [](const Row& row) { return bytes_text(live::idle_bytes(row.sums)); }},
+     [](const Row& row) { return bytes_text(figures::idle_bytes(row.sums)); }},
     {Key::kReserved, "RESERVED", "reserved", 10, 10,
      [](const Row& row) { return bytes_text(read(row.device().bytes_reserved)); }},
     {Key::kTaken, "TAKEN", "taken", 10, 3,
@@ -55,7 +55,7 @@ constexpr std::array<Column, kKeys> kColumns{{
        return limit == std::numeric_limits<std::uint64_t>::max() ? "none" : bytes_text(limit);
      }},
     {Key::kFragmentation, "FRAG", "fragmentation", 4, 6,
-     [](const Row& row) { return percent(live::fragmentation(row.sums)); }},
+     [](const Row& row) { return percent(figures::fragmentation(row.sums)); }},
     {Key::kRate, "ALLOC/S", "allocations per second", 8, 1,
      [](const Row& row) {
        return row.allocations_per_second ? whole(*row.allocations_per_second) : "-";

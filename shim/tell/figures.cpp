@@ -57,6 +57,18 @@ Sums sum_of(const ProcessFigures& process, std::size_t device) noexcept {
   return sums;
 }
 
+std::uint64_t idle_bytes(const Sums& sums) noexcept {
+  const std::uint64_t in_use = sums.of[static_cast<std::size_t>(trace::Memory::kArena)];
+  return sums.usable_bytes - std::min(sums.usable_bytes, in_use);
+}
+
+double fragmentation(const Sums& sums) noexcept {
+  const std::uint64_t idle = idle_bytes(sums);
+  return idle == 0 ? 0
+                   : 1 - static_cast<double>(std::min(sums.largest_free, idle)) /
+                             static_cast<double>(idle);
+}
+
 std::vector<CallerPart> callers_of(const ProcessFigures& process, const Sums& sums, When when) {
   const std::size_t count =
       std::min<std::size_t>(process.num_callers.load(std::memory_order_acquire), arena::kCallers);

@@ -140,6 +140,10 @@ struct Sums {
   std::array<Caller, arena::kCallers> by_caller{};
 };
 Sums sum_of(const ProcessFigures& process, std::size_t device) noexcept;
+// What arenas have of the device and no block uses.
+std::uint64_t idle_bytes(const Sums& sums) noexcept;
+// The share of it that no single request could have: 0 when all is in one piece.
+double fragmentation(const Sums& sums) noexcept;
 
 // Who has asked for what is in use, or was at the peak, the most first.
 struct CallerPart {

@@ -1,0 +1,148 @@
+"""cubfc from inside a Python program: what it uses of each GPU, memory given back, and starting again under the library.
+
+A program needs none of this to run under cubfc: `cubfc run -- python3 train.py` is enough. Nothing here is needed from
+PyTorch, JAX or CuPy, and nothing touches CUDA. Every function may be called from any thread.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+__all__ = ["apply", "is_active", "library", "stats", "trim"]
+
+_TRIM_PREALLOCATED = 1
+
+
+def is_active():
+    """Whether libcubfc.so is loaded into this process. (With CUBFC_DISABLE=1 it is, and does nothing.)"""
+    return _function("cubfc_dump") is not None
+
+
+def stats(device=None):
+    """What this process has of each GPU, in bytes: the object that CUBFC_SUMMARY writes at exit.
+
+    With a device, as CUDA counts them, only what it has of that one: `stats(0)["bytes_in_use"]`. None where cubfc is not
+    loaded, or where the process has not used CUDA, or not that device, yet.
+    """
+    dump = _function("cubfc_dump")
+    if dump is None:
+        return None
+    dump.restype = ctypes.c_ulonglong
+    dump.argtypes = [ctypes.c_char_p, ctypes.c_ulonglong]
+    room, length = 0, dump(None, 0)
+    while length >= room:  # it may have grown meanwhile
+        if length == 0:
+            return None
+        room = length + 1024
+        text = ctypes.create_string_buffer(room)
+        length = dump(text, room)
+    everything = json.loads(text.value)
+    if device is None:
+        return everything
+    return next((each for each in everything["devices"] if each["number"] == device), None)
+
+
+def trim(preallocated=False):
+    """Gives memory that the program does not use back to the GPUs, and returns how many bytes that were.
+
+    preallocated: what was preallocated, too. What a framework keeps in a cache of its own is in use to cubfc: call
+    torch.cuda.empty_cache() or cupy.get_default_memory_pool().free_all_blocks() before. 0 where cubfc is not loaded.
+    """
+    function = _function("cubfc_trim")
+    if function is None:
+        return 0
+    function.restype = ctypes.c_ulonglong
+    function.argtypes = [ctypes.c_uint]
+    return function(_TRIM_PREALLOCATED if preallocated else 0)
+
+
+def apply(**options):
+    """Executes this program again, from its beginning, under cubfc; returns where it runs under cubfc already.
+
+    To be called first of all: `import cubfc; cubfc.apply(mem_fraction=0.5)`. What came before it runs twice. Options are
+    those of `cubfc run`, with underscores: mem_limit="20GiB", free="deferred", preallocate=False. What the environment
+    sets otherwise stays in force.
+
+    Raises ValueError for an option or a value that cannot be used, RuntimeError where it is too late, because CUDA has
+    started, or where the program cannot be executed again: in a notebook, in an interpreter that reads a terminal or a pipe.
+    """
+    if is_active():
+        return
+    command = [_command(), "run", "-q", *_flags(options), "--"]
+    checked = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if checked.returncode != 0:
+        raise ValueError(checked.stderr.strip())
+    obstacle = _why_not_again()
+    if obstacle:
+        raise RuntimeError(f"cubfc.apply: {obstacle}; `cubfc run -- PROGRAM` starts a program under cubfc")
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os.execv(command[0], [*command, sys.executable, *sys.orig_argv[1:]])
+
+
+def library():
+    """The path of libcubfc.so, for LD_PRELOAD: the one that `cubfc run` uses. A string."""
+    told = subprocess.run([_command(), "--library"], capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        raise FileNotFoundError(told.stderr.strip())
+    return told.stdout.strip()
+
+
+def _function(name):
+    return getattr(ctypes.CDLL(None), name, None)
+
+
+def _command():
+    """The `cubfc` that was installed with this module, else the one in PATH."""
+    schemes = {sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")}
+    for folder in [sysconfig.get_path("scripts", scheme) for scheme in schemes]:
+        path = pathlib.Path(folder) / "cubfc"
+        if os.access(path, os.X_OK):
+            return str(path)
+    found = shutil.which("cubfc")
+    if found is None:
+        raise FileNotFoundError("there is no command cubfc: neither beside this Python nor in PATH")
+    return found
+
+
+def _flags(options):
+    for name, value in options.items():
+        yield f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
+
+
+def _why_not_again():
+    """Why the program cannot be executed again, or None."""
+    if _cuda_has_started():
+        return "it is too late, CUDA has started: call it before anything uses the GPU"
+    if getattr(sys, "frozen", False) or not sys.executable:
+        return "this program is no script of a Python interpreter's"
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
+        return "a notebook's or IPython's session cannot be executed again"
+    is_file = getattr(sys.modules["__main__"], "__file__", "<stdin>") != "<stdin>"
+    if sys.flags.interactive or hasattr(sys, "ps1") or not (is_file or "-c" in sys.orig_argv):
+        return "what an interpreter has read from a terminal or a pipe cannot be read again"
+    return None
+
+
+def _cuda_has_started():
+    """Whether a context is there. Asks the driver only where something has loaded it already."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:  # nobody has called cuInit
+        return False
+    context = ctypes.c_void_p()
+    if driver.cuCtxGetCurrent(ctypes.byref(context)) == 0 and context.value:
+        return True
+    for device in range(count.value):
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        if driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active)) == 0 and active.value:
+            return True
+    return False

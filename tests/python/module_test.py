@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The Python module `cubfc`, in programs on the software driver, with and without the library; and its notebook.
+
+usage: module_test.py CUBFC LIBRARY DRIVER_FOLDER MODULE_FOLDER NOTEBOOK
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+if len(sys.argv) < 6:
+    sys.exit(__doc__)
+CUBFC, LIBRARY, DRIVER, MODULE, NOTEBOOK = map(os.path.abspath, sys.argv[1:6])
+MIB = 1 << 20
+CUDA = '''
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(result):
+    assert result == 0, result
+def start():
+    must(cuda.cuInit(0))
+    context = ctypes.c_void_p()
+    must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    must(cuda.cuCtxSetCurrent(context))
+def allocate(size):
+    address = ctypes.c_uint64()
+    must(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size)))
+    return address
+def free(address):
+    must(cuda.cuMemFree_v2(address))
+'''
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="cubfc-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("CUBFC_")}
+        self.environment = kept | {
+            "PATH": f"{os.path.dirname(CUBFC)}:{kept['PATH']}", "PYTHONPATH": MODULE, "LD_LIBRARY_PATH": DRIVER,
+            "STANDIN_MEMORY": "1GiB", "XDG_RUNTIME_DIR": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        self.under = {"LD_PRELOAD": LIBRARY}
+
+    def start(self, *words, stdin="", **more):
+        return subprocess.run([sys.executable, *words], env=self.environment | more, input=stdin, capture_output=True,
+                              text=True, timeout=120, check=False)
+
+    def output(self, program, *arguments, **more):
+        done = self.start("-c", CUDA + program, *arguments, **more)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+
+class Module(Programs):
+    def test_without_the_library(self):
+        self.assertEqual(self.output("import cubfc; print(cubfc.is_active(), cubfc.stats(), cubfc.stats(0), cubfc.trim())"),
+                         "False None None 0\n")
+
+    def test_before_cuda(self):
+        self.assertEqual(self.output("import cubfc; print(cubfc.is_active(), cubfc.stats(), cubfc.trim())", **self.under),
+                         "True None 0\n")
+
+    def test_stats(self):
+        told = json.loads(self.output(
+            "import cubfc, json\nstart()\none, two = allocate(30 << 20), allocate(10 << 20)\nfree(one)\n"
+            "print(json.dumps([cubfc.stats(), cubfc.stats(0), cubfc.stats(1)]))", CUBFC_MEM_LIMIT="512MiB", **self.under))
+        self.assertEqual(told[0]["devices"], [told[1]])
+        self.assertIsNone(told[2])
+        self.assertEqual((told[1]["bytes_in_use"], told[1]["peak_bytes_in_use"]), (10 * MIB, 40 * MIB))
+        self.assertEqual(told[1]["bytes_limit"], 512 * MIB)
+        self.assertEqual(told[1]["callers"][0]["bytes_in_use"], 10 * MIB)
+
+    def test_trim(self):
+        more, everything = self.output(
+            "import cubfc\nstart()\nfree(allocate(900 << 20))\nprint(cubfc.trim() > 0, cubfc.trim(preallocated=True) > 0)\n",
+            CUBFC_PREALLOCATE_LIMIT="128MiB", **self.under).split()
+        self.assertEqual((more, everything), ("True", "True"))
+
+    def test_disabled(self):
+        self.assertEqual(self.output("import cubfc\nstart()\nallocate(100)\nprint(cubfc.stats(), cubfc.trim())",
+                                     CUBFC_DISABLE="1", **self.under), "None 0\n")
+
+    def test_in_a_forked_child(self):
+        self.assertEqual(self.output(
+            "import cubfc, os\nstart()\nallocate(100)\nif os.fork() == 0:\n  print(cubfc.stats(), cubfc.trim(), flush=True)\n"
+            "  os._exit(0)\nos.wait()\n", **self.under), "None 0\n")
+
+    def test_threads(self):
+        self.assertEqual(self.output(
+            "import cubfc, threading\nstart()\nallocate(MIB := 1 << 20)\nfailed = []\ndef ask():\n  for _ in range(200):\n"
+            "    if cubfc.stats(0)['bytes_in_use'] != MIB: failed.append(1)\n"
+            "threads = [threading.Thread(target=ask) for _ in range(4)]\n"
+            "[t.start() for t in threads]; [t.join() for t in threads]\nprint(failed)", **self.under), "[]\n")
+
+
+class Apply(Programs):
+    PROGRAM = CUDA + '''
+import os, sys
+print("once", flush=True)
+import cubfc
+cubfc.apply(mem_limit="256MiB", preallocate=False)
+start()
+allocate(100)
+device = cubfc.stats(0)
+print(device["bytes_limit"] >> 20, os.environ["CUBFC_PREALLOCATE"], sys.argv[1:], os.getpid())
+'''
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return str(path)
+
+    def assert_applied(self, words, arguments, **more):
+        process = subprocess.Popen([sys.executable, *words, *arguments], env=self.environment | more,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(err, "")
+        self.assertEqual(out, f"once\nonce\n256 false {arguments} {process.pid}\n")
+
+    def test_a_script_a_package_a_command_line(self):
+        arguments = ["a b", "--mem-limit", "9", "", "--", "-q"]
+        self.assert_applied([self.write("go.py", self.PROGRAM)], arguments)
+        self.write("package/__main__.py", self.PROGRAM)
+        self.assert_applied(["-m", "package"], arguments, PYTHONPATH=f"{MODULE}:{self.folder}")
+        self.assert_applied([str(self.folder / "package")], arguments)
+        self.assert_applied(["-X", "dev", "-u", "-W", "ignore", str(self.folder / "go.py")], arguments)
+        self.assert_applied(["-c", self.PROGRAM], arguments)
+
+    def test_an_executable_script(self):
+        path = self.write("go", f"#!{sys.executable}\n{self.PROGRAM}")
+        os.chmod(path, 0o755)
+        done = subprocess.run([path, "x"], env=self.environment, capture_output=True, text=True, check=False)
+        self.assertRegex(done.stdout, r"\Aonce\nonce\n256 false \['x'\] \d+\n\Z")
+
+    def test_children_go_on_as_they_are(self):
+        path = self.write("go.py", '''
+import cubfc, multiprocessing, os
+cubfc.apply(mem_limit="256MiB")
+def work(number):
+    return number, cubfc.is_active(), os.environ["CUBFC_MEM_LIMIT"]
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        print(pool.map(work, [1, 2]))
+''')
+        done = self.start(path)
+        self.assertEqual((done.stdout, done.stderr), ("[(1, True, '256MiB'), (2, True, '256MiB')]\n", ""))
+
+    def test_what_cannot_be_used_is_said_before(self):
+        for option in ("mem_limit='lots'", "mem_frction=0.5", "mem_fraction=''", "free='later'"):
+            done = self.start("-c", f"import cubfc\ntry:\n  cubfc.apply({option})\nexcept ValueError as e:\n  print('told', e)")
+            self.assertRegex(done.stdout, r"\Atold .*" + option.split("=")[0].replace("_", "-"), done.stderr)
+
+    def test_too_late(self):
+        told = "\ntry:\n  cubfc.apply()\nexcept RuntimeError as e:\n  print(e)\nelse:\n  print('again')\n"
+        early = "import cubfc" + told
+        self.assertEqual(self.output("must(cuda.cuInit(0))\n" + early), "again\n")
+        self.assertIn("too late", self.output("start()\n" + early))
+        self.assertIn("too late", self.output("start()\nmust(cuda.cuCtxSetCurrent(None))\n" + early))
+
+    def test_what_cannot_be_executed_again(self):
+        program = "import cubfc\ntry:\n  cubfc.apply()\nexcept RuntimeError as e:\n  print(e)\n"
+        for words in ((), ("-",), ("-", "x"), ("-i",)):
+            self.assertIn("terminal or a pipe", self.start(*words, stdin=program + "\n").stdout, words)
+
+    def test_without_the_command(self):
+        done = self.start("-c", "import cubfc\ncubfc.apply()", PATH="/usr/bin")
+        self.assertIn("there is no command cubfc", done.stderr)
+
+
+class Notebook(Programs):
+    def cells(self):
+        notebook = json.loads(pathlib.Path(NOTEBOOK).read_text())
+        self.assertEqual(notebook["nbformat"], 4)
+        return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+    def run_notebook(self, **more):
+        """Its cells, one after the other, as an engine runs them."""
+        program = self.folder / "notebook.py"
+        program.write_text("".join(f"exec(compile({cell!r}, 'cell', 'exec'))\n" for cell in self.cells()))
+        done = self.start(str(program), **more)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_under_cubfc(self):
+        shown = self.run_notebook(**self.under)
+        self.assertRegex(shown, r"GPU 0: 64\.0 MiB in use, peak 64\.0 MiB")
+        self.assertRegex(shown, r"[1-9][0-9.]* MiB given back")
+
+    def test_without_cubfc(self):
+        self.assertIn("not under cubfc", self.run_notebook())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[6:])
