@@ -11,6 +11,7 @@
 
 namespace cubfc::cli {
 
+void add_check(CLI::App& app);
 void add_metrics(CLI::App& app);
 void add_report(CLI::App& app);
 void add_replay(CLI::App& app);

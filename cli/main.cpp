@@ -49,6 +49,7 @@ int run(std::vector<std::string> words) {
   app.formatter(help_formatter());
   app.require_subcommand(1);
   app.footer("See `cubfc COMMAND --help`.");
+  add_check(app);
   add_metrics(app);
   add_report(app);
   add_replay(app);

@@ -16,6 +16,7 @@
 #include "cli/option_flags.h"
 #include "cli/run/library.h"
 #include "cli/run/program.h"
+#include "cli/run/settings.h"
 #include "cli/run/share.h"
 #include "config/environment.h"
 #include "config/options.h"
@@ -36,15 +37,8 @@ struct Words {
   bool quiet = false;
 };
 
-using Variables = std::map<std::string, std::string>;
-
 [[noreturn]] void refuse(const std::string& message) {
   throw Failure{message, kUsage};
-}
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
 }
 
 // What the flags ask for, each as its variable. All are read here, so that nothing is started with
@@ -71,36 +65,6 @@ Variables settings_of(const Words& words, const std::optional<Share>& share) {
     settings["CUBFC_MEM_FRACTION"] = share->fraction();
   }
   return settings;
-}
-
-// The policy of the environment as the program will see it.
-config::Policy policy_with(const Variables& settings) {
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : settings) {
-    entries.push_back(name + "=" + value);  // of two the first counts
-  }
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (config::is_our_entry(*entry)) {
-      entries.emplace_back(*entry);
-    }
-  }
-  return config::read_policy(config::Environment(entries));
-}
-
-// Behind what is there: a sanitizer's runtime must stay the first. A libcubfc.so that is there
-// already, of an image or of another run around this one, makes place for ours: two would both
-// intercept.
-std::string preload_with(const std::string& before, const std::string& library) {
-  std::string preload;
-  std::string_view rest = before;
-  while (!rest.empty()) {
-    const std::string_view entry = rest.substr(0, rest.find_first_of(" :"));
-    if (!entry.empty() && entry.substr(entry.rfind('/') + 1) != kLibraryName) {
-      preload.append(entry).append(":");
-    }
-    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-  }
-  return preload + library;
 }
 
 void tell(const std::string& line) {
@@ -143,10 +107,7 @@ void run(const Words& words) {
   const std::string search = std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH");
   const FoundProgram program = find_program(words.program[0], search);
   if (program.path.empty()) {
-    const bool is_name = words.program[0].find('/') == std::string::npos;
-    throw Failure{config::shown(words.program[0], 200) + ": " +
-                      (program.error == ENOENT && is_name ? "there is no such program in PATH"
-                                                          : std::strerror(program.error)),
+    throw Failure{why_not_found(words.program[0], program),
                   program.error == ENOENT || program.error == ENOTDIR ? kNotFound : kCannotExecute};
   }
   const std::string preloaded = variable("LD_PRELOAD");

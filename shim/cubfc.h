@@ -7,6 +7,10 @@
 extern "C" {
 #endif
 
+/* "0.1.0". The string stays. */
+const char* cubfc_version(void);
+typedef const char* cubfc_version_function(void);
+
 /* Give back what was preallocated, too. */
 #define CUBFC_TRIM_PREALLOCATED 1u
 

@@ -1,7 +1,9 @@
 #include "cli/run/library.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "cli/failure.h"
@@ -53,6 +55,19 @@ std::string find_library(const std::optional<std::string>& given) {
   throw Failure{
       "there is no libcubfc.so beside this command (" + looked_for + "); --library names it",
       kUsage};
+}
+
+std::string preload_with(const std::string& before, const std::string& library) {
+  std::string preload;
+  std::string_view rest = before;
+  while (!rest.empty()) {
+    const std::string_view entry = rest.substr(0, rest.find_first_of(" :"));
+    if (!entry.empty() && entry.substr(entry.rfind('/') + 1) != kLibraryName) {
+      preload.append(entry).append(":");
+    }
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+  }
+  return preload + library;
 }
 
 }  // namespace cubfc::cli

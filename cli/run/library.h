@@ -14,4 +14,9 @@ inline constexpr std::string_view kLibraryName = "libcubfc.so";
 // when LD_PRELOAD cannot name it.
 std::string find_library(const std::optional<std::string>& given);
 
+// LD_PRELOAD with the library behind what is there: a sanitizer's runtime must stay the first. A
+// libcubfc.so that is there already, of an image or of another run around this one, makes place for
+// this one: two would both intercept.
+std::string preload_with(const std::string& before, const std::string& library);
+
 }  // namespace cubfc::cli

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 
 #include "cli/run/elf_file.h"
@@ -121,6 +122,13 @@ FoundProgram find_program(const std::string& name, const std::string& search) {
     rest.remove_prefix(folder.size() + 1);
   }
   return found;
+}
+
+std::string why_not_found(const std::string& name, const FoundProgram& found) {
+  const bool is_in_path = name.find('/') == std::string::npos;
+  return config::shown(name, 200) + ": " +
+         (found.error == ENOENT && is_in_path ? "there is no such program in PATH"
+                                              : std::strerror(found.error));
 }
 
 std::vector<std::string> obstacles_to_preload(const std::string& path, const std::string& library,

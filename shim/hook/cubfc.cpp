@@ -52,6 +52,10 @@ cubfc_device_stats stats_of(const DeviceFigures& device, const cubfc::figures::S
 
 extern "C" {
 
+__attribute__((visibility("default"))) const char* cubfc_version() {
+  return CUBFC_VERSION;
+}
+
 __attribute__((visibility("default"))) unsigned long long cubfc_trim(unsigned flags) {
   Process* process = Process::active();
   const cubfc::NoCancellation no_cancellation;

@@ -1,0 +1,385 @@
+// `cubfc check`: whether library, driver, settings and a program can work together; with --fill,
+// whether a device's memory holds what is written to it.
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/check/child.h"
+#include "cli/check/inspect.h"
+#include "cli/commands.h"
+#include "cli/report/wording.h"
+#include "cli/run/library.h"
+#include "cli/run/program.h"
+#include "cli/run/settings.h"
+#include "config/options.h"
+
+namespace cubfc::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using report::bytes_text;
+using report::printable;
+
+constexpr std::chrono::hours kFillPatience{24};
+constexpr int kOldestDriver = 12000;
+constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // the driver gives no less
+
+struct Words {
+  std::vector<std::string> program;
+  std::optional<std::string> library;
+  std::string fill;
+  std::string step = "1GiB";
+  int gpu = -1;
+  unsigned patience =
+      120;  // seconds: a driver that has to be started first takes some for each GPU
+  bool json = false;
+  std::string child;  // what this process is to do for the one that was asked
+};
+
+// What is found out, as lines and as JSON.
+class Findings {
+ public:
+  void say(const std::string& about, const std::string& text) {
+    lines_ += about + std::string(about.size() < 10 ? 10 - about.size() : 1, ' ') + text + "\n";
+  }
+  void object(std::string_view text) {
+    problems_.emplace_back(printable(text));
+    say("problem", problems_.back());
+  }
+  ordered_json& json() { return json_; }
+
+  // Throws Failure where something is wrong: the lines have told it.
+  void finish(bool as_json) {
+    if (as_json) {
+      json_["problems"] = problems_;
+      lines_ = json_.dump() + "\n";
+    }
+    if (std::fputs(lines_.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+      throw Failure{"standard output cannot be written to"};
+    }
+    if (!problems_.empty()) {
+      throw Failure{"", kFailed};
+    }
+  }
+
+ private:
+  std::string lines_;
+  ordered_json json_ = ordered_json::object();
+  std::vector<std::string> problems_;
+};
+
+// What a child tells; {"error": ...} also where it came to no end.
+ordered_json ask_child(const std::vector<std::string>& words, const Variables& variables,
+                       check::Errors errors, std::chrono::seconds most) {
+  const check::ChildEnd end = check::run_child(words, variables, errors, most);
+  ordered_json told = ordered_json::parse(end.output, nullptr, false);
+  if (!end.problem().empty() || !told.is_object()) {
+    told = {
+        {"error", "a process that was to try it: " + end.problem() +
+                      (end.errors.empty() ? "" : ": " + std::string(config::trimmed(end.errors)))}};
+  }
+  told["stderr"] = printable(config::trimmed(end.errors));
+  return told;
+}
+
+std::string cuda_version(int version) {
+  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string first_line_of(const char* path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return printable(line);
+}
+
+std::string gpus(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+}
+
+// False: nothing can be asked of the GPUs.
+bool check_driver(Findings& findings, std::chrono::seconds patience) {
+  const ordered_json told = ask_child({"check", "--child=devices"}, {{"CUBFC_DISABLE", "1"}},
+                                      check::Errors::kCatch, patience);
+  findings.json()["driver"] = ordered_json::object();
+  if (told.contains("error")) {
+    findings.object("driver: " + told["error"].get<std::string>());
+    return false;
+  }
+  const int version = told["version"];
+  const std::string kernel = first_line_of("/sys/module/nvidia/version");
+  findings.json()["driver"] = {{"version", kernel}, {"cuda", version}};
+  findings.json()["gpus"] = told["gpus"];
+  findings.say("driver", (kernel.empty() ? "" : kernel + "  ") + cuda_version(version) + ", " +
+                             gpus(told["gpus"].size()));
+  if (version < kOldestDriver) {
+    findings.object("the driver is for " + cuda_version(version) +
+                    ", and cubfc needs 12.0: it would intercept nothing");
+  }
+  if (told["gpus"].empty()) {
+    findings.object("the driver shows no GPU; CUDA_VISIBLE_DEVICES may hide them");
+  }
+  for (const ordered_json& gpu : told["gpus"]) {
+    const std::string name = "GPU " + gpu["number"].dump();
+    std::string text =
+        gpu["name"].get<std::string>() + "  " + bytes_text(gpu["total_bytes"].get<std::uint64_t>());
+    if (gpu.contains("free_bytes")) {
+      text += ", " + bytes_text(gpu["free_bytes"].get<std::uint64_t>()) + " free";
+    }
+    findings.say(name, text);
+    if (gpu.contains("error")) {
+      findings.object(name + ": " + gpu["error"].get<std::string>());
+    }
+  }
+  return version >= kOldestDriver;
+}
+
+// As a program would have it, but that nothing is preallocated.
+void check_library(Findings& findings, const std::string& library, bool has_driver,
+                   std::chrono::seconds patience) {
+  const ordered_json told =
+      ask_child({"check", "--child=library"},
+                {{"LD_PRELOAD", preload_with(variable("LD_PRELOAD"), library)},
+                 {"CUBFC_PREALLOCATE", "false"},
+                 {"CUBFC_ASYNC_PREALLOCATE", ""},
+                 {"CUBFC_DISABLE", ""},
+                 {"CUBFC_LOG_FILE", ""},
+                 {"CUBFC_SUMMARY", ""},
+                 {"CUBFC_TRACE", ""},
+                 {"CUBFC_SHOW_STATS", ""}},
+                check::Errors::kCatch, patience);
+  const std::string version = told.value("library", "");
+  findings.json()["library"] = {{"path", library}, {"version", version}};
+  if (version.empty()) {
+    findings.say("library", library + "  does not load");
+    const std::string said = told["stderr"];
+    findings.object("library: " + (!said.empty() ? said
+                                   : told.contains("library")
+                                       ? "it is not cubfc's: it says no version"
+                                       : told.value("error", "")));
+    return;
+  }
+  findings.say("library", library + "  loads, " + version);
+  if (version != CUBFC_VERSION) {
+    findings.object("the library is version " + version +
+                    ", and this command " CUBFC_VERSION
+                    ": `cubfc top`, `trim` and `metrics` may not see its processes");
+  }
+  if (!has_driver) {
+    return;
+  }
+  if (told.contains("error")) {
+    findings.object("with the library: " + told["error"].get<std::string>());
+    return;
+  }
+  for (const ordered_json& gpu : told["gpus"]) {
+    const std::string name = "GPU " + gpu["number"].dump();
+    if (!gpu["allocated"]) {
+      findings.object(name + ": 1 MiB cannot be had with these settings");
+    } else if (!gpu["counted"]) {
+      findings.object(name +
+                      ": an allocation has passed the library by; another library that is "
+                      "preloaded or injected may take it");
+    } else if (!gpu.value("holds", true)) {
+      findings.object(name + ": an allocation does not hold what is written to it");
+    } else {
+      findings.say(name, "1 MiB allocated by the library, written, read back, freed");
+    }
+  }
+}
+
+void check_settings(Findings& findings) {
+  const config::Policy policy = policy_with({});
+  ordered_json settings = ordered_json::object();
+  for (const config::Option& option : config::options()) {
+    if (option.origin(policy).variable.empty()) {
+      continue;
+    }
+    settings[std::string(option.own.name)] = printable(option.show(policy));
+    findings.say("setting", std::string(option.own.name) +
+                                (option.origin(policy).own_name
+                                     ? "=" + printable(option.show(policy))
+                                     : " " + printable(config::in_force(option, policy))));
+  }
+  findings.json()["settings"] = settings;
+  if (policy.limit_unusable) {
+    findings.object(policy.limit_explanation);
+  }
+  for (const std::string& warning : policy.warnings) {
+    findings.object(warning);
+  }
+  if (policy.disable.value) {
+    findings.object("cubfc does nothing: " + policy.disable.origin.text() + " is set");
+  }
+}
+
+void check_program(Findings& findings, const std::string& name, const std::string& library) {
+  const std::string path = variable("PATH");
+  const std::string search = path.empty() ? "/bin:/usr/bin" : path;
+  const FoundProgram program = find_program(name, search);
+  ordered_json& told = findings.json()["program"] = {{"name", printable(name)}};
+  if (program.path.empty()) {
+    findings.object("program: " + why_not_found(name, program));
+    return;
+  }
+  told["path"] = printable(program.path);
+  const std::vector<std::string> obstacles =
+      obstacles_to_preload(program.path, library, variable("LD_PRELOAD"), search);
+  findings.say("program",
+               printable(program.path) + (obstacles.empty() ? "  can be preloaded" : ""));
+  for (const std::string& obstacle : obstacles) {
+    findings.object(obstacle);
+  }
+}
+
+std::vector<std::string> words_of_fill(const Words& words) {
+  std::vector<std::string> all{"check", "--child=fill", "--fill=" + words.fill,
+                               "--step=" + words.step};
+  if (words.gpu >= 0) {
+    all.push_back("--gpu=" + std::to_string(words.gpu));
+  }
+  return all;
+}
+
+void check_memory(Findings& findings, const Words& words) {
+  const ordered_json told = ask_child(words_of_fill(words), {{"CUBFC_DISABLE", "1"}},
+                                      check::Errors::kShow, kFillPatience);
+  if (told.contains("error")) {
+    findings.object("--fill: " + told["error"].get<std::string>());
+    return;
+  }
+  findings.json()["fill"] = told["gpus"];
+  for (const ordered_json& gpu : told["gpus"]) {
+    const std::string name = "GPU " + gpu["number"].dump();
+    const auto bytes = [&](const char* field) {
+      return bytes_text(gpu[field].get<std::uint64_t>());
+    };
+    findings.say(name, bytes("filled_bytes") + " of " + bytes("total_bytes") + " taken in " +
+                           gpu["steps"].dump() + (gpu["steps"] == 1 ? " step" : " steps") +
+                           ", written, read back, given back");
+    if (gpu["filled_bytes"] < gpu["wanted_bytes"]) {
+      findings.object(name + ": only " + bytes("filled_bytes") + " of " + bytes("wanted_bytes") +
+                      " could be had; `nvidia-smi` and `cubfc top` tell who has the rest");
+    }
+    if (gpu["wrong_bytes"] > 0) {
+      findings.object(name + ": pieces of " + bytes("wrong_bytes") +
+                      " in all did not hold what was written to them: the memory, or what "
+                      "carries it, is faulty");
+    }
+  }
+}
+
+[[noreturn]] void refuse(const std::string& message) {
+  throw Failure{"check: " + message, kUsage};
+}
+
+check::Fill read_fill(const Words& words) {
+  const auto share = config::read_share(words.fill);
+  if (!share || *share <= 0 || *share > 1) {
+    refuse("--fill " + config::quoted(words.fill) +
+           " cannot be used; accepted: a share of the device above 0 and up to 1, such as 0.8 or "
+           "80%");
+  }
+  const auto step = config::read_size(words.step);
+  if (!step || *step == 0 || *step > (std::uint64_t{1} << 50)) {
+    refuse("--step " + config::quoted(words.step) +
+           " cannot be used; accepted: a size such as 1GiB or 512MiB");
+  }
+  return {*share, (*step + kGranule - 1) / kGranule * kGranule,
+          words.gpu < 0 ? std::nullopt : std::optional(words.gpu)};
+}
+
+void be_child(const Words& words) {
+  std::string told;
+  if (words.child == "devices") {
+    told = check::describe_devices();
+  } else if (words.child == "library") {
+    told = check::try_library();
+  } else {
+    told = check::fill_devices(read_fill(words));
+  }
+  std::fputs(told.c_str(), stdout);
+}
+
+void run(const Words& words) {
+  if (!words.child.empty()) {
+    be_child(words);
+    return;
+  }
+  if (!words.fill.empty()) {
+    read_fill(words);
+  }
+  Findings findings;
+  std::string library;
+  try {
+    library = find_library(words.library);
+  } catch (const Failure& failure) {
+    findings.object(failure.message);
+  }
+  const std::chrono::seconds patience(words.patience);
+  const bool has_driver = check_driver(findings, patience);
+  if (!library.empty()) {
+    check_library(findings, library, has_driver, patience);
+  }
+  check_settings(findings);
+  if (!words.program.empty()) {
+    check_program(findings, words.program[0], library);
+  }
+  if (!words.fill.empty() && has_driver) {
+    check_memory(findings, words);
+  }
+  findings.finish(words.json);
+}
+
+}  // namespace
+
+void add_check(CLI::App& app) {
+  CLI::App* const command = app.add_subcommand(
+      "check", "Whether the library, the driver, the settings and a program can work together.");
+  const auto words = std::make_shared<Words>();
+  command
+      ->add_option("PROGRAM", words->program,
+                   "whether this one can be preloaded; its arguments "
+                   "do not matter")
+      ->type_name("");
+  command->add_option("--library", words->library, "libcubfc.so (the one beside this command)")
+      ->type_name("FILE");
+  command
+      ->add_option("--fill", words->fill,
+                   "take this share of each GPU, without cubfc, write to all of it, read it back "
+                   "and give it back: a test of a GPU's memory")
+      ->type_name("SHARE");
+  command->add_option("--step", words->step, "so much at a time, in whole 2 MiB (1GiB)")
+      ->type_name("SIZE");
+  command->add_option("--gpu", words->gpu, "--fill only this one, as CUDA counts them")
+      ->type_name("NUMBER")
+      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
+  command
+      ->add_option("--timeout", words->patience,
+                   "the driver is given up when it takes longer, but for --fill (120)")
+      ->type_name("SECONDS")
+      ->check(CLI::Validator(CLI::Range(1U, 86400U)).description(""));
+  command->add_flag("--json", words->json, "one line of JSON");
+  command->add_option("--child", words->child)->group("");
+  command->footer(R"(
+The driver is asked in a process of its own; on each GPU a context is made, and 1 MiB
+allocated under the library. What is wrong stands in lines that begin with "problem",
+each with what to do about it.
+
+Exit status: 0 nothing is wrong; 1 something is; 2 the command line is wrong.
+
+Examples:
+  cubfc check
+  cubfc check ./train.sh
+  cubfc check --fill 0.9 --gpu 0        before a job, or as an init container)");
+  command->callback([words] { run(*words); });
+}
+
+}  // namespace cubfc::cli

@@ -1,0 +1,146 @@
+#include "cli/check/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/failure.h"
+#include "shim/share/descriptor.h"
+
+namespace cubfc::cli::check {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostOutput = 1 << 20;
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw Failure{std::string("a pipe: ") + std::strerror(errno)};
+    }
+    out = Descriptor(ends[0]);
+    in = Descriptor(ends[1]);
+  }
+  Descriptor out;
+  Descriptor in;
+};
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!variables.contains(text.substr(0, text.find('=')))) {
+      entries.push_back(text);
+    }
+  }
+  for (const auto& [name, value] : variables) {
+    if (!value.empty()) {
+      entries.push_back(name + "=" + value);
+    }
+  }
+  return entries;
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& string : strings) {
+    pointers.push_back(const_cast<char*>(string.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// False when nothing more comes.
+bool read_more(int file, std::string& text) {
+  std::array<char, 4096> buffer{};
+  const ssize_t got = read(file, buffer.data(), buffer.size());
+  if (got > 0 && text.size() < kMostOutput) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return got > 0 || (got < 0 && errno == EINTR);
+}
+
+// Until both are closed, or it is too late: false.
+bool read_both(Descriptor output, std::string& out, Descriptor errors, std::string& err,
+               Clock::time_point until) {
+  std::array<pollfd, 2> files{{{output.get(), POLLIN, 0}, {errors.get(), POLLIN, 0}}};
+  std::array<std::string*, 2> texts{&out, &err};
+  while (files[0].fd >= 0 || files[1].fd >= 0) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    if (left <= 0) {
+      return false;
+    }
+    poll(files.data(), files.size(), static_cast<int>(std::min<long>(left, 1000)));
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (files[i].fd >= 0 && files[i].revents != 0 && !read_more(files[i].fd, *texts[i])) {
+        files[i].fd = -1;
+      }
+      files[i].revents = 0;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string ChildEnd::problem() const {
+  if (is_late) {
+    return "it did not end in time";
+  }
+  if (WIFSIGNALED(status)) {
+    return std::string("it was ended by a signal: ") + strsignal(WTERMSIG(status));
+  }
+  return WEXITSTATUS(status) == 0 ? "" : "exit status " + std::to_string(WEXITSTATUS(status));
+}
+
+ChildEnd run_child(const std::vector<std::string>& words,
+                   const std::map<std::string, std::string>& variables, Errors errors,
+                   std::chrono::seconds most) {
+  std::vector<std::string> all{"cubfc"};
+  all.insert(all.end(), words.begin(), words.end());
+  const std::vector<std::string> entries = environment_with(variables);
+  const std::vector<char*> arguments = pointers_to(all);
+  const std::vector<char*> environment = pointers_to(entries);
+  Pipe output;
+  Pipe complaints;
+  const pid_t self = getpid();
+  const pid_t child = fork();
+  if (child < 0) {
+    throw Failure{std::string("a process: ") + std::strerror(errno)};
+  }
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who waits for it is gone
+    if (getppid() != self) {
+      _exit(127);
+    }
+    dup2(output.in.get(), STDOUT_FILENO);
+    if (errors == Errors::kCatch) {
+      dup2(complaints.in.get(), STDERR_FILENO);
+    }
+    execve("/proc/self/exe", arguments.data(), environment.data());
+    _exit(127);
+  }
+  output.in = Descriptor();
+  complaints.in = Descriptor();
+  ChildEnd end;
+  end.is_late = !read_both(std::move(output.out), end.output, std::move(complaints.out), end.errors,
+                           Clock::now() + most);
+  if (end.is_late) {
+    kill(child, SIGKILL);
+  }
+  while (waitpid(child, &end.status, 0) < 0 && errno == EINTR) {
+  }
+  return end;
+}
+
+}  // namespace cubfc::cli::check

@@ -1,0 +1,30 @@
+#include "cli/run/settings.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "config/environment.h"
+
+namespace cubfc::cli {
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+config::Policy policy_with(const Variables& settings) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : settings) {
+    entries.push_back(name + "=" + value);  // of two the first counts
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (config::is_our_entry(*entry)) {
+      entries.emplace_back(*entry);
+    }
+  }
+  return config::read_policy(config::Environment(entries));
+}
+
+}  // namespace cubfc::cli
