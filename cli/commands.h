@@ -19,5 +19,6 @@ void add_replay(CLI::App& app);
 // it: they are not CLI11's to read.
 void add_run(CLI::App& app, std::vector<std::string>& words);
 void add_top(CLI::App& app);
+void add_trim(CLI::App& app);
 
 }  // namespace cubfc::cli

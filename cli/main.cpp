@@ -55,6 +55,7 @@ int run(std::vector<std::string> words) {
   add_replay(app);
   add_run(app, words);
   add_top(app);
+  add_trim(app);
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     return complain(unknown, kUsage);
   }

@@ -263,23 +263,35 @@ bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) const {
   return false;
 }
 
-// Those that can give memory of this device, and how much, by what they answer now.
-std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device,
-                                                       const Descriptor& probe) {
+// Those that are alive and for which `which` is true.
+template <typename Which>
+std::vector<Rendezvous::Other> Rendezvous::others_that(Which which, const Descriptor& probe) {
   std::vector<Other> others;
   for (const std::size_t i : taken_by_others()) {
     Slot& slot = table_.load()->slots[i];
     const std::uint32_t devices = slot.devices.load(std::memory_order_acquire);
     for (std::size_t number = 0; number < devices && number < kDevices; ++number) {
-      if (slot.entries[number].device == device && is_there(i, probe)) {
+      if (which(slot, slot.entries[number]) && is_there(i, probe)) {
         others.push_back({i, &slot.entries[number], 0});
       }
     }
   }
+  return others;
+}
+
+// How much each can give, by what it answers now. Who does not is taken out.
+void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& probe) {
   ring(others, Wanted::kWord, probe);
   for (Other& other : others) {
     other.bytes = other.entry->left.load(std::memory_order_relaxed);
   }
+}
+
+std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device,
+                                                       const Descriptor& probe) {
+  std::vector<Other> others = others_that(
+      [&](const Slot& /*slot*/, const Entry& entry) { return entry.device == device; }, probe);
+  ask_what_is_left(others, probe);
   return others;
 }
 
@@ -375,6 +387,42 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes) noexc
   return ring(asked, Wanted::kBytes, probe);
 } catch (const std::bad_alloc&) {
   return 0;
+}
+
+std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32_t> pid) {
+  const std::lock_guard guard(mutex_);
+  std::vector<Answer> answers;
+  const Descriptor probe = join_as_asker();
+  if (!probe) {
+    return answers;
+  }
+  std::vector<Other> others = others_that(
+      [&](const Slot& slot, const Entry& /*entry*/) {
+        return !pid || slot.pid.load(std::memory_order_relaxed) == *pid;
+      },
+      probe);
+  const std::vector<Other> all = others;
+  std::vector<std::uint64_t> given_before;
+  for (const Other& other : all) {
+    given_before.push_back(other.entry->given.load(std::memory_order_relaxed));
+  }
+  // What is given first may be what has kept more from being given.
+  constexpr int kMostRounds = 8;
+  for (int round = 0; round < kMostRounds; ++round) {
+    ask_what_is_left(others, probe);
+    if (ring(others, Wanted::kBytes, probe) == 0) {
+      break;
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Entry& entry = *all[i].entry;
+    const bool is_answered = std::any_of(others.begin(), others.end(),
+                                         [&](const Other& other) { return other.entry == &entry; });
+    answers.push_back({table_.load()->slots[all[i].slot].pid.load(std::memory_order_relaxed),
+                       entry.device, entry.given.load(std::memory_order_relaxed) - given_before[i],
+                       is_answered});
+  }
+  return answers;
 }
 
 void Rendezvous::leave() noexcept {

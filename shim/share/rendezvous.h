@@ -81,6 +81,16 @@ class Rendezvous {
   // whomever: 0 when there were none.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes) noexcept;
 
+  // For a command that looks on. Has all others, or the one of this number, give up all that they
+  // can, of every device. It waits as above. Throws std::bad_alloc.
+  struct Answer {
+    std::int32_t pid;  // in its own namespace
+    DeviceId device;
+    std::uint64_t given;
+    bool is_answered;  // false: not, or not all, within that time
+  };
+  std::vector<Answer> ask_for_all(std::optional<std::int32_t> pid);
+
   // Before the process ends, when no thread waits for a ring any more.
   void leave() noexcept;
 
@@ -128,6 +138,9 @@ class Rendezvous {
   Descriptor join_as_asker();
   std::vector<std::size_t> taken_by_others() const;
   bool is_there(std::size_t slot, const Descriptor& probe) const;
+  template <typename Which>
+  std::vector<Other> others_that(Which which, const Descriptor& probe);
+  void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe);
   std::vector<Other> others_with(const DeviceId& device, const Descriptor& probe);
   enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
   std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe);

@@ -224,6 +224,40 @@ TEST_CASE("who asks gets what others have of that device, and no more") {
   CHECK(asking.offered(kDevice) == 0);
 }
 
+TEST_CASE("each that is there, or one of them, is asked for all that it has") {
+  Rendezvous asking(kName);
+  CHECK(asking.ask_for_all(std::nullopt).empty());
+  {
+    Giver first(100);
+    const Giver of_another(7, kAnother);
+    Child child = Child::that_gives(50);
+    CHECK(asking.ask_for_all(1 << 30).empty());
+    auto answers = asking.ask_for_all(getpid());
+    REQUIRE(answers.size() == 2);
+    std::sort(answers.begin(), answers.end(),
+              [](const auto& a, const auto& b) { return a.given < b.given; });
+    CHECK(answers[0].device == kAnother);
+    CHECK(answers[0].given == 7);
+    CHECK(answers[1].device == kDevice);
+    CHECK(answers[1].given == 100);
+    CHECK((answers[1].is_answered && answers[1].pid == getpid()));
+    CHECK(first.left() == 0);
+    CHECK(asking.offered(kDevice) == 50);
+    child.stop();
+    first.has(10);
+    std::uint64_t given = 0;
+    std::size_t silent = 0;
+    for (const Rendezvous::Answer& answer : asking.ask_for_all(std::nullopt)) {
+      given += answer.given;
+      silent += answer.is_answered ? 0 : 1;
+    }
+    CHECK(given == 10);
+    CHECK(silent == 1);
+  }
+  CHECK(asking.ask_for_all(std::nullopt).empty());  // the dead are not there
+  asking.leave();
+}
+
 TEST_CASE("one that has asked can offer, too; one process has several devices") {
   const Giver other(5);
   Rendezvous both(kName);
