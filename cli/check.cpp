@@ -14,6 +14,7 @@
 #include "cli/check/child.h"
 #include "cli/check/inspect.h"
 #include "cli/commands.h"
+#include "cli/option_flags.h"
 #include "cli/report/wording.h"
 #include "cli/run/library.h"
 #include "cli/run/program.h"
@@ -221,8 +222,7 @@ void check_settings(Findings& findings) {
 }
 
 void check_program(Findings& findings, const std::string& name, const std::string& library) {
-  const std::string path = variable("PATH");
-  const std::string search = path.empty() ? "/bin:/usr/bin" : path;
+  const std::string search = search_path();
   const FoundProgram program = find_program(name, search);
   ordered_json& told = findings.json()["program"] = {{"name", printable(name)}};
   if (program.path.empty()) {
@@ -349,8 +349,7 @@ void add_check(CLI::App& app) {
                    "whether this one can be preloaded; its arguments "
                    "do not matter")
       ->type_name("");
-  command->add_option("--library", words->library, "libcubfc.so (the one beside this command)")
-      ->type_name("FILE");
+  add_library_option(*command, words->library);
   command
       ->add_option("--fill", words->fill,
                    "take this share of each GPU, without cubfc, write to all of it, read it back "

@@ -12,11 +12,12 @@
 namespace cubfc::cli {
 
 void add_check(CLI::App& app);
+// `words`: the command line behind "cubfc". The program to run and its arguments are taken out of
+// it: they are not CLI11's to read. Also below.
+void add_compare(CLI::App& app, std::vector<std::string>& words);
 void add_metrics(CLI::App& app);
 void add_report(CLI::App& app);
 void add_replay(CLI::App& app);
-// `words`: the command line behind "cubfc". The program to run and its arguments are taken out of
-// it: they are not CLI11's to read.
 void add_run(CLI::App& app, std::vector<std::string>& words);
 void add_top(CLI::App& app);
 void add_trim(CLI::App& app);

@@ -50,6 +50,7 @@ int run(std::vector<std::string> words) {
   app.require_subcommand(1);
   app.footer("See `cubfc COMMAND --help`.");
   add_check(app);
+  add_compare(app, words);
   add_metrics(app);
   add_report(app);
   add_replay(app);

@@ -32,4 +32,10 @@ config::Value read_flag(const config::Option& option, const std::string& flag,
   return *value;
 }
 
+void add_library_option(CLI::App& command, std::optional<std::string>& into) {
+  command.add_option("--library", into, "libcubfc.so (the one beside this command)")
+      ->type_name("FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
 }  // namespace cubfc::cli

@@ -2,6 +2,8 @@
 // values.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "config/options.h"
@@ -18,5 +20,8 @@ bool is_boolean(const config::Option& option);
 // says what is accepted.
 config::Value read_flag(const config::Option& option, const std::string& flag,
                         const std::string& text, const config::Policy& so_far);
+
+// --library, of each command that preloads.
+void add_library_option(CLI::App& command, std::optional<std::string>& into);
 
 }  // namespace cubfc::cli

@@ -14,6 +14,7 @@
 
 #include "cli/commands.h"
 #include "cli/option_flags.h"
+#include "cli/program_words.h"
 #include "cli/run/library.h"
 #include "cli/run/program.h"
 #include "cli/run/settings.h"
@@ -73,11 +74,7 @@ void tell(const std::string& line) {
 
 // Returns only when it could not be executed.
 [[noreturn]] void execute(const Words& words, const std::string& path) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words.program) {
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  }
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers_to(words.program);
   std::fflush(nullptr);
   execvp(path.c_str(), arguments.data());
   const int error = errno;
@@ -104,7 +101,7 @@ void run(const Words& words) {
     refuse(policy.limit_explanation);
   }
   const std::string library = find_library(words.library);
-  const std::string search = std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH");
+  const std::string search = search_path();
   const FoundProgram program = find_program(words.program[0], search);
   if (program.path.empty()) {
     throw Failure{why_not_found(words.program[0], program),
@@ -147,23 +144,6 @@ std::string plain(std::string_view text) {
   return result;
 }
 
-// The first word that is no option of the command's, nor an option's value; or the end.
-std::vector<std::string>::iterator program_in(const CLI::App& command,
-                                              std::vector<std::string>& words) {
-  auto word = words.begin() + 1;
-  while (word != words.end() && word->size() > 1 && (*word)[0] == '-' && *word != "--") {
-    const std::size_t equals = word->find('=');
-    const CLI::Option* const option = command.get_option_no_throw(word->substr(0, equals));
-    const bool takes_next =
-        option != nullptr && equals == std::string::npos && option->get_items_expected_max() > 0;
-    ++word;
-    if (takes_next && word != words.end()) {
-      ++word;
-    }
-  }
-  return word;
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, std::vector<std::string>& words) {
@@ -176,8 +156,7 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
                    "so many processes share each GPU equally: a number, or auto for what torchrun, "
                    "Open MPI, MPICH or Slurm says of this node; a limit, as --mem-fraction is")
       ->type_name("N|auto");
-  command->add_option("--library", ours->library, "libcubfc.so (the one beside this command)")
-      ->type_name("FILE");
+  add_library_option(*command, ours->library);
   command->add_flag("-q,--quiet", ours->quiet,
                     "say nothing but what is wrong: no line at the start, no summary at the end");
   for (const config::Option& option : config::options()) {
@@ -217,13 +196,7 @@ Examples:
       throw;
     }
   });
-  // The program's words are its own, whatever they look like.
-  if (!words.empty() && words[0] == "run") {
-    const auto program = program_in(*command, words);
-    ours->program.assign(program + (program != words.end() && *program == "--" ? 1 : 0),
-                         words.end());
-    words.erase(program, words.end());
-  }
+  ours->program = take_program(*command, words);
 }
 
 }  // namespace cubfc::cli

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cli/failure.h"
+#include "cli/run/settings.h"
 #include "shim/share/descriptor.h"
 
 namespace cubfc::cli::check {
@@ -48,15 +49,6 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     }
   }
   return entries;
-}
-
-std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (const std::string& string : strings) {
-    pointers.push_back(const_cast<char*>(string.c_str()));
-  }
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 // False when nothing more comes.

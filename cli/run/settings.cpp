@@ -14,6 +14,19 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+std::string search_path() {
+  return std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH");
+}
+
+std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& string : strings) {
+    pointers.push_back(const_cast<char*>(string.c_str()));
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 config::Policy policy_with(const Variables& settings) {
   std::vector<std::string> entries;
   for (const auto& [name, value] : settings) {

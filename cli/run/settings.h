@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "config/policy.h"
 
@@ -13,6 +14,12 @@ using Variables = std::map<std::string, std::string>;
 
 // Empty where it is not set.
 std::string variable(const char* name);
+
+// Where programs are looked for: $PATH.
+std::string search_path();
+
+// For execve: the last one is nullptr. They point into the strings.
+std::vector<char*> pointers_to(const std::vector<std::string>& strings);
 
 // What is in force with these variables beside those of this process, before which they count.
 config::Policy policy_with(const Variables& settings);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""scripts/compare, as a user calls it, on the software driver.
+"""`cubfc compare`, as a user calls it, on the software driver.
 
-usage: compare_test.py COMPARE LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
+usage: compare_test.py CUBFC LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
 """
 import json
 import os
@@ -12,12 +12,12 @@ import sys
 import tempfile
 import unittest
 
-COMPARE, LIBRARY, DRIVER, PROGRAMS = (pathlib.Path(argument) for argument in sys.argv[1:5])
+CUBFC, LIBRARY, DRIVER, PROGRAMS = (pathlib.Path(argument) for argument in sys.argv[1:5])
 
 
 def compare(*arguments, stdin=""):
     environment = {**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "STANDIN_MEMORY": "1GiB"}
-    return subprocess.run([sys.executable, COMPARE, "--library", LIBRARY, *arguments], input=stdin, text=True,
+    return subprocess.run([CUBFC, "compare", "--library", LIBRARY, *arguments], input=stdin, text=True,
                           capture_output=True, timeout=300, env=environment, check=False)
 
 
@@ -90,13 +90,13 @@ class Compare(unittest.TestCase):
             self.assertEqual(json.loads(table.read_text())["modes"][0]["allocations"], 1)
 
     def test_wrong_arguments_are_answered_with_2_and_the_reason(self):
-        for arguments, reason in ((["--"], "no program"), (["--only", "fast", "--", "true"], "no mode fast"),
-                                  (["--", "/no/such/program"], "cannot be run"),
+        for arguments, reason in ((["--"], "which program?"), (["--only", "fast", "--", "true"], "no mode fast"),
+                                  (["--", "/no/such/program"], "No such file"),
                                   (["--library", "/no/such.so", "--", "true"], "/no/such.so")):
             ended = compare(*arguments)
             self.assertEqual(ended.returncode, 2)
             self.assertIn(reason, ended.stderr)
-        self.assertIn("Exit code", compare("--help").stdout)
+        self.assertIn("Exit status", compare("--help").stdout)
         self.assertIn("CUBFC_ALLOCATOR=vmm", compare("--list").stdout)
 
 

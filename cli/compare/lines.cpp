@@ -1,0 +1,137 @@
+#include "cli/compare/lines.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "cli/report/wording.h"
+
+namespace cubfc::cli::compare {
+namespace {
+
+constexpr std::size_t kMostLines = 3000;  // for what takes time and memory by their square
+
+// Pairs of equal lines, by their places in the two, as many as there can be.
+struct Pair {
+  std::size_t first;
+  std::size_t second;
+};
+std::vector<Pair> pairs_of(const Lines& first, const Lines& second) {
+  std::vector<Pair> pairs;
+  const std::size_t shorter = std::min(first.size(), second.size());
+  if (std::max(first.size(), second.size()) > kMostLines) {  // a line for a line
+    for (std::size_t i = 0; i < shorter; ++i) {
+      if (first[i] == second[i]) {
+        pairs.push_back({i, i});
+      }
+    }
+    return pairs;
+  }
+  // longest[i][j]: how many pairs there are from line i of the one and line j of the other on.
+  const std::size_t width = second.size() + 1;
+  std::vector<std::uint16_t> longest((first.size() + 1) * width, 0);
+  for (std::size_t i = first.size(); i-- > 0;) {
+    for (std::size_t j = second.size(); j-- > 0;) {
+      longest[i * width + j] =
+          first[i] == second[j]
+              ? static_cast<std::uint16_t>(longest[(i + 1) * width + j + 1] + 1)
+              : std::max(longest[(i + 1) * width + j], longest[i * width + j + 1]);
+    }
+  }
+  for (std::size_t i = 0, j = 0; i < first.size() && j < second.size();) {
+    if (first[i] == second[j]) {
+      pairs.push_back({i++, j++});
+    } else if (longest[(i + 1) * width + j] >= longest[i * width + j + 1]) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return pairs;
+}
+
+bool is_within(const Lines& few, const Lines& many) {
+  auto at = many.begin();
+  for (const std::string& line : few) {
+    at = std::find(at, many.end(), line);
+    if (at == many.end()) {
+      return false;
+    }
+    ++at;
+  }
+  return true;
+}
+
+std::string shown(char mark, const std::string& line) {
+  const bool ends = line.ends_with('\n');
+  return mark + report::printable(std::string_view(line).substr(0, line.size() - (ends ? 1 : 0)));
+}
+
+// With a line of what is equal before and behind.
+Lines diff(const Lines& bare, const Lines& other) {
+  std::vector<Pair> pairs = pairs_of(bare, other);
+  pairs.push_back({bare.size(), other.size()});
+  Lines shown_lines;
+  std::size_t i = 0;
+  std::size_t j = 0;
+  for (const Pair& pair : pairs) {
+    if (pair.first > i || pair.second > j) {
+      shown_lines.push_back("@@ line " + std::to_string(i + 1) + " @@");
+      if (i > 0) {
+        shown_lines.push_back(shown(' ', bare[i - 1]));
+      }
+      for (; i < pair.first; ++i) {
+        shown_lines.push_back(shown('-', bare[i]));
+      }
+      for (; j < pair.second; ++j) {
+        shown_lines.push_back(shown('+', other[j]));
+      }
+      if (i < bare.size()) {
+        shown_lines.push_back(shown(' ', bare[i]));
+      }
+    }
+    i = pair.first + 1;
+    j = pair.second + 1;
+  }
+  return shown_lines;
+}
+
+Lines beginning(const Lines& lines) {
+  return {lines.begin(),
+          lines.begin() + static_cast<std::ptrdiff_t>(std::min(lines.size(), kMostLines))};
+}
+
+}  // namespace
+
+Lines lines_of(std::string_view text) {
+  Lines lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return lines;
+}
+
+Lines common(const Lines& first, const Lines& second) {
+  Lines lines;
+  for (const Pair& pair : pairs_of(first, second)) {
+    lines.push_back(first[pair.first]);
+  }
+  return lines;
+}
+
+Lines differences(const Lines& bare, const Lines& again, const Lines& other) {
+  if (other == bare || other == again) {
+    return {};
+  }
+  if (bare != again && is_within(common(bare, again), other) &&
+      other.size() >= std::min(bare.size(), again.size()) &&
+      other.size() <= std::max(bare.size(), again.size())) {
+    return {};
+  }
+  const Lines found = diff(beginning(bare), beginning(other));
+  return found.empty() ? Lines{"(beyond what is shown, or in the ends of lines)"} : found;
+}
+
+}  // namespace cubfc::cli::compare
