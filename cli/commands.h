@@ -15,6 +15,8 @@ void add_check(CLI::App& app);
 // `words`: the command line behind "cubfc". The program to run and its arguments are taken out of
 // it: they are not CLI11's to read. Also below.
 void add_compare(CLI::App& app, std::vector<std::string>& words);
+// When all others have been added: it tells of them.
+void add_documentation(CLI::App& app);
 void add_metrics(CLI::App& app);
 void add_report(CLI::App& app);
 void add_replay(CLI::App& app);

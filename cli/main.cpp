@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/run/library.h"
 #include "config/values.h"
 
 namespace cubfc::cli {
@@ -48,6 +50,13 @@ int run(std::vector<std::string> words) {
   app.set_version_flag("--version", "cubfc " CUBFC_VERSION);
   app.formatter(help_formatter());
   app.require_subcommand(1);
+  app.add_flag_callback(
+      "--library",
+      [] {
+        std::puts(find_library(std::nullopt).c_str());
+        throw CLI::Success();
+      },
+      "print the path of libcubfc.so, for LD_PRELOAD");
   app.footer("See `cubfc COMMAND --help`.");
   add_check(app);
   add_compare(app, words);
@@ -57,6 +66,7 @@ int run(std::vector<std::string> words) {
   add_run(app, words);
   add_top(app);
   add_trim(app);
+  add_documentation(app);
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
     return complain(unknown, kUsage);
   }

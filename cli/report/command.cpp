@@ -131,7 +131,7 @@ void add_report(CLI::App& app) {
       ->add_option(
           "--format", options->format,
           "html: one page that opens offline; text; json: for scripts; rmm: a log for RMM's "
-          "tools; perfetto: for ui.perfetto.dev")
+          "tools; perfetto: for ui.perfetto.dev; accepted: html, text, json, rmm or perfetto")
       ->check(CLI::IsMember({"html", "text", "json", "rmm", "perfetto"}))
       ->capture_default_str();
   command->add_flag("--text", options->text, "The same as --format text")->excludes("--format");

@@ -14,11 +14,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Where pip puts the library when it puts this command into bin/: the folder's name has Python's
+// version in it.
+std::vector<fs::path> places_of_python(const fs::path& lib) {
+  std::vector<fs::path> found;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(lib, ignored)) {
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      const fs::path path = entry.path() / packages / "cubfc/lib" / kLibraryName;
+      if (entry.path().filename().string().starts_with("python") && fs::exists(path, ignored)) {
+        found.push_back(path);
+      }
+    }
+  }
+  return found;
+}
+
 std::vector<fs::path> places() {
   std::error_code ignored;
   const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  return {here / "../shim/libcubfc.so", here / "../" CUBFC_LIBRARY_FOLDER "/libcubfc.so",
-          here / "../lib/libcubfc.so"};
+  std::vector<fs::path> all = places_of_python(here / "../lib");
+  for (const char* folder :
+       {"../shim", "../" CUBFC_LIBRARY_FOLDER, "../lib", "../cubfc/lib"}) {  // the last: --target
+    all.push_back(here / folder / kLibraryName);
+  }
+  return all;
 }
 
 std::string checked(const fs::path& path) {
