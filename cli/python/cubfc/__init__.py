@@ -4,6 +4,7 @@ A program needs none of this to run under cubfc: `cubfc run -- python3 train.py`
 PyTorch, JAX or CuPy, and nothing touches CUDA. Every function may be called from any thread.
 """
 import ctypes
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -15,6 +16,13 @@ import sysconfig
 __all__ = ["apply", "is_active", "library", "stats", "trim"]
 
 _TRIM_PREALLOCATED = 1
+
+
+def __getattr__(name):
+    """The version, of which only a package that was installed knows."""
+    if name == "__version__":
+        return importlib.metadata.version("cubfc")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def is_active():

@@ -1,0 +1,28 @@
+# What `cmake --install` adds to library, command and man page, and what `cpack` makes of it all (scripts/package).
+include(CMakePackageConfigHelpers)
+
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# find_package(cubfc): the header, and where the library is.
+configure_package_config_file(scripts/cubfcConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/cubfcConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cubfc
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/cubfcConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cubfcConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/cubfcConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cubfc)
+
+set(CPACK_PACKAGE_NAME cubfc)
+set(CPACK_PACKAGE_VENDOR cubfc)
+set(CPACK_PACKAGE_CONTACT "The authors of cubfc <cubfc@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "GPU memory arena for unmodified CUDA programs")
+set(CPACK_PACKAGE_DESCRIPTION "libcubfc.so, preloaded into any CUDA program, serves its device allocations from an
+arena under the memory policy that JAX, XLA and TensorFlow made popular, with a
+hard limit if one is wanted. The command cubfc runs programs under it, and shows
+and explains what they use.")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_CURRENT_SOURCE_DIR}/LICENSE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+include(CPack)

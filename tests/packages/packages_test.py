@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""The packages, each in an empty place: what a user gets, and that nothing is left when it is taken out.
+
+usage: packages_test.py PACKAGES_FOLDER DRIVER_FOLDER PROGRAM SOURCE_FOLDER
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+if len(sys.argv) < 5:
+    sys.exit(__doc__)
+PACKAGES, DRIVER, PROGRAM, SOURCES = (pathlib.Path(argument).resolve() for argument in sys.argv[1:5])
+OLDEST_GLIBC = (2, 34)  # of Ubuntu 22.04, Debian 12 and RHEL 9
+
+
+def package(pattern):
+    found = sorted(PACKAGES.glob(pattern))
+    if len(found) != 1:
+        raise unittest.SkipTest(f"there is no {pattern}, or more than one, in {PACKAGES}")
+    return found[0]
+
+
+def run(*words, **more):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=600, check=False, **more)
+    if done.returncode != 0:
+        raise AssertionError(f"{words}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def files_under(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*")}
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="cubfc-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def assert_works(self, command, library, start=()):
+        """`start`: what comes before the words, such as chroot."""
+        environment = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(DRIVER), "STANDIN_MEMORY": "1GiB"}
+        self.assertRegex(run(*start, command, "--version", env=environment).stdout, r"\Acubfc \d+\.\d+\.\d+\n\Z")
+        self.assertEqual(run(*start, command, "--library", env=environment).stdout, f"{library}\n")
+        self.assertIn(f"LD_PRELOAD={library}\n", run(*start, command, "run", "-q", "env", env=environment).stdout)
+        if not start:
+            done = run(command, "run", "--mem-limit", "512MiB", "--", PROGRAM, "fill:100", "ask:1", env=environment)
+            self.assertIn("cubfc: preloading libcubfc.so", done.stderr)
+            self.assertIn("cubfc: active on GPU 0", done.stderr)
+            self.assertIn("limit 512.0 MiB", done.stderr)
+            self.assertRegex(run(command, "check", PROGRAM, env=environment).stdout, r"1 MiB allocated by the library")
+        self.assertIn("_cubfc", run(*start, command, "completion", "bash", env=environment).stdout)
+
+    def assert_old_enough(self, *files):
+        """They load where the C library is no newer than the oldest that is promised."""
+        for file in files:
+            symbols = run("objdump", "-T", file).stdout
+            needed = {tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([0-9.]+)", symbols)}
+            self.assertLessEqual(max(needed), OLDEST_GLIBC, file)
+            libraries = set(re.findall(r"NEEDED\s+(\S+)", run("objdump", "-p", file).stdout))
+            self.assertLessEqual({re.sub(r"\.so.*", "", name) for name in libraries},
+                                 {"libc", "libm", "libz", "ld-linux-x86-64", "ld-linux-aarch64"}, file)
+
+
+class Wheel(Package):
+    def setUp(self):
+        super().setUp()
+        self.wheel = package("cubfc-*.whl")
+        run(sys.executable, "-m", "venv", self.folder / "v")
+        self.python, self.command = self.folder / "v/bin/python", self.folder / "v/bin/cubfc"
+        self.before = files_under(self.folder)
+        run(self.python, "-m", "pip", "install", "--no-index", "--quiet", "--no-compile", self.wheel)
+
+    def library(self):
+        return next((self.folder / "v/lib").glob("python3.*/site-packages/cubfc/lib/libcubfc.so"))
+
+    def test_what_is_in_it_works(self):
+        self.assertRegex(self.wheel.name, r"-py3-none-manylinux_2_34_(x86_64|aarch64)\.whl\Z")
+        self.assert_works(self.command, self.library())
+        self.assert_old_enough(self.command, self.library())
+        self.assertTrue((self.folder / "v/share/man/man1/cubfc.1").exists())
+
+    def test_the_command_starts_no_python(self):
+        self.assertEqual(self.command.read_bytes()[:4], b"\x7fELF")
+
+    def test_from_python(self):
+        environment = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(DRIVER)}
+        told = run(self.python, "-c", "import cubfc; print(cubfc.library(), cubfc.__version__, cubfc.stats())", env=environment)
+        version = run(self.command, "--version").stdout.split()[1]
+        self.assertEqual(told.stdout, f"{self.library()} {version} None\n")
+        program = "import cubfc; cubfc.apply(mem_limit='1GiB'); import os; print(cubfc.is_active(), os.environ['CUBFC_MEM_LIMIT'])"
+        self.assertEqual(run(self.python, "-c", program, env=environment).stdout, "True 1GiB\n")
+
+    def test_taken_out_nothing_is_left(self):
+        run(self.python, "-m", "pip", "uninstall", "--yes", "--quiet", "cubfc")
+        left = files_under(self.folder) - self.before
+        self.assertEqual({path for path in left if not path.name == "__pycache__" and (self.folder / path).is_file()}, set())
+
+
+class Debian(Package):
+    """In a root of its own."""
+    ROOT = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.package = package("cubfc_*.deb")
+        if os.geteuid() != 0 or not shutil.which("debootstrap"):
+            raise unittest.SkipTest("needs root and debootstrap")
+        cls.ROOT = pathlib.Path(tempfile.mkdtemp(prefix="cubfc-root-"))
+        cls.addClassCleanup(shutil.rmtree, cls.ROOT, ignore_errors=True)
+        made = subprocess.run(["debootstrap", "--variant=minbase", "--include=zlib1g,bash-completion", "bookworm", str(cls.ROOT)],
+                              capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            raise unittest.SkipTest("debootstrap: " + made.stdout[-300:])
+        shutil.copy(cls.package, cls.ROOT / "cubfc.deb")
+
+    def inside(self, *words):
+        return run("chroot", self.ROOT, *words, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"})
+
+    def test_it_is_installed_works_and_is_taken_out(self):
+        before = files_under(self.ROOT)
+        self.inside("dpkg", "--install", "/cubfc.deb")
+        listed = {path for path in self.inside("dpkg", "--listfiles", "cubfc").stdout.split() if "." in path or "bin/" in path}
+        library = next(path for path in listed if path.endswith("/libcubfc.so"))
+        self.assertRegex(library, r"\A/usr/lib/\w+-linux-gnu/libcubfc\.so\Z")
+        self.assert_works("/usr/bin/cubfc", library, ("chroot", self.ROOT))
+        self.assert_old_enough(self.ROOT / "usr/bin/cubfc", self.ROOT / library[1:])
+        for path in ("usr/share/man/man1/cubfc.1", "usr/include/cubfc.h", "usr/share/zsh/site-functions/_cubfc",
+                     "usr/share/fish/vendor_completions.d/cubfc.fish"):
+            self.assertIn("/" + path, {name.removesuffix(".gz") for name in listed})
+        completed = self.inside("bash", "-c", ". /usr/share/bash-completion/bash_completion; _completion_loader cubfc; "
+                                "COMP_WORDS=(cubfc tri); COMP_CWORD=1; _cubfc; echo $COMPREPLY")
+        self.assertEqual(completed.stdout, "trim\n")
+        shutil.copy(PROGRAM, self.ROOT / "program")
+        shutil.copytree(DRIVER, self.ROOT / "driver", symlinks=False)
+        told = self.inside("env", "LD_LIBRARY_PATH=/driver", "cubfc", "check", "/program").stdout
+        self.assertIn("1 MiB allocated by the library", told)
+        os.unlink(self.ROOT / "program")
+        shutil.rmtree(self.ROOT / "driver")
+        self.inside("dpkg", "--purge", "cubfc")
+        left = {path for path in files_under(self.ROOT) - before if not str(path).startswith(("var/lib/dpkg", "var/log", "var/cache"))}
+        self.assertEqual(left, set())
+
+    def test_lintian_finds_no_error(self):
+        if not shutil.which("lintian"):
+            self.skipTest("there is no lintian")
+        tags = "no-changelog,no-copyright-file,unstripped-static-library,no-manual-page,package-name-doesnt-match-sonames"
+        done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error", "--suppress-tags", tags, str(self.package)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Archive(Package):
+    def setUp(self):
+        super().setUp()
+        run("tar", "-xzf", package("cubfc-*.tar.gz"), "-C", self.folder)
+        unpacked = next(self.folder.iterdir())
+        self.place = self.folder / "somewhere else"
+        unpacked.rename(self.place)
+
+    def test_it_works_anywhere(self):
+        library = next(self.place.rglob("libcubfc.so"))
+        shutil.move(self.place, self.folder / "place")  # LD_PRELOAD takes no spaces, and the command says so
+        library = self.folder / "place" / library.relative_to(self.place)
+        self.assert_works(self.folder / "place/bin/cubfc", library)
+        self.assert_old_enough(library)
+
+    def test_a_folder_with_spaces_is_refused_with_a_remedy(self):
+        done = subprocess.run([str(self.place / "bin/cubfc"), "run", "true"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("symbolic link", done.stderr)
+
+    def test_find_package(self):
+        if not shutil.which("cmake"):
+            self.skipTest("there is no cmake")
+        (self.folder / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(consumer C)\nfind_package(cubfc 0.1 REQUIRED)\n"
+            "add_executable(consumer consumer.c)\ntarget_link_libraries(consumer PRIVATE cubfc::cubfc)\n"
+            "message(STATUS \"library=${CUBFC_LIBRARY}\")\n")
+        (self.folder / "consumer.c").write_text(
+            "#define _GNU_SOURCE\n#include <cubfc.h>\n#include <dlfcn.h>\n#include <stdio.h>\n"
+            "int main(void) {\n  cubfc_version_function *version = (cubfc_version_function *)dlsym(RTLD_DEFAULT, \"cubfc_version\");\n"
+            "  puts(version ? version() : \"none\");\n  return 0;\n}\n")
+        configured = run("cmake", "-S", self.folder, "-B", self.folder / "b", f"-DCMAKE_PREFIX_PATH={self.place}").stdout
+        library = re.search(r"library=(.*)", configured)[1]
+        self.assertTrue(pathlib.Path(library).is_file(), library)
+        run("cmake", "--build", self.folder / "b")
+        self.assertEqual(run(self.folder / "b/consumer").stdout, "none\n")
+        os.symlink(library, self.folder / "l.so")
+        self.assertEqual(run(self.folder / "b/consumer", env={"LD_PRELOAD": str(self.folder / "l.so")}).stdout, "0.1.0\n")
+
+    def test_nothing_of_where_it_was_built_is_in_it(self):
+        for path in self.place.rglob("*"):
+            if path.is_file():
+                self.assertNotIn(str(SOURCES).encode(), path.read_bytes(), path)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
