@@ -1,0 +1,23 @@
+#!/bin/bash
+# Slurm's TaskProlog (slurm.conf), or `srun --task-prolog=FILE`: lines `export NAME=value` on the standard output
+# become variables of the task. Where there is no GPU, or no library, nothing changes.
+#
+# LIBCUBFC          the library
+# SHARDS_PER_GPU    what gres.conf says of a GPU (Name=shard); then a task that has shards gets that share
+library=${LIBCUBFC:-/opt/cubfc/lib/libcubfc.so}
+shards_per_gpu=${SHARDS_PER_GPU:-}
+
+[ -n "${SLURM_GPUS_ON_NODE:-}${SLURM_SHARDS_ON_NODE:-}" ] || exit 0
+[ -r "$library" ] || exit 0
+case ":${LD_PRELOAD:-}:" in
+  *libcubfc.so:*) ;; # the user's own
+  *) echo "export LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$library" ;;
+esac
+
+# Thousandths: the shell has no fractions.
+if [ -n "$shards_per_gpu" ] && [ -n "${SLURM_SHARDS_ON_NODE:-}" ] &&
+  [ -z "${CUBFC_MEM_FRACTION:-}${CUBFC_MEM_LIMIT:-}" ]; then
+  share=$((SLURM_SHARDS_ON_NODE * 1000 / shards_per_gpu))
+  [ "$share" -ge 1000 ] || [ "$share" -le 0 ] || printf 'export CUBFC_MEM_FRACTION=0.%03d\n' "$share"
+fi
+[ -n "${CUBFC_LABELS:-}" ] || echo "export CUBFC_LABELS=job=${SLURM_JOB_ID:-0},task=${SLURM_PROCID:-0}"

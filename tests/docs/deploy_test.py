@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+"""docs/deploy: the examples are what their readers accept and do what the pages say, as far as that can be run without
+the engine that they are for; the pages name variables, flags, headings and files that there are.
+
+usage: deploy_test.py CUBFC LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+try:
+    import yaml
+except ImportError:
+    print("PyYAML is missing")
+    sys.exit(77)
+
+import schemas
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "docs/deploy"
+EXAMPLES = DEPLOY / "examples"
+PAGES = sorted(DEPLOY.glob("*.md"))
+SCRIPTS = sorted(EXAMPLES.glob("*.sh"))
+INSTALLED = "/opt/cubfc/lib/libcubfc.so"
+PATIENCE = 120  # seconds, for what comes at once where nothing else runs
+LATER = {"check", "compare", "trim"}  # commands that a build may not have yet
+
+
+def faults(value, schema, where="it"):
+    """What is wrong with a value by a JSON schema, of which this knows what schemas.py uses."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool}
+    if "enum" in schema and value not in schema["enum"]:
+        return [f"{where}: {value!r} is none of {schema['enum']}"]
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return [f"{where}: {value!r} is no {schema['type']}"]
+    if "pattern" in schema and not re.fullmatch(schema["pattern"], value):
+        return [f"{where}: {value!r} is not of the form {schema['pattern']}"]
+    found = []
+    if isinstance(value, dict):
+        found += [f"{where}: {name} is missing" for name in schema.get("required", ()) if name not in value]
+        for name, part in value.items():
+            known = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
+            found += [f"{where}: {name} is unknown"] if known is False else faults(part, known, f"{where}.{name}")
+    if isinstance(value, list):
+        found += [f"{where} is empty"] if len(value) < schema.get("minItems", 0) else []
+        for number, part in enumerate(value):
+            found += faults(part, schema.get("items", {}), f"{where}[{number}]")
+    return found
+
+
+def load(name):
+    return list(yaml.safe_load_all((EXAMPLES / name).read_text()))
+
+
+def resources():
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        for document in load(path.name):
+            if "apiVersion" in document:
+                yield path.name, document
+
+
+def pod_specs():
+    for name, document in resources():
+        spec = document["spec"]
+        if document["kind"] in ("Pod", "DaemonSet"):
+            yield name, spec.get("template", {}).get("spec", spec)
+
+
+def blocks_of(page):
+    """(language, text) of each block of code."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def shell_of(page):
+    """What is to be typed: of a block that shows output, the lines behind a prompt."""
+    for language, text in blocks_of(page):
+        if language or text.startswith("cubfc: "):
+            continue
+        typed = re.findall(r"^\$ (.*)$", text, re.MULTILINE)
+        yield "\n".join(typed) + "\n" if typed else text
+
+
+def headings_of(page):
+    """The anchors that GitHub gives them."""
+    texts = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
+
+
+def command_lines():
+    """(file, words behind `cubfc`) of each call in pages and examples."""
+    for path in [*PAGES, *EXAMPLES.iterdir()]:
+        text = path.read_text().replace("\\\n", " ")
+        pieces = [text] if path.suffix != ".md" else re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```$", "", text))
+        pieces += [block for _, block in blocks_of(path)] if path.suffix == ".md" else []
+        for piece in pieces:
+            for line in piece.replace("\\\n", " ").splitlines():
+                for call in re.findall(r"(?:^|[\s/;`])cubfc (\w+(?: [^;&|`#]*)?)", line):
+                    yield path.name, call.split(" -- ")[0].split()
+
+
+class Examples(unittest.TestCase):
+    def conforms(self, value, schema):
+        self.assertEqual(faults(value, schema), [])
+
+    def test_every_example_is_shown_on_a_page(self):
+        text = "".join(page.read_text() for page in PAGES)
+        for path in EXAMPLES.iterdir():
+            self.assertIn(f"](examples/{path.name})", text)
+
+    def test_the_cdi_file_is_one(self):
+        [spec] = load("cubfc-cdi.yaml")
+        self.conforms(spec, schemas.CDI)
+        names = [device["name"] for device in spec["devices"]]
+        self.assertEqual(len(set(names)), len(names))
+        for device in spec["devices"]:  # 20g is 20GiB
+            self.assertEqual(device["containerEdits"]["env"], [f"CUBFC_MEM_LIMIT={device['name'].upper()}iB"])
+        for page in PAGES:
+            for asked in re.findall(re.escape(spec["kind"]) + r"=(\w+)", page.read_text()):
+                self.assertIn(asked, names)
+
+    def test_kubernetes_resources_have_the_fields_that_there_are(self):
+        found = list(resources())
+        self.assertGreaterEqual(len(found), 5)
+        for name, document in found:
+            with self.subTest(name):
+                self.assertIn(document.get("kind"), schemas.KUBERNETES)
+                self.conforms(document, schemas.KUBERNETES[document["kind"]])
+
+    def test_containers_mount_volumes_that_there_are(self):
+        for name, spec in pod_specs():
+            with self.subTest(name):
+                volumes = [volume["name"] for volume in spec["volumes"]]
+                containers = spec["containers"] + spec.get("initContainers", [])
+                self.assertEqual(len(set(volumes)), len(volumes))
+                self.assertEqual(len({container["name"] for container in containers}), len(containers))
+                mounted = [mount["name"] for container in containers for mount in container.get("volumeMounts", ())]
+                self.assertEqual(set(mounted), set(volumes))
+                for volume in spec["volumes"]:
+                    self.assertEqual(len(volume), 2, "a name and one source")
+
+    def test_a_preload_lies_in_a_mounted_folder(self):
+        for name, spec in pod_specs():
+            for container in spec["containers"]:
+                variables = {one["name"]: one.get("value") for one in container.get("env", ())}
+                if "LD_PRELOAD" in variables:
+                    with self.subTest(name):
+                        self.assertTrue(any(variables["LD_PRELOAD"].startswith(mount["mountPath"] + "/")
+                                            for mount in container["volumeMounts"]))
+
+    def test_a_daemon_set_selects_its_own_pods(self):
+        [found] = [document for _, document in resources() if document["kind"] == "DaemonSet"]
+        self.assertEqual(found["spec"]["selector"]["matchLabels"], found["spec"]["template"]["metadata"]["labels"])
+
+    def test_the_admission_policy_is_bound_and_adds_what_the_pod_example_has(self):
+        policy, binding = load("admission-policy.yaml")
+        self.assertEqual(binding["spec"]["policyName"], policy["metadata"]["name"])
+        expression = policy["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+        for opening, closing in ("{}", "[]", "()"):
+            self.assertEqual(expression.count(opening), expression.count(closing))
+        label = policy["spec"]["matchConstraints"]["objectSelector"]["matchExpressions"][0]["key"]
+        self.assertIn(f'object.metadata.labels["{label}"]', expression)
+        [pod] = load("pod-image-volume.yaml")
+        [container], [volume] = pod["spec"]["containers"], pod["spec"]["volumes"]
+        for text in (volume["name"], volume["image"]["reference"], container["volumeMounts"][0]["mountPath"], INSTALLED):
+            self.assertIn(f'"{text}"', expression)
+        try:
+            import celpy
+        except ImportError:
+            return
+        celpy.Environment().compile(expression)
+
+    def test_the_compose_file_is_one(self):
+        [compose] = load("compose.yaml")
+        self.conforms(compose, schemas.COMPOSE)
+        for service in compose["services"].values():
+            other = service["ipc"].partition("service:")[2]
+            self.assertTrue(not other or compose["services"][other]["ipc"] == "shareable")
+
+    def test_docker_compose_takes_it(self):
+        if shutil.which("docker") is None or \
+                subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no docker compose")
+        subprocess.run(["docker", "compose", "-f", EXAMPLES / "compose.yaml", "config", "-q"], check=True, timeout=PATIENCE)
+
+    def test_the_development_container_is_one(self):
+        self.conforms(json.loads((EXAMPLES / "devcontainer.json").read_text()), schemas.DEVCONTAINER)
+
+    def test_container_files_have_stages_that_there_are(self):
+        stages = set()
+        for name in ("Containerfile", "Containerfile.app"):
+            lines = [line for line in (EXAMPLES / name).read_text().splitlines() if line and not line.startswith("#")]
+            self.assertTrue(lines[0].startswith("FROM "), name)
+            for line in lines:
+                self.assertRegex(line, r"(FROM \S+( AS \w+)?|COPY (--from=\S+ )?\S+ \S+|ENV \w+=\S+|CMD \[.*\])$")
+                stages |= set(re.findall(r"^FROM \S+ AS (\w+)$", line))
+                source = re.match(r"COPY --from=(\w+) ", line)
+                self.assertTrue(source is None or source[1] in stages, line)
+        for path in [*PAGES, EXAMPLES / "Containerfile"]:
+            for target in re.findall(r"--target (\w+)", path.read_text()):
+                self.assertIn(target, stages)
+
+    def test_blocks_of_yaml_are_lines_of_the_examples(self):
+        lines = {line for path in EXAMPLES.glob("*.yaml") for line in path.read_text().splitlines()}
+        for page in PAGES:
+            for language, text in blocks_of(page):
+                if language == "yaml":
+                    self.assertEqual([line for line in text.splitlines() if line not in lines], [], page.name)
+
+
+class Pages(unittest.TestCase):
+    def test_variables_are_options_of_cubfc(self):
+        known = set(re.findall(r'"(CUBFC_[A-Z_]+)"', (ROOT / "config/options.cpp").read_text()))
+        self.assertIn("CUBFC_MEM_LIMIT", known)
+        for path in [*PAGES, *EXAMPLES.iterdir()]:
+            self.assertEqual(set(re.findall(r"\bCUBFC_[A-Z_]+", path.read_text())) - known, set(), path.name)
+
+    def test_flags_are_those_of_the_command(self):
+        def output(*words):
+            return subprocess.run([CUBFC, *words, "--help"], capture_output=True, text=True, check=True,
+                                  timeout=PATIENCE).stdout
+        commands = set(re.findall(r"^  (\w+) ", output().partition("Subcommands:")[2], re.MULTILINE))
+        calls = list(command_lines())
+        self.assertGreaterEqual(len(calls), 15)
+        for name, [command, *words] in calls:
+            with self.subTest(name, command=command):
+                if command in LATER - commands:
+                    continue
+                self.assertIn(command, commands)
+                flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", output(command)))
+                for word in words:
+                    if word.startswith("-"):
+                        self.assertIn(word.partition("=")[0], flags)
+
+    def test_links_lead_somewhere(self):
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+                if re.match(r"https?://", target):
+                    continue
+                with self.subTest(page.name, target=target):
+                    path, _, anchor = target.partition("#")
+                    found = (page.parent / path).resolve() if path else page
+                    self.assertTrue(found.exists())
+                    self.assertTrue(not anchor or anchor in headings_of(found))
+
+    def test_each_page_is_in_the_table(self):
+        index = (DEPLOY / "README.md").read_text()
+        for page in PAGES:
+            self.assertTrue(page.name == "README.md" or f"]({page.name}" in index, page.name)
+
+    def test_the_shell_understands_what_is_to_be_typed(self):
+        for page in PAGES:
+            for text in shell_of(page):
+                done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), f"{page.name}:\n{text}")
+
+    def test_scripts_are_sound(self):
+        self.assertTrue(SCRIPTS)
+        for script in SCRIPTS:
+            subprocess.run(["bash", "-n", script], check=True)
+            self.assertTrue(os.access(script, os.X_OK), script)
+        if shutil.which("shellcheck"):
+            subprocess.run(["shellcheck", *SCRIPTS], check=True, timeout=PATIENCE)
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.app = self.folder / "app"
+        shutil.copy(f"{PROGRAMS}/program_free_memory", self.app)
+        self.environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": DRIVER, "STANDIN_MEMORY": "64GiB",
+                            "LC_ALL": "C.UTF-8", "XDG_RUNTIME_DIR": str(self.folder)}
+
+    def run_it(self, *words, **more):
+        return subprocess.run(words, env=self.environment | more, capture_output=True, text=True, cwd=self.folder,
+                              stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+
+    def is_limited(self, environment):
+        """The example's variables, with this library: the program sees a device of that size, and nothing is wrong."""
+        values = {name: value.replace(INSTALLED, LIBRARY).replace("$(POD_NAME)", "trainer")
+                  for name, value in environment.items()}
+        self.assertEqual(values.get("LD_PRELOAD"), LIBRARY)
+        [gibibytes] = re.findall(r"^(\d+)GiB$", values["CUBFC_MEM_LIMIT"])
+        done = self.run_it(self.app, "fill:100", "ask:1", **values)
+        self.assertEqual((done.stdout, done.stderr), (f"100 {int(gibibytes) * 1024 - 100} 1\n", ""))
+
+    def test_the_variables_of_the_examples_limit_a_program(self):
+        [cdi], [compose] = load("cubfc-cdi.yaml"), load("compose.yaml")
+        for device in cdi["devices"]:
+            self.is_limited(dict(one.split("=", 1) for edits in (cdi, device) for one in edits["containerEdits"]["env"]))
+        for service in compose["services"].values():
+            self.is_limited(service["environment"])
+        container = json.loads((EXAMPLES / "devcontainer.json").read_text())
+        self.is_limited(container["containerEnv"] | container["remoteEnv"])
+        self.is_limited(dict(re.findall(r"^ENV (\w+)=(.*)$", (EXAMPLES / "Containerfile.app").read_text(), re.MULTILINE)))
+        for name, spec in pod_specs():
+            if name.startswith("pod-"):
+                self.is_limited({one["name"]: one.get("value", "") for one in spec["containers"][0]["env"]})
+
+    def test_each_launcher_s_line_gives_a_share(self):
+        launchers = {"srun": {"SLURM_STEP_TASKS_PER_NODE": "2(x3),4", "SLURM_NODEID": "3", "SLURM_GPUS_ON_NODE": "1"},
+                     "torchrun": {"LOCAL_WORLD_SIZE": "4", "CUDA_VISIBLE_DEVICES": "0"},
+                     "mpirun": {"OMPI_COMM_WORLD_LOCAL_SIZE": "8", "CUDA_VISIBLE_DEVICES": "0,1"}}
+        lines = re.findall(r"^(\w+) .*?/opt/cubfc/bin/cubfc (run --share auto --) .*$", (DEPLOY / "slurm.md").read_text(),
+                           re.MULTILINE)
+        self.assertEqual([launcher for launcher, _ in lines], list(launchers))
+        for launcher, words in lines:
+            with self.subTest(launcher):
+                done = self.run_it(CUBFC, *words.split(), self.app, "fill:100", "ask:1",
+                                   **launchers[launcher], STANDIN_DEVICES="2" if launcher == "mpirun" else "1")
+                self.assertEqual((done.returncode, done.stdout), (0, f"100 {64 * 1024 // 4 - 100} 1\n"), done.stderr)
+
+    def test_the_job_script_gives_a_quarter_and_says_so_as_the_page_shows(self):
+        srun = self.folder / "srun"
+        srun.write_text('#!/bin/sh\n[ "$1" = /opt/cubfc/bin/cubfc ] && shift && exec "$COMMAND" "$@"\n')
+        srun.chmod(0o755)
+        done = self.run_it("bash", EXAMPLES / "slurm-job.sh", "./app", "fill:200", "ask:1",
+                           PATH=f"{self.folder}:/usr/bin:/bin", COMMAND=CUBFC, SLURM_STEP_TASKS_PER_NODE="4", SLURM_GPUS_ON_NODE="1", STANDIN_MEMORY="24GiB")
+        self.assertEqual((done.returncode, done.stdout), (0, f"200 {6 * 1024 - 200} 1\n"), done.stderr)
+        version = r"\d+\.\d+\.\d+"
+        shown = "".join(text for _, text in blocks_of(DEPLOY / "slurm.md") if text.startswith("cubfc: "))
+        given = "".join(line + "\n" for line in done.stderr.splitlines()[:2])
+        self.assertEqual(re.sub(version, "", given), re.sub(version, "", shown))
+
+    def prolog(self, **variables):
+        done = self.run_it("bash", EXAMPLES / "slurm-task-prolog.sh", **variables)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.splitlines()
+        for line in lines:
+            self.assertRegex(line, r"^export [A-Za-z_][A-Za-z0-9_]*=\S+$")
+        return dict(line.removeprefix("export ").split("=", 1) for line in lines)
+
+    def test_the_task_prolog_prints_what_slurm_reads(self):
+        task = {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "LIBCUBFC": LIBRARY}
+        shards = task | {"SLURM_SHARDS_ON_NODE": "2", "SHARDS_PER_GPU": "8"}
+        labels = {"CUBFC_LABELS": "job=7,task=0"}
+        quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_MEM_FRACTION": "0.250"}
+        self.assertEqual(self.prolog(**task), {"LD_PRELOAD": LIBRARY} | labels)
+        self.assertEqual(self.prolog(**shards), quarter | labels)
+        self.assertEqual(self.prolog(**shards | {"SLURM_SHARDS_ON_NODE": "8"}), {"LD_PRELOAD": LIBRARY} | labels)
+        [shown] = [text for _, text in blocks_of(DEPLOY / "slurm.md") if "slurm-task-prolog.sh\nexport" in text]
+        self.assertEqual(dict(line.removeprefix("export ").split("=", 1) for line in shown.splitlines()[1:]),
+                         quarter | labels | {"LD_PRELOAD": INSTALLED})
+        # What is there already, and where there is nothing to do.
+        self.assertEqual(self.prolog(**task, LD_PRELOAD=LIBRARY), labels)
+        self.assertEqual(self.prolog(**shards, CUBFC_MEM_LIMIT="1GiB"), {"LD_PRELOAD": LIBRARY} | labels)
+        self.assertEqual(self.prolog(**task | {"SLURM_GPUS_ON_NODE": ""}), {})
+        self.assertEqual(self.prolog(**task | {"LIBCUBFC": "/nowhere/libcubfc.so"}), {})
+        done = self.run_it(self.app, "fill:100", "ask:1", **self.prolog(**shards))
+        self.assertEqual((done.stdout, done.stderr), (f"100 {16 * 1024 - 100} 1\n", ""))
+
+    def in_namespaces(self, *options):
+        if shutil.which("unshare") is None or \
+                subprocess.run(["unshare", *options, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no namespaces for this user here")
+        return ["unshare", *options]
+
+    def test_ld_so_preload_serves_a_program_without_a_variable(self):
+        chroot = shutil.which("chroot", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+        if chroot is None:
+            self.skipTest("no chroot")
+        unshare = self.in_namespaces("-r")
+        behaviour = ROOT / "tests/gpu/behaviour/documented.json"
+        root = self.folder / "root"
+        inside = {"/app": self.app, "/driver/libcuda.so.1": f"{DRIVER}/libcuda.so.1", INSTALLED: LIBRARY,
+                  "/driver/behaviour.json": behaviour, "/etc/ld.so.preload": EXAMPLES / "ld.so.preload"}
+        for binary in (self.app, f"{DRIVER}/libcuda.so.1"):
+            for path in re.findall(r"/\S+", self.run_it("ldd", binary).stdout):
+                if not path.startswith((DRIVER, str(self.folder))) and os.path.isfile(path):
+                    inside[path] = path
+        for path, source in inside.items():
+            (root / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, root / path[1:])
+        program = [*unshare, chroot, str(root), "/app", "fill:100", "ask:1"]
+        environment = {"LD_LIBRARY_PATH": "/driver", "STANDIN_BEHAVIOUR": "/driver/behaviour.json",
+                       "CUBFC_MEM_LIMIT": "20GiB"}
+        done = self.run_it(*program, **environment)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, f"100 {20 * 1024 - 100} 1\n", ""))
+        (root / "etc/ld.so.preload").unlink()
+        self.assertEqual(self.run_it(*program, **environment).stdout, f"100 {64 * 1024 - 100} 1\n")
+
+    def test_containers_with_one_runtime_folder_give_each_other_memory(self):
+        unshare = self.in_namespaces("-rmpf", "--kill-child", "--mount-proc")
+        script = textwrap.dedent("""\
+            mount -t tmpfs none /run && mount -t tmpfs none /dev/shm && mkdir -p /run/user/0 &&
+            mount --bind "$1" /run/user/0 && shift && exec "$@"
+            """)
+        del self.environment["XDG_RUNTIME_DIR"]
+        for folder, given in (("one", "200 2896 2500\n"), ("other", r"200 \d{1,3} 0\n")):
+            with self.subTest(folder):
+                # Of processes that have ended, the software GPU keeps what they had where their number is another's, too.
+                environment = self.environment | {
+                    "STANDIN_MEMORY": "4GiB", "STANDIN_SHARED": str(self.folder / f"devices-{folder}"),
+                    "LD_PRELOAD": LIBRARY, "CUBFC_LOG_LEVEL": "off"}
+
+                def container(folder, *words):
+                    (self.folder / folder).mkdir(mode=0o700, exist_ok=True)
+                    return [*unshare, "bash", "-c", script, "container", str(self.folder / folder), self.app, *words]
+
+                with subprocess.Popen(container("one", "fill:1000", "wait"), env=environment, text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+                    try:
+                        self.assertEqual(first.stdout.readline(), "1000 3096\n")
+                        second = self.run_it(*container(folder, "fill:200", "ask:2500"), **environment)
+                    finally:
+                        first.stdin.close()
+                self.assertRegex(second.stdout, f"^{given}$", second.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    CUBFC, LIBRARY, DRIVER, PROGRAMS = map(os.path.abspath, sys.argv[1:5])
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
