@@ -1,10 +1,7 @@
 // `cubfc check`: whether library, driver, settings and a program can work together; with --fill,
 // whether a device's memory holds what is written to it.
-#include <sys/wait.h>
-
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +11,7 @@
 #include "cli/check/child.h"
 #include "cli/check/inspect.h"
 #include "cli/commands.h"
+#include "cli/kernel_driver.h"
 #include "cli/option_flags.h"
 #include "cli/report/wording.h"
 #include "cli/run/library.h"
@@ -38,8 +36,8 @@ struct Words {
   std::string fill;
   std::string step = "1GiB";
   int gpu = -1;
-  unsigned patience =
-      120;  // seconds: a driver that has to be started first takes some for each GPU
+  // Seconds: a driver that has to be started first takes some for each GPU.
+  unsigned patience = 120;
   bool json = false;
   std::string child;  // what this process is to do for the one that was asked
 };
@@ -94,13 +92,6 @@ std::string cuda_version(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-std::string first_line_of(const char* path) {
-  std::string line;
-  std::ifstream file(path);
-  std::getline(file, line);
-  return printable(line);
-}
-
 std::string gpus(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
 }
@@ -115,7 +106,7 @@ bool check_driver(Findings& findings, std::chrono::seconds patience) {
     return false;
   }
   const int version = told["version"];
-  const std::string kernel = first_line_of("/sys/module/nvidia/version");
+  const std::string kernel = kernel_driver_version();
   findings.json()["driver"] = {{"version", kernel}, {"cuda", version}};
   findings.json()["gpus"] = told["gpus"];
   findings.say("driver", (kernel.empty() ? "" : kernel + "  ") + cuda_version(version) + ", " +

@@ -3,18 +3,17 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/live/processes.h"
 #include "cli/report/wording.h"
 #include "shim/share/rendezvous.h"
+#include "shim/tell/format.h"
 
 namespace cubfc::cli {
 namespace {
@@ -61,13 +60,8 @@ std::optional<Place> place_of(const Rendezvous::Answer& answer, const live::Proc
 
 std::string row(std::string_view pid, std::string_view gpu, std::string_view came_back,
                 std::string_view in_use, std::string_view taken, std::string_view program) {
-  std::array<char, 64> columns{};
-  std::snprintf(columns.data(), columns.size(), "%8.*s %4.*s %12.*s %12.*s %12.*s  ",
-                static_cast<int>(pid.size()), pid.data(), static_cast<int>(gpu.size()), gpu.data(),
-                static_cast<int>(came_back.size()), came_back.data(),
-                static_cast<int>(in_use.size()), in_use.data(), static_cast<int>(taken.size()),
-                taken.data());
-  return columns.data() + std::string(program) + "\n";
+  return format("{:>8} {:>4} {:>12} {:>12} {:>12}  {}\n", pid, gpu, came_back, in_use, taken,
+                program);
 }
 
 std::string row_of(const Rendezvous::Answer& answer, const std::optional<Place>& place) {
@@ -99,10 +93,6 @@ std::string advice_for(const Place& place) {
   return text;
 }
 
-bool is_answer_of(const Rendezvous::Answer& answer, const live::Process& process) {
-  return answer.pid == process.figures->pid;
-}
-
 // Those that were meant and could not be asked.
 std::string silent_ones(const Words& words, const std::vector<Rendezvous::Answer>& answers,
                         const live::Processes& processes) {
@@ -111,7 +101,7 @@ std::string silent_ones(const Words& words, const std::vector<Rendezvous::Answer
     const bool is_meant = words.all || process.figures->pid == words.pid;
     if (is_meant && !process.devices().empty() &&
         std::none_of(answers.begin(), answers.end(), [&](const Rendezvous::Answer& answer) {
-          return is_answer_of(answer, process);
+          return answer.pid == process.figures->pid;
         })) {
       text += "pid " + std::to_string(process.figures->pid) +
               ": cannot be asked: it holds what it has (a fraction or CUBFC_PREALLOCATE=true is "

@@ -35,22 +35,6 @@ struct Pipe {
   Descriptor in;
 };
 
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
-  std::vector<std::string> entries;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    if (!variables.contains(text.substr(0, text.find('=')))) {
-      entries.push_back(text);
-    }
-  }
-  for (const auto& [name, value] : variables) {
-    if (!value.empty()) {
-      entries.push_back(name + "=" + value);
-    }
-  }
-  return entries;
-}
-
 // False when nothing more comes.
 bool read_more(int file, std::string& text) {
   std::array<char, 4096> buffer{};
@@ -95,8 +79,7 @@ std::string ChildEnd::problem() const {
   return WEXITSTATUS(status) == 0 ? "" : "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
-ChildEnd run_child(const std::vector<std::string>& words,
-                   const std::map<std::string, std::string>& variables, Errors errors,
+ChildEnd run_child(const std::vector<std::string>& words, const Variables& variables, Errors errors,
                    std::chrono::seconds most) {
   std::vector<std::string> all{"cubfc"};
   all.insert(all.end(), words.begin(), words.end());

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <string>
 #include <vector>
+
+#include "cli/run/settings.h"
 
 namespace cubfc::cli::check {
 
@@ -22,8 +23,7 @@ enum class Errors : bool { kCatch, kShow };
 
 // This very command with these words, and these variables beside those of the environment, which
 // are taken out where they are empty. Ended when it takes longer. Throws Failure.
-ChildEnd run_child(const std::vector<std::string>& words,
-                   const std::map<std::string, std::string>& variables, Errors errors,
+ChildEnd run_child(const std::vector<std::string>& words, const Variables& variables, Errors errors,
                    std::chrono::seconds most);
 
 }  // namespace cubfc::cli::check

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "cli/report/wording.h"
 
@@ -113,24 +114,26 @@ Lines lines_of(std::string_view text) {
   return lines;
 }
 
-Lines common(const Lines& first, const Lines& second) {
-  Lines lines;
-  for (const Pair& pair : pairs_of(first, second)) {
-    lines.push_back(first[pair.first]);
+Twice::Twice(Lines bare, Lines again) : bare_(std::move(bare)), again_(std::move(again)) {
+  if (bare_ == again_) {
+    stable_ = bare_;
+    return;
   }
-  return lines;
+  for (const Pair& pair : pairs_of(bare_, again_)) {
+    stable_.push_back(bare_[pair.first]);
+  }
 }
 
-Lines differences(const Lines& bare, const Lines& again, const Lines& other) {
-  if (other == bare || other == again) {
+Lines Twice::differences_of(const Lines& other) const {
+  if (other == bare_ || other == again_) {
     return {};
   }
-  if (bare != again && is_within(common(bare, again), other) &&
-      other.size() >= std::min(bare.size(), again.size()) &&
-      other.size() <= std::max(bare.size(), again.size())) {
+  if (bare_ != again_ && is_within(stable_, other) &&
+      other.size() >= std::min(bare_.size(), again_.size()) &&
+      other.size() <= std::max(bare_.size(), again_.size())) {
     return {};
   }
-  const Lines found = diff(beginning(bare), beginning(other));
+  const Lines found = diff(beginning(bare_), beginning(other));
   return found.empty() ? Lines{"(beyond what is shown, or in the ends of lines)"} : found;
 }
 

@@ -2,6 +2,7 @@
 // cubfc.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +13,21 @@ namespace cubfc::cli::compare {
 using Lines = std::vector<std::string>;
 Lines lines_of(std::string_view text);
 
-// The lines that are in both, in their order.
-Lines common(const Lines& first, const Lines& second);
+// What two runs of the same have written.
+class Twice {
+ public:
+  Twice(Lines bare, Lines again);
 
-// What is different in `other`, as a diff; empty when there is nothing but what differs between
-// `bare` and `again`, too, which are two runs of the same.
-Lines differences(const Lines& bare, const Lines& again, const Lines& other);
+  // What is different in `other`, as a diff; empty when there is nothing but what differs between
+  // the two, too.
+  Lines differences_of(const Lines& other) const;
+  // Lines of the first that are different every time.
+  std::size_t num_loose() const { return bare_.size() - stable_.size(); }
+
+ private:
+  Lines bare_;
+  Lines again_;
+  Lines stable_;  // that are in both, in their order
+};
 
 }  // namespace cubfc::cli::compare

@@ -85,35 +85,27 @@ std::string contents_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Without what is there of cubfc's.
-std::string other_preloads() {
-  const std::string without = preload_with(variable("LD_PRELOAD"), "");
-  return without.ends_with(':') ? without.substr(0, without.size() - 1) : without;
-}
-
-Variables environment_for(const std::map<std::string, std::string>& settings,
-                          const std::string& library, const std::string& log) {
-  Variables all;
+std::vector<std::string> environment_for(const Variables& settings, const std::string& library,
+                                         const std::string& log) {
+  Variables changes;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (!text.starts_with(config::kOwnPrefix) && equals != std::string::npos) {
-      all[text.substr(0, equals)] = text.substr(equals + 1);
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    if (name.starts_with(config::kOwnPrefix)) {
+      changes[name] = "";
     }
   }
-  const std::string others = other_preloads();
-  all.erase("LD_PRELOAD");
-  if (!library.empty()) {
-    all["LD_PRELOAD"] = preload_with(others, library);
-    all["CUBFC_SHOW_STATS"] = "1";
-    all["CUBFC_LOG_FILE"] = log;
-  } else if (!others.empty()) {
-    all["LD_PRELOAD"] = others;
+  const std::string before = variable("LD_PRELOAD");
+  if (library.empty()) {
+    changes["LD_PRELOAD"] = others_preloaded(before);
+  } else {
+    changes["LD_PRELOAD"] = preload_with(before, library);
+    changes["CUBFC_SHOW_STATS"] = "1";
+    changes["CUBFC_LOG_FILE"] = log;
   }
   for (const auto& [name, value] : settings) {
-    all[name] = value;
+    changes[name] = value;
   }
-  return all;
+  return environment_with(changes);
 }
 
 // Whether it ends in time.
@@ -169,14 +161,11 @@ void read_log(const std::string& path, Run& run) {
 }  // namespace
 
 Run run_once(const std::vector<std::string>& program, const std::string& path,
-             const std::map<std::string, std::string>& settings, const std::string& library,
-             const std::string& input, std::chrono::duration<double> most) {
+             const Variables& settings, const std::string& library, const std::string& input,
+             std::chrono::duration<double> most) {
   const Folder folder;
   const std::string log = folder.file("log");
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : environment_for(settings, library, log)) {
-    entries.push_back(name + "=" + value);
-  }
+  const std::vector<std::string> entries = environment_for(settings, library, log);
   const std::vector<char*> arguments = pointers_to(program);
   const std::vector<char*> environment = pointers_to(entries);
   const Descriptor out = output_file(folder.file("out"));

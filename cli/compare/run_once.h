@@ -3,12 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/compare/lines.h"
+#include "cli/run/settings.h"
 
 namespace cubfc::cli::compare {
 
@@ -31,7 +31,7 @@ struct Run {
 // Without cubfc where `library` is empty, also where it is in the environment already. In a session
 // of its own, which is ended when it takes longer. Throws Failure.
 Run run_once(const std::vector<std::string>& program, const std::string& path,
-             const std::map<std::string, std::string>& settings, const std::string& library,
-             const std::string& input, std::chrono::duration<double> most);
+             const Variables& settings, const std::string& library, const std::string& input,
+             std::chrono::duration<double> most);
 
 }  // namespace cubfc::cli::compare

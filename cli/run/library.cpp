@@ -77,17 +77,22 @@ std::string find_library(const std::optional<std::string>& given) {
       kUsage};
 }
 
-std::string preload_with(const std::string& before, const std::string& library) {
-  std::string preload;
+std::string others_preloaded(const std::string& before) {
+  std::string others;
   std::string_view rest = before;
   while (!rest.empty()) {
     const std::string_view entry = rest.substr(0, rest.find_first_of(" :"));
     if (!entry.empty() && entry.substr(entry.rfind('/') + 1) != kLibraryName) {
-      preload.append(entry).append(":");
+      others.append(others.empty() ? "" : ":").append(entry);
     }
     rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
   }
-  return preload + library;
+  return others;
+}
+
+std::string preload_with(const std::string& before, const std::string& library) {
+  const std::string others = others_preloaded(before);
+  return others.empty() ? library : others + ":" + library;
 }
 
 }  // namespace cubfc::cli

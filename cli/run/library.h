@@ -14,6 +14,9 @@ inline constexpr std::string_view kLibraryName = "libcubfc.so";
 // when LD_PRELOAD cannot name it.
 std::string find_library(const std::optional<std::string>& given);
 
+// Of LD_PRELOAD, what is not a libcubfc.so.
+std::string others_preloaded(const std::string& before);
+
 // LD_PRELOAD with the library behind what is there: a sanitizer's runtime must stay the first. A
 // libcubfc.so that is there already, of an image or of another run around this one, makes place for
 // this one: two would both intercept.

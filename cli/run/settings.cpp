@@ -18,6 +18,22 @@ std::string search_path() {
   return std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH");
 }
 
+std::vector<std::string> environment_with(const Variables& changes) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!changes.contains(text.substr(0, text.find('=')))) {
+      entries.push_back(text);
+    }
+  }
+  for (const auto& [name, value] : changes) {
+    if (!value.empty()) {
+      entries.push_back(name + "=" + value);
+    }
+  }
+  return entries;
+}
+
 std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
   for (const std::string& string : strings) {

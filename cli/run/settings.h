@@ -18,6 +18,10 @@ std::string variable(const char* name);
 // Where programs are looked for: $PATH.
 std::string search_path();
 
+// The environment with these variables in place of its own; those that are empty here are not in
+// it.
+std::vector<std::string> environment_with(const Variables& changes);
+
 // For execve: the last one is nullptr. They point into the strings.
 std::vector<char*> pointers_to(const std::vector<std::string>& strings);
 
