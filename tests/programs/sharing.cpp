@@ -251,7 +251,8 @@ void open_garbage(const Driver& driver, Peer& peer, std::size_t bytes) {
 int main_of_owner(const Driver& driver, Peer& peer, std::size_t bytes, bool kill, bool close_all) {
   programs::use_device(driver, 0);
   if (kill) {
-    handle_of(driver, allocate(driver, bytes, 1));
+    // Once its peer has a file of its own: who makes one removes those of the dead.
+    peer.open(handle_of(driver, allocate(driver, bytes, 1)));
     std::fflush(stdout);
     raise(SIGKILL);
   }

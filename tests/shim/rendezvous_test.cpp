@@ -135,7 +135,8 @@ class Child {
       _exit(0);
     }
   }
-  // It gives so many bytes until it is killed. Returns when it does.
+  // It gives so many bytes until it is killed. Returns when it does. To be called while this
+  // process has one thread, or the child could have none (ThreadSanitizer).
   static Child that_gives(std::uint64_t bytes) {
     int ready[2];
     REQUIRE(pipe(ready) == 0);
@@ -146,10 +147,10 @@ class Child {
         pause();
       }
     });
+    close(ready[1]);
     char go = 0;
     REQUIRE(read(ready[0], &go, 1) == 1);
     close(ready[0]);
-    close(ready[1]);
     return child;
   }
   ~Child() {
@@ -228,9 +229,9 @@ TEST_CASE("each that is there, or one of them, is asked for all that it has") {
   Rendezvous asking(kName);
   CHECK(asking.ask_for_all(std::nullopt).empty());
   {
+    const Child child = Child::that_gives(50);
     Giver first(100);
     const Giver of_another(7, kAnother);
-    Child child = Child::that_gives(50);
     CHECK(asking.ask_for_all(1 << 30).empty());
     auto answers = asking.ask_for_all(getpid());
     REQUIRE(answers.size() == 2);
