@@ -34,14 +34,14 @@ Examples:
   cubfc completion zsh > "${fpath[1]}/_cubfc"
   cubfc completion fish > ~/.config/fish/completions/cubfc.fish)");
   completion->callback([&app, shell] {
-    const std::vector<documentation::Command> commands = documentation::commands_of(app);
-    print(*shell == "bash"  ? documentation::bash_completion(commands)
-          : *shell == "zsh" ? documentation::zsh_completion(commands)
-                            : documentation::fish_completion(commands));
+    const documentation::Tree tree = documentation::tree_of(app);
+    print(*shell == "bash"  ? documentation::bash_completion(tree)
+          : *shell == "zsh" ? documentation::zsh_completion(tree)
+                            : documentation::fish_completion(tree));
   });
   CLI::App* const man = app.add_subcommand("man-page", "The man page, in troff.")->group("");
   man->callback(
-      [&app] { print(documentation::man_page(documentation::commands_of(app), CUBFC_VERSION)); });
+      [&app] { print(documentation::man_page(documentation::tree_of(app), CUBFC_VERSION)); });
 }
 
 }  // namespace cubfc::cli

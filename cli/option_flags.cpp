@@ -21,6 +21,10 @@ bool is_boolean(const config::Option& option) {
   return value && std::holds_alternative<bool>(*value);
 }
 
+std::string value_name(const config::Option& option) {
+  return is_boolean(option) ? "" : option.own.accepted.starts_with("a path ") ? "FILE" : "VALUE";
+}
+
 config::Value read_flag(const config::Option& option, const std::string& flag,
                         const std::string& text, const config::Policy& so_far) {
   const std::optional<config::Value> value = option.own.read(config::trimmed(text), so_far);

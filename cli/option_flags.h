@@ -16,6 +16,9 @@ std::string flag_of(const config::Option& option);
 // Whether it is just true or false, so that the flag needs no value.
 bool is_boolean(const config::Option& option);
 
+// As help, man page and completions call its value: "" of a boolean, "FILE", else "VALUE".
+std::string value_name(const config::Option& option);
+
 // The value that a flag has. `so_far`: see config::Reader. Throws Failure, which names the flag and
 // says what is accepted.
 config::Value read_flag(const config::Option& option, const std::string& flag,

@@ -282,15 +282,19 @@ void add_replay(CLI::App& app) {
   const auto words = std::make_shared<Words>();
   command.description(kAbout);
   command.footer(kFooter);
-  command.add_option("FILE", words->file, "the recording")->required();
-  command.add_option("--limit", words->limit, "a limit for each GPU: 40GiB, or a share: 0.5, 50%");
-  command.add_option("--total", words->total,
-                     "what each GPU has: 80GiB (what was recorded; else the limit, or twice the "
-                     "peak)");
-  command.add_option("--allocator", words->allocator, "bfc, vmm or platform");
-  command.add_option("--preallocate", words->preallocate, "true, false or whole");
-  command.add_option("--mem-fraction", words->mem_fraction, "as CUBFC_MEM_FRACTION");
-  command.add_option("--free", words->free, "sync or deferred");
+  command.add_option("FILE", words->file, "the recording")->type_name("")->required();
+  command.add_option("--limit", words->limit, "a limit for each GPU: 40GiB, or a share: 0.5, 50%")
+      ->type_name("SIZE|SHARE");
+  command
+      .add_option("--total", words->total,
+                  "what each GPU has: 80GiB (what was recorded; else the limit, or twice the peak)")
+      ->type_name("SIZE");
+  command.add_option("--allocator", words->allocator, "bfc, vmm or platform")->type_name("VALUE");
+  command.add_option("--preallocate", words->preallocate, "true, false or whole")
+      ->type_name("VALUE");
+  command.add_option("--mem-fraction", words->mem_fraction, "as CUBFC_MEM_FRACTION")
+      ->type_name("VALUE");
+  command.add_option("--free", words->free, "sync or deferred")->type_name("VALUE");
   command.add_flag("--fit", words->fit, "look for the least limit that would do");
   command.add_flag("--all-policies", words->all_policies,
                    "several policies side by side, with the least limit of each");
@@ -298,7 +302,8 @@ void add_replay(CLI::App& app) {
                    "play what PyTorch's cache, or an arena, took from the driver instead of the "
                    "blocks that it gave");
   command.add_flag("--json", words->json, "print JSON");
-  command.add_option("--trace", words->trace, "write what happens to this file, as a trace");
+  command.add_option("--trace", words->trace, "write what happens to this file, as a trace")
+      ->type_name("FILE");
   command.callback([words] { run(*words); });
 }
 

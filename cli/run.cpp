@@ -167,8 +167,7 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
     CLI::Option* const flag = is_boolean(option)
                                   ? command->add_flag(flag_of(option) + "{true}", text, meaning)
                                   : command->add_option(flag_of(option), text, meaning);
-    flag->type_name(is_boolean(option) ? "" : "VALUE")
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    flag->type_name(value_name(option))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   command->footer(R"(
 Each option of cubfc is a flag: CUBFC_MEM_LIMIT is --mem-limit. A flag wins over its

@@ -21,6 +21,14 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
   return names;
 }
 
+std::vector<std::string> names_of(const std::vector<Flag>& flags) {
+  std::vector<std::string> names;
+  for (const Flag& flag : flags) {
+    names.insert(names.end(), flag.names.begin(), flag.names.end());
+  }
+  return names;
+}
+
 // Of the flags that a value follows.
 std::vector<std::string> names_with_value(const Command& command) {
   std::vector<std::string> names;
@@ -32,9 +40,13 @@ std::vector<std::string> names_with_value(const Command& command) {
   return names;
 }
 
-// Up to the first end of a sentence or semicolon: a line in a menu.
+// The first sentence, or what stands before its semicolon: a line in a menu.
 std::string short_form(const std::string& description) {
-  return description.substr(0, description.find_first_of(";.:"));
+  std::size_t end = 0;
+  do {
+    end = description.find_first_of(";.", end + 1);
+  } while (end < description.size() - 1 && description[end + 1] != ' ');
+  return description.substr(0, end);
 }
 
 // Without what the shell would see as the end of a quotation, or as special in it.
@@ -47,27 +59,21 @@ std::string in_single_quotes(const std::string& text) {
 }
 
 std::string bash_case(const Command& command) {
-  std::string flags;
   const std::vector<std::string> with_value = names_with_value(command);
   std::string values;
   for (const Flag& flag : command.flags) {
-    for (const std::string& name : flag.names) {
-      flags += (flags.empty() ? "" : " ") + name;
-    }
-    if (flag.is_path || !flag.values.empty()) {
-      values += "          " + joined(flag.names, "|") + ") " +
-                (flag.is_path
-                     ? "COMPREPLY=($(compgen -f -- \"$cur\"))"
-                     : "COMPREPLY=($(compgen -W '" + joined(flag.values, " ") + "' -- \"$cur\"))") +
-                "; return ;;\n";
+    if (!flag.values.empty()) {
+      values +=
+          "        " + joined(flag.names, "|") + ") values='" + joined(flag.values, " ") + "' ;;\n";
     }
   }
-  std::string text = "    " + command.name + ")\n      flags='" + flags + "'\n";
+  std::string text =
+      "    " + command.name + ")\n      flags='" + joined(names_of(command.flags), " ") + "'\n";
   if (!with_value.empty()) {
     text += "      with_value=' " + joined(with_value, " ") + " '\n";
   }
   if (!values.empty()) {
-    text += "      value() {\n        case $1 in\n" + values + "        esac\n      }\n";
+    text += "      case $prev in\n" + values + "      esac\n";
   }
   if (!command.values.empty()) {
     text += "      words='" + joined(command.values, " ") + "'\n";
@@ -75,7 +81,7 @@ std::string bash_case(const Command& command) {
   return text + "      starts_program=" + (command.starts_program ? "1" : "") + "\n      ;;\n";
 }
 
-std::string zsh_flag(const Flag& flag) {
+std::string zsh_flag(const Flag& flag, std::string_view lead = {}) {
   // In square brackets, where a colon or a bracket would end it.
   std::string description;
   for (const char c : short_form(flag.description)) {
@@ -92,8 +98,8 @@ std::string zsh_flag(const Flag& flag) {
   for (const std::string& name : flag.names) {
     const bool is_long = name.starts_with("--");
     text += "        " +
-            in_single_quotes(name + (!value.empty() && is_long ? "=" : "") + "[" + description +
-                             "]" + value) +
+            in_single_quotes(std::string(lead) + name + (!value.empty() && is_long ? "=" : "") +
+                             "[" + description + "]" + value) +
             " \\\n";
   }
   return text;
@@ -113,8 +119,12 @@ std::string zsh_case(const Command& command) {
          "\n        ;;\n";
 }
 
-std::string fish_flag(const Command& command, const Flag& flag) {
-  std::string text = "complete -c cubfc -n '__fish_seen_subcommand_from " + command.name + "'";
+std::string fish_here(const Command& command) {
+  return "complete -c cubfc -n '__fish_seen_subcommand_from " + command.name + "'";
+}
+
+std::string fish_flag(const std::string& here, const Flag& flag) {
+  std::string text = here;
   for (const std::string& name : flag.names) {
     text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
@@ -129,24 +139,27 @@ std::string fish_flag(const Command& command, const Flag& flag) {
 
 }  // namespace
 
-std::string bash_completion(const std::vector<Command>& commands) {
+// Where nothing is answered, bash itself offers files (-o default), and quotes their names.
+std::string bash_completion(const Tree& tree) {
   std::string text =
       R"(# bash completion for cubfc: source it, or put it where bash-completion looks.
 _cubfc() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
-  local flags= with_value= words= starts_program= i word
+  local flags= with_value= values= words= starts_program= i word
   if [[ $cur == = ]]; then cur=; fi
   if [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}; fi
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W ')" +
-      joined(names_of(commands), " ") + R"( --help --version' -- "$cur"))
+    words=')" +
+      joined(names_of(tree.commands), " ") + R"('
+    if [[ $cur == -* ]]; then words=')" +
+      joined(names_of(tree.program.flags), " ") + R"('; fi
+    COMPREPLY=($(compgen -W "$words" -- "$cur"))
     return
   fi
-  value() { :; }
   case ${COMP_WORDS[1]} in
 )";
-  for (const Command& command : commands) {
+  for (const Command& command : tree.commands) {
     text += bash_case(command);
   }
   text += R"(    *) return ;;
@@ -170,43 +183,41 @@ _cubfc() {
         COMPREPLY=($(compgen -c -- "$cur"))
       elif declare -F _command_offset > /dev/null; then
         _command_offset "$i"
-      else
-        COMPREPLY=($(compgen -f -- "$cur"))
       fi
       return
     fi
   fi
   if [[ $with_value == *" $prev "* ]]; then
-    value "$prev"
-    return
-  fi
-  if [[ $cur == -* ]]; then
+    COMPREPLY=($(compgen -W "$values" -- "$cur"))
+  elif [[ $cur == -* ]]; then
     COMPREPLY=($(compgen -W "$flags" -- "$cur"))
   elif [[ $words ]]; then
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
   elif [[ $starts_program ]]; then
     COMPREPLY=($(compgen -c -- "$cur"))
-  else
-    COMPREPLY=($(compgen -f -- "$cur"))
   fi
 }
-complete -o filenames -o bashdefault -F _cubfc cubfc
+complete -o bashdefault -o default -F _cubfc cubfc
 )";
   return text;
 }
 
-std::string zsh_completion(const std::vector<Command>& commands) {
+std::string zsh_completion(const Tree& tree) {
   std::string text = R"(#compdef cubfc
 _cubfc() {
   local context state state_descr line
   typeset -A opt_args
-  _arguments -C '(- *)--help[all of it]' '(- *)--version[the version]' '1:command:->command' \
-    '*::argument:->arguments'
+  _arguments -C \
+)";
+  for (const Flag& flag : tree.program.flags) {
+    text += zsh_flag(flag, "(- *)");
+  }
+  text += R"(    '1:command:->command' '*::argument:->arguments'
   case $state in
   command)
     local -a commands=(
 )";
-  for (const Command& command : commands) {
+  for (const Command& command : tree.commands) {
     text +=
         "      " + in_single_quotes(command.name + ":" + short_form(command.description)) + "\n";
   }
@@ -216,7 +227,7 @@ _cubfc() {
   arguments)
     case $words[1] in
 )";
-  for (const Command& command : commands) {
+  for (const Command& command : tree.commands) {
     text += zsh_case(command);
   }
   return text + R"(    esac
@@ -227,16 +238,18 @@ if [[ $funcstack[1] == _cubfc ]]; then _cubfc "$@"; else compdef _cubfc cubfc; f
 )";
 }
 
-std::string fish_completion(const std::vector<Command>& commands) {
+std::string fish_completion(const Tree& tree) {
   std::string text = "complete -c cubfc -f\n";
-  for (const Command& command : commands) {
+  for (const Flag& flag : tree.program.flags) {
+    text += fish_flag("complete -c cubfc -n __fish_use_subcommand", flag);
+  }
+  for (const Command& command : tree.commands) {
     text += "complete -c cubfc -n __fish_use_subcommand -a " + command.name + " -d " +
             in_single_quotes(short_form(command.description)) + "\n";
     for (const Flag& flag : command.flags) {
-      text += fish_flag(command, flag);
+      text += fish_flag(fish_here(command), flag);
     }
-    const std::string here =
-        "complete -c cubfc -n '__fish_seen_subcommand_from " + command.name + "'";
+    const std::string here = fish_here(command);
     if (command.starts_program) {
       // The lone hyphen ends the function's own options.
       text += here + " -a '(__fish_complete_subcommand --fcs-skip=2 - " +

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "cli/documentation/tree.h"
 
 namespace cubfc::cli::documentation {
 
-std::string bash_completion(const std::vector<Command>& commands);
-std::string zsh_completion(const std::vector<Command>& commands);
-std::string fish_completion(const std::vector<Command>& commands);
+std::string bash_completion(const Tree& tree);
+std::string zsh_completion(const Tree& tree);
+std::string fish_completion(const Tree& tree);
 
 }  // namespace cubfc::cli::documentation

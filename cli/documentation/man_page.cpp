@@ -76,13 +76,14 @@ std::string variable_text(const config::Option& option) {
 
 }  // namespace
 
-std::string man_page(const std::vector<Command>& commands, const std::string& version) {
+std::string man_page(const Tree& tree, const std::string& version) {
   std::string text = ".TH CUBFC 1 \"\" \"cubfc " + version + "\" \"User Commands\"\n" +
                      ".SH NAME\ncubfc \\- runs, shows and explains GPU memory of CUDA programs\n" +
                      ".SH SYNOPSIS\n";
-  for (const Command& command : commands) {
-    text += (&command == commands.data() ? "" : ".br\n") + usage_of(command);
+  for (const Command& command : tree.commands) {
+    text += usage_of(command) + ".br\n";
   }
+  text += ".B cubfc\n\\fIOPTION\\fR\n";
   text += R"(.SH DESCRIPTION
 libcubfc.so is preloaded into an unmodified CUDA program. It takes the program's device allocations
 and serves them from an arena in the process, under the memory policy that JAX, XLA and TensorFlow
@@ -90,9 +91,13 @@ made popular: preallocate a share of the device, grow on demand, or pass through
 if one is wanted.
 .B cubfc run
 starts a program in this way; the other commands show, explain and try.
-.SH COMMANDS
+.SH OPTIONS
 )";
-  for (const Command& command : commands) {
+  for (const Flag& flag : tree.program.flags) {
+    text += flag_text(flag);
+  }
+  text += ".SH COMMANDS\n";
+  for (const Command& command : tree.commands) {
     text += command_text(command);
   }
   text += ".SH ENVIRONMENT\nRead once, when the library loads. An empty value counts as unset.\n";

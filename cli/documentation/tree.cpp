@@ -37,8 +37,7 @@ Flag flag_of(const CLI::Option& option) {
   flag.description = option.get_description();
   if (option.get_items_expected_max() > 0) {
     flag.value = option.get_type_name().empty() ? "VALUE" : option.get_type_name();
-    flag.is_path =
-        flag.value == "FILE" || flag.description.find("accepted: a path") != std::string::npos;
+    flag.is_path = flag.value == "FILE";
     flag.values = values_in(flag.description);
   }
   return flag;
@@ -83,14 +82,14 @@ std::vector<std::string> values_in(const std::string& description) {
   return values.size() > 1 ? values : std::vector<std::string>{};
 }
 
-std::vector<Command> commands_of(const CLI::App& app) {
-  std::vector<Command> commands;
+Tree tree_of(const CLI::App& app) {
+  Tree tree{.program = command_of(app), .commands = {}};
   for (const CLI::App* const each : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!each->get_group().empty()) {
-      commands.push_back(command_of(*each));
+      tree.commands.push_back(command_of(*each));
     }
   }
-  return commands;
+  return tree;
 }
 
 }  // namespace cubfc::cli::documentation

@@ -17,7 +17,7 @@ struct Flag {
 };
 
 struct Command {
-  std::string name;
+  std::string name;  // "cubfc" for what stands before a command
   std::string description;
   std::string positional;           // "PROGRAM", "FILE"; empty: none
   std::vector<std::string> values;  // all that are accepted for it, where these are words
@@ -26,8 +26,12 @@ struct Command {
   std::vector<Flag> flags;
 };
 
-// Those that a user is to see.
-std::vector<Command> commands_of(const CLI::App& app);
+// The program's own flags, and the commands that a user is to see.
+struct Tree {
+  Command program;
+  std::vector<Command> commands;
+};
+Tree tree_of(const CLI::App& app);
 
 // a, b and c where a description is "a, b or c", or ends with "accepted: a, b or c"; empty where it
 // says something else.

@@ -123,10 +123,13 @@ void add_report(CLI::App& app) {
       ->add_option(
           "FILE", options->file,
           "A trace (CUBFC_TRACE), a log of RMM's logging adaptor, or a memory snapshot of PyTorch")
+      ->type_name("")
       ->required();
-  command->add_option("-o,--output", options->output,
-                      "Where to; - is the standard output. By default beside FILE, with the ending "
-                      "of the format; a text goes to the standard output");
+  command
+      ->add_option("-o,--output", options->output,
+                   "Where to; - is the standard output. By default beside FILE, with the ending of "
+                   "the format; a text goes to the standard output")
+      ->type_name("FILE");
   command
       ->add_option(
           "--format", options->format,

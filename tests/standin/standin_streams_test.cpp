@@ -82,7 +82,7 @@ TEST_CASE("cuMemFree returns when all work of the context is done") {
 
 TEST_CASE("the legacy stream waits for blocking streams and not for others") {
   const Device device;
-  const CUdeviceptr memory = device.Allocate(8);
+  const CUdeviceptr memory = device.Allocate(12);
   const CUstream blocking = NewStream(CU_STREAM_DEFAULT);
   const CUstream other = NewStream();
   standin_hold_stream(other);
@@ -92,7 +92,7 @@ TEST_CASE("the legacy stream waits for blocking streams and not for others") {
   CHECK(ReadWord(memory + 4) == 2);
   standin_release_stream(other);
   standin_hold_stream(blocking);
-  REQUIRE(cuMemsetD32Async(memory, 3, 1, blocking) == CUDA_SUCCESS);
+  REQUIRE(cuMemsetD32Async(memory + 8, 3, 1, blocking) == CUDA_SUCCESS);
   REQUIRE(cuMemsetD32_v2(memory + 4, 4, 1) == CUDA_SUCCESS);
   CHECK(cuStreamQuery(nullptr) == CUDA_ERROR_NOT_READY);
   standin_release_stream(blocking);
