@@ -1,5 +1,6 @@
 #include "cli/documentation/completions.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace cubfc::cli::documentation {
@@ -42,11 +43,8 @@ std::vector<std::string> names_with_value(const Command& command) {
 
 // The first sentence, or what stands before its semicolon: a line in a menu.
 std::string short_form(const std::string& description) {
-  std::size_t end = 0;
-  do {
-    end = description.find_first_of(";.", end + 1);
-  } while (end < description.size() - 1 && description[end + 1] != ' ');
-  return description.substr(0, end);
+  return description.substr(0, std::min({description.find(". "), description.find("; "),
+                                         description.find_last_not_of(".;") + 1}));
 }
 
 // Without what the shell would see as the end of a quotation, or as special in it.
@@ -89,7 +87,7 @@ std::string zsh_flag(const Flag& flag, std::string_view lead = {}) {
   }
   std::string value;
   if (!flag.value.empty()) {
-    value = ":" + (flag.is_path
+    value = ":" + (flag.is_path()
                        ? std::string("file:_files")
                        : "value:" + (flag.values.empty() ? std::string()
                                                          : "(" + joined(flag.values, " ") + ")"));
@@ -119,17 +117,13 @@ std::string zsh_case(const Command& command) {
          "\n        ;;\n";
 }
 
-std::string fish_here(const Command& command) {
-  return "complete -c cubfc -n '__fish_seen_subcommand_from " + command.name + "'";
-}
-
 std::string fish_flag(const std::string& here, const Flag& flag) {
   std::string text = here;
   for (const std::string& name : flag.names) {
     text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
   if (!flag.value.empty()) {
-    text += flag.is_path ? " -rF" : " -x";
+    text += flag.is_path() ? " -rF" : " -x";
   }
   if (!flag.values.empty()) {
     text += " -a '" + joined(flag.values, " ") + "'";
@@ -246,10 +240,11 @@ std::string fish_completion(const Tree& tree) {
   for (const Command& command : tree.commands) {
     text += "complete -c cubfc -n __fish_use_subcommand -a " + command.name + " -d " +
             in_single_quotes(short_form(command.description)) + "\n";
+    const std::string here =
+        "complete -c cubfc -n '__fish_seen_subcommand_from " + command.name + "'";
     for (const Flag& flag : command.flags) {
-      text += fish_flag(fish_here(command), flag);
+      text += fish_flag(here, flag);
     }
-    const std::string here = fish_here(command);
     if (command.starts_program) {
       // The lone hyphen ends the function's own options.
       text += here + " -a '(__fish_complete_subcommand --fcs-skip=2 - " +

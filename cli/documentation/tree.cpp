@@ -37,7 +37,6 @@ Flag flag_of(const CLI::Option& option) {
   flag.description = option.get_description();
   if (option.get_items_expected_max() > 0) {
     flag.value = option.get_type_name().empty() ? "VALUE" : option.get_type_name();
-    flag.is_path = flag.value == "FILE";
     flag.values = values_in(flag.description);
   }
   return flag;

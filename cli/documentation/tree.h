@@ -12,8 +12,8 @@ struct Flag {
   std::vector<std::string> names;  // "-q", "--quiet"
   std::string description;
   std::string value;                // what stands for its value; empty: it takes none
-  bool is_path = false;             // its value is a file's name
   std::vector<std::string> values;  // all that are accepted, where these are words
+  bool is_path() const { return value == "FILE"; }
 };
 
 struct Command {

@@ -3,19 +3,17 @@
 
 usage: documentation_test.py CUBFC LIBRARY OPTIONS_SOURCE
 """
+import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
-
-try:
-    import pexpect
-    BASH_READS_TABS = True
-except ImportError:
-    BASH_READS_TABS = False
 
 if len(sys.argv) < 4:
     sys.exit(__doc__)
@@ -64,6 +62,32 @@ class ManPage(unittest.TestCase):
         self.assertNotIn("\\", re.sub(r"\\e", "", shown.stdout))
 
 
+class Terminal:
+    """A shell of a user who types."""
+
+    def __init__(self, folder):
+        self.process, self.terminal = pty.fork()
+        if self.process == 0:
+            os.chdir(folder)
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile"],
+                      {"PATH": "/usr/bin:/bin", "TERM": "dumb", "PS1": "> ", "INPUTRC": "/dev/null"})
+
+    def show(self, typed, awaited):
+        """Types it, and what is shown until what is awaited."""
+        os.write(self.terminal, typed.encode())
+        shown = ""
+        while awaited not in shown:
+            if not select.select([self.terminal], [], [], 20)[0]:
+                raise AssertionError(f"{typed!r}: {awaited!r} is not shown, but:\n{shown}")
+            shown += os.read(self.terminal, 4096).decode()
+        return shown
+
+    def close(self):
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        os.close(self.terminal)
+
+
 class Bash(unittest.TestCase):
     def complete(self, *words):
         """What is answered; nothing where bash itself offers files."""
@@ -98,23 +122,21 @@ class Bash(unittest.TestCase):
 
     def test_what_a_user_sees(self):
         """In a terminal, with TAB: files with blanks in their names, too, and no name of ours in the shell."""
-        if not BASH_READS_TABS:
-            self.skipTest("python has no pexpect")
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "a first.csv").touch()
-            shell = pexpect.spawn("bash", ["--norc", "--noprofile"], cwd=folder, encoding="utf-8", timeout=20,
-                                  env={"PATH": "/usr/bin:/bin", "TERM": "dumb", "PS1": "> ", "INPUTRC": "/dev/null"})
-            shell.sendline(f"source <('{CUBFC}' completion bash); compgen -A function; cubfc() {{ printf '<%s>' \"$@\"; }}; echo read''y")
-            shell.expect("ready\r")
-            self.assertEqual(re.findall(r"^(\w+)\r$", shell.before, re.M), ["_cubfc"])
+            shell = Terminal(folder)
+            self.addCleanup(shell.close)
+            shown = shell.show(f"source <('{CUBFC}' completion bash); compgen -A function; "
+                               "cubfc() { printf '<%s>' \"$@\"; }; echo read''y\n", "ready\r")
+            self.assertEqual(re.findall(r"^(\w+)\r$", shown, re.M), ["_cubfc", "ready"])
             for typed, got in [("report a\t", "<report><a first.csv>"),
                                ("run --trace a\t", "<run><--trace><a first.csv>"),
                                ("run --trace=a\t", "<run><--trace=a first.csv>"),
+                               ("run bash a\t", "<run><bash><a first.csv>"),
+                               ("run --free sync -- bash a\t", "<run><--free><sync><--><bash><a first.csv>"),
                                ("replay --trace 'a \t", "<replay><--trace><a first.csv>"),
                                ("run --allo\tvm\t", "<run><--allocator><vmm>")]:
-                shell.sendline("cubfc " + typed)
-                shell.expect_exact(got)
-            shell.close()
+                shell.show(f"cubfc {typed}\n", got)
 
 
 class OtherShells(unittest.TestCase):
