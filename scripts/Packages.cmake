@@ -11,18 +11,28 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/cubfcConfigVersion.
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cubfcConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/cubfcConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/cubfc)
 
+# Paths in them begin with the prefix, so configure with CMAKE_INSTALL_PREFIX=/usr for a Debian package.
+set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME cubfc)
 set(CPACK_PACKAGE_VENDOR cubfc)
 set(CPACK_PACKAGE_CONTACT "The authors of cubfc <cubfc@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "GPU memory arena for unmodified CUDA programs")
-set(CPACK_PACKAGE_DESCRIPTION "libcubfc.so, preloaded into any CUDA program, serves its device allocations from an
-arena under the memory policy that JAX, XLA and TensorFlow made popular, with a
-hard limit if one is wanted. The command cubfc runs programs under it, and shows
-and explains what they use.")
+set(CPACK_PACKAGE_DESCRIPTION "libcubfc.so, preloaded into any CUDA program, serves its device
+allocations from an arena under the memory policy that JAX, XLA and
+TensorFlow made popular, with a hard limit if one is wanted. The command
+cubfc runs programs under it, and shows and explains what they use.")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_CURRENT_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGE_FILE_NAME cubfc-${PROJECT_VERSION}-Linux-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_STRIP_FILES ON)
-set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+else()
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE amd64)
+endif()
+# tests/packages sees that they need nothing else, and no newer C library.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34), zlib1g")
+# Instead of scripts that call ldconfig, which CPack writes where it finds none.
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_SOURCE_DIR}/scripts/debian/triggers)
 include(CPack)

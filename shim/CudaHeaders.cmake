@@ -17,7 +17,8 @@ if(NOT CUBFC_CUDA_INCLUDE_DIR)
   find_path(cubfc_found_cuda_h cuda.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDA_HOME ENV CUDA_PATH
     PATHS /usr/local/cuda ${wheel_dirs}
-    PATH_SUFFIXES include)
+    PATH_SUFFIXES include
+    NO_CMAKE_FIND_ROOT_PATH)  # the headers are the same for every processor
   if(NOT cubfc_found_cuda_h)
     message(FATAL_ERROR
       "cuda.h was not found. Install a CUDA toolkit (12.1 or newer), or the headers alone: "

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cli/failure.h"
+#include "cli/run/library.h"
 #include "cli/run/settings.h"
 #include "shim/share/descriptor.h"
 
@@ -86,6 +87,7 @@ ChildEnd run_child(const std::vector<std::string>& words, const Variables& varia
   const std::vector<std::string> entries = environment_with(variables);
   const std::vector<char*> arguments = pointers_to(all);
   const std::vector<char*> environment = pointers_to(entries);
+  const std::string command = this_command();
   Pipe output;
   Pipe complaints;
   const pid_t self = getpid();
@@ -102,7 +104,8 @@ ChildEnd run_child(const std::vector<std::string>& words, const Variables& varia
     if (errors == Errors::kCatch) {
       dup2(complaints.in.get(), STDERR_FILENO);
     }
-    execve("/proc/self/exe", arguments.data(), environment.data());
+    execve("/proc/self/exe", arguments.data(), environment.data());  // also when it was replaced
+    execve(command.c_str(), arguments.data(), environment.data());   // also without /proc
     _exit(127);
   }
   output.in = Descriptor();

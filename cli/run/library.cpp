@@ -1,5 +1,7 @@
 #include "cli/run/library.h"
 
+#include <sys/auxv.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -31,8 +33,7 @@ std::vector<fs::path> places_of_python(const fs::path& lib) {
 }
 
 std::vector<fs::path> places() {
-  std::error_code ignored;
-  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const fs::path here = fs::path(this_command()).parent_path();
   std::vector<fs::path> all = places_of_python(here / "../lib");
   for (const char* folder :
        {"../shim", "../" CUBFC_LIBRARY_FOLDER, "../lib", "../cubfc/lib"}) {  // the last: --target
@@ -54,6 +55,18 @@ std::string checked(const fs::path& path) {
 }
 
 }  // namespace
+
+std::string this_command() {
+  std::error_code failed;
+  const fs::path path = fs::read_symlink("/proc/self/exe", failed);
+  if (!failed) {
+    return path.string();
+  }
+  // In a chroot or a container without /proc: as execve was given it.
+  const auto given =
+      reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
+  return given != nullptr ? fs::weakly_canonical(given, failed).string() : "";
+}
 
 std::string find_library(const std::optional<std::string>& given) {
   std::error_code ignored;

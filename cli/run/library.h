@@ -9,6 +9,9 @@ namespace cubfc::cli {
 
 inline constexpr std::string_view kLibraryName = "libcubfc.so";
 
+// The absolute path of the command that runs; "" where it cannot be known.
+std::string this_command();
+
 // The absolute path of `given`, or, without it, of the library that belongs to this
 // command: in the build folder or where both were installed. Throws Failure when there is none, or
 // when LD_PRELOAD cannot name it.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """docs/deploy: the examples are what their readers accept and do what the pages say, as far as that can be run without
-the engine that they are for; the pages name variables, flags, headings and files that there are.
+the engine that they are for.
 
 usage: deploy_test.py CUBFC LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
 """
@@ -22,15 +22,11 @@ except ImportError:
     sys.exit(77)
 
 import schemas
+from pages import DEPLOY, DEPLOY_PAGES as PAGES, EXAMPLES, ROOT, blocks_of
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DEPLOY = ROOT / "docs/deploy"
-EXAMPLES = DEPLOY / "examples"
-PAGES = sorted(DEPLOY.glob("*.md"))
 SCRIPTS = sorted(EXAMPLES.glob("*.sh"))
 INSTALLED = "/opt/cubfc/lib/libcubfc.so"
 PATIENCE = 120  # seconds, for what comes at once where nothing else runs
-LATER = {"check", "compare", "trim"}  # commands that a build may not have yet
 
 
 def faults(value, schema, where="it"):
@@ -71,38 +67,6 @@ def pod_specs():
         spec = document["spec"]
         if document["kind"] in ("Pod", "DaemonSet"):
             yield name, spec.get("template", {}).get("spec", spec)
-
-
-def blocks_of(page):
-    """(language, text) of each block of code."""
-    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def shell_of(page):
-    """What is to be typed: of a block that shows output, the lines behind a prompt."""
-    for language, text in blocks_of(page):
-        if language or text.startswith("cubfc: "):
-            continue
-        typed = re.findall(r"^\$ (.*)$", text, re.MULTILINE)
-        yield "\n".join(typed) + "\n" if typed else text
-
-
-def headings_of(page):
-    """The anchors that GitHub gives them."""
-    texts = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
-
-
-def command_lines():
-    """(file, words behind `cubfc`) of each call in pages and examples."""
-    for path in [*PAGES, *EXAMPLES.iterdir()]:
-        text = path.read_text().replace("\\\n", " ")
-        pieces = [text] if path.suffix != ".md" else re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```$", "", text))
-        pieces += [block for _, block in blocks_of(path)] if path.suffix == ".md" else []
-        for piece in pieces:
-            for line in piece.replace("\\\n", " ").splitlines():
-                for call in re.findall(r"(?:^|[\s/;`])cubfc (\w+(?: [^;&|`#]*)?)", line):
-                    yield path.name, call.split(" -- ")[0].split()
 
 
 class Examples(unittest.TestCase):
@@ -214,53 +178,8 @@ class Examples(unittest.TestCase):
                     self.assertEqual([line for line in text.splitlines() if line not in lines], [], page.name)
 
 
-class Pages(unittest.TestCase):
-    def test_variables_are_options_of_cubfc(self):
-        known = set(re.findall(r'"(CUBFC_[A-Z_]+)"', (ROOT / "config/options.cpp").read_text()))
-        self.assertIn("CUBFC_MEM_LIMIT", known)
-        for path in [*PAGES, *EXAMPLES.iterdir()]:
-            self.assertEqual(set(re.findall(r"\bCUBFC_[A-Z_]+", path.read_text())) - known, set(), path.name)
-
-    def test_flags_are_those_of_the_command(self):
-        def output(*words):
-            return subprocess.run([CUBFC, *words, "--help"], capture_output=True, text=True, check=True,
-                                  timeout=PATIENCE).stdout
-        commands = set(re.findall(r"^  (\w+) ", output().partition("Subcommands:")[2], re.MULTILINE))
-        calls = list(command_lines())
-        self.assertGreaterEqual(len(calls), 15)
-        for name, [command, *words] in calls:
-            with self.subTest(name, command=command):
-                if command in LATER - commands:
-                    continue
-                self.assertIn(command, commands)
-                flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", output(command)))
-                for word in words:
-                    if word.startswith("-"):
-                        self.assertIn(word.partition("=")[0], flags)
-
-    def test_links_lead_somewhere(self):
-        for page in PAGES:
-            for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-                if re.match(r"https?://", target):
-                    continue
-                with self.subTest(page.name, target=target):
-                    path, _, anchor = target.partition("#")
-                    found = (page.parent / path).resolve() if path else page
-                    self.assertTrue(found.exists())
-                    self.assertTrue(not anchor or anchor in headings_of(found))
-
-    def test_each_page_is_in_the_table(self):
-        index = (DEPLOY / "README.md").read_text()
-        for page in PAGES:
-            self.assertTrue(page.name == "README.md" or f"]({page.name}" in index, page.name)
-
-    def test_the_shell_understands_what_is_to_be_typed(self):
-        for page in PAGES:
-            for text in shell_of(page):
-                done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
-                self.assertEqual((done.returncode, done.stderr), (0, ""), f"{page.name}:\n{text}")
-
-    def test_scripts_are_sound(self):
+class Scripts(unittest.TestCase):
+    def test_they_are_sound(self):
         self.assertTrue(SCRIPTS)
         for script in SCRIPTS:
             subprocess.run(["bash", "-n", script], check=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/what-changes.md: behind each of its sentences stands a test that is there, or it is marked.
+"""docs/what-changes.md: behind each of its sentences stands a test that is there, or it is marked. The tests that stand
+behind sentences of other pages are there, too.
 
 usage: page_test.py REPOSITORY
 """
@@ -16,12 +17,13 @@ def main():
         tests = re.findall(r'<!-- (\S+) "([^"]+)" -->', item)
         if not tests and "(not tested: " not in item:
             faults.append(f"no test stands behind: {item}")
-        for name, test in tests:
+    for page in (root / "docs").rglob("*.md"):
+        for name, test in re.findall(r'<!-- (\S+) "([^"]+)" -->', page.read_text()):
             path = root / "tests" / name
             # A test's name may be broken into several strings of C++.
             text = re.sub(r'"\s*\n\s*"', "", path.read_text()) if path.exists() else ""
             if test not in text:
-                faults.append(f"{name} has no '{test}', which is to stand behind: {item}")
+                faults.append(f"{name} has no '{test}', which is to stand behind a sentence of {page.name}")
     print("\n".join(faults) or f"{len(items)} sentences, each tested or marked")
     return 1 if faults or len(items) < 20 else 0
 

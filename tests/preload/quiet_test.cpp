@@ -137,3 +137,16 @@ TEST_CASE("the library needs only glibc, of version 2.34 or older") {
   CHECK(symbols.out.find("GLIBCXX") == std::string::npos);
   CHECK(symbols.out.find("GCC_") == std::string::npos);
 }
+
+TEST_CASE("the library asks for no network") {
+  const std::string symbols = run({"objdump", "-T", CUBFC_TEST_LIBRARY}).out;
+  const auto needs = [&](const std::string& function) {
+    return symbols.find(" " + function + "\n") != std::string::npos;
+  };
+  for (const char* function : {"socket", "socketpair", "connect", "bind", "listen", "accept",
+                               "getaddrinfo", "sendto", "sendmsg", "recvfrom", "recvmsg"}) {
+    INFO(function);
+    CHECK_FALSE(needs(function));
+  }
+  CHECK(needs("open"));  // that what is needed is found
+}

@@ -9,6 +9,7 @@
 //           fill:MIB      so many MiB in blocks of 100, whether they can be had or not
 //           freed:MIB     the same, all freed again
 //           holes:MIB     so many MiB in blocks of 1 MiB, every other one freed again
+//           gaps:MIB      the same in blocks of 4 MiB
 //           captured:MIB  one block of so many, freed while a stream captures
 // HOW       piece         one cuMemAlloc of 98% of what is free
 //           sum           cuMemAlloc of 256 MiB to 1 MiB
@@ -133,10 +134,11 @@ int main(int argc, char** argv) {
     for (std::size_t i = 0; state.starts_with("freed:") && i < blocks.size(); ++i) {
       programs::must(driver, "cuMemFree", driver.cuMemFree(blocks[i]));
     }
-  } else if (state.starts_with("holes:")) {
+  } else if (state.starts_with("holes:") || state.starts_with("gaps:")) {
+    const std::size_t mib = state.starts_with("holes:") ? 1 : 4;
     std::vector<CUdeviceptr> blocks;
-    for (std::size_t i = 0; i < mib_of(state); ++i) {
-      blocks.push_back(allocate(driver, kMiB));
+    for (std::size_t i = 0; i < mib_of(state) / mib; ++i) {
+      blocks.push_back(allocate(driver, mib * kMiB));
     }
     for (std::size_t i = 0; i < blocks.size(); i += 2) {
       programs::must(driver, "cuMemFree", driver.cuMemFree(blocks[i]));

@@ -1,0 +1,18 @@
+# Cross-compiling for 64-bit Arm, with Debian's compiler and a folder of Debian's packages for it (scripts/package
+# --architecture aarch64 makes it); what is built is run by qemu-user.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_ASM_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+if(NOT CUBFC_AARCH64_ROOT)
+  set(CUBFC_AARCH64_ROOT ${CMAKE_CURRENT_LIST_DIR}/../build/aarch64-root)
+endif()
+get_filename_component(CMAKE_SYSROOT ${CUBFC_AARCH64_ROOT} ABSOLUTE)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES CUBFC_AARCH64_ROOT)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64;-L;${CMAKE_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
