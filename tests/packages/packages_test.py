@@ -155,6 +155,8 @@ class InRoot(Package):
         self.assertIn("cubfc: active on GPU 0", ran.stderr)
         os.unlink(self.root / "program")
         shutil.rmtree(self.root / "driver")
+        for folder in self.root.glob("dev/shm/cubfc-*"):
+            folder.rmdir()  # the user's, not the package's; it is empty by now
 
 
 class Debian(InRoot):
