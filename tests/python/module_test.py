@@ -32,6 +32,20 @@ def allocate(size):
 def free(address):
     must(cuda.cuMemFree_v2(address))
 '''
+TORCH = '''
+import types, driver
+uint8, cached = "uint8", []
+class Tensor:
+    def __init__(self, size): self.block = driver.allocate(size)
+    def __del__(self): cached.append(self.block)
+def empty(size, dtype, device):
+    assert (dtype, device) == (uint8, "cuda")
+    driver.start()
+    return Tensor(size)
+def empty_cache():
+    while cached: driver.free(cached.pop())
+cuda = types.SimpleNamespace(is_available=lambda: True, empty_cache=empty_cache)
+'''
 
 
 class Programs(unittest.TestCase):
@@ -193,6 +207,15 @@ class Notebook(Programs):
 
     def test_without_cubfc(self):
         self.assertIn("not under cubfc", self.run_notebook())
+
+    def test_with_pytorch(self):
+        """PyTorch finds no GPU in the software driver, so one is made up that calls it as PyTorch does: a tensor's memory
+        stays in a cache until that is emptied."""
+        (self.folder / "driver.py").write_text(CUDA)
+        (self.folder / "torch.py").write_text(TORCH)
+        shown = self.run_notebook(**self.under)
+        self.assertRegex(shown, r"GPU 0: 64\.0 MiB in use, peak 64\.0 MiB")
+        self.assertRegex(shown, r"[1-9][0-9.]* MiB given back\nGPU 0: 0\.0 MiB in use")
 
 
 if __name__ == "__main__":
