@@ -1,11 +1,13 @@
 #include "shim/serve/failed_requests.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
 #include <utility>
 
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
+#include "shim/serve/mapped_memory.h"
 #include "shim/share/neighbours.h"
 #include "shim/tell/log.h"
 
@@ -58,6 +60,19 @@ std::vector<OutOfMemory::Part> held_outside(const DeviceLimit& limit) {
 std::uint64_t held_of_device(const DeviceLimit& limit) {
   return limit.held(Memory::kDirect) + limit.held(Memory::kOwnPool) + limit.held(Memory::kPool) +
          limit.pools.unclaimed() + limit.held(Memory::kMapped) + limit.held(Memory::kArray);
+}
+
+std::uint64_t whole_pages_free(const std::vector<arena::BlockSnapshot>& blocks,
+                               std::uint64_t page_bytes) {
+  std::uint64_t bytes = 0;
+  for (const arena::BlockSnapshot& block : blocks) {
+    const std::uint64_t first = (block.address + page_bytes - 1) / page_bytes;
+    const std::uint64_t end = (block.address + block.bytes) / page_bytes;
+    if (block.state == arena::BlockState::kFree && end > first) {
+      bytes += (end - first) * page_bytes;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -114,6 +129,11 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
   if (detail == OutOfMemoryReporter::Detail::kAll) {
     if (found.stats.regions > 0) {
       found.blocks = shown->arena.snapshot();
+      const std::uint64_t page_bytes = MappedMemory::page_bytes_for(
+          driver_, device.handle, std::min(device.total_bytes, budget.limit()));
+      if (page_bytes > 0) {
+        facts.free_in_pages = whole_pages_free(found.blocks, page_bytes);
+      }
     }
     found.outside = held_outside(device.limit);
     found.neighbours = neighbours_on(device.id, device.use.process());

@@ -159,7 +159,8 @@ std::string advice(const config::Policy& policy, const FailedRequestFacts& facts
       return "a smaller " + policy.host_reserve.origin.text();
     case Cause::kFragmented:
       return policy.allocator.value == config::Allocator::kBfc && facts.of_arena &&
-                     !policy.unified_memory.value
+                     !policy.unified_memory.value &&
+                     facts.free_in_pages.value_or(0) + device_free >= facts.asked
                  ? "CUBFC_ALLOCATOR=vmm: free memory moves to where it makes one piece"
                  : "";
     default:

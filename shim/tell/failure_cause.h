@@ -32,6 +32,9 @@ struct FailedRequestFacts {
   arena::Failure failure = arena::Failure::kExhausted;  // as the arena has it
   std::uint64_t free_in_arena = 0;                      // of the arena that was asked
   std::uint64_t waiting_in_arena = 0;                   // freed, and not to be used yet
+  // What is free there in whole pages of CUBFC_ALLOCATOR=vmm, which could move; if the device can
+  // map memory, and it was looked at.
+  std::optional<std::uint64_t> free_in_pages;
   struct Limit {
     std::uint64_t bytes;
     std::uint64_t taken;

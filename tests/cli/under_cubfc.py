@@ -9,6 +9,8 @@ import tempfile
 import time
 import unittest
 
+from other_user import without_processes
+
 PATIENCE = 120  # seconds, for what comes at once where nothing else runs
 
 
@@ -30,23 +32,13 @@ class UnderCubfc(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.user = self.somebody()
+        self.user = without_processes(self.cubfc)
         self.runtime = self.folder / "run"
         self.runtime.mkdir(mode=0o700)
         for path in (self.folder, self.runtime):
             self.give(path)
         self.environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self.environment |= {"LC_ALL": "C.UTF-8", "XDG_RUNTIME_DIR": str(self.runtime)}
-
-    def somebody(self):
-        """Root would see everybody's processes: then whoever has none, if all that is needed can be read by others."""
-        user = {"user": 100000 + os.getpid() % 1000000, "group": 65534, "extra_groups": []}
-        try:
-            can = os.geteuid() == 0 and subprocess.run([self.cubfc, "--version"], capture_output=True, check=False,
-                                                       **user).returncode == 0
-        except OSError:
-            can = False
-        return user if can else {}
 
     def give(self, path):
         if self.user:

@@ -24,6 +24,9 @@ import unittest
 
 import pages
 
+sys.path.insert(0, str(pages.ROOT / "tests/cli"))
+from other_user import without_processes  # noqa: E402
+
 CUBFC, LIBRARY, DRIVER, BUILD = sys.argv[1:5] if len(sys.argv) >= 5 else sys.exit(__doc__)
 PATIENCE = 300  # seconds, for what takes some
 NEEDS = ("a GPU", "Docker", "Kubernetes", "Slurm", "Open MPI", "MPS", "the network", "root")
@@ -68,13 +71,16 @@ class Commands(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="cubfc-docs-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        (self.folder / "run").mkdir(mode=0o700)
-        (self.folder / "work").mkdir()
+        for name in ("run", "work", "prometheus"):
+            (self.folder / name).mkdir(mode=0o700)
+        self.user = without_processes(CUBFC)
+        if self.user:
+            for path in (self.folder, *self.folder.iterdir()):
+                os.chown(path, self.user["user"], self.user["group"])
         for name in ("app", "first", "second"):
             shutil.copy(f"{BUILD}/tests/programs/program_free_memory", self.folder / "work" / name)
         self.places = {"/var/lib/prometheus/node-exporter": f"{self.folder}/prometheus", "/usr/local/lib/libcubfc.so": LIBRARY,
                        "/home/you": f"{self.folder}/work", "build/release": BUILD}
-        (self.folder / "prometheus").mkdir()
         self.environment = {
             "PATH": f"{os.path.dirname(CUBFC)}:{BUILD}/tests/programs:{BUILD}/tests/cli/report:/usr/local/bin:/usr/bin:/bin:/sbin",
             "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": DRIVER, "STANDIN_MEMORY": "24GiB", "XDG_RUNTIME_DIR": str(self.folder / "run"),
@@ -88,8 +94,9 @@ class Commands(unittest.TestCase):
     def execute(self, *commands):
         """What each prints."""
         script = PRELUDE + "".join(f"echo @@@\n{command}\n" for command in commands) + "echo @@@\n"
+        user = {} if "$ROOT" in script else self.user  # the project's folder is whose it is
         with subprocess.Popen(["bash", "-c", self.real(script)], cwd=self.folder / "work", env=self.environment, text=True,
-                              stdout=subprocess.PIPE, start_new_session=True) as process:
+                              stdout=subprocess.PIPE, start_new_session=True, **user) as process:
             output, _ = process.communicate(timeout=PATIENCE)
         for written, real in self.places.items():
             output = output.replace(real, written)
