@@ -160,7 +160,9 @@ std::string advice(const config::Policy& policy, const FailedRequestFacts& facts
     case Cause::kFragmented:
       return policy.allocator.value == config::Allocator::kBfc && facts.of_arena &&
                      !policy.unified_memory.value &&
-                     facts.free_in_pages.value_or(0) + device_free >= facts.asked
+                     facts.free_in_pages.value_or(0) +
+                             std::min(device_free, left_of_limit(facts)) >=
+                         facts.asked
                  ? "CUBFC_ALLOCATOR=vmm: free memory moves to where it makes one piece"
                  : "";
     default:
