@@ -24,8 +24,9 @@ std::string Hexadecimal(const Handle& handle) {
 // A peer that was started; it goes on while the test does.
 class Peer {
  public:
-  explicit Peer(const std::string& arguments)
-      : pipe_(popen((SharedVariable() + " " STANDIN_PEER " " + arguments).c_str(), "r")) {}
+  explicit Peer(const std::string& arguments, const std::string& shared_file = SharedFile())
+      : pipe_(
+            popen((SharedVariable(shared_file) + " " STANDIN_PEER " " + arguments).c_str(), "r")) {}
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
   ~Peer() { pclose(pipe_); }
@@ -40,8 +41,9 @@ class Peer {
   FILE* const pipe_;
 };
 
-inline std::string RunPeer(const std::string& arguments) {
-  return Peer(arguments).Line();
+inline std::string RunPeer(const std::string& arguments,
+                           const std::string& shared_file = SharedFile()) {
+  return Peer(arguments, shared_file).Line();
 }
 
 }  // namespace standin_test

@@ -3,7 +3,9 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "catch.h"
@@ -116,6 +118,17 @@ TEST_CASE("processes that share a device see each other's use and run out togeth
   std::size_t free = 0;  // what the ended processes had is free again
   REQUIRE(cuMemGetInfo_v2(&free, nullptr) == CUDA_SUCCESS);
   CHECK(free == kMemory / 2);
+}
+
+TEST_CASE("a shared device whose maker was killed before it was ready is made ready") {
+  std::string path = "/tmp/standin-unready-XXXXXX";
+  close(mkstemp(path.data()));
+  CHECK(RunPeer("free", path) == std::to_string(kMemory) + "\n");
+  const auto bytes = static_cast<off_t>(std::filesystem::file_size(path));
+  REQUIRE(truncate(path.c_str(), 0) == 0);
+  REQUIRE(truncate(path.c_str(), bytes) == 0);
+  CHECK(RunPeer("free", path) == std::to_string(kMemory) + "\n");
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("only an event that was made for it can be shared, and not with its own process") {

@@ -17,8 +17,8 @@ inline constexpr std::size_t kMemory = std::size_t{64} << 20;
 inline std::string SharedFile() {
   return "/tmp/standin-test-" + std::to_string(getpid());
 }
-inline std::string SharedVariable() {
-  return "STANDIN_DEVICES=2 STANDIN_MEMORY=64MiB STANDIN_SHARED=" + SharedFile();
+inline std::string SharedVariable(const std::string& file = SharedFile()) {
+  return "STANDIN_DEVICES=2 STANDIN_MEMORY=64MiB STANDIN_SHARED=" + file;
 }
 
 class Device {

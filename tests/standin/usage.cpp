@@ -76,13 +76,15 @@ Board* Open(const std::string& path) {
   flock(fd, LOCK_EX);  // one process formats the file
   struct stat info {};
   fstat(fd, &info);
-  const bool fresh = info.st_size == 0;
-  if (fresh && ftruncate(fd, sizeof(Board)) != 0) Refuse(path, std::strerror(errno));
-  if (!fresh && info.st_size != sizeof(Board)) Refuse(path, "is not a file of this driver");
+  if (info.st_size == 0 && ftruncate(fd, sizeof(Board)) != 0) Refuse(path, std::strerror(errno));
+  if (info.st_size != 0 && info.st_size != sizeof(Board)) {
+    Refuse(path, "is not a file of this driver");
+  }
   void* const map = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (map == MAP_FAILED) Refuse(path, std::strerror(errno));
   auto* const board = static_cast<Board*>(map);
-  if (fresh) Format(*board);
+  // Also when whoever made it was killed before it was done.
+  if (board->magic[0] == '\0') Format(*board);
   if (std::memcmp(board->magic, kMagic, sizeof(kMagic)) != 0) {
     Refuse(path, "is not a file of this driver");
   }
