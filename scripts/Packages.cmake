@@ -33,6 +33,6 @@ else()
 endif()
 # tests/packages sees that they need nothing else, and no newer C library.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34), zlib1g")
-# Instead of scripts that call ldconfig, which CPack writes where it finds none.
+# As Debian has it; CPack writes scripts that call ldconfig all the same.
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_SOURCE_DIR}/scripts/debian/triggers)
 include(CPack)
