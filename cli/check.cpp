@@ -191,14 +191,17 @@ void check_settings(Findings& findings) {
   const config::Policy policy = policy_with({});
   ordered_json settings = ordered_json::object();
   for (const config::Option& option : config::options()) {
-    if (option.origin(policy).variable.empty()) {
+    if (!config::is_set(option, policy)) {
       continue;
     }
-    settings[std::string(option.own.name)] = printable(option.show(policy));
-    findings.say("setting", std::string(option.own.name) +
-                                (option.origin(policy).own_name
-                                     ? "=" + printable(option.show(policy))
-                                     : " " + printable(config::in_force(option, policy))));
+    const config::Origin& origin = option.origin(policy);
+    const std::string in_force = printable(config::in_force(option, policy));
+    settings[std::string(option.own.name)] =
+        origin.variable.empty() ? in_force : printable(option.show(policy));
+    findings.say("setting",
+                 std::string(option.own.name) + (origin.own_name && origin.file.empty()
+                                                     ? "=" + printable(option.show(policy))
+                                                     : " " + in_force));
   }
   findings.json()["settings"] = settings;
   if (policy.limit_unusable) {

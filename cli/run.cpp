@@ -50,7 +50,7 @@ Variables settings_of(const Words& words, const std::optional<Share>& share) {
   for (const bool limits : {false, true}) {  // a fraction's range depends on other options
     for (const config::Option& option : config::options()) {
       const auto given = words.flags.find(std::string(option.own.name));
-      if (option.limits != limits || given == words.flags.end()) {
+      if (config::is_limit(option) != limits || given == words.flags.end()) {
         continue;
       }
       const std::string flag = flag_of(option);

@@ -12,7 +12,7 @@
 #include "cli/commands.h"
 #include "cli/live/processes.h"
 #include "cli/report/wording.h"
-#include "shim/share/rendezvous.h"
+#include "shim/meet/rendezvous.h"
 #include "shim/tell/format.h"
 
 namespace cubfc::cli {

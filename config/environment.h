@@ -21,8 +21,9 @@ inline constexpr std::string_view kOwnPrefix = "CUBFC_";
 /// that program has allocated nothing. No option.
 inline constexpr std::string_view kRunVariable = "CUBFC_RUN_PID";
 
-/// The names of JAX, XLA and TensorFlow that are honoured. options.cpp says what each means, and a
-/// static_assert there holds the two lists together.
+/// The names of other projects that are honoured: of JAX, XLA and TensorFlow, and those by which
+/// HAMi, KAI and MPS limit memory. options.cpp says what each means, and a static_assert there
+/// holds the two lists together.
 inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({
     "XLA_PYTHON_CLIENT_ALLOCATOR",
     "TF_GPU_ALLOCATOR",
@@ -34,7 +35,13 @@ inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({
     "TF_DEVICE_MIN_SYS_MEMORY_IN_MB",
     "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
     "TF_FORCE_UNIFIED_MEMORY",
+    "CUDA_DEVICE_MEMORY_LIMIT",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "GPU_MEMORY_LIMIT",
 });
+
+/// The start of names that are honoured with a device's number behind them.
+inline constexpr std::string_view kNumberedPrefix = "CUDA_DEVICE_MEMORY_LIMIT_";
 
 /// True for CUBFC_ anything and for the honoured names of others. Cheap enough to be asked for
 /// every variable of every process that inherits the preload: most names end at their first
@@ -45,10 +52,14 @@ constexpr bool is_ours(std::string_view name) noexcept {
   }
   switch (name.front()) {
     case 'C':
-      return name.starts_with(kOwnPrefix);
+      if (name.starts_with(kOwnPrefix) || name.starts_with(kNumberedPrefix)) {
+        return true;
+      }
+      [[fallthrough]];
     case 'X':
     case 'T':
     case 'J':
+    case 'G':
       for (const std::string_view honoured : kHonouredNames) {
         if (name == honoured) {
           return true;
@@ -63,7 +74,8 @@ constexpr bool is_ours(std::string_view name) noexcept {
 /// is_ours for a NUL-terminated "NAME=VALUE" as it stands in `environ`; the string is not read past
 /// its name, nor past its first character when that settles it. NULL is not ours.
 constexpr bool is_our_entry(const char* entry) noexcept {
-  if (entry == nullptr || (*entry != 'C' && *entry != 'X' && *entry != 'T' && *entry != 'J')) {
+  if (entry == nullptr ||
+      (*entry != 'C' && *entry != 'X' && *entry != 'T' && *entry != 'J' && *entry != 'G')) {
     return false;
   }
   const char* end = entry;

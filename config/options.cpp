@@ -64,6 +64,48 @@ std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_f
   return value_of(bytes);
 }
 
+std::optional<std::uint64_t> above_zero(std::string_view text) {
+  const std::optional<std::uint64_t> bytes = read_size(text);
+  return bytes == std::uint64_t{0} ? std::nullopt : bytes;
+}
+
+std::optional<Value> device_sizes(std::string_view text, const Policy& /*so_far*/) {
+  return value_of(read_device_sizes(text, above_zero));
+}
+
+// A number alone is bytes to those who set these names; fewer than a MiB were meant as something
+// else.
+std::optional<std::uint64_t> their_limit(std::string_view text) {
+  constexpr std::uint64_t kFewest = std::uint64_t{1} << 20U;
+  const std::optional<std::uint64_t> bytes = read_size(text);
+  return bytes && *bytes > 0 && *bytes < kFewest && read_count(trimmed(text)) ? std::nullopt
+                                                                              : bytes;
+}
+
+// 0 is no limit.
+std::optional<Value> their_device_sizes(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<DeviceSizes> sizes = read_device_sizes(text, their_limit);
+  if (sizes) {
+    std::erase_if(sizes->listed, [](const auto& entry) { return entry.second == 0; });
+    if (sizes->others == std::uint64_t{0}) {
+      sizes->others.reset();
+    }
+  }
+  return value_of(sizes);
+}
+
+std::optional<Value> group_name(std::string_view text, const Policy& /*so_far*/) {
+  constexpr std::size_t kLongest = 64;
+  const std::string_view name = trimmed(text);
+  const auto is_good = [](unsigned char c) {
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' ||
+           c == '-' || c == '.';
+  };
+  const bool good = !name.empty() && name.size() <= kLongest && name.front() != '.' &&
+                    std::ranges::all_of(name, is_good);
+  return value_of(good ? std::optional<std::string>(name) : std::nullopt);
+}
+
 std::optional<Value> mebibytes(std::string_view text, const Policy& /*so_far*/) {
   constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
   std::optional<std::uint64_t> count = read_count(text);
@@ -232,6 +274,9 @@ std::string text_of(std::int64_t bytes) {
 std::string text_of(std::chrono::milliseconds time) {
   return time_text(time);
 }
+std::string text_of(const DeviceSizes& sizes) {
+  return device_sizes_text(sizes);
+}
 std::string text_of(const Fraction& value) {
   return fraction_text(value);
 }
@@ -282,6 +327,14 @@ constexpr std::string_view kLimitForms =
     "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
     "TB "
     "of 1000)";
+constexpr std::string_view kDeviceLimitForms =
+    "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
+    "TB of 1000), also one for each device: 0=8GiB,1=4GiB";
+constexpr std::string_view kTheirLimitForms =
+    "a size such as 20g or 3000m, or bytes (1 MiB at least), also one for each device: "
+    "0=20g,1=3000m";
+constexpr std::string_view kGroupForms =
+    "a name of at most 64 letters, digits, -, _ and ., which does not begin with a point";
 constexpr std::string_view kTimeForms =
     "a time above 0 such as 30, 30s, 500ms, 5min or 1h (seconds without a unit)";
 constexpr std::string_view kFractionForms =
@@ -310,8 +363,15 @@ constexpr std::array kPreallocateHonoured = std::to_array<Spelling>({
     {"TF_FORCE_GPU_ALLOW_GROWTH", growth, kBooleanForms, "inverted"},
 });
 constexpr std::array kFractionHonoured = std::to_array<Spelling>({
-    {"XLA_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, kXlaFractionNote},
-    {"XLA_PYTHON_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, "deprecated by JAX"},
+    {"XLA_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, kXlaFractionNote, true},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, "deprecated by JAX", true},
+});
+constexpr std::array kLimitHonoured = std::to_array<Spelling>({
+    {"CUDA_DEVICE_MEMORY_LIMIT", their_device_sizes, kTheirLimitForms,
+     "HAMi, KAI; also `CUDA_DEVICE_MEMORY_LIMIT_<N>` for device N", false, true},
+    {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", their_device_sizes, kTheirLimitForms,
+     "MPS: `0=1G,1=512M`"},
+    {"GPU_MEMORY_LIMIT", their_device_sizes, kTheirLimitForms, "KAI"},
 });
 constexpr std::array kPreallocateLimitHonoured = std::to_array<Spelling>({
     {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", size, kSizeForms, ""},
@@ -335,14 +395,14 @@ constexpr Option row(Spelling own, std::span<const Spelling> honoured,
                 .honoured = honoured,
                 .default_text = default_text,
                 .meaning = meaning,
-                .limits = false,
+                .limits = Limits::kNot,
                 .store = store<kMember>,
                 .show = show<kMember>,
                 .origin = origin<kMember>};
 }
 
-constexpr Option limiting(Option option) {
-  option.limits = true;
+constexpr Option limiting(Option option, Limits limits = Limits::kProcess) {
+  option.limits = limits;
   return option;
 }
 
@@ -375,8 +435,18 @@ constexpr std::array kOptions = std::to_array<Option>({
         {"CUBFC_MEM_FRACTION_OF", word<kFractionOfWords>, "free or total", ""}, kNoneHonoured,
         "free", "what the preallocation is a share of; the limit is always a share of the total"),
     limiting(row<&Policy::mem_limit>(
-        {"CUBFC_MEM_LIMIT", size_above_zero, kLimitForms, ""}, kNoneHonoured, "unset",
-        "the hard limit as a size, for each device; wins over a fraction")),
+        {"CUBFC_MEM_LIMIT", device_sizes, kDeviceLimitForms, ""}, kLimitHonoured, "unset",
+        "the hard limit as a size, for each device (or `0=8GiB,1=4GiB`); wins over a fraction")),
+    limiting(row<&Policy::group>(
+                 {"CUBFC_GROUP", group_name, kGroupForms, ""}, kNoneHonoured, "unset",
+                 "the processes of a user that name the same group share one budget on each "
+                 "device, `CUBFC_GROUP_LIMIT`; nothing is preallocated, and what one does not use "
+                 "the others have by asking"),
+             Limits::kGroup),
+    limiting(row<&Policy::group_limit>(
+                 {"CUBFC_GROUP_LIMIT", size_above_zero, kLimitForms, ""}, kNoneHonoured, "unset",
+                 "that budget: a hard limit for all processes of the group together"),
+             Limits::kGroup),
     row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", size, kSizeForms, ""},
                                     kPreallocateLimitHonoured, "unset",
                                     "preallocate at most this much; growth goes on to the limit"),
@@ -411,10 +481,13 @@ constexpr std::array kOptions = std::to_array<Option>({
         "what serves `cuMemAllocAsync`. `driver`: its pools, counted and limited. `arena`: the "
         "arena, in stream order, as long as the program leaves the default pool as it is (not yet "
         "confirmed on a GPU)"),
-    row<&Policy::limit_counts>(
-        {"CUBFC_LIMIT_COUNTS", word<kLimitCountsWords>, "all or arena", ""}, kNoneHonoured, "all",
-        "what a hard limit counts. `all`: also pools, `cuMemCreate`, managed memory and arrays. "
-        "`arena`: only what `cuMemAlloc` and its like give"),
+    limiting(row<&Policy::limit_counts>(
+                 {"CUBFC_LIMIT_COUNTS", word<kLimitCountsWords>, "all or arena", ""}, kNoneHonoured,
+                 "all",
+                 "what a hard limit counts. `all`: also pools, "
+                 "`cuMemCreate`, managed memory and arrays. "
+                 "`arena`: only what `cuMemAlloc` and its like give"),
+             Limits::kSheds),
     row<&Policy::ipc>(
         {"CUBFC_IPC", word<kIpcWords>, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
         "how memory is shared with other processes. `cubfc`: by handles that only a process under "
@@ -458,8 +531,9 @@ constexpr std::array kOptions = std::to_array<Option>({
         "allocations and in `cubfc top`"),
     row<&Policy::labels>({"CUBFC_LABELS", label_list, kLabelForms, ""}, kNoneHonoured, "unset",
                          "labels for `cubfc metrics`, such as `pod=trainer-0,namespace=ml`"),
-    row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured, "false",
-                          "a real off switch: nothing is intercepted"),
+    limiting(row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured,
+                                   "false", "a real off switch: nothing is intercepted"),
+             Limits::kSheds),
 });
 
 // environment.h decides by its own short list which variables are copied at load.
@@ -471,6 +545,9 @@ constexpr bool lists_agree() {
     }
     for (const Spelling& spelling : option.honoured) {
       ++honoured;
+      if (spelling.is_numbered && !kNumberedPrefix.starts_with(spelling.name)) {
+        return false;
+      }
       if (!is_ours(spelling.name)) {
         return false;
       }
@@ -479,6 +556,14 @@ constexpr bool lists_agree() {
   return honoured == kHonouredNames.size();
 }
 static_assert(lists_agree(), "kHonouredNames must list the honoured names of the table of options");
+
+// The limits that hold beside those of the same options.
+Policy only_enforced(const Policy& policy) {
+  Policy enforced;
+  enforced.mem_limit = policy.enforced.mem_limit;
+  enforced.mem_fraction = policy.enforced.mem_fraction;
+  return enforced;
+}
 
 }  // namespace
 
@@ -502,11 +587,25 @@ std::string_view nearest_name(std::string_view name) {
       ->own.name;
 }
 
+bool is_set(const Option& option, const Policy& policy) {
+  return !option.origin(policy).variable.empty() ||
+         !option.origin(only_enforced(policy)).variable.empty();
+}
+
+bool is_limit(const Option& option) noexcept {
+  return option.limits == Limits::kProcess || option.limits == Limits::kGroup;
+}
+
 std::string in_force(const Option& option, const Policy& policy) {
   const Origin& from = option.origin(policy);
   const std::string value =
       from.variable.empty() ? std::string(option.default_text) : option.show(policy);
-  return value + " (" + from.text() + ")";
+  const Policy enforced = only_enforced(policy);
+  const Origin& by_file = option.origin(enforced);
+  return value + " (" + from.text() + ")" +
+         (by_file.variable.empty()
+              ? ""
+              : "; enforced: " + option.show(enforced) + " (" + by_file.text() + ")");
 }
 
 std::string markdown_table() {

@@ -18,7 +18,7 @@ namespace cubfc::config {
 /// A value of any option, as its reader gives it.
 using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milliseconds, Fraction,
                            Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts,
-                           FractionOf, LogLevel, std::string>;
+                           FractionOf, LogLevel, DeviceSizes, std::string>;
 
 /// Reads a value that is not empty. `so_far` holds the options that do not limit (a fraction above
 /// 1 is one only with unified memory). Nothing for what is not accepted.
@@ -30,6 +30,19 @@ struct Spelling {
   Reader read;
   std::string_view accepted;  ///< the accepted values, for people
   std::string_view note;      ///< how its values differ from ours, for the table; or empty
+  /// As a limit it leaves the size alone that the program sees of the device.
+  bool hides_limit = false;
+  /// With "_N" behind it, it is for device N alone.
+  bool is_numbered = false;
+};
+
+/// What an option has to do with hard limits. One that is a limit fails closed when it is
+/// unreadable under our own name.
+enum class Limits {
+  kNot,
+  kProcess,  ///< is a limit of the process; of one that is enforced and another the less holds
+  kGroup,    ///< is part of what limits a group
+  kSheds,    ///< can take a limit's effect away: not beside an enforced one
 };
 
 struct Option {
@@ -37,7 +50,7 @@ struct Option {
   std::span<const Spelling> honoured;  ///< others' names, the newest first
   std::string_view default_text;       ///< a value, or words where the default is none
   std::string_view meaning;            ///< one line
-  bool limits;                         ///< unreadable under our own name, it fails closed
+  Limits limits;
   void (*store)(Policy&, const Value&, const Origin&);
   std::string (*show)(
       const Policy&);  ///< the value in force where it is set, as it would be written
@@ -52,6 +65,12 @@ struct Option {
 
 /// The known CUBFC_ name that is spelled most like this one.
 [[nodiscard]] std::string_view nearest_name(std::string_view name);
+
+/// Whether it says how much memory there may be.
+[[nodiscard]] bool is_limit(const Option& option) noexcept;
+
+/// Whether anybody has set it.
+[[nodiscard]] bool is_set(const Option& option, const Policy& policy);
 
 /// What is in force for one option: "0.5 (XLA_CLIENT_MEM_FRACTION=0.5)", "bfc (default)".
 [[nodiscard]] std::string in_force(const Option& option, const Policy& policy);

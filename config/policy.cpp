@@ -88,44 +88,62 @@ std::string Origin::text() const {
   if (variable.empty()) {
     return "default";
   }
-  if (own_name) {
-    return variable;
-  }
   // Of another project's value the words can differ from ours (inverted, MiB), so it is shown.
-  return variable + "=" + shown(value);
+  return variable + (own_name ? "" : "=" + shown(value)) + (file.empty() ? "" : " in " + file);
 }
 
-std::optional<std::uint64_t> Policy::hard_limit(std::uint64_t total_bytes) const {
+std::optional<Policy::HardLimit> Policy::process_limit(std::uint64_t total_bytes,
+                                                       int device) const {
   if (limit_unusable) {
-    return 0;
+    return HardLimit{0, nullptr};
   }
-  std::optional<std::uint64_t> limit = mem_limit.value;
-  if (!limit && mem_fraction.value && mem_fraction.value->limit) {
-    limit = share_of(total_bytes, *mem_fraction.value->limit);
+  std::optional<HardLimit> least;
+  const auto add = [&](std::optional<std::uint64_t> bytes, const Origin& origin) {
+    if (bytes && (!least || *bytes < least->bytes)) {
+      least = HardLimit{*bytes, &origin};
+    }
+  };
+  const auto add_size = [&](const Setting<DeviceSizes>& size) {
+    add(size.value.on(static_cast<unsigned>(device)), size.origin);
+  };
+  const auto add_fraction = [&](const Setting<std::optional<Fraction>>& fraction) {
+    if (fraction.value && fraction.value->limit) {
+      add(share_of(total_bytes, *fraction.value->limit), fraction.origin);
+    }
+  };
+  add_size(mem_limit);
+  if (!least || !least->origin->own_name) {
+    add_fraction(mem_fraction);
   }
+  add_size(enforced.mem_limit);
+  add_fraction(enforced.mem_fraction);
   // Managed memory may be more than the device has.
-  if (limit && !unified_memory.value) {
-    limit = std::min(*limit, total_bytes);
+  if (least && !unified_memory.value) {
+    least->bytes = std::min(least->bytes, total_bytes);
+  }
+  return least;
+}
+
+std::optional<Policy::HardLimit> Policy::hard_limit(std::uint64_t total_bytes, int device) const {
+  std::optional<HardLimit> limit = process_limit(total_bytes, device);
+  if (group_limit.value && (!limit || *group_limit.value < limit->bytes)) {
+    limit = HardLimit{
+        unified_memory.value ? *group_limit.value : std::min(*group_limit.value, total_bytes),
+        &group_limit.origin};
   }
   return limit;
 }
 
-const Origin* Policy::limit_origin() const {
-  if (mem_limit.value) {
-    return &mem_limit.origin;
-  }
-  if (mem_fraction.value && mem_fraction.value->limit) {
-    return &mem_fraction.origin;
-  }
-  return nullptr;
+bool Policy::limits() const noexcept {
+  const auto is_limit = [](const Setting<std::optional<Fraction>>& fraction) {
+    return fraction.value && fraction.value->limit;
+  };
+  return limit_unusable || !mem_limit.value.empty() || !enforced.mem_limit.value.empty() ||
+         is_limit(mem_fraction) || is_limit(enforced.mem_fraction) || group_limit.value;
 }
 
-bool Policy::limit_is_reported() const {
-  const Origin* const origin = limit_origin();
-  return origin != nullptr && origin->own_name;
-}
-
-std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes) const {
+std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
+                                    int device) const {
   // What the arena holds, allocations of the driver's cannot have.
   const bool by_default = !preallocate.is_set();
   if (preallocate.value == Preallocate::kNo || (by_default && ipc.value == Ipc::kDriver)) {
@@ -141,8 +159,8 @@ std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t tota
   if (preallocate_limit.value) {
     bytes = std::min(bytes, *preallocate_limit.value);
   }
-  if (const std::optional<std::uint64_t> limit = hard_limit(total_bytes)) {
-    bytes = std::min(bytes, *limit);
+  if (const std::optional<HardLimit> limit = hard_limit(total_bytes, device)) {
+    bytes = std::min(bytes, limit->bytes);
   }
   return bytes;
 }
@@ -150,7 +168,7 @@ std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t tota
 Policy Policy::beside_xla() const {
   Policy policy = *this;
   const auto is_theirs = [](const auto& setting) {
-    return setting.is_set() && !setting.origin.own_name;
+    return setting.is_set() && !setting.origin.own_name && setting.origin.file.empty();
   };
   if (is_theirs(policy.allocator)) {
     policy.allocator = Policy{}.allocator;

@@ -15,6 +15,7 @@
 namespace cubfc::config {
 
 class Environment;
+struct PolicyFile;
 
 /// Where device memory comes from.
 enum class Allocator {
@@ -76,9 +77,13 @@ struct Origin {
   std::string variable;   ///< its name; empty for the default
   std::string value;      ///< as the user wrote it, white space trimmed; may be hostile text
   bool own_name = false;  ///< a CUBFC_ name
+  /// A limit of this origin is the size that the program sees of the device.
+  bool sizes_device = true;
+  std::string file = {};  ///< the policy file that it stands in; empty: the environment
+  bool enforced = false;  ///< by that file
 
   /// For a message: "default", "CUBFC_RESERVE", or "XLA_CLIENT_MEM_FRACTION=0.75+" where another
-  /// project's name was honoured. One line, fit for a terminal.
+  /// project's name was honoured, "CUBFC_RESERVE in /etc/cubfc.conf". One line, fit for a terminal.
   [[nodiscard]] std::string text() const;
 
   bool operator==(const Origin&) const = default;
@@ -108,7 +113,15 @@ struct Policy {
   /// Nothing unless set.
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;
-  Setting<std::optional<std::uint64_t>> mem_limit;
+  Setting<DeviceSizes> mem_limit;
+  /// The processes of a user that share a budget, and that budget; both or neither.
+  Setting<std::optional<std::string>> group;
+  Setting<std::optional<std::uint64_t>> group_limit;
+  /// What a policy file enforces, beside mem_limit and mem_fraction.
+  struct Enforced {
+    Setting<DeviceSizes> mem_limit;
+    Setting<std::optional<Fraction>> mem_fraction;
+  } enforced;
   Setting<std::optional<std::uint64_t>> preallocate_limit;
   /// What is left to others on each device.
   Setting<std::uint64_t> reserve;
@@ -154,30 +167,46 @@ struct Policy {
   /// One complete line each, in the order of the options, for the log at level warn.
   std::vector<std::string> warnings;
 
-  /// The most that this process may hold of a device of `total_bytes`; nothing without a limit.
-  /// CUBFC_MEM_LIMIT before a fraction. Never above the total but with unified memory. 0 while
-  /// limit_unusable.
-  [[nodiscard]] std::optional<std::uint64_t> hard_limit(std::uint64_t total_bytes) const;
+  /// The most that this process may hold of a device, and which setting says so; no origin while
+  /// limit_unusable. The origin points into this object.
+  struct HardLimit {
+    std::uint64_t bytes;
+    const Origin* origin;
 
-  /// Which setting made the limit; NULL without one. Points into this object.
-  [[nodiscard]] const Origin* limit_origin() const;
+    /// Whether the program sees a device of that size. Not so under a name of XLA's or
+    /// TensorFlow's: JAX itself multiplies the device's size by that fraction, and half of a half
+    /// would be left.
+    [[nodiscard]] bool is_seen() const noexcept {
+      return origin != nullptr && origin->sizes_device;
+    }
+  };
+  /// The one of this device of `total_bytes`; nothing without a limit. CUBFC_MEM_LIMIT before a
+  /// fraction; of others, of what is enforced, and of the group's budget the least. Never above the
+  /// total but with unified memory. 0 while limit_unusable.
+  [[nodiscard]] std::optional<HardLimit> hard_limit(std::uint64_t total_bytes,
+                                                    int device = 0) const;
 
-  /// Whether the program sees a device of the limit's size. So under a cubfc name. Under a name of
-  /// XLA's or TensorFlow's the reported total is left alone: JAX itself multiplies it by that
-  /// fraction, and half of a half would be left.
-  [[nodiscard]] bool limit_is_reported() const;
+  /// The same without the group's budget.
+  [[nodiscard]] std::optional<HardLimit> process_limit(std::uint64_t total_bytes,
+                                                       int device = 0) const;
+
+  /// Whether there may be a limit for some device.
+  [[nodiscard]] bool limits() const noexcept;
 
   /// What to take from a device at its first allocation, when `free_bytes` of `total_bytes` are
   /// free: the fraction (0.75 when unset) of the free or of the total memory, cut to the
   /// preallocation limit, to the hard limit, and to what the reserve leaves. 0 without
   /// preallocation, and while limit_unusable.
-  [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes,
-                                            std::uint64_t total_bytes) const;
+  [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
+                                            int device = 0) const;
 
   /// Whether other processes of the user that run under cubfc may have what is not in use, by
-  /// asking: unless somebody has asked for memory to be held, by CUBFC_PREALLOCATE (but "false"), a
-  /// fraction, or CUBFC_ASYNC_PREALLOCATE.
+  /// asking: always in a group, else unless somebody has asked for memory to be held, by
+  /// CUBFC_PREALLOCATE (but "false"), a fraction, or CUBFC_ASYNC_PREALLOCATE.
   [[nodiscard]] bool gives_to_others() const noexcept {
+    if (group.value) {
+      return true;
+    }
     const bool preallocates = preallocate.is_set() && preallocate.value != Preallocate::kNo;
     return !preallocates && !mem_fraction.is_set() && async_preallocate.value == 0;
   }
@@ -189,17 +218,19 @@ struct Policy {
   }
 
   /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself:
-  /// what was set under their names is no limit and no allocator of ours, since the runtime applies
-  /// it to what it asks for, and its libraries take memory beside that. What cubfc's own names say
-  /// stays.
+  /// what the environment says under their names is no limit and no allocator of ours, since the
+  /// runtime applies it to what it asks for, and its libraries take memory beside that. What
+  /// cubfc's own names say stays.
   [[nodiscard]] Policy beside_xla() const;
 
   /// How much of `free_bytes` the reserve leaves to be taken, now or at any later growth.
   [[nodiscard]] std::uint64_t beyond_reserve(std::uint64_t free_bytes) const noexcept;
 };
 
-/// The policy that an environment asks for. Never fails: what cannot be used is in `warnings`, and
-/// a limit of ours that cannot be used in `limit_explanation`. Throws only std::bad_alloc.
+/// The policy that an environment asks for, and where that says nothing, a policy file; but what
+/// the file enforces comes first. Never fails: what cannot be used is in `warnings`, and a limit of
+/// ours that cannot be used in `limit_explanation`. Throws only std::bad_alloc.
 [[nodiscard]] Policy read_policy(const Environment& environment);
+[[nodiscard]] Policy read_policy(const Environment& environment, const PolicyFile& file);
 
 }  // namespace cubfc::config

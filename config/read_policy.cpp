@@ -1,10 +1,12 @@
-// From an environment to a policy, driven by the table of options: which of several names counts,
-// what is said about a value that cannot be used, and what is in force then.
+// From an environment and a policy file to a policy, driven by the table of options: which of
+// several names counts, what is said about a value that cannot be used, and what is in force then.
 #include <algorithm>
+#include <array>
 
 #include "config/environment.h"
 #include "config/options.h"
 #include "config/policy.h"
+#include "config/policy_file.h"
 
 namespace cubfc::config {
 namespace {
@@ -16,29 +18,53 @@ struct Complaint {
   std::string text;
 };
 
+// Where a setting may stand, what counts most first.
+struct Layer {
+  const Environment& settings;
+  std::string file;  // empty: the environment
+  bool enforced;
+};
+
 struct Candidate {
+  const Layer* layer;
   const Spelling* spelling;
-  std::string_view text;
+  std::string name;  // as it was found
+  std::string text;
   std::optional<Value> value;
 };
 
 std::string assignment(const Candidate& candidate) {
-  return std::string(candidate.spelling->name) + "=" + quoted(candidate.text);
+  return candidate.name + "=" + quoted(candidate.text) +
+         (candidate.layer->file.empty() ? "" : " in " + candidate.layer->file);
 }
 
 class PolicyReader {
  public:
-  explicit PolicyReader(const Environment& environment) : environment_(environment) {}
+  PolicyReader(const Environment& environment, const PolicyFile& file)
+      : enforced_(file.enforced),
+        settings_(file.settings),
+        layers_{{{enforced_, file.path, true},
+                 {environment, "", false},
+                 {settings_, file.path, false}}},
+        problems_(file.problems) {}
 
   Policy read() {
-    // A fraction's range depends on whether memory is unified, so what limits is read last.
+    // A fraction's range depends on whether memory is unified, and what else counts on whether a
+    // limit is enforced.
+    for (const Option& option : options()) {
+      for (const Candidate& candidate : candidates(option)) {
+        enforces_limit_ = enforces_limit_ || (candidate.layer->enforced && is_limit(option));
+      }
+    }
     for (const bool limits : {false, true}) {
       for (const Option& option : options()) {
-        if (option.limits == limits) {
+        if (is_limit(option) == limits) {
           read_option(option);
         }
       }
     }
+    policy_.enforced = {enforced_policy_.mem_limit, enforced_policy_.mem_fraction};
+    read_group();
     write_warnings();
     return std::move(policy_);
   }
@@ -48,54 +74,144 @@ class PolicyReader {
   // as good as none: it is how a variable is switched off in a shell script or a container.
   std::vector<Candidate> candidates(const Option& option) const {
     std::vector<Candidate> found;
-    const auto add = [&](const Spelling& spelling) {
-      const std::string_view text = trimmed(environment_.lookup(spelling.name).value_or(""));
-      if (!text.empty()) {
-        found.push_back({&spelling, text, spelling.read(text, policy_)});
-      }
-    };
-    add(option.own);
-    std::ranges::for_each(option.honoured, add);
+    for (const Layer& layer : layers_) {
+      const auto add = [&](const Spelling& spelling) {
+        Candidate candidate{&layer, &spelling, std::string(spelling.name), {}, {}};
+        candidate.text = trimmed(layer.settings.lookup(spelling.name).value_or(""));
+        if (spelling.is_numbered) {
+          add_numbered(candidate);
+        }
+        if (!candidate.text.empty()) {
+          candidate.value = spelling.read(candidate.text, policy_);
+          found.push_back(std::move(candidate));
+        }
+      };
+      add(option.own);
+      std::ranges::for_each(option.honoured, add);
+    }
     return found;
   }
 
-  void read_option(const Option& option) {
-    const std::vector<Candidate> found = candidates(option);
-    const Candidate* counts = nullptr;
-    for (const Candidate& candidate : found) {
-      if (!candidate.value) {
-        reject(option, candidate);
-      } else if (counts == nullptr) {
-        counts = &candidate;
-      } else if (counts->spelling != &option.own && *counts->value != *candidate.value) {
-        complaints_.push_back({&option, assignment(*counts) + " and " + assignment(candidate) +
-                                            " disagree, and the newer name counts"});
+  // "NAME=20g" with "NAME_1=10g" is "NAME=20g,1=10g".
+  static void add_numbered(Candidate& candidate) {
+    const std::string prefix = std::string(candidate.spelling->name) + "_";
+    bool is_alone = candidate.text.empty();
+    for (const std::string_view name : candidate.layer->settings.names()) {
+      const std::string_view text = trimmed(candidate.layer->settings.lookup(name).value_or(""));
+      if (name.starts_with(prefix) && !text.empty()) {
+        const std::string number(name.substr(prefix.size()));
+        candidate.name = is_alone ? std::string(name) : std::string(candidate.spelling->name);
+        candidate.text += (candidate.text.empty() ? "" : ",") + number + "=" + std::string(text);
+        is_alone = false;
       }
-    }
-    if (counts != nullptr) {
-      take(option, *counts);
     }
   }
 
-  void take(const Option& option, const Candidate& candidate) {
-    option.store(policy_, *candidate.value,
-                 Origin{.variable = std::string(candidate.spelling->name),
-                        .value = std::string(candidate.text),
-                        .own_name = candidate.spelling == &option.own});
+  void read_option(const Option& option) {
+    const Candidate* counts = nullptr;
+    const Candidate* enforced = nullptr;
+    const std::vector<Candidate> found = candidates(option);
+    for (const Candidate& candidate : found) {
+      const Candidate*& wins =
+          option.limits == Limits::kProcess && candidate.layer->enforced ? enforced : counts;
+      if (!candidate.layer->enforced && option.limits == Limits::kSheds && enforces_limit_) {
+        tell_of_shedding(option, candidate);
+      } else if (!candidate.value) {
+        reject(option, candidate);
+      } else if (wins == nullptr) {
+        wins = &candidate;
+      } else if (*wins->value != *candidate.value) {
+        tell_of_other(option, *wins, candidate);
+      }
+    }
+    if (counts != nullptr) {
+      take(option, *counts, policy_);
+    }
+    if (enforced != nullptr) {
+      take(option, *enforced, enforced_policy_);
+    }
+  }
+
+  void tell_of_shedding(const Option& option, const Candidate& candidate) {
+    Policy asked;
+    if (candidate.value) {
+      option.store(asked, *candidate.value, {});
+    }
+    if (!candidate.value || option.show(asked) != option.show({})) {
+      complaints_.push_back({&option, assignment(candidate) +
+                                          " is without effect beside the limit that " +
+                                          layers_[0].file + " enforces"});
+    }
+  }
+
+  // Which name counts is worth a word where both are others', in one place; and where the
+  // environment asks for what it cannot have.
+  void tell_of_other(const Option& option, const Candidate& counts, const Candidate& other) {
+    if (counts.layer->enforced && other.layer->file.empty()) {
+      complaints_.push_back({&option, assignment(other) + " is without effect, since " +
+                                          assignment(counts) + " is enforced"});
+    } else if (counts.layer == other.layer && counts.spelling != &option.own) {
+      complaints_.push_back({&option, assignment(counts) + " and " + assignment(other) +
+                                          " disagree, and the newer name counts"});
+    }
+  }
+
+  static void take(const Option& option, const Candidate& candidate, Policy& into) {
+    // One variable of device N is shown as it was written.
+    const std::string shown = candidate.name == candidate.spelling->name
+                                  ? candidate.text
+                                  : candidate.text.substr(candidate.text.find('=') + 1);
+    option.store(into, *candidate.value,
+                 Origin{.variable = candidate.name,
+                        .value = shown,
+                        .own_name = candidate.spelling == &option.own,
+                        .sizes_device = !candidate.spelling->hides_limit,
+                        .file = candidate.layer->file,
+                        .enforced = candidate.layer->enforced});
   }
 
   void reject(const Option& option, const Candidate& candidate) {
     const std::string accepted = "; accepted: " + std::string(candidate.spelling->accepted);
     const std::string what = assignment(candidate) + " cannot be used";
-    if (!option.limits || candidate.spelling != &option.own) {
+    if (!is_limit(option) || (candidate.spelling != &option.own && !candidate.layer->enforced)) {
       complaints_.push_back({&option, what + accepted});
-    } else if (!policy_.limit_unusable) {
-      policy_.limit_unusable = true;
-      policy_.limit_explanation = what + " as a limit, so no device memory is given" + accepted;
+    } else {
+      fail_closed(what + " as a limit, so no device memory is given" + accepted);
     }
   }
 
+  void fail_closed(std::string explanation) {
+    if (!policy_.limit_unusable) {
+      policy_.limit_unusable = true;
+      policy_.limit_explanation = std::move(explanation);
+    }
+  }
+
+  // What one member took ahead, the others could not have.
+  void read_group() {
+    const auto needs = [&](const Origin& origin, const char* what) {
+      fail_closed(origin.variable + "=" + quoted(origin.value) +
+                  (origin.file.empty() ? "" : " in " + origin.file) + " needs " + what +
+                  ", so no device memory is given; set both or neither");
+    };
+    if (policy_.group.value && !policy_.group_limit.value) {
+      needs(policy_.group.origin, "CUBFC_GROUP_LIMIT");
+    } else if (policy_.group_limit.value && !policy_.group.value) {
+      needs(policy_.group_limit.origin, "CUBFC_GROUP");
+    }
+    if (!policy_.group.value) {
+      return;
+    }
+    if (policy_.preallocate.is_set() && policy_.preallocate.value != Preallocate::kNo) {
+      policy_.warnings.push_back(
+          policy_.preallocate.origin.text() +
+          " is without effect in a group, whose members take memory as they need it");
+    }
+    policy_.preallocate = {Preallocate::kNo, policy_.group.origin};
+  }
+
   void write_warnings() {
+    policy_.warnings.insert(policy_.warnings.begin(), problems_.begin(), problems_.end());
     for (const Option& option : options()) {
       for (const Complaint& complaint : complaints_) {
         if (complaint.option == &option) {
@@ -103,28 +219,39 @@ class PolicyReader {
         }
       }
     }
-    for (const std::string_view name : environment_.names()) {
-      // CUBFC_TRACES and CUBFC_TEST_ are the tests' and benchmarks' own.
-      const bool of_tests = name == "CUBFC_TRACES" || name.starts_with("CUBFC_TEST_");
-      if (name.starts_with(kOwnPrefix) && find_option(name) == nullptr && !of_tests &&
-          name != kRunVariable) {
-        policy_.warnings.push_back(shown(name) +
-                                   " is not an option of cubfc and has no effect; the nearest "
-                                   "known name is " +
-                                   std::string(nearest_name(name)));
+    for (const Layer& layer : layers_) {
+      for (const std::string_view name : layer.settings.names()) {
+        // CUBFC_TRACES and CUBFC_TEST_ are the tests' and benchmarks' own.
+        const bool of_tests = name == "CUBFC_TRACES" || name.starts_with("CUBFC_TEST_");
+        if (name.starts_with(kOwnPrefix) && find_option(name) == nullptr && !of_tests &&
+            name != kRunVariable) {
+          policy_.warnings.push_back(shown(name) + (layer.file.empty() ? "" : " in " + layer.file) +
+                                     " is not an option of cubfc and has no effect; the nearest "
+                                     "known name is " +
+                                     std::string(nearest_name(name)));
+        }
       }
     }
   }
 
-  const Environment& environment_;
+  const Environment enforced_;
+  const Environment settings_;
+  const std::array<Layer, 3> layers_;
+  const std::vector<std::string>& problems_;
   Policy policy_;
+  Policy enforced_policy_;
+  bool enforces_limit_ = false;
   std::vector<Complaint> complaints_;
 };
 
 }  // namespace
 
+Policy read_policy(const Environment& environment, const PolicyFile& file) {
+  return PolicyReader(environment, file).read();
+}
+
 Policy read_policy(const Environment& environment) {
-  return PolicyReader(environment).read();
+  return read_policy(environment, PolicyFile{});
 }
 
 }  // namespace cubfc::config

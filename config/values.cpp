@@ -159,6 +159,39 @@ std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
   return static_cast<std::uint64_t>(*count * static_cast<double>(*unit));
 }
 
+std::optional<std::uint64_t> DeviceSizes::on(unsigned device) const {
+  const auto found = listed.find(device);
+  return found == listed.end() ? others : std::optional(found->second);
+}
+
+std::optional<DeviceSizes> read_device_sizes(
+    std::string_view text, std::optional<std::uint64_t> (*read)(std::string_view)) {
+  constexpr std::uint64_t kMostDevices = 1024;
+  DeviceSizes sizes;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string_view entry = text.substr(start, end - start);
+    const std::size_t equals = entry.find('=');
+    const bool is_numbered = equals != std::string_view::npos;
+    const std::optional<std::uint64_t> bytes = read(is_numbered ? entry.substr(equals + 1) : entry);
+    const std::optional<std::uint64_t> number =
+        is_numbered ? read_count(entry.substr(0, equals)) : std::nullopt;
+    const bool is_known = is_numbered ? number && *number < kMostDevices &&
+                                            sizes.listed.contains(static_cast<unsigned>(*number))
+                                      : sizes.others.has_value();
+    if (!bytes || is_known || (is_numbered && (!number || *number >= kMostDevices))) {
+      return std::nullopt;
+    }
+    if (is_numbered) {
+      sizes.listed[static_cast<unsigned>(*number)] = *bytes;
+    } else {
+      sizes.others = bytes;
+    }
+    start = end + 1;
+  }
+  return sizes;
+}
+
 std::optional<std::chrono::milliseconds> read_time(std::string_view text) noexcept {
   const std::string_view all = trimmed(text);
   const std::size_t number_length = std::min(all.find_first_not_of("0123456789."), all.size());
@@ -225,6 +258,14 @@ std::string size_text(std::uint64_t bytes) {
     ++unit;
   }
   return std::to_string(bytes).append(kNames.at(unit));
+}
+
+std::string device_sizes_text(const DeviceSizes& sizes) {
+  std::string text = sizes.others ? size_text(*sizes.others) : "";
+  for (const auto& [device, bytes] : sizes.listed) {
+    text += (text.empty() ? "" : ",") + std::to_string(device) + "=" + size_text(bytes);
+  }
+  return text.empty() ? "unset" : text;
 }
 
 std::string time_text(std::chrono::milliseconds time) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,18 @@ struct Fraction {
   std::optional<double> limit;
 
   bool operator==(const Fraction&) const = default;
+};
+
+/// Sizes in bytes, by device: what holds for all that are not listed, and what for single ones.
+struct DeviceSizes {
+  std::optional<std::uint64_t> others;
+  std::map<unsigned, std::uint64_t> listed;  ///< by the device's number, as CUDA counts
+
+  /// Nothing where there is none for this device.
+  [[nodiscard]] std::optional<std::uint64_t> on(unsigned device) const;
+  [[nodiscard]] bool empty() const noexcept { return !others && listed.empty(); }
+
+  bool operator==(const DeviceSizes&) const = default;
 };
 
 /// Without the white space at both ends.
@@ -42,6 +55,11 @@ struct Fraction {
 /// Nothing for what does not fit 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> read_size(std::string_view text) noexcept;
 
+/// Sizes by device: a size, which holds for all, or a list such as "0=8GiB,1=512M", in which one
+/// entry may have no number and holds for the others. Each size is read by `read`.
+[[nodiscard]] std::optional<DeviceSizes> read_device_sizes(
+    std::string_view text, std::optional<std::uint64_t> (*read)(std::string_view));
+
 /// A time: a number, which may have a point, and a unit in any case: ms, s, m or min, h; without
 /// one, seconds. Rounded down to a millisecond; nothing for what is longer than a year.
 [[nodiscard]] std::optional<std::chrono::milliseconds> read_time(std::string_view text) noexcept;
@@ -59,6 +77,9 @@ struct Fraction {
 
 /// The size in the largest unit that divides it, in a form that read_size reads back: "8GiB".
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+/// "8GiB", "0=8GiB,1=512MiB" or "8GiB,1=512MiB"; "unset" where there is none.
+[[nodiscard]] std::string device_sizes_text(const DeviceSizes& sizes);
 
 /// The time in the largest unit that divides it, in a form that read_time reads back: "30s".
 [[nodiscard]] std::string time_text(std::chrono::milliseconds time);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/environment.h"
+#include "shim/policy_on_disk.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -95,7 +96,8 @@ const config::Policy& policy_of_process() {
     for (Entries entry = entries(); *entry != nullptr; ++entry) {
       strings.emplace_back(*entry);
     }
-    auto made = std::make_unique<config::Policy>(config::read_policy(config::Environment(strings)));
+    auto made = std::make_unique<config::Policy>(
+        config::read_policy(config::Environment(strings), read_policy_file()));
     if (kept.compare_exchange_strong(known, made.get())) {
       known = made.release();
     }

@@ -1,13 +1,14 @@
 // The variables that ask cubfc for something, as they were when the library was loaded: what the
-// program sets later changes nothing. And those by which a tool that watches allocations is known.
+// program sets later changes nothing. With them, the policy file. And those by which a tool that
+// watches allocations is known.
 #pragma once
 
 #include "config/policy.h"
 
 namespace cubfc {
 
-// The policy, read at the first call, never destroyed. Thread-safe; makes no CUDA call. Throws
-// std::bad_alloc.
+// The policy, read at the first call (a program that never uses CUDA makes none), never destroyed.
+// Thread-safe; makes no CUDA call. Throws std::bad_alloc.
 const config::Policy& policy_of_process();
 
 // Whether this is the very process that `cubfc run` became: not its child. Thread-safe.

@@ -14,7 +14,7 @@
 #include "cli/failure.h"
 #include "cli/run/library.h"
 #include "cli/run/settings.h"
-#include "shim/share/descriptor.h"
+#include "shim/meet/descriptor.h"
 
 namespace cubfc::cli::check {
 namespace {

@@ -21,7 +21,7 @@
 #include "cli/run/library.h"
 #include "cli/run/settings.h"
 #include "config/environment.h"
-#include "shim/share/descriptor.h"
+#include "shim/meet/descriptor.h"
 
 namespace cubfc::cli::compare {
 namespace {

@@ -11,8 +11,8 @@
 #include <optional>
 #include <utility>
 
-#include "shim/share/descriptor.h"
-#include "shim/share/shared_files.h"
+#include "shim/meet/descriptor.h"
+#include "shim/meet/shared_files.h"
 
 namespace cubfc::live {
 namespace {

@@ -106,6 +106,9 @@ std::vector<Row> rows_of(const live::Processes& processes) {
                     {"pid", std::to_string(figures.pid)},
                     {"host", std::string(figures.host.get())},
                     {"program", std::string(live::program_name(figures.program.get()))}};
+      if (const std::string_view group = device.group.get(); !group.empty()) {
+        labels.emplace_back("group", group);
+      }
       add_own_labels(figures.labels.get(), labels);
       rows.push_back({figures, device, figures::sum_of(figures, place),
                       unique_text(labels, process.path, place, taken)});
@@ -150,6 +153,13 @@ void add_limits(Page& page, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.device.limit_bytes != ~std::uint64_t{0}) {
       page.sample(row.labels, std::to_string(row.device.limit_bytes));
+    }
+  }
+  page.begin("cubfc_group_limit_bytes", "gauge",
+             "What all processes of the label group may have of the GPU together.");
+  for (const Row& row : rows) {
+    if (!row.device.group.get().empty()) {
+      page.sample(row.labels, std::to_string(row.device.group_limit_bytes));
     }
   }
   page.each("cubfc_device_bytes", "gauge", "The GPU's memory, as the driver has it.",

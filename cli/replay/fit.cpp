@@ -15,9 +15,11 @@ std::optional<std::uint64_t> least_limit(const recordings::Recording& recording,
   const std::uint64_t peak = workload.largest_peak_bytes();
   Conditions tried = conditions;
   tried.device_is_large_enough = true;
+  tried.policy.mem_limit = {{}, {.variable = "--limit", .value = "", .own_name = true}};
+  tried.policy.group_limit = {};
   int runs = 0;
   const auto suffices = [&](std::uint64_t limit) {
-    tried.policy.mem_limit.value = limit;
+    tried.policy.mem_limit.value.others = limit;
     const auto so_far = [&](double share) {
       progress(std::min(1.0, (runs + share) / kExpectedRuns));
     };

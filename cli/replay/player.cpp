@@ -52,8 +52,12 @@ struct Total {
   const char* origin;
 };
 
+std::optional<std::uint64_t> limit_of(const Device& device, const Conditions& conditions) {
+  return conditions.policy.mem_limit.value.on(device.number);
+}
+
 Total total_of(const Device& device, const Conditions& conditions) {
-  const std::optional<std::uint64_t> limit = conditions.policy.mem_limit.value;
+  const std::optional<std::uint64_t> limit = limit_of(device, conditions);
   if (conditions.total_bytes != 0) {
     return {conditions.total_bytes, "--total"};
   }
@@ -70,7 +74,7 @@ Total total_of(const Device& device, const Conditions& conditions) {
 std::uint64_t total_bytes_of(const Device& device, const Conditions& conditions) {
   const std::uint64_t total = total_of(device, conditions).bytes;
   return conditions.device_is_large_enough
-             ? std::max(total, conditions.policy.mem_limit.value.value_or(0))
+             ? std::max(total, limit_of(device, conditions).value_or(0))
              : total;
 }
 
@@ -213,8 +217,9 @@ class Player {
       sink_ = std::make_unique<Sink>(recording, *writer);
     }
     for (const Device& device : workload.devices) {
-      devices_.push_back(std::make_unique<SimulatedDevice>(
-          policy_, total_bytes_of(device, conditions), memory_bytes_of(device, conditions)));
+      devices_.push_back(std::make_unique<SimulatedDevice>(policy_, device.number,
+                                                           total_bytes_of(device, conditions),
+                                                           memory_bytes_of(device, conditions)));
       planned_.push_back(0);
       arenas_of_device_.emplace_back();
     }
@@ -639,7 +644,8 @@ Recording names_of(const Recording& recording, const Workload& workload,
         recorded == recording.devices.end() ? recordings::Device{} : *recorded;
     named.number = device.number;
     named.total_bytes = total_bytes_of(device, conditions);
-    named.limit_bytes = conditions.policy.hard_limit(named.total_bytes).value_or(kPlenty);
+    named.limit_bytes =
+        hard_limit_bytes(conditions.policy, named.total_bytes, device.number).value_or(kPlenty);
     names.devices.push_back(std::move(named));
   }
   for (const Group& group : workload.groups) {

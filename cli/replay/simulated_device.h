@@ -21,14 +21,22 @@ class GrowthListener {
   virtual void shrank(arena::Address base, std::uint64_t bytes) = 0;
 };
 
+// Nothing without a limit.
+inline std::optional<std::uint64_t> hard_limit_bytes(const config::Policy& policy,
+                                                     std::uint64_t total_bytes, unsigned device) {
+  const auto limit = policy.hard_limit(total_bytes, static_cast<int>(device));
+  return limit ? std::optional(limit->bytes) : std::nullopt;
+}
+
 // `policy` must outlive it.
 class SimulatedDevice {
  public:
   // `memory_bytes`: what it can give; ~0 where only a limit counts.
-  SimulatedDevice(const config::Policy& policy, std::uint64_t its_total_bytes,
+  SimulatedDevice(const config::Policy& policy, unsigned number, std::uint64_t its_total_bytes,
                   std::uint64_t memory_bytes)
       : total_bytes(its_total_bytes),
-        budget(policy.hard_limit(its_total_bytes).value_or(arena::Budget::kUnlimited)),
+        budget(
+            hard_limit_bytes(policy, its_total_bytes, number).value_or(arena::Budget::kUnlimited)),
         policy_(policy),
         memory_bytes_(memory_bytes) {}
 

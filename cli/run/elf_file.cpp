@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "shim/share/descriptor.h"
+#include "shim/meet/descriptor.h"
 
 namespace cubfc::cli {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "cli/run/elf_file.h"
 #include "config/values.h"
-#include "shim/share/descriptor.h"
+#include "shim/meet/descriptor.h"
 
 namespace cubfc::cli {
 namespace {

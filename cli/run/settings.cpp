@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/environment.h"
+#include "shim/policy_on_disk.h"
 
 namespace cubfc::cli {
 
@@ -53,7 +54,7 @@ config::Policy policy_with(const Variables& settings) {
       entries.emplace_back(*entry);
     }
   }
-  return config::read_policy(config::Environment(entries));
+  return config::read_policy(config::Environment(entries), read_policy_file());
 }
 
 }  // namespace cubfc::cli

@@ -137,7 +137,11 @@ std::string settings_of(const figures::DeviceFigures& device) {
     return text + "none";
   }
   const std::string origin = shown(device.limit_origin.get());
-  return text + bytes_text(device.limit_bytes) + (origin.empty() ? "" : " (" + origin + ")");
+  text += bytes_text(device.limit_bytes) + (origin.empty() ? "" : " (" + origin + ")");
+  const std::string group = shown(device.group.get());
+  return text + (group.empty() ? ""
+                               : ", group " + group + " (" + bytes_text(device.group_limit_bytes) +
+                                     " in all)");
 }
 
 }  // namespace

@@ -47,6 +47,12 @@ ordered_json callers_of(const Row& row) {
   return all;
 }
 
+ordered_json group_of(const figures::DeviceFigures& device) {
+  return device.group.get().empty() ? ordered_json()
+                                    : ordered_json{{"name", text_of(device.group.get())},
+                                                   {"limit_bytes", device.group_limit_bytes}};
+}
+
 ordered_json device_of(const Row& row) {
   const figures::DeviceFigures& device = row.device();
   const bool limited = device.limit_bytes != std::numeric_limits<std::uint64_t>::max();
@@ -56,6 +62,7 @@ ordered_json device_of(const Row& row) {
           {"total_bytes", device.total_bytes},
           {"bytes_limit", limited ? ordered_json(device.limit_bytes) : ordered_json()},
           {"limit_origin", text_of(device.limit_origin.get())},
+          {"group", group_of(device)},
           {"allocator", text_of(device.allocator.get())},
           {"free", text_of(device.free_mode.get())},
           {"bytes_in_use", row.sums.in_use},

@@ -84,6 +84,7 @@ double weight(const Row& row, Key key) {
     case Key::kWaiting:
       return static_cast<double>(row.sums.waiting);
     case Key::kPid:
+    case Key::kGroup:
     case Key::kProgram:
       return 0;
   }
@@ -94,6 +95,8 @@ bool comes_before(const Row& one, const Row& other, Key key) {
   switch (key) {
     case Key::kPid:
       return one.figures().pid < other.figures().pid;
+    case Key::kGroup:
+      return one.device().group.get() < other.device().group.get();
     case Key::kProgram:
       return live::program_name(one.figures().program.get()) <
              live::program_name(other.figures().program.get());

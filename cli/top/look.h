@@ -62,17 +62,18 @@ enum class Key {
   kBlocked,
   kRefused,
   kWaiting,
+  kGroup,
   kProgram
 };
-inline constexpr std::size_t kKeys = 13;
+inline constexpr std::size_t kKeys = 14;
 
 struct Order {
   Key key = Key::kInUse;
   bool reversed = false;
 };
 
-// The largest first, but process ids and programs in their own order. Rows that are alike stay in
-// the order of process ids.
+// The largest first, but process ids, groups and programs in their own order. Rows that are alike
+// stay in the order of process ids.
 void sort(Look& look, const Order& order);
 
 }  // namespace cubfc::cli::top

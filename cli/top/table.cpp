@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <map>
 
 #include "cli/report/wording.h"
 #include "cli/top/width.h"
@@ -66,6 +67,11 @@ constexpr std::array<Column, kKeys> kColumns{{
      [](const Row& row) { return count_text(read(row.device().refused)); }},
     {Key::kWaiting, "WAITING", "waiting", 10, 9,
      [](const Row& row) { return bytes_text(row.sums.waiting); }},
+    {Key::kGroup, "GROUP", "group", 5, 0,
+     [](const Row& row) {
+       const std::string group = shown(row.device().group.get());
+       return group.empty() ? "-" : group;
+     }},
     {Key::kProgram, "PROGRAM", "program", kProgramWidth, 0,
      [](const Row& row) { return shown(row.figures().program.get()); }},
 }};
@@ -82,6 +88,13 @@ std::size_t sum_of(const Widths& widths) {
   return sum;
 }
 
+bool has_groups(const Look& look) {
+  return std::ranges::any_of(look.gpus, [](const Gpu& gpu) {
+    return std::ranges::any_of(gpu.rows,
+                               [](const Row& row) { return !row.device().group.get().empty(); });
+  });
+}
+
 Widths widths_for(const Look& look, std::size_t width) {
   Widths widths{};
   for (std::size_t i = 0; i + 1 < kKeys; ++i) {
@@ -91,6 +104,9 @@ Widths widths_for(const Look& look, std::size_t width) {
         widths.at(i) = std::max(widths.at(i), kColumns.at(i).text(row).size());
       }
     }
+  }
+  if (!has_groups(look)) {
+    widths.at(static_cast<std::size_t>(Key::kGroup)) = 0;
   }
   widths.back() = kProgramWidth;
   for (int rank = kKeys; rank > 0 && sum_of(widths) > width; --rank) {
@@ -137,6 +153,32 @@ std::string header_of(const Gpu& gpu) {
          bytes_text(taken) + " taken (" + report::share_text(taken, gpu.total_bytes) + ")";
 }
 
+// Of the groups whose budgets its processes share, what they have taken together.
+std::vector<std::string> groups_of(const Gpu& gpu) {
+  struct Sum {
+    std::uint64_t limit = 0;
+    std::uint64_t taken = 0;
+    std::size_t processes = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const Row& row : gpu.rows) {
+    if (const std::string group = shown(row.device().group.get()); !group.empty()) {
+      Sum& sum = sums[group];
+      sum.limit = std::max(sum.limit, row.device().group_limit_bytes);
+      sum.taken += read(row.device().bytes_taken);
+      ++sum.processes;
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [group, sum] : sums) {
+    lines.push_back("group " + group + "  " + bytes_text(sum.limit) + "  " +
+                    count_text(sum.processes) +
+                    (sum.processes == 1 ? " process: " : " processes: ") + bytes_text(sum.taken) +
+                    " taken (" + report::share_text(sum.taken, sum.limit) + ")");
+  }
+  return lines;
+}
+
 std::size_t without_device(const Look& look) {
   return static_cast<std::size_t>(std::ranges::count_if(
       look.processes.all, [](const live::Process& each) { return each.devices().empty(); }));
@@ -152,6 +194,9 @@ std::vector<Line> table(const Look& look, std::size_t width, const Order* sorted
       lines.emplace_back();
     }
     lines.push_back({Line::Kind::kGpu, cut(header_of(gpu), width)});
+    for (const std::string& group : groups_of(gpu)) {
+      lines.push_back({Line::Kind::kPlain, cut(group, width)});
+    }
     lines.push_back(
         {Line::Kind::kTitles,
          cut(line_of(widths, [&](const Column& each) { return with_mark(each, sorted_by); }),

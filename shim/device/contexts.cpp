@@ -146,7 +146,7 @@ bool Contexts::start(Context& context) {
   if (!context.has(Context::kStarted)) {
     Device& device = context.device;
     const arena::Options options =
-        device.begin_arena(device.policy.preallocation(free_bytes, total_bytes));
+        device.begin_arena(device.policy.preallocation(free_bytes, total_bytes, device.handle));
     context.preallocated = options.preallocate_bytes;
     context.arena.begin(options);
     context.set(Context::kStarted);

@@ -69,7 +69,7 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
       id(id_of(driver, device_handle)),
       total_bytes(its_bytes),
       use(observers.figures, observers.trace),
-      limit(driver, policy, device_handle, its_bytes, use, observers.callers),
+      limit(driver, policy, {device_handle, id, its_bytes}, use, observers.callers),
       preallocation(driver, device_handle, limit.budget, its_bytes, use),
       has_pools(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)),
       integrated(has(driver, device_handle, CU_DEVICE_ATTRIBUTE_INTEGRATED)),
@@ -90,8 +90,12 @@ void Device::write_figures() {
   figures.name.set(name);
   figures.total_bytes = total_bytes;
   figures.limit_bytes = limit.budget.limit();
-  const config::Origin* const origin = policy.limit_origin();
+  const config::Origin* const origin = limit.origin();
   figures.limit_origin.set(origin == nullptr ? "" : origin->variable);
+  if (const Group* const group = limit.group(); group != nullptr) {
+    figures.group.set(group->name());
+    figures.group_limit_bytes = group->limit();
+  }
   figures.allocator.set(config::name_of(server->allocator()));
   figures.free_mode.set(config::name_of(policy.free_mode.value));
 }

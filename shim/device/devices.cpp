@@ -55,8 +55,7 @@ const config::Policy& Devices::policy_of_new(CUdevice handle) const {
   if (runtime == nullptr) {
     return policy_;
   }
-  const bool had_limit = policy_.limit_origin() != nullptr;
-  if ((policy_beside_xla_.limit_origin() != nullptr) != had_limit ||
+  if (policy_beside_xla_.limits() != policy_.limits() ||
       policy_beside_xla_.allocator.value != policy_.allocator.value ||
       policy_beside_xla_.unified_memory.value != policy_.unified_memory.value) {
     log::info("{} is loaded: its settings are its own, and no limit or allocator of GPU {}",

@@ -1,5 +1,10 @@
 #include "shim/limit/device_limit.h"
 
+#include <algorithm>
+#include <string>
+
+#include "shim/tell/log.h"
+
 namespace cubfc {
 namespace {
 
@@ -9,17 +14,62 @@ bool is_for_all(const config::Policy& policy) {
 
 }  // namespace
 
-DeviceLimit::DeviceLimit(const DriverFunctions& driver, const config::Policy& policy,
-                         CUdevice device, std::uint64_t total_bytes, DeviceUse& use,
-                         Callers& callers)
-    : budget(policy.hard_limit(total_bytes).value_or(arena::Budget::kUnlimited)),
-      pools(driver, device, budget,
+DeviceLimit::DeviceLimit(const DriverFunctions& driver, const config::Policy& policy, const Of& of,
+                         DeviceUse& use, Callers& callers)
+    : policy_(policy),
+      of_process_(policy.process_limit(of.total_bytes, of.device)),
+      in_policy_(policy.hard_limit(of.total_bytes, of.device)),
+      is_unusable_(policy.limit_unusable),
+      group_(join_group(of)),
+      budget(is_unusable_   ? 0
+             : !of_process_ ? arena::Budget::kUnlimited
+                            : of_process_->bytes,
+             group_.get()),
+      pools(driver, of.device, budget,
             !budget.limited()    ? Pools::Counts::kNothing
             : is_for_all(policy) ? Pools::Counts::kAll
                                  : Pools::Counts::kOurs),
       use_(use),
       callers_(callers),
       counts_all_(is_for_all(policy)) {}
+
+std::unique_ptr<Group> DeviceLimit::join_group(const Of& of) {
+  if (is_unusable_ || !policy_.group.value || !policy_.group_limit.value) {
+    return nullptr;
+  }
+  std::string why_not;
+  auto group = Group::join(*policy_.group.value, of.id, *policy_.group_limit.value, why_not);
+  is_unusable_ = group == nullptr;
+  if (is_unusable_) {
+    log::at(log::Level::kError,
+            "GPU {}: group {} cannot be joined, so no device memory is given: {}", of.device,
+            *policy_.group.value, why_not);
+  } else if (const auto other = group->member_that_disagrees()) {
+    log::warn(
+        "GPU {}: group {}: process {} has the limit {}, and this one {}; each is held to its own",
+        of.device, *policy_.group.value, other->first, log::bytes(other->second),
+        log::bytes(group->limit()));
+  }
+  return group;
+}
+
+std::optional<DeviceLimit::Tightest> DeviceLimit::tightest() const noexcept {
+  std::optional<Tightest> tightest;
+  if (of_process_ || is_unusable_) {
+    tightest =
+        Tightest{budget.limit(), budget.used(), is_unusable_ ? nullptr : of_process_->origin};
+  }
+  if (group_ != nullptr) {
+    const Tightest of_group{group_->limit(), group_->used(), &policy_.group_limit.origin};
+    const auto left = [](const Tightest& limit) {
+      return limit.bytes - std::min(limit.bytes, limit.taken);
+    };
+    if (!tightest || left(of_group) < left(*tightest) || of_group.bytes < tightest->bytes) {
+      tightest = of_group;
+    }
+  }
+  return tightest;
+}
 
 bool DeviceLimit::take(Memory memory, std::uint64_t bytes, CUmemoryPool pool,
                        std::uint64_t& pool_id) noexcept {

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "arena/budget.h"
 #include "config/policy.h"
@@ -13,6 +15,7 @@
 #include "shim/limit/callers.h"
 #include "shim/limit/device_use.h"
 #include "shim/limit/pools.h"
+#include "shim/meet/group.h"
 
 namespace cubfc {
 
@@ -21,13 +24,47 @@ using trace::Memory;
 // Thread-safe. Arenas take their regions from `budget`; everything else is taken as a Claim
 // (claim.h).
 class DeviceLimit {
+  const config::Policy& policy_;
+  const std::optional<config::Policy::HardLimit> of_process_;
+  const std::optional<config::Policy::HardLimit> in_policy_;
+  bool is_unusable_;
+  const std::unique_ptr<Group> group_;  // before the budget, which claims there, too
+
  public:
-  // Of a device of so many bytes. `use` and `callers` must outlive it.
-  DeviceLimit(const DriverFunctions& driver, const config::Policy& policy, CUdevice device,
-              std::uint64_t total_bytes, DeviceUse& use, Callers& callers);
+  // A device, by its number, its identity in every process and its size in bytes.
+  struct Of {
+    CUdevice device;
+    const DeviceId& id;
+    std::uint64_t total_bytes;
+  };
+  // Joins the group that the policy names; where that cannot be, it says why and gives nothing.
+  // `use` and `callers` must outlive it, as the policy must.
+  DeviceLimit(const DriverFunctions& driver, const config::Policy& policy, const Of& of,
+              DeviceUse& use, Callers& callers);
 
   arena::Budget budget;  // in bytes, shared by all of the process's contexts on the device
   Pools pools;           // what pools and graphs take of the budget
+
+  // Who has set it; nullptr without a limit, and where nobody can be named.
+  const config::Origin* origin() const noexcept {
+    return in_policy_ ? in_policy_->origin : nullptr;
+  }
+  // Whether the program sees a device of its size.
+  bool is_seen() const noexcept { return in_policy_ && in_policy_->is_seen(); }
+  // The group whose budget it shares; nullptr without one.
+  Group* group() const noexcept { return group_.get(); }
+  // By which others of the group know this process in a Rendezvous; 0 without one.
+  std::uint64_t group_key() const noexcept { return group_ == nullptr ? 0 : group_->key(); }
+  // A limit that cannot be used: nothing is given.
+  bool is_unusable() const noexcept { return is_unusable_; }
+  // Of the process's limit and the group's, the one that has less left: how large it is, how much
+  // of it is taken, and who has set it (nullptr while it is unusable). Nothing without a limit.
+  struct Tightest {
+    std::uint64_t bytes;
+    std::uint64_t taken;
+    const config::Origin* origin;
+  };
+  std::optional<Tightest> tightest() const noexcept;
 
   // Bytes that Claims hold.
   std::uint64_t held(Memory memory) const {
@@ -43,6 +80,8 @@ class DeviceLimit {
 
  private:
   friend class Claim;
+
+  std::unique_ptr<Group> join_group(const Of& of);
 
   // All of the bytes or none. `pool_id` is set, and passed to give(), for memory of a pool.
   bool take(Memory memory, std::uint64_t bytes, CUmemoryPool pool, std::uint64_t& pool_id) noexcept;

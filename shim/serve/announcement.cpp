@@ -10,11 +10,12 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
   if (context.announced || context.announced.exchange(true) || !log::enabled(log::Level::kWarn)) {
     return;
   }
-  const config::Origin* limit = context.device.policy.limit_origin();
+  const DeviceLimit& limit = context.device.limit;
   const std::string limits =
-      limit == nullptr
+      limit.origin() == nullptr
           ? "none"
-          : format("{} ({})", log::bytes(context.device.limit.budget.limit()), limit->text());
+          : format("{} ({}){}", log::bytes(limit.budget.limit()), limit.origin()->text(),
+                   limit.group() == nullptr ? "" : " of group " + limit.group()->name());
   const Server& server = *context.device.server;
   if (const char* const what = server.description(); what != nullptr) {
     log::info("active on GPU {} ({}): {}; limit {}{}; version " CUBFC_VERSION,

@@ -153,7 +153,7 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
 CUresult DeviceMemory::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
   unsigned long long id = 0;
-  const bool limited = policy_.limit_origin() != nullptr || policy_.limit_unusable;
+  const bool limited = policy_.limits();
   if (limited && address != nullptr && bytes > 0 &&
       driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr) {
     if (const CUresult broken = driver_.cuCtxGetId(current, &id); broken != CUDA_SUCCESS) {

@@ -1,6 +1,5 @@
 #include "shim/serve/failed_requests.h"
 
-#include <algorithm>
 #include <array>
 #include <new>
 #include <utility>
@@ -85,7 +84,7 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
     return;
   }
   const RelaxedCapture relaxed(driver_);
-  const bool is_possible = request.bytes <= device.total_bytes && !device.policy.limit_unusable &&
+  const bool is_possible = request.bytes <= device.total_bytes && !device.limit.is_unusable() &&
                            (!request.counted || request.bytes <= device.limit.budget.limit());
   using Reporter = OutOfMemoryReporter;
   const std::string said = reporter_.report(
@@ -107,9 +106,12 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
   facts.failure = failure;
   facts.of_arena = context != nullptr;
   facts.host_reserve_refuses = !device.host_reserve_allows(request.bytes);
-  const arena::Budget& budget = device.limit.budget;
-  if (budget.limited() && request.counted) {
-    facts.limit = {budget.limit(), budget.used()};
+  facts.limit_is_unusable = device.limit.is_unusable();
+  if (const auto limit = device.limit.tightest(); limit && request.counted) {
+    facts.limit = {limit->bytes, limit->taken, limit->origin};
+  }
+  if (const Group* const group = device.limit.group(); group != nullptr) {
+    facts.group = {group->name(), group->limit(), group->used(), group->members()};
   }
   CUdevice current = -1;
   std::size_t free_bytes = 0;
@@ -129,9 +131,8 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
   if (detail == OutOfMemoryReporter::Detail::kAll) {
     if (found.stats.regions > 0) {
       found.blocks = shown->arena.snapshot();
-      const std::uint64_t page_bytes = MappedMemory::page_bytes_for(
-          driver_, device.handle, std::min(device.total_bytes, budget.limit()));
-      if (page_bytes > 0) {
+      if (const std::uint64_t page_bytes = MappedMemory::page_bytes_for(driver_, device);
+          page_bytes > 0) {
         facts.free_in_pages = whole_pages_free(found.blocks, page_bytes);
       }
     }

@@ -11,13 +11,14 @@
 
 namespace cubfc {
 
-std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, CUdevice device,
-                                           std::uint64_t bytes) {
+std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, const Device& device) {
   const bool has_functions = driver.cuMemAddressReserve != nullptr &&
                              driver.cuMemAddressFree != nullptr && driver.cuMemMap != nullptr &&
                              driver.cuMemUnmap != nullptr && driver.cuMemSetAccess != nullptr;
-  const std::uint64_t granularity = has_functions ? physical_granularity(driver, device) : 0;
-  return granularity == 0 ? 0 : config::page_bytes(bytes, granularity);
+  const std::uint64_t granularity =
+      has_functions && !device.managed ? physical_granularity(driver, device.handle) : 0;
+  const std::uint64_t most = std::min(device.total_bytes, device.limit.budget.limit());
+  return granularity == 0 ? 0 : config::page_bytes(most, granularity);
 }
 
 arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexcept {

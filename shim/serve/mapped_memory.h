@@ -16,9 +16,9 @@ class MappedMemory : public RegionSource {
   MappedMemory(const DriverFunctions& driver, Device& device, std::uint64_t page_bytes)
       : driver_(driver), device_(device), page_bytes_(page_bytes) {}
 
-  // Page size in bytes, for up to `bytes` of this device's memory; 0 where it cannot be mapped.
-  static std::uint64_t page_bytes_for(const DriverFunctions& driver, CUdevice device,
-                                      std::uint64_t bytes);
+  // Page size in bytes, for as much of the device as its limit allows; 0 where it cannot be mapped,
+  // or arenas have managed memory.
+  static std::uint64_t page_bytes_for(const DriverFunctions& driver, const Device& device);
 
   bool release_waits() const noexcept override { return false; }
   bool is_shareable() const noexcept override { return false; }

@@ -3,10 +3,18 @@
 #include <algorithm>
 
 #include "shim/device/contexts.h"
+#include "shim/meet/rendezvous.h"
 #include "shim/serve/waiting_frees.h"
-#include "shim/share/rendezvous.h"
 
 namespace cubfc {
+namespace {
+
+// Of what may be no limit at all.
+std::uint64_t plus(std::uint64_t bytes, std::uint64_t more) {
+  return bytes + std::min(more, arena::Budget::kUnlimited - bytes);
+}
+
+}  // namespace
 
 // Where the driver does not tell which context is current, the limit holds all the same.
 CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -17,10 +25,14 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
     return result;
   }
   Context* const context = contexts_.current();
+  CUdevice device = 0;
+  if (context == nullptr) {
+    driver_.cuCtxGetDevice(&device);
+  }
   const std::uint64_t total =
-      context != nullptr && policy_.limit_is_reported()
+      context != nullptr && context->device.limit.is_seen()
           ? std::min<std::uint64_t>(device_total, context->device.limit.budget.limit())
-          : shown_total(device_total);
+          : shown_total(device_total, context == nullptr ? device : context->device.handle);
   if (free_bytes != nullptr) {
     *free_bytes =
         std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
@@ -37,18 +49,35 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
 // counts, too, though only requests that fit get it: a program that measures what it takes must see
 // each allocation and each free.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
-  DeviceLimit& limit = context.device.limit;
+  Device& device = context.device;
+  DeviceLimit& limit = device.limit;
   limit.pools.refresh();
-  device_free += rendezvous_.offered(context.device.id);
   // Others would give that up, to the device and to the limit.
+  if (Group* const group = limit.group();
+      group != nullptr && limit.budget.left() < limit.budget.own_left()) {
+    group->clear_the_dead();
+  }
   const std::uint64_t of_others = unused_by_others(context);
-  const std::uint64_t limit_left = limit.budget.left();
-  const std::uint64_t to_grow = std::min(
-      policy_.beyond_reserve(device_free + context.device.preallocation.bytes() + of_others),
-      limit_left + std::min(of_others, arena::Budget::kUnlimited - limit_left));
-  Server& server = *context.device.server;
-  return server.bytes_at_hand(context) +
-         server.growth_in(context.device.beyond_host_reserve(to_grow));
+  const std::uint64_t limit_left =
+      std::min(plus(limit.budget.own_left(), of_others),
+               plus(plus(limit.budget.left(), of_others), unused_by_group(device)));
+  std::uint64_t to_grow =
+      policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others);
+  // Whoever has a limit that the device has room for need not know of others.
+  if (to_grow < limit_left) {
+    to_grow = policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others +
+                                     rendezvous_.offered(device.id));
+  }
+  to_grow = std::min(to_grow, limit_left);
+  Server& server = *device.server;
+  return server.bytes_at_hand(context) + server.growth_in(device.beyond_host_reserve(to_grow));
+}
+
+// Of the group's budget, what other members would give up.
+std::uint64_t MemoryInfo::unused_by_group(const Device& device) {
+  const Group* const group = device.limit.group();
+  const bool is_alone = group == nullptr || group->used() <= device.limit.budget.used();
+  return is_alone ? 0 : rendezvous_.offered(device.id, group->key());
 }
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
@@ -71,15 +100,15 @@ std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
 CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) const {
   const CUresult result = driver_.cuDeviceTotalMem_v2(bytes, device);
   if (result == CUDA_SUCCESS) {
-    *bytes = shown_total(*bytes);
+    *bytes = shown_total(*bytes, device);
   }
   return result;
 }
 
 // Of a device of so many bytes.
-std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes) const {
-  return policy_.limit_is_reported() ? std::min(bytes, policy_.hard_limit(bytes).value_or(bytes))
-                                     : bytes;
+std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) const {
+  const auto limit = policy_.hard_limit(bytes, device);
+  return limit && limit->is_seen() ? std::min(bytes, limit->bytes) : bytes;
 }
 
 }  // namespace cubfc

@@ -14,6 +14,7 @@ namespace cubfc {
 class Contexts;
 class Rendezvous;
 struct Context;
+struct Device;
 struct DriverFunctions;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe.
@@ -29,7 +30,8 @@ class MemoryInfo {
  private:
   std::uint64_t left_to(const Context& context, std::uint64_t device_free);
   std::uint64_t unused_by_others(const Context& context);
-  std::uint64_t shown_total(std::uint64_t bytes) const;
+  std::uint64_t unused_by_group(const Device& device);
+  std::uint64_t shown_total(std::uint64_t bytes, CUdevice device) const;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;

@@ -71,8 +71,9 @@ std::uint64_t warm_pool(const DriverFunctions& driver, const config::Policy& pol
   if (asked == 0 || driver.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
     return 0;
   }
-  const std::uint64_t wanted =
-      asked < 0 ? policy.preallocation(free_bytes, total_bytes) : static_cast<std::uint64_t>(asked);
+  const std::uint64_t wanted = asked < 0
+                                   ? policy.preallocation(free_bytes, total_bytes, device.handle)
+                                   : static_cast<std::uint64_t>(asked);
   std::uint64_t bytes =
       std::min({wanted, device.limit.budget.left(), policy.beyond_reserve(free_bytes)});
   CUdeviceptr all = 0;

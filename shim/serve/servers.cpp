@@ -202,11 +202,7 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
     case config::Allocator::kPlatform:
       return std::make_unique<DriverServer>(driver, device);
     case config::Allocator::kVmm: {
-      const std::uint64_t page_bytes =
-          device.managed ? 0
-                         : MappedMemory::page_bytes_for(
-                               driver, device.handle,
-                               std::min(device.total_bytes, device.limit.budget.limit()));
+      const std::uint64_t page_bytes = MappedMemory::page_bytes_for(driver, device);
       if (page_bytes > 0) {
         return std::make_unique<PageServer>(driver, device, page_bytes);
       }

@@ -27,7 +27,7 @@ SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer
 
 void SoftReserve::offer(Device& device) noexcept {
   if (device.is_offered.load(std::memory_order_relaxed) || device.is_offered.exchange(true) ||
-      device.managed || !device.policy.gives_to_others()) {
+      (device.managed && device.limit.group() == nullptr) || !device.policy.gives_to_others()) {
     return;
   }
   const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ void SoftReserve::offer(Device& device) noexcept {
     return;
   }
   offers_[offered_].device = &device;
-  if (!rendezvous_.offer(device.id)) {
+  if (!rendezvous_.offer(device.id, device.limit.group_key())) {
     log::info("GPU {}: other processes cannot ask for what is not in use: {}", device.handle,
               why_no_shared_file(errno));
     return;
@@ -58,6 +58,7 @@ void SoftReserve::answer_rings() noexcept {
           return;
         }
         rendezvous_.meet_again();
+        meet_groups_again();
         map_.refresh_figures();
         map_.draw_wanted();
         break;
@@ -66,6 +67,16 @@ void SoftReserve::answer_rings() noexcept {
             [this](std::size_t number, std::uint64_t wanted) { return give(number, wanted); },
             [this](std::size_t number) { return left(number); });
         break;
+    }
+  }
+}
+
+void SoftReserve::meet_groups_again() noexcept {
+  for (const Offer& offer : offers_) {
+    const Device* const device = offer.device.load();
+    if (Group* const group = device == nullptr ? nullptr : device->limit.group();
+        group != nullptr) {
+      group->meet_again();
     }
   }
 }

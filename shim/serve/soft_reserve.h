@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "shim/meet/rendezvous.h"
 #include "shim/serve/background_thread.h"
-#include "shim/share/rendezvous.h"
 
 namespace cubfc {
 
@@ -33,6 +33,7 @@ class SoftReserve {
 
  private:
   void answer_rings() noexcept;
+  void meet_groups_again() noexcept;
   std::uint64_t give(std::size_t number, std::uint64_t wanted) noexcept;
   std::uint64_t left(std::size_t number) noexcept;
 

@@ -10,8 +10,8 @@
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/meet/rendezvous.h"
 #include "shim/serve/waiting_frees.h"
-#include "shim/share/rendezvous.h"
 
 namespace cubfc {
 namespace {
@@ -25,6 +25,7 @@ constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::milliseconds kNapForDead{10};
 
 }  // namespace
 
@@ -52,7 +53,8 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   const int doublings = std::min(tries.tried_++, 20);
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
   if (!can_become_free(device, tries.need_, at_driver)) {
-    return others_have_helped(device, tries);
+    return others_have_helped(device, tries) ||
+           (waits == Waits::kYes && comes_from_dead(device, tries, at_driver));
   }
   // More each time, or threads that go on allocating take it as fast as it is given back.
   const std::uint64_t least = lacking(device, tries.need_, at_driver) << doublings;
@@ -71,7 +73,8 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
     }
   }
   return release(device, bytes, Waits::kYes) || drain_pools(device) ||
-         others_have_helped(device, tries) || comes_from_others(device, tries);
+         others_have_helped(device, tries) || comes_from_others(device, tries) ||
+         comes_from_dead(device, tries, at_driver);
 }
 
 void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
@@ -84,12 +87,16 @@ void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
   }
 }
 
-// They cannot help with the limit.
+// With the limit only those can help that are in the group whose budget it is.
 bool UnusedMemory::ask_others(const Device& device, Tries& tries,
                               std::optional<std::uint64_t> at_driver, std::uint64_t bytes) {
   const Need& need = tries.need_;
   const bool device_has_enough = need.bytes > 0 && at_driver.value_or(0) >= need.bytes;
   const bool is_over_limit = need.counted && device.limit.budget.left() < need.bytes;
+  if (is_over_limit && device.limit.group() != nullptr &&
+      device.limit.budget.own_left() >= need.bytes) {
+    return rendezvous_.ask(device.id, bytes, device.limit.group_key()) > 0;
+  }
   if (!need.of_device || (device_has_enough && is_over_limit)) {
     return false;
   }
@@ -160,7 +167,17 @@ bool UnusedMemory::can_become_free(const Device& device, const Need& need,
   const std::uint64_t of_device = at_driver.value_or(need.bytes) + device.preallocation.bytes();
   return (!need.of_device || need.bytes <= held + of_device ||
           need.bytes <= held + of_device + rendezvous_.offered(device.id)) &&
-         (!need.counted || need.bytes <= held + std::min(need.bytes, device.limit.budget.left()));
+         (!need.counted || need.bytes <= held + std::min(need.bytes, device.limit.budget.left()) ||
+          need.bytes <= held + left_with_group(device));
+}
+
+// What is left of the limit once members of the group have given back what they can.
+std::uint64_t UnusedMemory::left_with_group(const Device& device) {
+  const Group* const group = device.limit.group();
+  const arena::Budget& budget = device.limit.budget;
+  return group == nullptr ? 0
+                          : std::min(budget.own_left(),
+                                     budget.left() + rendezvous_.offered(device.id, group->key()));
 }
 
 // True when something has become free since the request was tried. Of what was freed when the
@@ -225,6 +242,24 @@ bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   }
   --tries.tried_;
   std::this_thread::sleep_for(kNap);
+  return true;
+}
+
+// A member of the group was killed, and its claims are the group's again, but the driver is still
+// at taking its memory back. Naps.
+bool UnusedMemory::comes_from_dead(const Device& device, Tries& tries,
+                                   std::optional<std::uint64_t> at_driver) {
+  Group* const group = device.limit.group();
+  if (group == nullptr || !tries.need_.of_device ||
+      (at_driver && tries.need_.bytes > 0 && *at_driver >= tries.need_.bytes)) {
+    return false;
+  }
+  group->clear_the_dead();
+  if (!group->has_just_lost_member()) {
+    return false;
+  }
+  --tries.tried_;
+  std::this_thread::sleep_for(kNapForDead);
   return true;
 }
 

@@ -57,10 +57,12 @@ class UnusedMemory : private ContextListener {
   // For a request for memory of this device that has failed: does one of these, the first that
   // helps. What can be had at once comes first: gives up what is preallocated and not in use, then
   // what arenas and pools hold without a block in it, both no more than is lacking, and twice as
-  // much each time that others have taken it; asks other processes that have a soft reserve; sees
+  // much each time that others have taken it; asks other processes that have a soft reserve, or for
+  // a group's budget its members; sees
   // that another thread has given something back since the request was tried, or is about to. Then,
   // with Waits::kYes: waits for what was freed; gives back what that takes a wait for; synchronises
-  // the contexts, so that pools get back what is freed in stream order. False when none helped, and
+  // the contexts, so that pools get back what is freed in stream order; naps while the driver takes
+  // back what a killed member of the group had. False when none helped, and
   // at once where all of that could not. Call it again as long as it returns true and the request
   // fails. While a stream captures it waits for nothing that has no fence.
   enum class Waits : bool { kNo, kYes };
@@ -129,6 +131,8 @@ class UnusedMemory : private ContextListener {
   static bool is_patient(Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
   bool comes_from_others(const Device& device, Tries& tries);
+  bool comes_from_dead(const Device& device, Tries& tries, std::optional<std::uint64_t> at_driver);
+  std::uint64_t left_with_group(const Device& device);
 
   const DriverFunctions& driver_;
   Contexts& contexts_;

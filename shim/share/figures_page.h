@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "config/policy.h"
-#include "shim/share/shared_files.h"
+#include "shim/meet/shared_files.h"
 #include "shim/tell/figures.h"
 
 namespace cubfc {

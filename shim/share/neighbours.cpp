@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "shim/share/shared_files.h"
+#include "shim/meet/shared_files.h"
 
 namespace cubfc {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "shim/share/shared_files.h"
+#include "shim/meet/shared_files.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {

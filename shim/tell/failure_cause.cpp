@@ -18,22 +18,20 @@ std::uint64_t left_of_limit(const FailedRequestFacts& facts) {
                      : ~std::uint64_t{0};
 }
 
-const char* limit_name(const config::Policy& policy, std::string& text) {
-  const config::Origin* const origin = policy.limit_origin();
-  text = origin == nullptr ? "the limit" : origin->text();
-  return text.c_str();
+std::string name_of(const FailedRequestFacts::Limit& limit) {
+  return limit.origin == nullptr ? "the limit" : limit.origin->text();
 }
 
 // As it is to be set: a size, or a share of the device. Empty where there is none that would do.
 std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
   constexpr std::uint64_t kMiB = 1 << 20;
-  const config::Origin* const origin = policy.limit_origin();
+  const config::Origin* const origin = facts.limit->origin;
   // A little more than needed: the arena's first regions have a lead.
   const std::uint64_t needed = facts.limit->taken + facts.asked + 4 * kMiB;
   if (origin == nullptr || !facts.device) {
     return {};
   }
-  if (origin == &policy.mem_limit.origin) {
+  if (origin != &policy.mem_fraction.origin && origin != &policy.enforced.mem_fraction.origin) {
     return format("a higher limit: {}={}MiB would do", origin->variable,
                   arena::round_up(needed, kMiB) / kMiB);
   }
@@ -46,7 +44,7 @@ std::string higher_limit(const config::Policy& policy, const FailedRequestFacts&
 }  // namespace
 
 Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts) {
-  if (policy.limit_unusable) {
+  if (facts.limit_is_unusable) {
     return Cause::kUnusableLimit;
   }
   if (facts.failure == arena::Failure::kHostMemory) {
@@ -109,19 +107,21 @@ const char* name_of(Cause cause) {
 }
 
 std::string describe(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause) {
-  std::string name;
   switch (cause) {
     case Cause::kUnusableLimit:
       return "the limit cannot be used, so no device memory is given";
     case Cause::kLargerThanLimit:
-      return format("larger than the limit ({} is {})", limit_name(policy, name),
+      return format("larger than the limit ({} is {})", name_of(*facts.limit),
                     log::bytes(facts.limit->bytes));
     case Cause::kLargerThanDevice:
       return facts.device ? format("larger than the device ({})", log::bytes(facts.device->total))
                           : "larger than the device";
     case Cause::kOverLimit:
-      return format("over the limit ({} of {} taken)", log::bytes(facts.limit->taken),
-                    log::bytes(facts.limit->bytes));
+      return format("over the limit ({} of {} taken{})", log::bytes(facts.limit->taken),
+                    log::bytes(facts.limit->bytes),
+                    facts.limit->origin == &policy.group_limit.origin
+                        ? " by the processes of the group"
+                        : "");
     case Cause::kWaiting:
       return "waiting: memory that was freed is used again when the work before it, or a stream's "
              "capture, has ended";

@@ -38,8 +38,17 @@ struct FailedRequestFacts {
   struct Limit {
     std::uint64_t bytes;
     std::uint64_t taken;
+    const config::Origin* origin;  // nullptr: nobody can be named
   };
-  std::optional<Limit> limit;  // that counts such requests
+  std::optional<Limit> limit;  // that counts such requests, and has least left
+  bool limit_is_unusable = false;
+  struct Group {
+    std::string name;
+    std::uint64_t bytes;
+    std::uint64_t taken;
+    std::size_t processes;
+  };
+  std::optional<Group> group;  // whose budget the limit is, or shares
   struct Device {
     std::uint64_t total;
     std::uint64_t free;

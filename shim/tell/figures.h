@@ -25,7 +25,7 @@ using arena::put;
 using arena::read;
 
 // Of the layout. Part of the files' names: who knows another one does not look.
-inline constexpr std::string_view kFileKind = "figures-1-";
+inline constexpr std::string_view kFileKind = "figures-2-";
 inline constexpr std::uint32_t kMagic = 0x63756266;
 
 inline constexpr std::size_t kDevices = 16;
@@ -68,6 +68,8 @@ struct DeviceFigures {
   Text<32> limit_origin;      // the variable
   Text<16> allocator;
   Text<16> free_mode;
+  Text<72> group;                   // whose budget it shares; empty: none's
+  std::uint64_t group_limit_bytes;  // of that
 
   // All kinds together, when they were most, each kind's part then, and how often there was a peak.
   Figure peak_bytes_in_use;

@@ -85,13 +85,13 @@ std::string listed(const std::vector<OutOfMemory::Neighbour>& neighbours) {
   return text + (neighbours.size() > kMost ? format(", {} more", neighbours.size() - kMost) : "");
 }
 
-std::string limit_in_words(const config::Policy& policy, const FailedRequestFacts& facts) {
+std::string limit_in_words(const FailedRequestFacts& facts) {
   if (!facts.limit) {
     return "none";
   }
-  const config::Origin* origin = policy.limit_origin();
+  const config::Origin* const origin = facts.limit->origin;
   return format("{} ({}), {} of it taken", log::bytes(facts.limit->bytes),
-                origin == nullptr ? "default" : origin->text(), log::bytes(facts.limit->taken));
+                origin == nullptr ? "unusable" : origin->text(), log::bytes(facts.limit->taken));
 }
 
 // "GPU 0, pid 4711 (python train.py), thread 4720"
@@ -113,13 +113,13 @@ std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Ca
   std::string text = format("out of memory on {}\n", who(failure));
   text += format("  asked     {} by {}      largest free block {}\n", log::bytes(facts.asked),
                  failure.function, log::bytes(stats.largest_free_block_bytes));
-  text += format("  arena     {} in use{} + {} free = {}, limit {}\n",
-                 log::bytes(stats.bytes_in_use - stats.bytes_retired),
-                 stats.bytes_retired == 0 ? ""
-                                          : format(" + {} freed and waiting for the device",
-                                                   log::bytes(stats.bytes_retired)),
-                 log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes),
-                 limit_in_words(policy, facts));
+  text += format(
+      "  arena     {} in use{} + {} free = {}, limit {}\n",
+      log::bytes(stats.bytes_in_use - stats.bytes_retired),
+      stats.bytes_retired == 0
+          ? ""
+          : format(" + {} freed and waiting for the device", log::bytes(stats.bytes_retired)),
+      log::bytes(stats.free_bytes()), log::bytes(stats.usable_bytes), limit_in_words(facts));
   if (!failure.outside.empty()) {
     text += format("  outside   {}\n", listed(failure.outside));
   }
@@ -131,6 +131,11 @@ std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Ca
         "free\n",
         log::bytes(facts.device->total), log::bytes(ours), log::bytes(taken - ours),
         log::bytes(facts.device->free));
+  }
+  if (facts.group) {
+    text += format("  group     {}: {} of {} taken by {} process{}\n", facts.group->name,
+                   log::bytes(facts.group->taken), log::bytes(facts.group->bytes),
+                   facts.group->processes, facts.group->processes == 1 ? "" : "es");
   }
   if (!failure.neighbours.empty()) {
     text += format("  others    {}\n", listed(failure.neighbours));
@@ -171,7 +176,6 @@ std::string out_of_memory_json(const config::Policy& policy, const OutOfMemory& 
   const arena::Stats& stats = failure.stats;
   const FailedRequestFacts& facts = failure.facts;
   const Cause cause = cause_of(policy, facts);
-  const config::Origin* const limit_origin = policy.limit_origin();
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   std::vector<std::string> outside;
   for (const OutOfMemory::Part& part : failure.outside) {
@@ -220,14 +224,21 @@ std::string out_of_memory_json(const config::Policy& policy, const OutOfMemory& 
              .text("cause_in_words", describe(policy, facts, cause))
              .text("advice", advice(policy, facts, cause))
              .raw("device", device.whole())
-             .raw("limit", facts.limit
-                               ? json::Object()
-                                     .number("bytes", facts.limit->bytes)
-                                     .number("bytes_taken", facts.limit->taken)
-                                     .text("origin", limit_origin == nullptr ? "default"
-                                                                             : limit_origin->text())
-                                     .whole()
-                               : "null")
+             .raw("limit", facts.limit ? json::Object()
+                                             .number("bytes", facts.limit->bytes)
+                                             .number("bytes_taken", facts.limit->taken)
+                                             .text("origin", facts.limit->origin == nullptr
+                                                                 ? "unusable"
+                                                                 : facts.limit->origin->text())
+                                             .whole()
+                                       : "null")
+             .raw("group", facts.group ? json::Object()
+                                             .text("name", facts.group->name)
+                                             .number("limit_bytes", facts.group->bytes)
+                                             .number("bytes_taken", facts.group->taken)
+                                             .number("processes", facts.group->processes)
+                                             .whole()
+                                       : "null")
              .number("reserve_bytes", policy.reserve.value)
              .number("host_reserve_bytes", policy.host_reserve.value)
              .raw("arena", json::Object()

@@ -117,6 +117,12 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
       .number("total_bytes", device.total_bytes)
       .raw("bytes_limit", limited ? std::to_string(device.limit_bytes) : "null")
       .text("limit_origin", device.limit_origin.get())
+      .raw("group", device.group.get().empty()
+                        ? "null"
+                        : json::Object()
+                              .text("name", device.group.get())
+                              .number("limit_bytes", device.group_limit_bytes)
+                              .whole())
       .text("allocator", device.allocator.get())
       .text("free", device.free_mode.get())
       .number("bytes_in_use", sums.in_use)

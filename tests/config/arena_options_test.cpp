@@ -24,6 +24,20 @@ TEST_CASE("an arena's slices go by the device, or by a limit that is smaller", "
   CHECK(of_limit.slice_bytes == kGiB / 2);
 }
 
+TEST_CASE("in a group slices are smaller, since a block keeps a whole one from others",
+          "[config]") {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  config::Policy policy;
+  policy.group.value = "job";
+  const auto options_for = [&](std::uint64_t limit) {
+    return config::arena_options(policy, {.total_bytes = 80 * kGiB, .limit_bytes = limit}, 0);
+  };
+  CHECK(options_for(20 * kGiB).slice_bytes == 80 * kMiB);
+  CHECK(options_for(20 * kGiB).own_above_bytes == 5 * kMiB);
+  CHECK(options_for(kGiB).slice_bytes == 32 * kMiB);
+  CHECK(options_for(80 * kGiB).slice_bytes == 320 * kMiB);
+}
+
 TEST_CASE("what is preallocated as a whole serves large requests, too", "[config]") {
   config::Policy policy;
   policy.preallocate.value = config::Preallocate::kWhole;

@@ -125,7 +125,8 @@ TEST_CASE("no environment crashes the reading of it or spoils the log", "[config
                                      [](char c) { return c >= 0x20 && c < 0x7f; });
         });
     const std::uint64_t total = std::uint64_t{80} << 30U;
-    const std::uint64_t limit = policy.hard_limit(total).value_or(total);
+    const auto hard_limit = policy.hard_limit(total);
+    const std::uint64_t limit = hard_limit ? hard_limit->bytes : total;
     const bool sane = limit <= total && policy.preallocation(total / 2, total) <= total / 2 &&
                       policy.preallocation(total, total) <= limit &&
                       policy.limit_unusable == !policy.limit_explanation.empty();

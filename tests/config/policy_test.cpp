@@ -14,6 +14,15 @@ using cubfc::config::read_policy;
 
 namespace {
 constexpr std::uint64_t kGi = std::uint64_t{1} << 30U;
+
+std::optional<std::uint64_t> bytes(const std::optional<Policy::HardLimit>& limit) {
+  return limit ? std::optional(limit->bytes) : std::nullopt;
+}
+
+bool is_seen(const Policy& policy) {
+  const auto limit = policy.hard_limit(80 * kGi);
+  return limit && limit->is_seen();
+}
 }  // namespace
 
 TEST_CASE("with nothing set nothing is limited and 0.75 of the free memory is preallocated",
@@ -22,8 +31,8 @@ TEST_CASE("with nothing set nothing is limited and 0.75 of the free memory is pr
   CHECK(policy.warnings.empty());
   CHECK_FALSE(policy.limit_unusable);
   CHECK_FALSE(policy.hard_limit(80 * kGi).has_value());
-  CHECK(policy.limit_origin() == nullptr);
-  CHECK_FALSE(policy.limit_is_reported());
+  CHECK_FALSE(policy.limits());
+  CHECK_FALSE(is_seen(policy));
   CHECK(policy.preallocation(40 * kGi, 80 * kGi) == 30 * kGi);
   CHECK(policy.beyond_reserve(40 * kGi) == 40 * kGi);
 }
@@ -31,11 +40,11 @@ TEST_CASE("with nothing set nothing is limited and 0.75 of the free memory is pr
 TEST_CASE("a fraction preallocates of the free memory and limits to that share of the total",
           "[config]") {
   const Policy policy = read_policy(Environment{"CUBFC_MEM_FRACTION=0.5"});
-  CHECK(policy.hard_limit(80 * kGi) == 40 * kGi);
+  CHECK(bytes(policy.hard_limit(80 * kGi)) == 40 * kGi);
   CHECK(policy.preallocation(60 * kGi, 80 * kGi) == 30 * kGi);
-  CHECK(policy.limit_is_reported());
-  REQUIRE(policy.limit_origin() != nullptr);
-  CHECK(policy.limit_origin()->text() == "CUBFC_MEM_FRACTION");
+  CHECK(is_seen(policy));
+  REQUIRE(policy.hard_limit(kGi).has_value());
+  CHECK(policy.hard_limit(kGi)->origin->text() == "CUBFC_MEM_FRACTION");
 }
 
 TEST_CASE("the preallocation can be a share of the total, but never more than is free",
@@ -48,9 +57,9 @@ TEST_CASE("the preallocation can be a share of the total, but never more than is
 
 TEST_CASE("a limit as a size wins over a fraction and is never above the device", "[config]") {
   const Policy policy = read_policy(Environment{"CUBFC_MEM_LIMIT=10GiB", "CUBFC_MEM_FRACTION=0.5"});
-  CHECK(policy.hard_limit(80 * kGi) == 10 * kGi);
-  CHECK(policy.hard_limit(8 * kGi) == 8 * kGi);
-  CHECK(policy.limit_origin()->variable == "CUBFC_MEM_LIMIT");
+  CHECK(bytes(policy.hard_limit(80 * kGi)) == 10 * kGi);
+  CHECK(bytes(policy.hard_limit(8 * kGi)) == 8 * kGi);
+  CHECK(policy.hard_limit(kGi)->origin->variable == "CUBFC_MEM_LIMIT");
   CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 10 * kGi);
 }
 
@@ -59,16 +68,16 @@ TEST_CASE("a limit under another project's name limits but leaves the reported t
   for (const char* entry : {"XLA_CLIENT_MEM_FRACTION=0.5", "XLA_PYTHON_CLIENT_MEM_FRACTION=.5"}) {
     const Policy policy = read_policy(Environment{entry});
     INFO(entry);
-    CHECK(policy.hard_limit(80 * kGi) == 40 * kGi);
-    CHECK_FALSE(policy.limit_is_reported());
-    CHECK(policy.limit_origin()->text() == entry);
+    CHECK(bytes(policy.hard_limit(80 * kGi)) == 40 * kGi);
+    CHECK_FALSE(is_seen(policy));
+    CHECK(policy.hard_limit(kGi)->origin->text() == entry);
   }
 }
 
 TEST_CASE("CUBFC_MEM_LIMIT is reported even when the fraction is another project's", "[config]") {
   const Policy policy =
       read_policy(Environment{"CUBFC_MEM_LIMIT=10G", "XLA_CLIENT_MEM_FRACTION=0.5"});
-  CHECK(policy.limit_is_reported());
+  CHECK(is_seen(policy));
   CHECK(policy.preallocation(16 * kGi, 80 * kGi) == 8 * kGi);
 }
 
@@ -77,10 +86,10 @@ TEST_CASE("XLA's newer forms start with one share and are limited by the other o
   const Policy grows = read_policy(Environment{"XLA_CLIENT_MEM_FRACTION=0.5+"});
   CHECK(grows.preallocation(80 * kGi, 80 * kGi) == 40 * kGi);
   CHECK_FALSE(grows.hard_limit(80 * kGi).has_value());
-  CHECK(grows.limit_origin() == nullptr);
+  CHECK_FALSE(grows.limits());
   const Policy range = read_policy(Environment{"XLA_CLIENT_MEM_FRACTION=0.25-0.5"});
   CHECK(range.preallocation(80 * kGi, 80 * kGi) == 20 * kGi);
-  CHECK(range.hard_limit(80 * kGi) == 40 * kGi);
+  CHECK(bytes(range.hard_limit(80 * kGi)) == 40 * kGi);
 }
 
 TEST_CASE("the preallocation keeps to its own limit, the reserve and the hard limit at once",
@@ -107,7 +116,7 @@ TEST_CASE("without preallocation nothing is taken at first, and the limit stays"
     const Policy policy = read_policy(Environment{entry, "CUBFC_MEM_FRACTION=0.5"});
     INFO(entry);
     CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 0);
-    CHECK(policy.hard_limit(80 * kGi) == 40 * kGi);
+    CHECK(bytes(policy.hard_limit(80 * kGi)) == 40 * kGi);
   }
 }
 
@@ -115,16 +124,16 @@ TEST_CASE("beside XLA's runtime only cubfc's own names limit and choose", "[conf
   const Policy theirs = read_policy(
       Environment{"XLA_PYTHON_CLIENT_MEM_FRACTION=0.5", "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
                   "XLA_PYTHON_CLIENT_PREALLOCATE=false", "TF_FORCE_UNIFIED_MEMORY=1"});
-  CHECK(theirs.limit_origin() != nullptr);
+  CHECK(theirs.limits());
   const Policy beside = theirs.beside_xla();
-  CHECK(beside.limit_origin() == nullptr);
+  CHECK_FALSE(beside.limits());
   CHECK_FALSE(beside.hard_limit(80 * kGi).has_value());
   CHECK(beside.allocator.value == cubfc::config::Allocator::kBfc);
   CHECK_FALSE(beside.unified_memory.value);
   CHECK(beside.preallocate.value == cubfc::config::Preallocate::kNo);
   const Policy ours = read_policy(
       Environment{"CUBFC_MEM_FRACTION=0.5", "CUBFC_ALLOCATOR=vmm", "XLA_CLIENT_MEM_FRACTION=0.9"});
-  CHECK(ours.beside_xla().hard_limit(80 * kGi) == 40 * kGi);
+  CHECK(bytes(ours.beside_xla().hard_limit(80 * kGi)) == 40 * kGi);
   CHECK(ours.beside_xla().allocator.value == cubfc::config::Allocator::kVmm);
 }
 
@@ -137,7 +146,7 @@ TEST_CASE("a limit of ours that cannot be used refuses every device allocation a
     const Policy policy = read_policy(Environment{entry, "XLA_CLIENT_MEM_FRACTION=0.5"});
     INFO(entry);
     CHECK(policy.limit_unusable);
-    CHECK(policy.hard_limit(80 * kGi) == 0U);
+    CHECK(bytes(policy.hard_limit(80 * kGi)) == 0U);
     CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 0);
     const std::string name = std::string(entry).substr(0, std::string(entry).find('='));
     CHECK(policy.limit_explanation.find(name) != std::string::npos);
@@ -159,20 +168,20 @@ TEST_CASE("a limit of another project's that cannot be used warns, and the defau
 TEST_CASE("the arithmetic holds at the edges of 64 bits", "[config]") {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
   const Policy whole = read_policy(Environment{"CUBFC_MEM_FRACTION=1"});
-  CHECK(whole.hard_limit(kMost) == kMost);
+  CHECK(bytes(whole.hard_limit(kMost)) == kMost);
   CHECK(whole.preallocation(kMost, kMost) == kMost);
   CHECK(whole.preallocation(0, 0) == 0);
   CHECK(
       read_policy(Environment{"CUBFC_RESERVE=18446744073709551615"}).preallocation(kMost, kMost) ==
       0);
-  CHECK(read_policy(Environment{"CUBFC_MEM_LIMIT=1"}).hard_limit(kMost) == 1U);
+  CHECK(bytes(read_policy(Environment{"CUBFC_MEM_LIMIT=1"}).hard_limit(kMost)) == 1U);
 }
 
 TEST_CASE("with unified memory in force a share above 1 is more than the device has", "[config]") {
   Policy policy;
   policy.unified_memory.value = true;
   policy.mem_fraction.value = {.start = 4.0, .limit = 4.0};
-  CHECK(policy.hard_limit(80 * kGi) == 320 * kGi);
+  CHECK(bytes(policy.hard_limit(80 * kGi)) == 320 * kGi);
   CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 320 * kGi);
 }
 

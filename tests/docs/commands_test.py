@@ -64,6 +64,10 @@ class Commands(unittest.TestCase):
     counts = collections.Counter()
 
     @classmethod
+    def setUpClass(cls):
+        cls.user = without_processes(CUBFC)
+
+    @classmethod
     def tearDownClass(cls):
         print("command lines:", ", ".join(f"{count} {what}" for what, count in sorted(cls.counts.items())), file=sys.stderr)
 
@@ -73,7 +77,6 @@ class Commands(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         for name in ("run", "work", "prometheus"):
             (self.folder / name).mkdir(mode=0o700)
-        self.user = without_processes(CUBFC)
         if self.user:
             for path in (self.folder, *self.folder.iterdir()):
                 os.chown(path, self.user["user"], self.user["group"])
@@ -127,6 +130,8 @@ class Commands(unittest.TestCase):
             self.counts[f"need {rest}"] += lines
         elif kind == "tried by":
             self.assertTrue((pages.ROOT / rest).is_file(), rest)
+            for command in typed:
+                self.assert_is_shell(command)
             self.counts["tried by other tests"] += lines
         elif kind == "shows":
             self.assertEqual(steps, [])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""README.md and docs/ name variables, commands, flags, headings and files that there are.
+"""README.md and docs/ name variables, commands, flags, headings, files and tests that there are.
 
 usage: pages_test.py CUBFC
 """
@@ -12,7 +12,8 @@ import pages
 
 CUBFC = sys.argv[1] if len(sys.argv) >= 2 else sys.exit(__doc__)
 PATIENCE = 120  # seconds, for what comes at once where nothing else runs
-WITHOUT_COMMAND = {"--version", "--library", "--help"}
+# <!-- file of tests/ "what it promises" -->: the test that stands behind a sentence.
+BEHIND = re.compile(r'<!-- (\S+) "([^"]+)" -->')
 
 
 def help_of(*words):
@@ -21,13 +22,16 @@ def help_of(*words):
 
 class Pages(unittest.TestCase):
     def test_variables_are_options_of_cubfc(self):
-        sources = [pages.ROOT / "config/options.cpp", *(pages.ROOT / "scripts").iterdir(), *pages.ROOT.glob("tests/*/*.py"),
-                   *pages.ROOT.glob("tests/**/CMakeLists.txt"), pages.ROOT / "CMakeLists.txt", *pages.ROOT.glob("scripts/*.in")]
-        known = set(re.findall(r"\bCUBFC_[A-Z_]+", "".join(path.read_text() for path in sources if path.is_file())))
-        self.assertIn("CUBFC_MEM_LIMIT", known)
+        """Elsewhere than in what is deployed also those of its build and its tests."""
+        options = set(re.findall(r'"(CUBFC_[A-Z_]+)"', (pages.ROOT / "config/options.cpp").read_text()))
+        self.assertIn("CUBFC_MEM_LIMIT", options)
+        for path in [*pages.DEPLOY_PAGES, *pages.EXAMPLES.iterdir()]:
+            self.assertEqual(set(re.findall(r"\bCUBFC_[A-Z_]+", path.read_text())) - options, set(), path.name)
+        builds = [pages.ROOT / "CMakeLists.txt", *pages.ROOT.glob("scripts/*"), *pages.ROOT.glob("tests/**/CMakeLists.txt")]
+        known = options | set(re.findall(r"\bCUBFC_[A-Z_]+", "".join(path.read_text() for path in builds if path.is_file())))
         meant_wrong = {"CUBFC_MEM_LIMT"}
-        for path in [*pages.PAGES, *pages.EXAMPLES.iterdir()]:
-            self.assertEqual(set(re.findall(r"\bCUBFC_[A-Z_]*[A-Z]", path.read_text())) - known - meant_wrong, set(), path)
+        for path in pages.PAGES:
+            self.assertEqual(set(re.findall(r"\bCUBFC_[A-Z_]*[A-Z]", path.read_text())) - known - meant_wrong, set(), path.name)
 
     def test_flags_are_those_of_the_command(self):
         commands = set(re.findall(r"^  ([\w-]+) ", help_of().partition("Subcommands:")[2], re.MULTILINE))
@@ -38,7 +42,7 @@ class Pages(unittest.TestCase):
                 self.assertIn(command, commands)
                 flags = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", help_of(command)))
                 for word in words:
-                    if re.match(r"--?[a-z]", word):
+                    if word.startswith("-") and word != "-":  # which is standard output
                         self.assertIn(word.partition("=")[0], flags)
 
     def test_links_lead_somewhere(self):
@@ -57,6 +61,20 @@ class Pages(unittest.TestCase):
             for page in folder.glob("*.md"):
                 target = str(page.relative_to(index.parent))
                 self.assertTrue(page == index or f"]({target}" in index.read_text(), page)
+
+    def test_tests_that_stand_behind_sentences_are_there(self):
+        for page in pages.PAGES:
+            for name, test in BEHIND.findall(page.read_text()):
+                with self.subTest(page.name, test=test):
+                    path = pages.ROOT / "tests" / name
+                    self.assertTrue(path.is_file(), name)
+                    # A test's name may be broken into several strings of C++.
+                    self.assertIn(test, re.sub(r'"\s*\n\s*"', "", path.read_text()))
+
+    def test_behind_each_sentence_of_what_changes_stands_a_test(self):
+        items = re.findall(r"^- .*$", (pages.ROOT / "docs/what-changes.md").read_text(), re.MULTILINE)
+        self.assertGreaterEqual(len(items), 20)
+        self.assertEqual([item for item in items if not BEHIND.search(item) and "(not tested: " not in item], [])
 
 
 if __name__ == "__main__":

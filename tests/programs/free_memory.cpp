@@ -19,6 +19,9 @@
 //           probe         the largest that can be had, found out by trying
 //           hold          nothing; stays until it is killed
 //           wait          nothing; stays until stdin ends
+//           fork          nothing; stays, and so does a child, whose process is GOT
+//           churn         allocates and frees at random until it is killed, some of it by
+//                         cuMemCreate; a refusal is no error
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,6 +77,41 @@ std::size_t fill_at_random(const Driver& driver, std::size_t device_bytes, unsig
     blocks.pop_back();
   }
   return live;
+}
+
+// Until the process is killed. Keeps a few blocks of some bytes to 256 MiB.
+[[noreturn]] void churn(const Driver& driver, unsigned seed) {
+  constexpr std::size_t kMostBlocks = 16;
+  struct Piece {
+    CUdeviceptr address;  // or
+    CUmemGenericAllocationHandle physical;
+  };
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  std::mt19937 random(seed);
+  std::vector<Piece> pieces;
+  for (;;) {
+    if (pieces.size() < kMostBlocks && random() % 2 == 0) {
+      const std::size_t bytes = 256 * kMiB >> random() % 20;
+      Piece piece{};
+      const bool taken = random() % 8 == 0
+                             ? driver.cuMemCreate(&piece.physical, std::max(bytes, 2 * kMiB),
+                                                  &properties, 0) == CUDA_SUCCESS
+                             : driver.cuMemAlloc(&piece.address, bytes) == CUDA_SUCCESS;
+      if (taken) {
+        pieces.push_back(piece);
+      }
+    } else if (!pieces.empty()) {
+      std::swap(pieces[random() % pieces.size()], pieces.back());
+      if (pieces.back().address != 0) {
+        programs::must(driver, "cuMemFree", driver.cuMemFree(pieces.back().address));
+      } else {
+        programs::must(driver, "cuMemRelease", driver.cuMemRelease(pieces.back().physical));
+      }
+      pieces.pop_back();
+    }
+  }
 }
 
 // Of "fill:MIB" and its like.
@@ -156,7 +194,17 @@ int main(int argc, char** argv) {
   programs::must(driver, "cuMemGetInfo", driver.cuMemGetInfo(&free_bytes, &total_bytes));
   CUdeviceptr address = 0;
   std::size_t got = 0;
-  if (how == "hold" || how == "wait") {
+  if (how == "fork") {
+    const pid_t child = fork();
+    if (child > 0) {
+      std::printf("%zu %zu %d\n", live / kMiB, free_bytes / kMiB, child);
+      std::fflush(stdout);
+    }
+    alarm(60);
+    pause();
+  } else if (how == "churn") {
+    churn(driver, seed);
+  } else if (how == "hold" || how == "wait") {
     std::printf("%zu %zu\n", live / kMiB, free_bytes / kMiB);
     std::fflush(stdout);
     if (how == "hold") {

@@ -1,5 +1,5 @@
 // Processes that ask each other for memory: without a driver, memory is a number.
-#include "shim/share/rendezvous.h"
+#include "shim/meet/rendezvous.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -32,8 +32,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-constexpr Rendezvous::DeviceId kDevice{'d', 'e', 'v', 'i', 'c', 'e'};
-constexpr Rendezvous::DeviceId kAnother{'a', 'n', 'o', 't', 'h', 'e', 'r'};
+constexpr cubfc::DeviceId kDevice{'d', 'e', 'v', 'i', 'c', 'e'};
+constexpr cubfc::DeviceId kAnother{'a', 'n', 'o', 't', 'h', 'e', 'r'};
 
 // Nobody else's.
 std::string name() {
@@ -85,7 +85,7 @@ bool is_rung(Rendezvous& rendezvous) {
 // A process that has so many bytes to give, and answers.
 class Giver {
  public:
-  explicit Giver(std::uint64_t bytes, const Rendezvous::DeviceId& device = kDevice) : left_(bytes) {
+  explicit Giver(std::uint64_t bytes, const cubfc::DeviceId& device = kDevice) : left_(bytes) {
     REQUIRE(rendezvous_.offer(device) == 0);
     thread_ = std::thread([this] {
       while (is_rung(rendezvous_)) {

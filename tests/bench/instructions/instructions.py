@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Counts the instructions of an allocation and its free, by callgrind: the same on a busy machine
-as on an idle one. For the engine alone, and for the whole path from the program's call to its
+as on an idle one. For the engine alone, for a claim on a group's budget, and for the whole path from the program's call to its
 return, less what the driver takes. Each figure is the difference of a longer and a shorter run, so
 that starting costs nothing.
 
-    instructions.py --engine E --program P --library L --driver D [--check F | --write F] [--quick]
-                    [--only TEXT] [--set NAME=VALUE]...
+    instructions.py --engine E --group G --program P --library L --driver D [--check F | --write F]
+                    [--quick] [--only TEXT] [--set NAME=VALUE]...
 
 --check fails when a figure is more than 5% above that of the file; --write keeps the figures there.
 Another compiler counts otherwise: --check is skipped (exit code 77) where the file's is another one,
@@ -84,9 +84,13 @@ def run(command, environment):
     """Runs it under callgrind. Returns the pairs of a pass, and what callgrind has seen."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
+        # Where no other process is met: to join their files costs less than to make them.
+        runtime = os.path.join(folder, "runtime")
+        os.mkdir(runtime, 0o700)
         done = subprocess.run(
             ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *command],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            env={**environment, "XDG_RUNTIME_DIR": runtime}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
         if "STANDIN_MEMORY: mmap" in done.stderr:
             raise TooLittleSpace
         if done.returncode != 0:
@@ -108,6 +112,13 @@ class Counter:
                     for passes in (SHORT, LONG)]
             return (runs[1][1].total - runs[0][1].total) / (LONG - SHORT) / runs[0][0]
         return {"instructions": round(count("arena") - count("nothing"), 1)}
+
+    def claim(self, what):
+        def count(name):
+            runs = [run([self.arguments.group, name, str(passes)], self.environment)
+                    for passes in (SHORT, LONG)]
+            return (runs[1][1].total - runs[0][1].total) / (LONG - SHORT) / runs[0][0]
+        return {"instructions": round(count(what) - count("nothing"), 1)}
 
     def whole(self, api, free, device, workload):
         library = os.path.realpath(self.arguments.library)
@@ -141,6 +152,8 @@ class Counter:
             workloads[TRACE] = str(pathlib.Path(traces) / f"{TRACE}.csv")
         for name, workload in workloads.items():
             yield f"engine, {name}", lambda w=workload: self.engine(w)
+        for what in ("take", "take_and_give"):
+            yield f"group, {what}", lambda w=what: self.claim(w)
         for api in ("driver", "runtime"):
             for free, device in (("sync", "idle"), ("deferred", "idle"), ("deferred", "busy")):
                 for name, workload in workloads.items():
@@ -160,7 +173,7 @@ def compiler_of(library):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("engine", "program", "library", "driver"):
+    for name in ("engine", "group", "program", "library", "driver"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--check", metavar="FILE")
     parser.add_argument("--write", metavar="FILE")

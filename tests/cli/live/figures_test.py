@@ -66,6 +66,28 @@ class Figures(UnderCubfc):
         self.assertGreaterEqual(of(second, "cubfc_bytes_taken")[0], 100 * MIB)
         self.assertGreater(of(second, "cubfc_fragmentation_ratio")[0], 0)
 
+    def test_groups_are_told_by_all(self):
+        summary = self.folder / "summary.json"
+        settings = {"CUBFC_GROUP": "job-7", "CUBFC_GROUP_LIMIT": "2GiB"}
+        first = self.start("fill:900", "wait", CUBFC_SUMMARY=str(summary), **settings)
+        second = self.start("fill:300", "wait", CUBFC_MEM_LIMIT="1GiB", **settings)
+        alone = self.start("fill:100", "wait", CUBFC_PREALLOCATE="false")
+        lines = self.output_of("top", "--once").splitlines()
+        self.assertRegex(lines[1], r"^group job-7  2\.00 GiB  2 processes: 1\.\d\d GiB taken \(\d\d\.\d %\)$")
+        self.assertEqual(lines[2].split()[-2:], ["GROUP", "PROGRAM"])
+        rows = {int(line.split()[0]): line for line in lines[3:]}
+        for process, limit, group in ((first, "2.00 GiB", "job-7"), (second, "1.00 GiB", "job-7"), (alone, "none", "-")):
+            self.assertRegex(rows[process.pid], rf" {re.escape(limit)} .* {group} ")
+        groups = {process["pid"]: process["devices"][0]["group"] for process in self.look()["processes"]}
+        job = {"name": "job-7", "limit_bytes": 2048 * MIB}
+        self.assertEqual(groups, {first.pid: job, second.pid: job, alone.pid: None})
+        metrics = read_metrics(self.output_of("metrics"))
+        self.assertEqual({(labels["pid"], labels.get("group")) for labels, _ in metrics["cubfc_bytes_in_use"]},
+                         {(str(first.pid), "job-7"), (str(second.pid), "job-7"), (str(alone.pid), None)})
+        self.assertEqual([value for _, value in metrics["cubfc_group_limit_bytes"]], [2048 * MIB] * 2)
+        self.end(first)
+        self.assertEqual(json.loads(summary.read_text())["devices"][0]["group"], job)
+
     def test_all_tell_the_same_of_a_process_at_rest(self):
         summary = self.folder / "summary.json"
         process = self.start("holes:300", "wait", CUBFC_SUMMARY=str(summary), CUBFC_MEM_FRACTION="0.5")
@@ -75,7 +97,7 @@ class Figures(UnderCubfc):
         metrics = read_metrics(self.output_of("metrics"))
         self.end(process)
         told = json.loads(summary.read_text())["devices"][0]
-        for name in ("number", "uuid", "name", "total_bytes", "bytes_limit", "limit_origin", "allocator", "free",
+        for name in ("number", "uuid", "name", "total_bytes", "bytes_limit", "limit_origin", "group", "allocator", "free",
                      "bytes_in_use", "peak_bytes_in_use", "bytes_taken", "peak_bytes_taken", "num_allocs", "num_frees",
                      "num_failures", "num_refused", "driver_calls", "num_free_waits", "ns_free_waits", "memory", "callers"):
             self.assertEqual(device[name], told[name], name)
@@ -191,20 +213,20 @@ class Figures(UnderCubfc):
         self.start("fill:100", "wait")
         own = self.files()[0]
         contents, folder = own.read_bytes(), own.parent
-        self.lock(folder / "figures-1-1-short", contents[:5000])
-        self.lock(folder / "figures-1-2-empty", b"")
-        self.lock(folder / "figures-1-3-other\x1b[2J", b"\xff" * len(contents))
-        self.lock(folder / "figures-1-4-begins", bytes(len(contents)))
-        self.lock(folder / "figures-2-5-another-version", contents)
-        self.write(folder / "figures-1-6-of-the-dead", contents)
-        (folder / "figures-1-7-link").symlink_to(own)
-        os.mkfifo(folder / "figures-1-8-fifo")
-        (folder / "figures-1-9-folder").mkdir()
+        self.lock(folder / "figures-2-1-short", contents[:5000])
+        self.lock(folder / "figures-2-2-empty", b"")
+        self.lock(folder / "figures-2-3-other\x1b[2J", b"\xff" * len(contents))
+        self.lock(folder / "figures-2-4-begins", bytes(len(contents)))
+        self.lock(folder / "figures-1-5-another-version", contents)
+        self.write(folder / "figures-2-6-of-the-dead", contents)
+        (folder / "figures-2-7-link").symlink_to(own)
+        os.mkfifo(folder / "figures-2-8-fifo")
+        (folder / "figures-2-9-folder").mkdir()
         done = self.run_cubfc("metrics")
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("\x1b", done.stderr)
         told = sorted(line.split("/")[-1] for line in done.stderr.splitlines())
-        self.assertEqual([line[:17] for line in told], ["figures-1-1-short", "figures-1-2-empty", "figures-1-3-other"])
+        self.assertEqual([line[:17] for line in told], ["figures-2-1-short", "figures-2-2-empty", "figures-2-3-other"])
         self.assertIn("ends at byte 5000", told[0])
         metrics = read_metrics(done.stdout)
         self.assertEqual((metrics["cubfc_processes"], metrics["cubfc_unusable_files"]), ([({}, 1)], [({}, 3)]))
@@ -222,13 +244,13 @@ class Figures(UnderCubfc):
                 at = chance.randrange(16, len(changed))
                 piece = bytes(chance.choice((0, 1, 0x22, 0x5C, 0x0A, 0x80, 0xFF)) for _ in range(chance.randrange(1, 9)))
                 changed[at:at + len(piece)] = piece[:len(changed) - at]
-            with self.lock(own.parent / "figures-1-1-changed", bytes(changed)):
+            with self.lock(own.parent / "figures-2-1-changed", bytes(changed)):
                 metrics = read_metrics(self.output_of("metrics"))
                 self.assertEqual(metrics["cubfc_processes"], [({}, 2)])
                 self.assertIn(process.pid, [each["pid"] for each in self.look()["processes"]])
                 self.assertNotRegex(self.output_of("top", "--once"), r"[\x00-\x09\x0b-\x1f\x7f]")
         # The same once more, from what looks like another container.
-        with self.lock(own.parent / "figures-1-1-copy", contents):
+        with self.lock(own.parent / "figures-2-1-copy", contents):
             self.assertEqual(len(read_metrics(self.output_of("metrics"))["cubfc_active"]), 2)
 
 

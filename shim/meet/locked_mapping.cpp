@@ -1,4 +1,4 @@
-#include "shim/share/locked_mapping.h"
+#include "shim/meet/locked_mapping.h"
 
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -10,7 +10,6 @@
 #include <cerrno>
 
 namespace cubfc {
-namespace {
 
 // What a thread has in hand: what a child that is forked meanwhile inherits.
 struct InHand {
@@ -19,10 +18,13 @@ struct InHand {
   std::atomic<void*> data{nullptr};
   std::atomic<std::size_t> bytes{0};
 };
+
+namespace {
+
 constexpr std::size_t kThreads = 8;
 std::array<InHand, kThreads> in_hand;
 
-InHand* take_in_hand() {
+InHand* take_in_hand() noexcept {
   for (InHand& each : in_hand) {
     if (!each.used.exchange(true)) {
       return &each;
@@ -31,9 +33,16 @@ InHand* take_in_hand() {
   return nullptr;
 }
 
-// For a moment another process may have it locked, to see whether anybody has it.
+void leave(InHand& mine) noexcept {
+  mine.data = nullptr;
+  mine.file = -1;
+  mine.used = false;
+}
+
+// For a moment another process may have it locked, to see whether anybody has it: on a machine with
+// much to do, that may be long.
 bool is_locked_soon(int file, Lock lock) {
-  for (int attempt = 0; attempt < 100; ++attempt) {
+  for (int attempt = 0; attempt < 5000; ++attempt) {
     if (flock(file, (lock == Lock::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
       return true;
     }
@@ -83,10 +92,21 @@ void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
   const int error = errno;
   mine->data = nullptr;
   file = Descriptor();
-  mine->file = -1;
-  mine->used = false;
+  leave(*mine);
   errno = error;
   return data;
+}
+
+LockedForMoment::LockedForMoment(const Descriptor& file) noexcept : mine_(take_in_hand()) {
+  if (mine_ != nullptr) {
+    mine_->file = file.get();
+  }
+}
+
+LockedForMoment::~LockedForMoment() {
+  if (mine_ != nullptr) {
+    leave(*mine_);
+  }
 }
 
 void locked_mappings_forked_in_child() noexcept {

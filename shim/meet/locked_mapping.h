@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <functional>
 
-#include "shim/share/descriptor.h"
+#include "shim/meet/descriptor.h"
 
 namespace cubfc {
+
+struct InHand;
 
 enum class Lock : bool { kShared, kExclusive };
 
@@ -19,8 +21,24 @@ enum class Lock : bool { kShared, kExclusive };
 void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
                  const std::function<bool(int file, void* data)>& then = {});
 
+// A file that is open for a moment, for locks that are to end with this process: as long as this
+// lives, a child that is forked closes its copy of the descriptor at once. (With many threads at it
+// at the same moment, not; then the locks last until the child ends, if this process is killed in
+// that moment.)
+class LockedForMoment {
+ public:
+  explicit LockedForMoment(const Descriptor& file) noexcept;
+  ~LockedForMoment();
+  LockedForMoment(const LockedForMoment&) = delete;
+  LockedForMoment& operator=(const LockedForMoment&) = delete;
+
+ private:
+  InHand* const mine_;
+};
+
 // In a forked child: closes and unmaps what other threads of the parent had in hand in
-// map_locked(). The child would keep the lock when the parent is dead.
+// map_locked(), and closes what LockedForMoment stands for. The child would keep the locks when the
+// parent is dead.
 void locked_mappings_forked_in_child() noexcept;
 
 }  // namespace cubfc

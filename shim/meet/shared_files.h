@@ -2,7 +2,7 @@
 // $XDG_RUNTIME_DIR/cubfc or /run/user/UID/cubfc where there is such a folder, else
 // /dev/shm/cubfc-UID, else /tmp/cubfc-UID. They are made in the first that there is, and looked for
 // in all of them. Whoever has a file mapped keeps it locked
-// (locked_mapping.h), so a file that nobody has locked is left over from the dead, and is removed.
+// (locked_mapping.h), so a file that nobody has locked is left over from the dead.
 // Nothing here ends a program: not a limit on the size of files, a full file system, or a mask that
 // takes away the user's own rights. Knows nothing of what is in the files.
 #pragma once
@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "shim/share/descriptor.h"
+#include "shim/meet/descriptor.h"
 
 namespace cubfc {
 
@@ -31,7 +31,7 @@ struct SharedFile {
 // Makes a file of this process's, which has it until it ends. Nothing when there is no folder to
 // share in, or no room; errno says why. Throws std::bad_alloc. `key` becomes a random number, which
 // is part of the name: a process id that comes back finds no file in its way, and nobody takes one
-// file for another.
+// file for another. Removes the files that dead processes have made so.
 std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t bytes,
                                            std::uint64_t& key);
 // Of another process, to be read. An empty Descriptor when there is none, or somebody else may
@@ -47,14 +47,18 @@ void for_each_shared_file(std::string_view kind,
 // A file of this name that several processes have, and that is there as long as one of them does:
 // the first makes it, if it is kMake. Only its first page has room on the file system. `then`: see
 // map_locked(). Nothing when there is none, or none can be made; errno says why. Throws
-// std::bad_alloc.
+// std::bad_alloc. `unusable`: a file of that name that is there and cannot be joined ends the
+// search, and this becomes its path; else another is looked for, or made, elsewhere.
 enum class IfMissing : bool { kNothing, kMake };
 std::optional<SharedFile> join_shared_file(
     const std::string& name, std::size_t bytes, IfMissing if_missing,
-    const std::function<bool(int file, void* data)>& then = {});
+    const std::function<bool(int file, void* data)>& then = {}, std::string* unusable = nullptr);
 // The file system has room for these bytes from now on: a page that it cannot give later would end
 // the process. False: errno says why.
 bool make_room_in(int file, std::size_t start, std::size_t bytes) noexcept;
+// Of the files that several had, whose names begin so: those that nobody has any more and `may_go`
+// wants removed. It sees each; nobody can join it meanwhile. Throws std::bad_alloc.
+void remove_left_files(std::string_view names, const std::function<bool(int file)>& may_go);
 // The same file once more, for locks that end with the Descriptor. Empty if it is no longer there.
 Descriptor open_again(const SharedFile& file);
 // Unmaps it, and removes it if nobody else has it.

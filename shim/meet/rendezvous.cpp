@@ -1,4 +1,4 @@
-#include "shim/share/rendezvous.h"
+#include "shim/meet/rendezvous.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -69,8 +69,9 @@ std::optional<SharedFile> Rendezvous::join_with_slot() {
 }
 
 // Somebody may have rung for whoever had the slot before: the counts go on.
-void Rendezvous::begin(Entry& entry, const DeviceId& device) noexcept {
+void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept {
   entry.device = device;
+  entry.group = group;
   entry.wanted = 0;
   entry.left = 0;
   entry.answers = entry.rings.load();
@@ -150,7 +151,8 @@ Descriptor Rendezvous::join_as_asker() {
   return Descriptor();
 }
 
-std::optional<std::size_t> Rendezvous::offer(const DeviceId& device) noexcept try {
+std::optional<std::size_t> Rendezvous::offer(const DeviceId& device, std::uint64_t group) noexcept
+    try {
   const std::lock_guard guard(mutex_);
   if (device == DeviceId{} || mark_.is_in_child()) {
     errno = ENODEV;
@@ -165,7 +167,7 @@ std::optional<std::size_t> Rendezvous::offer(const DeviceId& device) noexcept tr
     errno = ENOSPC;
     return std::nullopt;
   }
-  begin(slot.entries[number], device);
+  begin(slot.entries[number], device, group);
   slot.devices.store(number + 1, std::memory_order_release);
   return number;
 } catch (const std::bad_alloc&) {
@@ -216,7 +218,7 @@ void Rendezvous::meet_again() noexcept try {
   Slot& now = *own_;
   const std::uint32_t devices = before.devices.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < devices; ++i) {
-    begin(now.entries[i], before.entries[i].device);
+    begin(now.entries[i], before.entries[i].device, before.entries[i].group);
   }
   now.devices.store(devices, std::memory_order_release);
   unanswered_.clear();
@@ -287,10 +289,13 @@ void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& 
   }
 }
 
-std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device,
+std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device, std::uint64_t group,
                                                        const Descriptor& probe) {
   std::vector<Other> others = others_that(
-      [&](const Slot& /*slot*/, const Entry& entry) { return entry.device == device; }, probe);
+      [&](const Slot& /*slot*/, const Entry& entry) {
+        return entry.device == device && (group == 0 || entry.group == group);
+      },
+      probe);
   ask_what_is_left(others, probe);
   return others;
 }
@@ -352,14 +357,14 @@ bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& p
   }
 }
 
-std::uint64_t Rendezvous::offered(const DeviceId& device) noexcept try {
+std::uint64_t Rendezvous::offered(const DeviceId& device, std::uint64_t group) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = device == DeviceId{} ? Descriptor() : join_as_asker();
   if (!probe) {
     return 0;
   }
   std::uint64_t bytes = 0;
-  for (const Other& other : others_with(device, probe)) {
+  for (const Other& other : others_with(device, group, probe)) {
     bytes += other.bytes;
   }
   return bytes;
@@ -367,13 +372,14 @@ std::uint64_t Rendezvous::offered(const DeviceId& device) noexcept try {
   return 0;
 }
 
-std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes) noexcept try {
+std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,
+                              std::uint64_t group) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = device == DeviceId{} ? Descriptor() : join_as_asker();
   if (!probe) {
     return 0;
   }
-  std::vector<Other> others = others_with(device, probe);
+  std::vector<Other> others = others_with(device, group, probe);
   std::sort(others.begin(), others.end(),
             [](const Other& a, const Other& b) { return a.bytes > b.bytes; });
   std::vector<Other> asked;

@@ -21,7 +21,8 @@
 #include <vector>
 
 #include "shim/loader/fork_mark.h"
-#include "shim/share/shared_files.h"
+#include "shim/meet/device_id.h"
+#include "shim/meet/shared_files.h"
 
 namespace cubfc {
 
@@ -29,19 +30,18 @@ namespace cubfc {
 // for, and nothing else.
 class Rendezvous {
  public:
-  using DeviceId = std::array<char, 16>;  // the same in every process; zeros: unknown
   static constexpr std::size_t kDevices = 31;
 
   // Those meet that give the same name. A version is part of it: cubfc with another layout of the
   // file meets elsewhere.
-  explicit Rendezvous(std::string name = "rendezvous-1") : name_(std::move(name)) {}
+  explicit Rendezvous(std::string name = "rendezvous-2") : name_(std::move(name)) {}
 
   // For a process that has something to give.
   //
   // From now on others may ask it for memory of this device. Its number in answer(), counted from
   // 0; nothing when there is no file to be had, or no slot: errno says why. Makes the file if there
-  // is none.
-  std::optional<std::size_t> offer(const DeviceId& device) noexcept;
+  // is none. `group`: by which others of its group know it (Group::key()); 0: it is in none.
+  std::optional<std::size_t> offer(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // Waits until somebody has rung, close() has been called, or so much time has passed.
   enum class Woken : std::uint8_t { kByRing, kByTime, kByClose };
   Woken wait_for_ring(std::chrono::nanoseconds most) noexcept;
@@ -75,11 +75,13 @@ class Rendezvous {
   // For a process that lacks memory. Both wait for the others' answers: as long as one gives
   // something each second, half a minute at most, and not again for one that has not answered.
   //
+  // Both ask all others that offer something, or with a group those that are in it.
+  //
   // What others could give up of this device.
-  std::uint64_t offered(const DeviceId& device) noexcept;
+  std::uint64_t offered(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
   // whomever: 0 when there were none.
-  std::uint64_t ask(const DeviceId& device, std::uint64_t bytes) noexcept;
+  std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
   // For a command that looks on. Has all others, or the one of this number, give up all that they
   // can, of every device. It waits as above. Throws std::bad_alloc.
@@ -97,6 +99,7 @@ class Rendezvous {
  private:
   struct alignas(128) Entry {
     DeviceId device;
+    std::uint64_t group;                // 0: none
     std::atomic<std::uint64_t> wanted;  // by those who have rung since the last answer
     std::atomic<std::uint64_t> given;   // bytes ever
     std::atomic<std::uint64_t> left;    // at the last answer
@@ -132,7 +135,7 @@ class Rendezvous {
   };
 
   std::optional<SharedFile> join_with_slot();
-  static void begin(Entry& entry, const DeviceId& device) noexcept;
+  static void begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept;
   bool join_as_giver();
   bool take_slot(int file, Table& table);
   Descriptor join_as_asker();
@@ -141,7 +144,8 @@ class Rendezvous {
   template <typename Which>
   std::vector<Other> others_that(Which which, const Descriptor& probe);
   void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe);
-  std::vector<Other> others_with(const DeviceId& device, const Descriptor& probe);
+  std::vector<Other> others_with(const DeviceId& device, std::uint64_t group,
+                                 const Descriptor& probe);
   enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
   std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe);
   struct Patience;

@@ -1,4 +1,4 @@
-#include "shim/share/shared_files.h"
+#include "shim/meet/shared_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,10 +13,11 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "shim/share/locked_mapping.h"
+#include "shim/meet/locked_mapping.h"
 #include "shim/tell/format.h"
 
 namespace cubfc {
@@ -59,13 +60,12 @@ std::vector<std::string> folders() {
 
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
-  if (DIR* const listing = opendir(path.c_str()); listing != nullptr) {
-    while (const dirent* const entry = readdir(listing)) {
-      if (entry->d_name[0] != '.') {
-        names.emplace_back(entry->d_name);
-      }
+  const auto close = [](DIR* listing) { closedir(listing); };
+  const std::unique_ptr<DIR, decltype(close)> listing(opendir(path.c_str()), close);
+  while (const dirent* const entry = listing == nullptr ? nullptr : readdir(listing.get())) {
+    if (entry->d_name[0] != '.') {
+      names.emplace_back(entry->d_name);
     }
-    closedir(listing);
   }
   return names;
 }
@@ -116,19 +116,30 @@ bool may_grow_to(std::size_t bytes) {
   return true;
 }
 
-// Removes the files that nobody has locked. An owner that has just made its file notices.
-void remove_files_of_the_dead(const std::string& path, const Descriptor& folder) {
-  DIR* const listing = opendir(path.c_str());
-  if (listing == nullptr) {
-    return;
+// Whether a process has made it for itself: name_of_shared_file().
+bool has_owner(std::string_view name) {
+  constexpr std::size_t kKeyDigits = 16;
+  if (name.size() <= kKeyDigits) {
+    return false;
   }
-  while (const dirent* const entry = readdir(listing)) {
-    const Descriptor file = open_file(folder.get(), entry->d_name, O_RDONLY | O_NONBLOCK);
-    if (file && is_ours_alone(file.get(), S_IFREG) && flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
-      unlinkat(folder.get(), entry->d_name, 0);
+  const std::size_t dash = name.size() - kKeyDigits - 1;
+  return name[dash] == '-' &&
+         name.find_first_not_of("0123456789abcdef", dash + 1) == std::string_view::npos;
+}
+
+bool is_nobodys(const Descriptor& file) {
+  return file && is_ours_alone(file.get(), S_IFREG) && flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+// Of those that have an owner, the ones that nobody has locked. An owner that has just made its
+// file notices.
+void remove_files_of_the_dead(const std::string& path, const Descriptor& folder) {
+  for (const std::string& name : names_in(path)) {
+    if (has_owner(name) &&
+        is_nobodys(open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK))) {
+      unlinkat(folder.get(), name.c_str(), 0);
     }
   }
-  closedir(listing);
 }
 
 // Everything of `shared` but its path and its length.
@@ -189,6 +200,17 @@ Descriptor open_to_join(int folder, const char* name, std::size_t bytes, IfMissi
   const bool ready = (!is_new || ftruncate(file.get(), size) == 0) &&
                      make_room_in(file.get(), 0, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
   return ready ? std::move(file) : Descriptor();
+}
+
+// In a folder of this user's own. Leaves errno as it is.
+bool is_there(const std::string& path, const std::string& name) {
+  const int error = errno;
+  struct stat status {};
+  const Descriptor folder = open_folder(path);
+  const bool found =
+      folder && fstatat(folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+  errno = error;
+  return found;
 }
 
 bool join_in(const std::string& path, const std::string& name, IfMissing if_missing,
@@ -277,7 +299,8 @@ Descriptor open_shared_file(const std::string& name) {
 
 std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t bytes,
                                            IfMissing if_missing,
-                                           const std::function<bool(int, void*)>& then) {
+                                           const std::function<bool(int, void*)>& then,
+                                           std::string* unusable) {
   std::optional<SharedFile> joined(std::in_place);
   joined->bytes = bytes;
   const std::vector<std::string> all = folders();
@@ -286,9 +309,36 @@ std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t 
       if (now <= if_missing && join_in(path, name, now, then, *joined)) {
         return joined;
       }
+      if (unusable != nullptr && is_there(path, name)) {
+        // Or it has just been made, and is not yet as long as it will be.
+        if (now == IfMissing::kNothing && errno == ENOENT && if_missing == IfMissing::kMake &&
+            join_in(path, name, IfMissing::kMake, then, *joined)) {
+          return joined;
+        }
+        *unusable = joined->path;
+        return std::nullopt;
+      }
     }
   }
   return std::nullopt;
+}
+
+void remove_left_files(std::string_view names, const std::function<bool(int file)>& may_go) {
+  for (const std::string& path : folders()) {
+    const Descriptor folder = open_folder(path);
+    if (!folder) {
+      continue;
+    }
+    for (const std::string& name : names_in(path)) {
+      const Descriptor file = name.starts_with(names)
+                                  ? open_file(folder.get(), name.c_str(), O_RDWR | O_NONBLOCK)
+                                  : Descriptor();
+      const LockedForMoment only_ours(file);
+      if (is_nobodys(file) && may_go(file.get())) {
+        unlinkat(folder.get(), name.c_str(), 0);
+      }
+    }
+  }
 }
 
 Descriptor open_again(const SharedFile& file) {

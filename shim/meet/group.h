@@ -1,0 +1,91 @@
+// A group: the processes of a user that share one budget on a device (CUBFC_GROUP). What each has
+// claimed stands in a file that they share (group_table.h), in a part that is its own as long as it
+// holds the lock of the part's byte. That lock dies with it however it ends; then the next claim
+// that finds too little left gives back what the part says. Knows bytes and processes; nothing of
+// CUDA.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "arena/budget.h"
+#include "arena/lock.h"
+#include "shim/meet/device_id.h"
+#include "shim/meet/group_table.h"
+#include "shim/meet/shared_files.h"
+
+namespace cubfc {
+
+// One process's part in a group. Thread-safe. A process leaves by its end, since it has its memory
+// until then. A forked child must not touch its parent's.
+class Group final : public arena::SharedAccount {
+ public:
+  // As one more member, whose claims are to stay within `limit_bytes` together with all others'.
+  // nullptr where that cannot be had: `why_not` is a line that says what is wrong, and the remedy.
+  // Throws std::bad_alloc.
+  static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
+                                     std::uint64_t limit_bytes, std::string& why_not);
+  ~Group() override;  // as if the process had ended
+
+  bool take(std::uint64_t bytes) noexcept override;
+  void force(std::uint64_t bytes) noexcept override;
+  void give(std::uint64_t bytes) noexcept override;
+  std::uint64_t used() const noexcept override;
+  std::uint64_t limit() const noexcept override { return limit_bytes_; }
+
+  // To be called now and then: a folder of the system's for a user may go when the user logs out,
+  // and who comes then makes a new file. Goes on in that, with what it holds.
+  void meet_again() noexcept;
+
+  // Gives back what dead members hold, so that used() counts the living. Asks the kernel.
+  void clear_the_dead() noexcept;
+  // A member has died so short a time ago that the driver may not have all of its memory back.
+  bool has_just_lost_member() const noexcept;
+
+  // A member that names another limit: its process and that. Nothing when all agree.
+  std::optional<std::pair<std::int32_t, std::uint64_t>> member_that_disagrees() const noexcept;
+
+  const std::string& name() const noexcept { return name_; }
+  // By which its members know each other in a Rendezvous: of the name, never 0.
+  std::uint64_t key() const noexcept;
+  // Processes that are in it, this one too; a dead one may be among them until somebody claims.
+  std::size_t members() const noexcept;
+
+  // For whoever looks on.
+  const GroupTable& table() const noexcept;
+  std::size_t member() const noexcept { return member_; }
+
+ private:
+  struct File;
+
+  Group(std::string name, std::string file_name, std::uint64_t limit_bytes)
+      : name_(std::move(name)),
+        file_name_(std::move(file_name)),
+        limit_bytes_(std::min(limit_bytes, GroupTable::kMostBytes)) {}
+
+  bool join_file(std::string& why_not);
+  static void remove_left_files();
+  bool become_member(int descriptor, File& file);
+  enum class IfBusy : bool { kLeave, kWait };  // when another member is at it
+  void clear_the_dead_of(File& file, IfBusy if_busy) noexcept;
+  bool take_beside_others(std::uint64_t bytes, GroupTable::Begun begun) noexcept;
+  void move_to_new_file() noexcept;
+
+  const std::string name_;
+  const std::string file_name_;
+  const std::uint64_t limit_bytes_;
+  std::atomic<File*> mapped_{nullptr};  // what was mapped stays mapped: somebody may be reading it
+
+  arena::Lock lock_;  // guards this process's part, and all below
+  std::size_t member_ = 0;
+  SharedFile file_;
+};
+
+}  // namespace cubfc

@@ -1,0 +1,78 @@
+#include "shim/meet/group_table.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace cubfc {
+namespace {
+
+// Rather than be overtaken again at once.
+constexpr std::uint64_t kRetriesWithoutPause = 8;
+
+}  // namespace
+
+// Before the total names another change: the last one is done, though its own process may not have
+// come to say so. If the total still names it after `begun` was read, `begun` is its number, since
+// a member begins one change at a time.
+void GroupTable::finish(std::uint64_t total) noexcept {
+  Member& last = members_[member_of(total)];
+  const std::uint64_t begun = last.begun.load(std::memory_order_acquire);
+  std::uint64_t done = last.done.load(std::memory_order_acquire);
+  if (done != begun && begun % kNumbers == total >> kNumberShift &&
+      total_.load(std::memory_order_acquire) == total) {
+    last.done.compare_exchange_strong(done, begun);
+  }
+}
+
+bool GroupTable::end_change(std::size_t member, std::uint64_t difference, std::uint64_t limit,
+                            Begun begun) noexcept {
+  Member& own = members_[member];
+  const std::uint64_t number = own.begun.load(std::memory_order_relaxed);
+  std::uint64_t total = total_.load(std::memory_order_acquire);
+  for (std::uint64_t retries = begun == Begun::kOvertaken ? 1 : 0;; ++retries) {
+    const std::uint64_t used = (total & kMostBytes) + difference;
+    if (used > limit) {
+      own.begun.store(number - 1, std::memory_order_release);
+      return false;
+    }
+    finish(total);
+    if (total_.compare_exchange_weak(total, total_of(used, member, number),
+                                     std::memory_order_acq_rel, std::memory_order_acquire)) {
+      own.done.store(number, std::memory_order_release);
+      if (retries > 0) {
+        note_retries(own, retries);
+      }
+      return true;
+    }
+    if (retries >= kRetriesWithoutPause) {
+      sched_yield();
+    }
+  }
+}
+
+void GroupTable::recover(std::size_t member) noexcept {
+  Member& own = members_[member];
+  finish(total_.load(std::memory_order_acquire));
+  own.begun.store(own.done.load(std::memory_order_acquire), std::memory_order_release);
+}
+
+std::uint64_t GroupTable::held_by(std::size_t member) const noexcept {
+  const Member& each = members_[member];
+  return each.held_after[each.done.load(std::memory_order_acquire) % 2].load(
+      std::memory_order_relaxed);
+}
+
+void GroupTable::note_retries(Member& member, std::uint64_t retries) noexcept {
+  member.retries.fetch_add(retries, std::memory_order_relaxed);
+  member.most_retries.store(std::max(member.most_retries.load(std::memory_order_relaxed), retries),
+                            std::memory_order_relaxed);
+}
+
+GroupTable::Contention GroupTable::contention_of(std::size_t member) const noexcept {
+  const Member& each = members_[member];
+  return {each.done.load(std::memory_order_relaxed), each.retries.load(std::memory_order_relaxed),
+          each.most_retries.load(std::memory_order_relaxed)};
+}
+
+}  // namespace cubfc

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""/etc/cubfc.conf as programs meet it, in a mount namespace in which /etc is a copy.
+
+    policy_file_test.py LIBRARY COMMAND STANDIN_FOLDER PROGRAMS_FOLDER
+
+Skipped (77) where no such namespace can be made.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LIBRARY, COMMAND, STANDIN, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:5])
+INSIDE = "CUBFC_TEST_INSIDE"
+FILE = pathlib.Path("/etc/cubfc.conf")
+
+
+def program(*words):
+    return [os.path.join(PROGRAMS, "program_free_memory"), *words]
+
+
+def run(command, **environment):
+    """On a device of 4 GiB, with just this environment."""
+    with tempfile.TemporaryDirectory() as runtime:
+        return subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": STANDIN,
+                 "STANDIN_MEMORY": "4GiB", "XDG_RUNTIME_DIR": runtime, **environment})
+
+
+def total_of(done):
+    """MiB that the program has seen of the device and could have in one piece."""
+    return int(done.stdout.split()[-1])
+
+
+class PolicyFile(unittest.TestCase):
+    def write(self, text, mode=0o644):
+        data = text if isinstance(text, bytes) else text.encode()
+        FILE.write_bytes(data)
+        FILE.chmod(mode)
+
+    def tearDown(self):
+        if FILE.is_dir() and not FILE.is_symlink():
+            FILE.rmdir()
+        else:
+            FILE.unlink(missing_ok=True)
+        pathlib.Path("/etc/ld.so.preload").unlink(missing_ok=True)
+
+    def total(self, **environment):
+        done = run(program("empty", "total"), LD_PRELOAD=LIBRARY, **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return total_of(done), done.stderr
+
+    def test_what_it_sets_holds_unless_the_environment_says_otherwise(self):
+        self.write("# for this machine\n\n  CUBFC_MEM_LIMIT = 1GiB \n")
+        self.assertEqual(self.total(), (1024, ""))
+        self.assertEqual(self.total(CUBFC_MEM_LIMIT="2GiB"), (2048, ""))
+        self.assertEqual(self.total(CUBFC_DISABLE="1"), (4096, ""))
+
+    def test_what_it_enforces_holds_whatever_the_environment_says(self):
+        self.write("enforce CUBFC_MEM_LIMIT=1GiB\n")
+        for environment in ({}, {"CUBFC_MEM_LIMIT": "2GiB"}, {"CUBFC_MEM_LIMIT": "none"},
+                            {"CUBFC_DISABLE": "1"}, {"CUBFC_MEM_FRACTION": "0.9"},
+                            {"CUBFC_LIMIT_COUNTS": "arena"}, {"CUBFC_ALLOCATOR": "platform"},
+                            {"CUBFC_ALLOCATOR": "cuda_async"},
+                            {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.9"}):
+            with self.subTest(environment=environment):
+                total, said = self.total(**environment)
+                self.assertIn(total, (0, 1024))
+                if total == 0:
+                    self.assertIn("CUBFC_MEM_LIMIT", said)
+        self.assertEqual(self.total(CUBFC_MEM_LIMIT="512MiB")[0], 512)
+
+    def test_a_login_that_sheds_the_environment_keeps_the_limit(self):
+        self.write("enforce CUBFC_MEM_LIMIT=1GiB\n")
+        pathlib.Path("/etc/ld.so.preload").write_text(LIBRARY + "\n", encoding="utf-8")
+        done = run(["env", "-i", "LD_LIBRARY_PATH=" + STANDIN, "STANDIN_MEMORY=4GiB",
+                    "/bin/sh", "-c", " ".join(program("empty", "total"))])
+        self.assertEqual((total_of(done), done.stderr), (1024, ""))
+        listed = run(["env", "-i", "/bin/ls", "/"])
+        self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+
+    def test_a_group_that_it_enforces_is_joined(self):
+        self.write("enforce CUBFC_GROUP=job\nenforce CUBFC_GROUP_LIMIT=1GiB\n")
+        for environment in ({}, {"CUBFC_GROUP": "mine", "CUBFC_GROUP_LIMIT": "3GiB"},
+                            {"CUBFC_DISABLE": "1"}):
+            self.assertEqual(self.total(**environment)[0], 1024)
+
+    def test_a_file_that_others_could_have_written_enforces_nothing_and_says_so(self):
+        for mode, owner, why in ((0o666, 0, "others than root may write it"),
+                                 (0o664, 0, "others than root may write it"),
+                                 (0o644, 65534, "it is not root's")):
+            with self.subTest(mode=oct(mode), owner=owner):
+                self.write("enforce CUBFC_MEM_LIMIT=1GiB\n", mode)
+                try:
+                    os.chown(FILE, owner, 0)
+                except OSError:
+                    continue  # in a user namespace of one user
+                total, said = self.total()
+                self.assertEqual(total, 1024)
+                self.assertIn("the environment can override what it enforces, since " + why, said)
+                self.assertEqual(self.total(CUBFC_MEM_LIMIT="2GiB")[0], 2048)
+
+    def test_what_cannot_be_read_is_said_by_line_and_the_rest_is_in_force(self):
+        self.write("CUBFC_MEM_LIMT=3GiB\nnonsense\nLD_PRELOAD=/x\nCUBFC_MEM_LIMIT=1GiB\n")
+        total, said = self.total()
+        self.assertEqual(total, 1024)
+        for line in ("CUBFC_MEM_LIMT in /etc/cubfc.conf is not an option",
+                     '/etc/cubfc.conf, line 2: "nonsense"',
+                     '/etc/cubfc.conf, line 3: "LD_PRELOAD"'):
+            self.assertIn(line, said)
+
+    def test_a_limit_in_it_that_cannot_be_read_gives_nothing(self):
+        for line in ("CUBFC_MEM_LIMIT=much", "enforce CUBFC_MEM_LIMIT=1Gub",
+                     "enforce CUBFC_GROUP=job"):
+            with self.subTest(line=line):
+                self.write(line + "\n")
+                total, said = self.total()
+                self.assertEqual(total, 0)
+                self.assertIn("/etc/cubfc.conf", said)
+
+    def test_whatever_lies_there_no_program_is_harmed(self):
+        def folder():
+            FILE.mkdir()
+
+        def pipe():
+            os.mkfifo(FILE)
+
+        def dangling():
+            FILE.symlink_to("/etc/not/there")
+
+        def unreadable_kind():
+            FILE.symlink_to("/dev/zero")
+
+        kinds = {"folder": folder, "pipe": pipe, "dangling": dangling, "device": unreadable_kind,
+                 "empty": lambda: self.write(""), "ones": lambda: self.write(b"\xff" * 100_000),
+                 "zeros": lambda: self.write(b"\0" * 4096),
+                 "large": lambda: self.write(b"#" * (3 << 20)),
+                 "one line": lambda: self.write("CUBFC_MEM_LIMIT=" + "9" * 500_000),
+                 "no end": lambda: self.write("enforce")}
+        for kind, make in kinds.items():
+            with self.subTest(kind=kind):
+                make()
+                done = run(program("empty", "total"), LD_PRELOAD=LIBRARY)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertLess(len(done.stderr), 20_000)
+                listed = run(["ls", "/"], LD_PRELOAD=LIBRARY)
+                self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+                # It refuses to start a program that would get no memory.
+                started = run([COMMAND, "run", "-q", "--", "true"])
+                self.assertEqual(started.returncode, 2 if kind == "one line" else 0)
+                self.tearDown()
+
+    def test_the_command_names_the_file(self):
+        self.write("enforce CUBFC_MEM_LIMIT=1GiB\nCUBFC_FREE=deferred\n")
+        done = run([COMMAND, "run", "--mem-limit", "2GiB", "--", *program("empty", "total")])
+        self.assertEqual(total_of(done), 1024, done.stderr)
+        self.assertIn("CUBFC_MEM_LIMIT in /etc/cubfc.conf", done.stderr)
+        checked = run([COMMAND, "check"])
+        self.assertIn("/etc/cubfc.conf", checked.stdout + checked.stderr)
+
+
+def main():
+    if INSIDE in os.environ:
+        unittest.main(argv=sys.argv[:1] + sys.argv[5:], verbosity=1)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "etc")
+        shutil.copytree("/etc", copy, symlinks=True, ignore_dangling_symlinks=True,
+                        ignore=lambda at, names: [name for name in names if not os.access(
+                            os.path.join(at, name), os.R_OK)
+                            and not os.path.islink(os.path.join(at, name))])
+        pathlib.Path(copy, "cubfc.conf").unlink(missing_ok=True)
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        namespace = ["unshare", "--mount", *user, "sh", "-c",
+                     f"mount --bind '{copy}' /etc || exit 77; exec \"$@\"", "sh"]
+        if shutil.which("unshare") is None or subprocess.run(
+                [*namespace, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            print("no mount namespace can be made here")
+            return 77
+        return subprocess.run([*namespace, sys.executable, *sys.argv],
+                              env={**os.environ, INSIDE: "1"}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
