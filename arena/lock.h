@@ -23,11 +23,16 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 
   void lock() noexcept {
-    std::uint32_t unlocked = 0;
-    if (!held_.compare_exchange_strong(unlocked, 1, std::memory_order_acquire,
-                                       std::memory_order_relaxed)) [[unlikely]] {
+    if (!try_lock()) [[unlikely]] {
       wait_and_lock();
     }
+  }
+
+  // False, and at once, when somebody has it.
+  bool try_lock() noexcept {
+    std::uint32_t unlocked = 0;
+    return held_.compare_exchange_strong(unlocked, 1, std::memory_order_acquire,
+                                         std::memory_order_relaxed);
   }
 
   // The store may pass the load: then a thread that has just announced itself is not woken. It

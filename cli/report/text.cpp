@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/report/forms.h"
@@ -26,6 +27,21 @@ std::string left(std::string text, std::size_t width) {
 }
 std::string right(const std::string& text, std::size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
+}
+// Of lines such as "CUBFC_GROUP=job (CUBFC_GROUP)", what one name has, "job". Empty where nobody
+// has set it.
+std::string value_of(std::string_view settings, std::string_view name) {
+  for (std::size_t start = 0; start < settings.size();) {
+    const std::size_t end = std::min(settings.find('\n', start), settings.size());
+    const std::string_view line = settings.substr(start, end - start);
+    start = end + 1;
+    if (line.size() > name.size() && line.starts_with(name) && line[name.size()] == '=' &&
+        !line.ends_with("(default)")) {
+      const std::string_view rest = line.substr(name.size() + 1);
+      return std::string(rest.substr(0, rest.find(' ')));
+    }
+  }
+  return {};
 }
 // A name of the file's, in its column; a character may be several bytes.
 std::string name_column(const std::string& name) {
@@ -107,6 +123,11 @@ class Text {
     if (history_.waits > 0) {
       fact("waits", time_text(history_.waited_ns) + " for the device, in " +
                         count_text(history_.waits) + " calls");
+    }
+    if (const std::string group = value_of(recording_.settings, "CUBFC_GROUP"); !group.empty()) {
+      fact("group", end_of(printable(group), 30) + ": " +
+                        end_of(printable(value_of(recording_.settings, "CUBFC_GROUP_LIMIT")), 12) +
+                        " for all its processes");
     }
     if (recording_.reached_limit) {
       fact("limit", "the file reached its limit: nothing was recorded after that");

@@ -38,7 +38,9 @@ std::unique_ptr<Group> DeviceLimit::join_group(const Of& of) {
     return nullptr;
   }
   std::string why_not;
-  auto group = Group::join(*policy_.group.value, of.id, *policy_.group_limit.value, why_not);
+  // A group that is enforced is one whatever folder the environment names.
+  auto group = Group::join(*policy_.group.value, of.id, *policy_.group_limit.value, why_not,
+                           policy_.group.origin.enforced ? Where::kFixed : Where::kAsSet);
   is_unusable_ = group == nullptr;
   if (is_unusable_) {
     log::at(log::Level::kError,

@@ -97,7 +97,7 @@ struct Group::File {
 };
 
 std::unique_ptr<Group> Group::join(const std::string& name, const DeviceId& device,
-                                   std::uint64_t limit_bytes, std::string& why_not) {
+                                   std::uint64_t limit_bytes, std::string& why_not, Where where) {
   if (device == DeviceId{}) {
     why_not = "the driver does not tell the GPU's UUID, by which the processes of a group know it";
     return nullptr;
@@ -107,7 +107,7 @@ std::unique_ptr<Group> Group::join(const std::string& name, const DeviceId& devi
   for (const char byte : device) {
     file_name += format("{:02x}", static_cast<unsigned char>(byte));
   }
-  std::unique_ptr<Group> group(new Group(name, std::move(file_name), limit_bytes));
+  std::unique_ptr<Group> group(new Group(name, std::move(file_name), where, limit_bytes));
   if (!group->join_file(why_not)) {
     return nullptr;
   }
@@ -152,7 +152,7 @@ bool Group::join_file(std::string& why_not) {
       [this](int descriptor, void* data) {
         return become_member(descriptor, *static_cast<File*>(data));
       },
-      &unusable);
+      &unusable, where_);
   const int error = errno;
   if (joined) {
     file_ = *joined;
@@ -160,7 +160,7 @@ bool Group::join_file(std::string& why_not) {
     return true;
   }
   if (unusable.empty()) {
-    why_not = "there is no folder for its file: " + why_no_shared_file(error);
+    why_not = "there is no folder for its file: " + why_no_shared_file(error, where_);
   } else if (error == EUSERS) {
     why_not = format("{} has {} members, and no room for more", unusable, GroupTable::kMembers);
   } else if (error == EINVAL || error == EPROTO) {
@@ -203,21 +203,32 @@ bool Group::take(std::uint64_t bytes) noexcept {
   if (bytes > limit_bytes_) {
     return false;
   }
-  lock_.lock();
+  if (!lock_.try_lock()) [[unlikely]] {
+    return take_beside_others(bytes);
+  }
   const GroupTable::Begun begun =
       mapped_.load(std::memory_order_relaxed)->table.begin_change(member_, bytes, limit_bytes_);
   if (begun != GroupTable::Begun::kAndDone) [[unlikely]] {
-    return take_beside_others(bytes, begun);
+    return end_take(bytes, begun);
   }
   lock_.unlock();
   return true;
 }
 
-// The rest of take(): what dead members held may be enough. Lets the lock go.
-bool Group::take_beside_others(std::uint64_t bytes, GroupTable::Begun begun) noexcept {
+// The same when another thread is at it.
+bool Group::take_beside_others(std::uint64_t bytes) noexcept {
+  lock_.lock();
+  return end_take(
+      bytes,
+      mapped_.load(std::memory_order_relaxed)->table.begin_change(member_, bytes, limit_bytes_));
+}
+
+// The rest of it: what dead members held may be enough. Lets the lock go.
+bool Group::end_take(std::uint64_t bytes, GroupTable::Begun begun) noexcept {
   const std::lock_guard guard(lock_, std::adopt_lock);
   File& file = *mapped_.load(std::memory_order_relaxed);
-  if (file.table.end_change(member_, bytes, limit_bytes_, begun)) {
+  if (begun == GroupTable::Begun::kAndDone ||
+      file.table.end_change(member_, bytes, limit_bytes_, begun)) {
     return true;
   }
   clear_the_dead_of(file, IfBusy::kWait);

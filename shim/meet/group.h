@@ -29,9 +29,10 @@ class Group final : public arena::SharedAccount {
  public:
   // As one more member, whose claims are to stay within `limit_bytes` together with all others'.
   // nullptr where that cannot be had: `why_not` is a line that says what is wrong, and the remedy.
-  // Throws std::bad_alloc.
+  // Those with Where::kFixed meet whatever their environment says. Throws std::bad_alloc.
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
-                                     std::uint64_t limit_bytes, std::string& why_not);
+                                     std::uint64_t limit_bytes, std::string& why_not,
+                                     Where where = Where::kAsSet);
   ~Group() override;  // as if the process had ended
 
   bool take(std::uint64_t bytes) noexcept override;
@@ -65,9 +66,10 @@ class Group final : public arena::SharedAccount {
  private:
   struct File;
 
-  Group(std::string name, std::string file_name, std::uint64_t limit_bytes)
+  Group(std::string name, std::string file_name, Where where, std::uint64_t limit_bytes)
       : name_(std::move(name)),
         file_name_(std::move(file_name)),
+        where_(where),
         limit_bytes_(std::min(limit_bytes, GroupTable::kMostBytes)) {}
 
   bool join_file(std::string& why_not);
@@ -75,11 +77,13 @@ class Group final : public arena::SharedAccount {
   bool become_member(int descriptor, File& file);
   enum class IfBusy : bool { kLeave, kWait };  // when another member is at it
   void clear_the_dead_of(File& file, IfBusy if_busy) noexcept;
-  bool take_beside_others(std::uint64_t bytes, GroupTable::Begun begun) noexcept;
+  bool take_beside_others(std::uint64_t bytes) noexcept;
+  bool end_take(std::uint64_t bytes, GroupTable::Begun begun) noexcept;
   void move_to_new_file() noexcept;
 
   const std::string name_;
   const std::string file_name_;
+  const Where where_;
   const std::uint64_t limit_bytes_;
   std::atomic<File*> mapped_{nullptr};  // what was mapped stays mapped: somebody may be reading it
 

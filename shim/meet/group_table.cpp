@@ -19,7 +19,7 @@ void GroupTable::finish(std::uint64_t total) noexcept {
   Member& last = members_[member_of(total)];
   const std::uint64_t begun = last.begun.load(std::memory_order_acquire);
   std::uint64_t done = last.done.load(std::memory_order_acquire);
-  if (done != begun && begun % kNumbers == total >> kNumberShift &&
+  if (done != begun && number_of(begun) == number_of(total) &&
       total_.load(std::memory_order_acquire) == total) {
     last.done.compare_exchange_strong(done, begun);
   }
@@ -31,7 +31,7 @@ bool GroupTable::end_change(std::size_t member, std::uint64_t difference, std::u
   const std::uint64_t number = own.begun.load(std::memory_order_relaxed);
   std::uint64_t total = total_.load(std::memory_order_acquire);
   for (std::uint64_t retries = begun == Begun::kOvertaken ? 1 : 0;; ++retries) {
-    const std::uint64_t used = (total & kMostBytes) + difference;
+    const std::uint64_t used = bytes_of(total) + difference;
     if (used > limit) {
       own.begun.store(number - 1, std::memory_order_release);
       return false;

@@ -42,7 +42,7 @@ class GroupTable {
     own.held_after[number % 2].store(held + difference, std::memory_order_relaxed);
     own.begun.store(number, std::memory_order_release);
     std::uint64_t total = total_.load(std::memory_order_acquire);
-    const std::uint64_t used = (total & kMostBytes) + difference;
+    const std::uint64_t used = bytes_of(total) + difference;
     if (member_of(total) != member || used > limit) {
       return Begun::kAfterOthers;
     }
@@ -64,9 +64,7 @@ class GroupTable {
 
   // Bytes that are claimed, by all and by one. The latter is exact for who may change that member's
   // part, or when nobody does; for others it may be a moment old.
-  std::uint64_t used() const noexcept {
-    return total_.load(std::memory_order_relaxed) & kMostBytes;
-  }
+  std::uint64_t used() const noexcept { return bytes_of(total_.load(std::memory_order_relaxed)); }
   std::uint64_t held_by(std::size_t member) const noexcept;
 
   // What whoever looks on wants to know.
@@ -78,18 +76,22 @@ class GroupTable {
   Contention contention_of(std::size_t member) const noexcept;
 
  private:
-  // The total: bytes, and below its number the member that changed it last.
-  static constexpr unsigned kMemberShift = 45;
-  static constexpr unsigned kNumberShift = 54;
-  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << (64 - kNumberShift);
+  // The total: its bytes, the member that changed it last, and the low bits of that change's
+  // number.
+  static constexpr unsigned kMemberShift = 10;
+  static constexpr unsigned kBytesShift = 19;
+  static constexpr std::uint64_t kNumbers = std::uint64_t{1} << kMemberShift;
+  static std::uint64_t bytes_of(std::uint64_t total) noexcept { return total >> kBytesShift; }
   static std::size_t member_of(std::uint64_t total) noexcept {
     return total >> kMemberShift & (kMembers - 1);
   }
+  static std::uint64_t number_of(std::uint64_t total) noexcept { return total & (kNumbers - 1); }
   static std::uint64_t total_of(std::uint64_t used, std::size_t member,
                                 std::uint64_t number) noexcept {
-    return number << kNumberShift | std::uint64_t{member} << kMemberShift | (used & kMostBytes);
+    return used << kBytesShift | std::uint64_t{member} << kMemberShift | number_of(number);
   }
-  static_assert(kMembers == std::uint64_t{1} << (kNumberShift - kMemberShift));
+  static_assert(kMembers == std::uint64_t{1} << (kBytesShift - kMemberShift));
+  static_assert(kMostBytes == ~std::uint64_t{0} >> kBytesShift);
 
   // Changes are numbered from 1. Of the one that is begun, and of the one before it, it is written
   // down what the member holds after it: so it holds what the last one that is done says.

@@ -40,7 +40,7 @@ Descriptor open_folder(const std::string& path) {
 
 // Where the folder may be. A runtime folder is there for one user alone, who cannot be kept from
 // it; the other two places are everybody's.
-std::vector<std::string> folders() {
+std::vector<std::string> folders(Where where = Where::kAsSet) {
   std::vector<std::string> found;
   const auto add_runtime_folder = [&](const std::string& runtime) {
     const std::string folder = runtime + "/cubfc";
@@ -49,7 +49,7 @@ std::vector<std::string> folders() {
       found.push_back(folder);
     }
   };
-  const char* const variable = secure_getenv("XDG_RUNTIME_DIR");
+  const char* const variable = where == Where::kFixed ? nullptr : secure_getenv("XDG_RUNTIME_DIR");
   add_runtime_folder(variable == nullptr ? "" : variable);
   add_runtime_folder(format("/run/user/{}", geteuid()));
   for (const char* place : {"/dev/shm", "/tmp"}) {
@@ -300,10 +300,10 @@ Descriptor open_shared_file(const std::string& name) {
 std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t bytes,
                                            IfMissing if_missing,
                                            const std::function<bool(int, void*)>& then,
-                                           std::string* unusable) {
+                                           std::string* unusable, Where where) {
   std::optional<SharedFile> joined(std::in_place);
   joined->bytes = bytes;
-  const std::vector<std::string> all = folders();
+  const std::vector<std::string> all = folders(where);
   for (const auto now : {IfMissing::kNothing, IfMissing::kMake}) {
     for (const std::string& path : all) {
       if (now <= if_missing && join_in(path, name, now, then, *joined)) {
@@ -358,9 +358,9 @@ void leave_shared_file(const SharedFile& file) noexcept {
   }
 }
 
-std::string why_no_shared_file(int error) {
+std::string why_no_shared_file(int error, Where where) {
   std::string text;
-  for (const std::string& path : folders()) {
+  for (const std::string& path : folders(where)) {
     struct stat status {};
     const int not_made = mkdir(path.c_str(), S_IRWXU) == 0 ? 0 : errno;
     text += (text.empty() ? "" : ", ") + path + ' ';

@@ -20,6 +20,10 @@
 
 namespace cubfc {
 
+// Whether XDG_RUNTIME_DIR counts, which whoever starts a process may set: with kFixed all processes
+// of a user in one container look in the same places.
+enum class Where : bool { kAsSet, kFixed };
+
 struct SharedFile {
   std::string path;
   void* data = nullptr;  // zeros at first
@@ -52,7 +56,8 @@ void for_each_shared_file(std::string_view kind,
 enum class IfMissing : bool { kNothing, kMake };
 std::optional<SharedFile> join_shared_file(
     const std::string& name, std::size_t bytes, IfMissing if_missing,
-    const std::function<bool(int file, void* data)>& then = {}, std::string* unusable = nullptr);
+    const std::function<bool(int file, void* data)>& then = {}, std::string* unusable = nullptr,
+    Where where = Where::kAsSet);
 // The file system has room for these bytes from now on: a page that it cannot give later would end
 // the process. False: errno says why.
 bool make_room_in(int file, std::size_t start, std::size_t bytes) noexcept;
@@ -66,6 +71,6 @@ void leave_shared_file(const SharedFile& file) noexcept;
 
 // For a message, when none could be made: which folders were tried, and what is wrong with each.
 // `error`: errno then.
-std::string why_no_shared_file(int error);
+std::string why_no_shared_file(int error, Where where = Where::kAsSet);
 
 }  // namespace cubfc

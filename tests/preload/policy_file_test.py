@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""/etc/cubfc.conf as programs meet it, in a mount namespace in which /etc is a copy.
+"""/etc/cubfc.conf as programs meet it, in a mount namespace in which /etc is a copy, and the folders
+in which processes meet are empty.
 
     policy_file_test.py LIBRARY COMMAND STANDIN_FOLDER PROGRAMS_FOLDER
 
@@ -90,6 +91,27 @@ class PolicyFile(unittest.TestCase):
                             {"CUBFC_DISABLE": "1"}):
             self.assertEqual(self.total(**environment)[0], 1024)
 
+    def test_a_group_that_it_enforces_is_one_in_whatever_folder_processes_meet(self):
+        self.write("enforce CUBFC_GROUP=job\nenforce CUBFC_GROUP_LIMIT=1GiB\n")
+        with tempfile.TemporaryDirectory() as runtime:
+            device = {"LD_PRELOAD": LIBRARY, "STANDIN_SHARED": os.path.join(runtime, "device")}
+
+            def got(mib):  # in another folder
+                done = run(program("empty", f"ask:{mib}"), **device)
+                return total_of(done), done.stderr
+
+            with subprocess.Popen(
+                    program("fill:900", "wait"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                    env={"LD_LIBRARY_PATH": STANDIN, "STANDIN_MEMORY": "4GiB", "XDG_RUNTIME_DIR": runtime,
+                         **device}) as member:
+                self.assertTrue(member.stdout.readline().startswith("900 "))
+                nothing, said = got(500)
+                self.assertEqual(nothing, 0)
+                self.assertIn("CUBFC_GROUP_LIMIT in /etc/cubfc.conf", said)
+                self.assertEqual(got(100), (100, ""))
+                member.stdin.close()
+            self.assertEqual(got(1000), (1000, ""))
+
     def test_a_file_that_others_could_have_written_enforces_nothing_and_says_so(self):
         for mode, owner, why in ((0o666, 0, "others than root may write it"),
                                  (0o664, 0, "others than root may write it"),
@@ -176,7 +198,8 @@ def main():
         pathlib.Path(copy, "cubfc.conf").unlink(missing_ok=True)
         user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         namespace = ["unshare", "--mount", *user, "sh", "-c",
-                     f"mount --bind '{copy}' /etc || exit 77; exec \"$@\"", "sh"]
+                     f"mount --bind '{copy}' /etc && mount -t tmpfs none /dev/shm || exit 77; "
+                     "[ ! -d /run/user ] || mount -t tmpfs none /run/user || exit 77; exec \"$@\"", "sh"]
         if shutil.which("unshare") is None or subprocess.run(
                 [*namespace, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             print("no mount namespace can be made here")

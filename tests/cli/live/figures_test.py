@@ -69,7 +69,8 @@ class Figures(UnderCubfc):
     def test_groups_are_told_by_all(self):
         summary = self.folder / "summary.json"
         settings = {"CUBFC_GROUP": "job-7", "CUBFC_GROUP_LIMIT": "2GiB"}
-        first = self.start("fill:900", "wait", CUBFC_SUMMARY=str(summary), **settings)
+        trace = self.folder / "trace"
+        first = self.start("fill:900", "wait", CUBFC_SUMMARY=str(summary), CUBFC_TRACE=str(trace), **settings)
         second = self.start("fill:300", "wait", CUBFC_MEM_LIMIT="1GiB", **settings)
         alone = self.start("fill:100", "wait", CUBFC_PREALLOCATE="false")
         lines = self.output_of("top", "--once").splitlines()
@@ -87,6 +88,7 @@ class Figures(UnderCubfc):
         self.assertEqual([value for _, value in metrics["cubfc_group_limit_bytes"]], [2048 * MIB] * 2)
         self.end(first)
         self.assertEqual(json.loads(summary.read_text())["devices"][0]["group"], job)
+        self.assertIn("  group     job-7: 2GiB for all its processes\n", self.output_of("report", str(trace), "--text"))
 
     def test_all_tell_the_same_of_a_process_at_rest(self):
         summary = self.folder / "summary.json"
