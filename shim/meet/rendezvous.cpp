@@ -79,7 +79,7 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
 
 // As one that gives: with a slot. Who has asked before leaves, and comes again.
 bool Rendezvous::join_as_giver() {
-  if (left_ || closed_) {
+  if (left_ || interrupted_) {
     return false;
   }
   if (own_ != nullptr) {
@@ -110,7 +110,7 @@ bool Rendezvous::take_slot(int file, Table& table) {
       continue;
     }
     Slot& slot = table.slots[i];
-    table.header.taken[i].store(0, std::memory_order_relaxed);  // of one that is dead
+    table.header.taken[i].store(Taken::kNot, std::memory_order_relaxed);  // of one that is dead
     slot.devices.store(0, std::memory_order_relaxed);
     slot.pid.store(getpid(), std::memory_order_relaxed);
     std::uint32_t known = table.header.slots;
@@ -119,7 +119,7 @@ bool Rendezvous::take_slot(int file, Table& table) {
     }
     table_.store(&table, std::memory_order_release);
     own_.store(&slot, std::memory_order_release);
-    table.header.taken[i].store(1, std::memory_order_release);
+    table.header.taken[i].store(Taken::kByGiver, std::memory_order_release);
     return true;
   }
   errno = error;
@@ -131,7 +131,8 @@ Descriptor Rendezvous::join_as_asker() {
   if (left_ || mark_.is_in_child()) {
     return Descriptor();
   }
-  if (own_ != nullptr && taken_by_others().empty()) {
+  if (own_ != nullptr && taken_by_others(Taken::kByGiver).empty() &&
+      taken_by_others(Taken::kByOneThatCloses).empty()) {
     return Descriptor();
   }
   Descriptor probe = file_ ? open_again(*file_) : Descriptor();
@@ -180,8 +181,8 @@ Rendezvous::Woken Rendezvous::wait_for_ring(std::chrono::nanoseconds most) noexc
   const auto until = Clock::now() + most;
   for (;;) {
     const std::uint32_t before = slot.bell.load(std::memory_order_acquire);
-    if (closed_.load(std::memory_order_acquire)) {
-      return Woken::kByClose;
+    if (interrupted_.load(std::memory_order_acquire)) {
+      return Woken::kByInterrupt;
     }
     for (std::size_t i = 0; i < slot.devices.load(std::memory_order_acquire); ++i) {
       const Entry& entry = slot.entries[i];
@@ -204,10 +205,10 @@ void Rendezvous::put(Entry& entry, std::uint32_t rings, std::uint64_t left) noex
   wake_all(entry.answers);
 }
 
-// What was mapped stays mapped: close() may be looking at it.
+// What was mapped stays mapped: interrupt() may be looking at it.
 void Rendezvous::meet_again() noexcept try {
   const std::unique_lock guard(mutex_, std::try_to_lock);
-  if (!guard.owns_lock() || left_ || closed_ || !file_ || open_again(*file_)) {
+  if (!guard.owns_lock() || left_ || interrupted_ || !file_ || open_again(*file_)) {
     return;
   }
   Slot& before = *own_;
@@ -226,50 +227,62 @@ void Rendezvous::meet_again() noexcept try {
 } catch (const std::bad_alloc&) {  // another time
 }
 
-// Those who have rung see within kLook that nobody is there.
-void Rendezvous::close() noexcept {
-  closed_.store(true, std::memory_order_release);
+void Rendezvous::interrupt() noexcept {
+  interrupted_.store(true, std::memory_order_release);
   Slot* const slot = own_.load(std::memory_order_acquire);
   if (slot != nullptr && !mark_.is_in_child()) {
-    Table& table = *table_;
-    table.header.taken[static_cast<std::size_t>(slot - table.slots.data())].store(
-        0, std::memory_order_release);
     slot->bell.fetch_add(1, std::memory_order_release);
     wake_all(slot->bell);
   }
 }
 
-std::vector<std::size_t> Rendezvous::taken_by_others() const {
+// Those who have rung see within kLook that nobody is there.
+void Rendezvous::close() noexcept {
+  interrupt();
+  set_taken(Taken::kNot);
+}
+
+void Rendezvous::set_taken(Taken taken) noexcept {
+  Slot* const slot = own_.load(std::memory_order_acquire);
+  if (slot != nullptr && !mark_.is_in_child()) {
+    Table& table = *table_;
+    table.header.taken[static_cast<std::size_t>(slot - table.slots.data())].store(
+        taken, std::memory_order_release);
+  }
+}
+
+std::vector<std::size_t> Rendezvous::taken_by_others(Taken how) const {
   const Table& table = *table_;
   const std::size_t slots = std::min<std::size_t>(table.header.slots, kSlots);
   std::vector<std::size_t> found;
   for (std::size_t i = 0; i < slots; ++i) {
-    if (table.header.taken[i].load(std::memory_order_acquire) == 1 && &table.slots[i] != own_) {
+    if (table.header.taken[i].load(std::memory_order_acquire) == how && &table.slots[i] != own_) {
       found.push_back(i);
     }
   }
   return found;
 }
 
-// Whether the slot's process lives and offers something. The slot of a dead one is cleared.
+// Whether the slot is taken by a process that lives. The slot of a dead one is cleared.
 bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) const {
-  std::atomic<std::uint32_t>& taken = table_.load()->header.taken[slot];
-  if (taken.load(std::memory_order_acquire) != 1) {
+  std::atomic<Taken>& taken = table_.load()->header.taken[slot];
+  if (taken.load(std::memory_order_acquire) == Taken::kNot) {
     return false;
   }
   if (!lock(probe.get(), slot, F_WRLCK)) {
     return errno == EAGAIN || errno == EACCES;
   }
-  taken.store(0, std::memory_order_relaxed);
+  taken.store(Taken::kNot, std::memory_order_relaxed);
   lock(probe.get(), slot, F_UNLCK);
   return false;
 }
 
 // Those that are alive and for which `which` is true.
 template <typename Which>
-std::vector<Rendezvous::Other> Rendezvous::others_that(Which which, const Descriptor& probe) {
+std::vector<Rendezvous::Other> Rendezvous::others_that(Which which, const Descriptor& probe,
+                                                       Taken how) {
   std::vector<Other> others;
-  for (const std::size_t i : taken_by_others()) {
+  for (const std::size_t i : taken_by_others(how)) {
     Slot& slot = table_.load()->slots[i];
     const std::uint32_t devices = slot.devices.load(std::memory_order_acquire);
     for (std::size_t number = 0; number < devices && number < kDevices; ++number) {
@@ -393,6 +406,18 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,
   return ring(asked, Wanted::kBytes, probe);
 } catch (const std::bad_alloc&) {
   return 0;
+}
+
+bool Rendezvous::has_company(const DeviceId& device, Company company) noexcept try {
+  const std::lock_guard guard(mutex_);
+  const Descriptor probe = join_as_asker();
+  const auto has_it = [&](const Slot& /*slot*/, const Entry& entry) {
+    return entry.device == device;
+  };
+  return probe && ((company == Company::kAny && !others_that(has_it, probe).empty()) ||
+                   !others_that(has_it, probe, Taken::kByOneThatCloses).empty());
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32_t> pid) {

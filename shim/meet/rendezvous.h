@@ -34,7 +34,7 @@ class Rendezvous {
 
   // Those meet that give the same name. A version is part of it: cubfc with another layout of the
   // file meets elsewhere.
-  explicit Rendezvous(std::string name = "rendezvous-2") : name_(std::move(name)) {}
+  explicit Rendezvous(std::string name = "rendezvous-3") : name_(std::move(name)) {}
 
   // For a process that has something to give.
   //
@@ -42,8 +42,8 @@ class Rendezvous {
   // 0; nothing when there is no file to be had, or no slot: errno says why. Makes the file if there
   // is none. `group`: by which others of its group know it (Group::key()); 0: it is in none.
   std::optional<std::size_t> offer(const DeviceId& device, std::uint64_t group = 0) noexcept;
-  // Waits until somebody has rung, close() has been called, or so much time has passed.
-  enum class Woken : std::uint8_t { kByRing, kByTime, kByClose };
+  // Waits until somebody has rung, interrupt() has been called, or so much time has passed.
+  enum class Woken : std::uint8_t { kByRing, kByTime, kByInterrupt };
   Woken wait_for_ring(std::chrono::nanoseconds most) noexcept;
   // Answers whoever has rung. For each device that was asked for, `give` is called with its number
   // and how many bytes are wanted; it returns what it has given up, which may be less, and is
@@ -69,7 +69,11 @@ class Rendezvous {
   }
   // If somebody has removed the file: goes on in a new one. To be called now and then.
   void meet_again() noexcept;
-  // Nothing is offered any more: nobody waits for this process, and wait_for_ring() returns.
+  // From now on wait_for_ring() returns at once. Nothing else is offered.
+  void interrupt() noexcept;
+  // Nobody asks this process any more: it is about to give back all that it does not use.
+  void begin_to_close() noexcept { set_taken(Taken::kByOneThatCloses); }
+  // It has, or has nothing to give. Nobody waits for it.
   void close() noexcept;
 
   // For a process that lacks memory. Both wait for the others' answers: as long as one gives
@@ -82,6 +86,11 @@ class Rendezvous {
   // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
   // whomever: 0 when there were none.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
+
+  // Whether another process is there that offers memory of this device, or is about to give back
+  // all of it: any, or one of the latter.
+  enum class Company : bool { kClosing, kAny };
+  bool has_company(const DeviceId& device, Company company) noexcept;
 
   // For a command that looks on. Has all others, or the one of this number, give up all that they
   // can, of every device. It waits as above. Throws std::bad_alloc.
@@ -115,9 +124,11 @@ class Rendezvous {
   static constexpr std::size_t kSlots = 512;
   static constexpr std::size_t kPage = 4096;
   static_assert(sizeof(Slot) == kPage, "a slot of which nothing is used takes no memory");
+  // By a process that offers something, or is giving it back to end.
+  enum class Taken : std::uint32_t { kNot, kByGiver, kByOneThatCloses };
   struct Header {
-    std::atomic<std::uint32_t> slots;                      // those behind were never taken
-    std::array<std::atomic<std::uint32_t>, kSlots> taken;  // 1: its process offers something
+    std::atomic<std::uint32_t> slots;  // those behind were never taken
+    std::array<std::atomic<Taken>, kSlots> taken;
   };
   static_assert(sizeof(Header) <= kPage);
   struct Table {
@@ -139,10 +150,11 @@ class Rendezvous {
   bool join_as_giver();
   bool take_slot(int file, Table& table);
   Descriptor join_as_asker();
-  std::vector<std::size_t> taken_by_others() const;
+  void set_taken(Taken taken) noexcept;
+  std::vector<std::size_t> taken_by_others(Taken how) const;
   bool is_there(std::size_t slot, const Descriptor& probe) const;
   template <typename Which>
-  std::vector<Other> others_that(Which which, const Descriptor& probe);
+  std::vector<Other> others_that(Which which, const Descriptor& probe, Taken how = Taken::kByGiver);
   void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe);
   std::vector<Other> others_with(const DeviceId& device, std::uint64_t group,
                                  const Descriptor& probe);
@@ -157,7 +169,7 @@ class Rendezvous {
   const ForkMark mark_;  // a child has not inherited what is mapped
   std::atomic<Table*> table_{nullptr};
   std::atomic<Slot*> own_{nullptr};
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> interrupted_{false};
 
   std::mutex mutex_;  // guards what follows; held while waiting for answers
   std::optional<SharedFile> file_;

@@ -30,8 +30,10 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
   const std::uint64_t has = context.arena.stats().pool_bytes + shared.bytes();
   const std::uint64_t wanted = context.preallocated + shared.planned();
   const bool less = has + (64U << 20) < wanted;
+  // Others start at the same moment: where it is soft, that harms nobody.
+  const bool is_worth_a_warning = less && !policy.gives_to_others();
   log::at(
-      less ? log::Level::kWarn : log::Level::kInfo,
+      is_worth_a_warning ? log::Level::kWarn : log::Level::kInfo,
       "active on GPU {} ({}): arena {} of {}{}, {}; limit {}, free {} ({}); version " CUBFC_VERSION,
       context.device.handle, context.device.name, log::bytes(has),
       log::bytes(context.device.total_bytes),

@@ -17,13 +17,16 @@ constexpr std::chrono::seconds kLook{1};
 
 constexpr std::uint64_t kPartBytes = 1ULL << 30;
 
+// An exit waits for the thread, but not for ever.
+constexpr std::chrono::seconds kMostForAll{1};
+
 }  // namespace
 
 SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer& map)
     : rendezvous_(rendezvous),
       unused_(unused),
       map_(map),
-      thread_("cubfc-share", {[this] { answer_rings(); }, [this] { rendezvous_.close(); }}) {}
+      thread_("cubfc-share", {[this] { answer_rings(); }, [this] { rendezvous_.interrupt(); }}) {}
 
 void SoftReserve::offer(Device& device) noexcept {
   if (device.is_offered.load(std::memory_order_relaxed) || device.is_offered.exchange(true) ||
@@ -50,12 +53,14 @@ void SoftReserve::offer(Device& device) noexcept {
 void SoftReserve::answer_rings() noexcept {
   for (;;) {
     switch (rendezvous_.wait_for_ring(kLook)) {
-      case Rendezvous::Woken::kByClose:
+      case Rendezvous::Woken::kByInterrupt:
+        give_all_back();
+        rendezvous_.close();
         return;
       case Rendezvous::Woken::kByTime:
         if (BackgroundThread::program_is_over()) {
-          rendezvous_.close();
-          return;
+          rendezvous_.interrupt();
+          break;
         }
         rendezvous_.meet_again();
         meet_groups_again();
@@ -67,6 +72,22 @@ void SoftReserve::answer_rings() noexcept {
             [this](std::size_t number, std::uint64_t wanted) { return give(number, wanted); },
             [this](std::size_t number) { return left(number); });
         break;
+    }
+  }
+}
+
+// The program ends. Nobody can ask it any more, but until its last exit handler has run, and the
+// driver has taken back what it had, that would be lacking to others.
+void SoftReserve::give_all_back() noexcept {
+  rendezvous_.begin_to_close();
+  const auto until = std::chrono::steady_clock::now() + kMostForAll;
+  for (const Offer& offer : offers_) {
+    Device* const device = offer.device.load();
+    if (device == nullptr) {
+      return;
+    }
+    while (unused_.give_to_others(*device, kPartBytes) > 0 &&
+           std::chrono::steady_clock::now() < until) {
     }
   }
 }

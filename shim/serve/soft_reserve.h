@@ -2,7 +2,8 @@
 // under cubfc have by asking: what was preallocated, and what arenas and the pool keep.
 // DeviceMemory calls offer() before an arena or the pool takes anything; from then on a thread
 // answers those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
-// (Policy::gives_to_others), and there is no thread.
+// (Policy::gives_to_others), and there is no thread. When the program ends, the thread gives all of
+// it back to the device, and ends before the driver does.
 #pragma once
 
 #include <array>
@@ -33,6 +34,7 @@ class SoftReserve {
 
  private:
   void answer_rings() noexcept;
+  void give_all_back() noexcept;
   void meet_groups_again() noexcept;
   std::uint64_t give(std::size_t number, std::uint64_t wanted) noexcept;
   std::uint64_t left(std::size_t number) noexcept;

@@ -25,7 +25,10 @@ constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kNap{1};
-constexpr std::chrono::milliseconds kNapForDead{10};
+// For what other processes have in hand: as long as they seem to be at it.
+constexpr std::chrono::milliseconds kStill{20};
+// Others may end, one after the other, for ever.
+constexpr std::chrono::seconds kPatienceForEnding{6};
 
 }  // namespace
 
@@ -54,7 +57,8 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
   if (!can_become_free(device, tries.need_, at_driver)) {
     return others_have_helped(device, tries) ||
-           (waits == Waits::kYes && comes_from_dead(device, tries, at_driver));
+           (waits == Waits::kYes &&
+            (comes_from_others(device, tries) || comes_from_ending(device, tries)));
   }
   // More each time, or threads that go on allocating take it as fast as it is given back.
   const std::uint64_t least = lacking(device, tries.need_, at_driver) << doublings;
@@ -74,7 +78,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   }
   return release(device, bytes, Waits::kYes) || drain_pools(device) ||
          others_have_helped(device, tries) || comes_from_others(device, tries) ||
-         comes_from_dead(device, tries, at_driver);
+         comes_from_ending(device, tries);
 }
 
 void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
@@ -224,20 +228,23 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
   return any || tries.releases_ != before;
 }
 
-// Other processes say that they have it: one gives it up at this moment, for somebody else who
-// takes less, or has it in hand for a request of its own that fails. Or it has become free by now.
-// Naps.
+// It has become free by now, which others may see, too, and be quicker. Or other processes say that
+// they have it, and one gives it up at this moment for somebody else who takes less. Or it is in
+// other processes' hands, who may give it back: what is free at the driver changes. Naps.
 bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   const Need& need = tries.need_;
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
   if (!need.of_device || need.bytes == 0 || !at_driver) {
     return false;
   }
-  if (*at_driver >= need.bytes) {
-    return !std::exchange(tries.has_seen_enough_, true);
+  const bool is_enough = *at_driver >= need.bytes;
+  if (is_enough && !std::exchange(tries.has_seen_enough_, true)) {
+    return true;
   }
-  if (*at_driver + device.preallocation.bytes() + rendezvous_.offered(device.id) < need.bytes ||
-      !is_patient(tries)) {
+  const bool others_have_it =
+      !is_enough &&
+      *at_driver + device.preallocation.bytes() + rendezvous_.offered(device.id) >= need.bytes;
+  if (!(others_have_it || is_in_motion(device, tries, *at_driver)) || !is_patient(tries)) {
     return false;
   }
   --tries.tried_;
@@ -245,21 +252,38 @@ bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   return true;
 }
 
-// A member of the group was killed, and its claims are the group's again, but the driver is still
-// at taking its memory back. Naps.
-bool UnusedMemory::comes_from_dead(const Device& device, Tries& tries,
-                                   std::optional<std::uint64_t> at_driver) {
+// Whether other processes have taken memory, or given it back, since a moment ago.
+bool UnusedMemory::is_in_motion(const Device& device, Tries& tries, std::uint64_t at_driver) {
+  const auto now = std::chrono::steady_clock::now();
+  if (std::exchange(tries.at_driver_, at_driver) != at_driver) {
+    tries.still_since_ = now;
+  }
+  return now - tries.still_since_ < kStill &&
+         rendezvous_.has_company(device.id, Rendezvous::Company::kAny);
+}
+
+// A process that had some to give is just giving back all of it, since it ends. Or a member of the
+// group was killed, and its claims are the group's again, but the driver is still at taking its
+// memory back. Naps.
+bool UnusedMemory::comes_from_ending(const Device& device, Tries& tries) {
   Group* const group = device.limit.group();
-  if (group == nullptr || !tries.need_.of_device ||
+  const std::optional<std::uint64_t> at_driver = free_at_driver(device);
+  if (!tries.need_.of_device ||
       (at_driver && tries.need_.bytes > 0 && *at_driver >= tries.need_.bytes)) {
     return false;
   }
-  group->clear_the_dead();
-  if (!group->has_just_lost_member()) {
+  if (group != nullptr) {
+    group->clear_the_dead();
+  }
+  const auto now = std::chrono::steady_clock::now();
+  tries.ending_until_ = tries.ending_until_.value_or(now + kPatienceForEnding);
+  if (now > *tries.ending_until_ ||
+      !((group != nullptr && group->has_just_lost_member()) ||
+        rendezvous_.has_company(device.id, Rendezvous::Company::kClosing))) {
     return false;
   }
   --tries.tried_;
-  std::this_thread::sleep_for(kNapForDead);
+  std::this_thread::sleep_for(kNap);
   return true;
 }
 

@@ -47,9 +47,12 @@ class UnusedMemory : private ContextListener {
     bool frees_are_done_ = false;
     // Until when what others give back is waited for: they go on taking it.
     std::optional<std::chrono::steady_clock::time_point> others_until_;
+    std::optional<std::chrono::steady_clock::time_point> ending_until_;
     bool waits_for_others_ = true;
-    std::uint64_t from_others_ = 0;  // bytes that other processes have given up
-    bool has_seen_enough_ = false;   // free at the driver, after it had refused
+    std::uint64_t from_others_ = 0;           // bytes that other processes have given up
+    bool has_seen_enough_ = false;            // free at the driver, after it had refused
+    std::optional<std::uint64_t> at_driver_;  // what was free there at the last look
+    std::chrono::steady_clock::time_point still_since_;
     // Waits for frees left out. More would be for a reason that is not lack of memory.
     static constexpr int kMost = 1000;
     int tried_ = 0;
@@ -62,9 +65,10 @@ class UnusedMemory : private ContextListener {
   // that another thread has given something back since the request was tried, or is about to. Then,
   // with Waits::kYes: waits for what was freed; gives back what that takes a wait for; synchronises
   // the contexts, so that pools get back what is freed in stream order; naps while the driver takes
-  // back what a killed member of the group had. False when none helped, and
-  // at once where all of that could not. Call it again as long as it returns true and the request
-  // fails. While a stream captures it waits for nothing that has no fence.
+  // back what a killed member of the group had, or another process gives back what it has as it
+  // ends. False when none helped, and at once where all of that could not. Call it again as long as
+  // it returns true and the request fails. While a stream captures it waits for nothing that has no
+  // fence.
   enum class Waits : bool { kNo, kYes };
   bool make_room(Device& device, Tries& tries, Waits waits = Waits::kYes);
 
@@ -131,7 +135,8 @@ class UnusedMemory : private ContextListener {
   static bool is_patient(Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
   bool comes_from_others(const Device& device, Tries& tries);
-  bool comes_from_dead(const Device& device, Tries& tries, std::optional<std::uint64_t> at_driver);
+  bool is_in_motion(const Device& device, Tries& tries, std::uint64_t at_driver);
+  bool comes_from_ending(const Device& device, Tries& tries);
   std::uint64_t left_with_group(const Device& device);
 
   const DriverFunctions& driver_;

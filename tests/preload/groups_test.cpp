@@ -104,7 +104,7 @@ std::unique_ptr<cubfc::Group> watch(const std::string& group, std::uint64_t limi
 
 int seconds_of_test() {
   const char* const text = std::getenv("CUBFC_TEST_SECONDS");
-  return text == nullptr ? 5 : std::atoi(text);
+  return text == nullptr ? 2 : std::atoi(text);
 }
 
 }  // namespace
@@ -216,6 +216,12 @@ TEST_CASE("while the driver takes back what a killed member had, the next waits 
   });
   CHECK(figures_of(run(leave("empty", "ask:8000"), environment)).got == 8000);
   driver.join();
+  // The same where the driver takes its time itself.
+  const Environment slow = new_group(device({{"STANDIN_TEARDOWN", "500ms"}}), "16GiB");
+  Running large = hold("fill:15000", slow);
+  kill(large.pid(), SIGKILL);
+  large.finish();
+  CHECK(figures_of(run(leave("empty", "ask:15000"), slow)).got == 15000);
   // Without such a death nobody waits.
   const Running full_again = hold("fill:12000", device_of_all);
   const Environment another = new_group(device_of_all, "8GiB");

@@ -153,12 +153,18 @@ TEST_CASE("with nothing set a program that needs 95% of the device runs") {
 }
 
 TEST_CASE("where the device has less than is to be preallocated, one line says what was got") {
-  // Others take memory meanwhile.
-  const Outcome outcome =
-      run_preloaded({program("program_linked_driver")}, {{"STANDIN_FAIL", "cuMemCreate=2@20+*"}});
-  CHECK(outcome.status == 0);
-  CHECK(outcome.err.find("asked for 1.50 GiB: the device has less") != std::string::npos);
-  CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  // Others take memory meanwhile. A warning where it was asked for.
+  Environment environment{{"STANDIN_FAIL", "cuMemCreate=2@20+*"}};
+  CHECK(run_preloaded({program("program_linked_driver")}, environment).err.empty());
+  for (const char* variable : {"CUBFC_PREALLOCATE", "CUBFC_LOG_LEVEL"}) {
+    Environment more = environment;
+    more[variable] = variable == std::string("CUBFC_LOG_LEVEL") ? "info" : "true";
+    const Outcome outcome = run_preloaded({program("program_linked_driver")}, more);
+    INFO(variable << ": " << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.err.find("asked for 1.50 GiB: the device has less") != std::string::npos);
+    CHECK(outcome.err.find('\n') == outcome.err.size() - 1);
+  }
 }
 
 TEST_CASE("the reserve stays free, and the preallocation limit holds") {

@@ -2,8 +2,10 @@
 // gets by asking, and what cuMemGetInfo says of it is true.
 #include <signal.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <random>
+#include <thread>
 
 #include "catch.h"
 #include "preload/figures.h"
@@ -81,6 +83,30 @@ TEST_CASE("many processes that start together get what they get without cubfc") 
     kill(each.pid(), SIGTERM);
     CHECK(each.finish().out.starts_with(std::to_string(7600 / kProcesses) + " "));
   }
+}
+
+TEST_CASE("processes that begin while others end get what they get without cubfc") {
+  constexpr int kProcesses = kSanitized ? 8 : 48;
+  for (const Environment& mode : kSoft) {
+    INFO(named(mode));
+    Environment environment = under_cubfc(device("8GiB", mode));
+    environment["CUBFC_LOG_LEVEL"] = "warn";
+    const std::vector<std::vector<std::string>> commands(kProcesses, leave("empty", "ask:100"));
+    for (const Outcome& outcome : run_together(commands, environment)) {
+      INFO(outcome.out << outcome.err);
+      CHECK(outcome.status == 0);
+      CHECK(outcome.err.empty());
+      CHECK(outcome.out.ends_with(" 100\n"));
+    }
+  }
+}
+
+TEST_CASE("while an exit lasts, what the process does not use is others'") {
+  const Environment environment = under_cubfc(device("8GiB"));
+  const Running ending(leave("fill:1000", "linger"), environment);
+  ending.wait_for("\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is in an exit handler
+  CHECK(figures_of(run(leave("empty", "ask:7000"), environment)).got == 7000);
 }
 
 TEST_CASE("whatever another process has in use, what is said to be free beside it can be had") {

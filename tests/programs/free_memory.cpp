@@ -19,6 +19,7 @@
 //           probe         the largest that can be had, found out by trying
 //           hold          nothing; stays until it is killed
 //           wait          nothing; stays until stdin ends
+//           linger        nothing; ends, and an exit handler stays
 //           fork          nothing; stays, and so does a child, whose process is GOT
 //           churn         allocates and frees at random until it is killed, some of it by
 //                         cuMemCreate; a refusal is no error
@@ -141,6 +142,9 @@ int main(int argc, char** argv) {
   const std::string_view state = argv[1];
   const std::string_view how = argv[2];
   const unsigned seed = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 0;
+  if (how == "linger") {
+    std::atexit([] { sleep(60); });  // runs after those that are registered later
+  }
   programs::use_device(driver, 0);
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -202,6 +206,10 @@ int main(int argc, char** argv) {
     }
     alarm(60);
     pause();
+  } else if (how == "linger") {
+    std::printf("%zu %zu\n", live / kMiB, free_bytes / kMiB);
+    std::fflush(stdout);
+    std::exit(0);
   } else if (how == "churn") {
     churn(driver, seed);
   } else if (how == "hold" || how == "wait") {

@@ -73,7 +73,7 @@ bool is_rung(Rendezvous& rendezvous) {
     switch (rendezvous.wait_for_ring(std::chrono::seconds(1))) {
       case Rendezvous::Woken::kByRing:
         return true;
-      case Rendezvous::Woken::kByClose:
+      case Rendezvous::Woken::kByInterrupt:
         return false;
       case Rendezvous::Woken::kByTime:
         rendezvous.meet_again();

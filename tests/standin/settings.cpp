@@ -125,6 +125,12 @@ bool ApplyPeers(std::optional<std::vector<std::pair<int, int>>>& out, std::strin
   return true;
 }
 
+bool ApplyTime(std::chrono::nanoseconds& out, std::string_view value) {
+  const auto time = Quantity(value, kTimeUnits);
+  if (time) out = std::chrono::nanoseconds(*time);
+  return time.has_value();
+}
+
 Settings FromEnvironment() {
   Settings result;
   result.memory = {std::size_t{2} << 30};
@@ -134,7 +140,7 @@ Settings FromEnvironment() {
        {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
         "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
         "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT", "STANDIN_INTEGRATED",
-        "STANDIN_DECOMPRESSION"}) {
+        "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -163,11 +169,8 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);
   if (name == "STANDIN_LATENCY") return ApplyLatencies(out.latencies, value);
   if (name == "STANDIN_FAIL") return ApplyFailures(out.failures, value);
-  if (name == "STANDIN_WORK_DELAY") {
-    const auto time = Quantity(value, kTimeUnits);
-    if (time) out.work_delay = std::chrono::nanoseconds(*time);
-    return time.has_value();
-  }
+  if (name == "STANDIN_WORK_DELAY") return ApplyTime(out.work_delay, value);
+  if (name == "STANDIN_TEARDOWN") return ApplyTime(out.teardown, value);
   if (value.empty()) return false;
   if (name == "STANDIN_REPORT") return out.report = value, true;
   if (name == "STANDIN_SHARED") return out.shared = value, true;

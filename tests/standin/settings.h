@@ -37,6 +37,7 @@ struct Settings {
   std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
   std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
   std::chrono::nanoseconds work_delay{0};
+  std::chrono::nanoseconds teardown{0};  // until what a process had comes back after its end
   std::vector<LatencyRule> latencies;
   std::vector<FailureRule> failures;
   std::optional<std::vector<std::pair<int, int>>> peers;  // that can reach each other; all if unset

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,11 +46,14 @@ class Private final : public Usage {
 constexpr char kMagic[8] = "standin";
 constexpr int kMaxProcesses = 256;
 
+// A process has the lock of its entry's byte for as long as it has this mapped: until it ends, and
+// so do children that it has forked and that have executed nothing, as with a GPU's files.
 struct Board {
   char magic[8];
   pthread_mutex_t mutex;  // robust: a process may die with it
   struct Process {
-    pid_t pid;  // 0: free
+    bool taken;
+    std::uint64_t end_ns;  // when it was first seen that it has ended; 0: not yet
     std::size_t used[kMaxDevices];
   } processes[kMaxProcesses];
 };
@@ -70,9 +74,7 @@ void Format(Board& board) {
   std::memcpy(board.magic, kMagic, sizeof(kMagic));
 }
 
-Board* Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) Refuse(path, std::strerror(errno));
+Board* Map(const std::string& path, int fd) {
   flock(fd, LOCK_EX);  // one process formats the file
   struct stat info {};
   fstat(fd, &info);
@@ -89,22 +91,39 @@ Board* Open(const std::string& path) {
     Refuse(path, "is not a file of this driver");
   }
   flock(fd, LOCK_UN);  // the mapping would keep it
-  close(fd);
   return board;
+}
+
+struct flock LockOf(int entry) {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = entry;
+  range.l_len = 1;
+  return range;
+}
+
+std::uint64_t NowNs() {
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 class Shared final : public Usage {
  public:
-  explicit Shared(const std::string& path) : board_(Open(path)) {
+  explicit Shared(const std::string& path) : path_(path) {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) Refuse(path, std::strerror(errno));
+    board_ = Map(path, fd);
     const Lock lock(*board_);
     DropDead();
-    for (Board::Process& process : board_->processes) {
-      if (process.pid != 0) continue;
-      process = {.pid = getpid(), .used = {}};
-      self_ = &process;
-      return;
+    for (int i = 0; i < kMaxProcesses && self_ == nullptr; ++i) {
+      struct flock range = LockOf(i);
+      if (board_->processes[i].taken || fcntl(fd, F_OFD_SETLK, &range) != 0) continue;
+      self_ = &board_->processes[i];
+      *self_ = {.taken = true, .end_ns = 0, .used = {}};
     }
-    Refuse(path, "too many processes share it");
+    if (self_ == nullptr) Refuse(path, "too many processes share it");
+    close(fd);
   }
 
   bool Take(int device, std::size_t bytes, std::size_t capacity) override {
@@ -150,12 +169,24 @@ class Shared final : public Usage {
     return bytes <= capacity && used <= capacity - bytes;
   }
   void DropDead() {
-    for (Board::Process& process : board_->processes) {
-      if (process.pid != 0 && kill(process.pid, 0) != 0 && errno == ESRCH) process = {};
+    const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    for (int i = 0; i < kMaxProcesses && fd >= 0; ++i) {
+      Board::Process& process = board_->processes[i];
+      if (!process.taken || &process == self_) continue;
+      struct flock range = LockOf(i);
+      if (process.end_ns == 0 && fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type == F_UNLCK) {
+        process.end_ns = NowNs();
+      }
+      if (process.end_ns != 0 &&
+          NowNs() - process.end_ns >= static_cast<std::uint64_t>(settings().teardown.count())) {
+        process = {};
+      }
     }
+    if (fd >= 0) close(fd);
   }
 
-  Board* const board_;
+  const std::string path_;
+  Board* board_ = nullptr;
   Board::Process* self_ = nullptr;
 };
 
