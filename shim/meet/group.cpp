@@ -38,16 +38,6 @@ constexpr std::chrono::seconds kUntilTakenBack{5};
 constexpr int kMostNaps = 50'000;
 constexpr std::chrono::microseconds kNap{100};
 
-// The lock of one byte, which is the open file's. False when another has it.
-bool lock_byte(int file, std::size_t byte, short type) noexcept {
-  struct flock range {};
-  range.l_type = type;
-  range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(byte);
-  range.l_len = 1;
-  return fcntl(file, F_OFD_SETLK, &range) == 0;
-}
-
 }  // namespace
 
 // Each member has the lock of its part's byte, and who clears the dead that of the byte behind.

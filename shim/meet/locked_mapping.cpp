@@ -1,5 +1,6 @@
 #include "shim/meet/locked_mapping.h"
 
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -95,6 +96,15 @@ void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
   leave(*mine);
   errno = error;
   return data;
+}
+
+bool lock_byte(int file, std::size_t byte, short type) noexcept {
+  struct flock range {};
+  range.l_type = type;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte);
+  range.l_len = 1;
+  return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
 LockedForMoment::LockedForMoment(const Descriptor& file) noexcept : mine_(take_in_hand()) {

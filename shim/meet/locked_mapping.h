@@ -21,6 +21,10 @@ enum class Lock : bool { kShared, kExclusive };
 void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
                  const std::function<bool(int file, void* data)>& then = {});
 
+// Locks one byte of a file that is open (F_WRLCK), or lets it go (F_UNLCK); the lock is the open
+// file's. False when another has it (errno: EAGAIN or EACCES), or for another reason.
+bool lock_byte(int file, std::size_t byte, short type) noexcept;
+
 // A file that is open for a moment, for locks that are to end with this process: as long as this
 // lives, a child that is forked closes its copy of the descriptor at once. (With many threads at it
 // at the same moment, not; then the locks last until the child ends, if this process is killed in

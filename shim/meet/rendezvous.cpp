@@ -12,6 +12,8 @@
 #include <new>
 #include <utility>
 
+#include "shim/meet/locked_mapping.h"
+
 namespace cubfc {
 namespace {
 
@@ -37,16 +39,6 @@ void wait_while(std::atomic<std::uint32_t>& word, std::uint32_t value,
 
 void wake_all(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, futex_word(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-// The lock of a slot's byte. False when another process has it.
-bool lock(int file, std::size_t slot, short type) {
-  struct flock range {};
-  range.l_type = type;
-  range.l_whence = SEEK_SET;
-  range.l_start = static_cast<off_t>(slot);
-  range.l_len = 1;
-  return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
 }  // namespace
@@ -101,7 +93,7 @@ bool Rendezvous::join_as_giver() {
 bool Rendezvous::take_slot(int file, Table& table) {
   int error = EUSERS;
   for (std::size_t i = 0; i < kSlots && error == EUSERS; ++i) {
-    if (!lock(file, i, F_WRLCK)) {
+    if (!lock_byte(file, i, F_WRLCK)) {
       error = errno == EAGAIN || errno == EACCES ? EUSERS : errno;
       continue;
     }
@@ -269,11 +261,11 @@ bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) const {
   if (taken.load(std::memory_order_acquire) == Taken::kNot) {
     return false;
   }
-  if (!lock(probe.get(), slot, F_WRLCK)) {
+  if (!lock_byte(probe.get(), slot, F_WRLCK)) {
     return errno == EAGAIN || errno == EACCES;
   }
   taken.store(Taken::kNot, std::memory_order_relaxed);
-  lock(probe.get(), slot, F_UNLCK);
+  lock_byte(probe.get(), slot, F_UNLCK);
   return false;
 }
 
