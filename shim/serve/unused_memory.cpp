@@ -252,8 +252,14 @@ bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   return true;
 }
 
-// Whether other processes have taken memory, or given it back, since a moment ago.
+// Whether other processes have taken memory of the device, or given it back, since a moment ago,
+// and nothing else but that is lacking.
 bool UnusedMemory::is_in_motion(const Device& device, Tries& tries, std::uint64_t at_driver) {
+  const Need& need = tries.need_;
+  if (need.bytes > device.total_bytes ||
+      (need.counted && device.limit.budget.left() < need.bytes)) {
+    return false;
+  }
   const auto now = std::chrono::steady_clock::now();
   if (std::exchange(tries.at_driver_, at_driver) != at_driver) {
     tries.still_since_ = now;

@@ -101,6 +101,23 @@ TEST_CASE("processes that begin while others end get what they get without cubfc
   }
 }
 
+TEST_CASE("beside others that come and go, what the limit refuses is refused at once") {
+  const Environment environment = under_cubfc(device("8GiB"));
+  std::vector<Running> others;
+  for (int i = 0; i < 4; ++i) {
+    others.emplace_back(leave("empty", "churn", i), environment);
+  }
+  const Environment limited = with(environment, {{"CUBFC_MEM_LIMIT", "500MiB"}});
+  for (int i = 0; i < 5; ++i) {
+    const Outcome outcome = run(leave("fill:400", "ask:200"), limited);
+    const Figures found = figures_of(outcome);
+    CHECK(found.live == 400);
+    CHECK(found.got == 0);
+    // Who waits for others looks again each millisecond.
+    CHECK(outcome.driver_calls.at("cuMemGetInfo_v2") < 30);
+  }
+}
+
 TEST_CASE("while an exit lasts, what the process does not use is others'") {
   const Environment environment = under_cubfc(device("8GiB"));
   const Running ending(leave("fill:1000", "linger"), environment);
