@@ -56,17 +56,13 @@ std::optional<Value> time_above_zero(std::string_view text, const Policy& /*so_f
   return value_of(time);
 }
 
-std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_far*/) {
-  std::optional<std::uint64_t> bytes = read_size(text);
-  if (bytes == std::uint64_t{0}) {
-    bytes.reset();
-  }
-  return value_of(bytes);
-}
-
 std::optional<std::uint64_t> above_zero(std::string_view text) {
   const std::optional<std::uint64_t> bytes = read_size(text);
   return bytes == std::uint64_t{0} ? std::nullopt : bytes;
+}
+
+std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_far*/) {
+  return value_of(above_zero(text));
 }
 
 std::optional<Value> device_sizes(std::string_view text, const Policy& /*so_far*/) {

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "shim/meet/locked_mapping.h"
-#include "shim/meet/recent_loss.h"
 #include "shim/tell/format.h"
 #include "shim/tell/log.h"
 
@@ -32,7 +31,13 @@ bool is_other_version(std::uint64_t magic) noexcept {
 }
 
 // The driver takes back what a killed process had within this time.
-constexpr std::chrono::seconds kUntilTakenBack{5};
+constexpr std::chrono::nanoseconds kUntilTakenBack = std::chrono::seconds(5);
+
+// The same clock in all processes.
+std::uint64_t now_ns() noexcept {
+  return static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
 
 // Another that clears the dead at this moment is waited for, on a machine with much to do for long.
 constexpr int kMostNaps = 50'000;
@@ -46,7 +51,7 @@ struct Group::File {
 
   struct Header {
     std::atomic<std::uint64_t> magic;
-    RecentLoss loss;  // something was given back for a dead member
+    std::atomic<std::uint64_t> lost_ns;  // when something was given back for a dead member
     struct Owner {
       std::atomic<std::uint64_t> limit_bytes;
       std::atomic<std::int32_t> pid;  // in its own namespace; 0: the part is nobody's
@@ -59,7 +64,7 @@ struct Group::File {
     const std::uint64_t held = table.held_by(member);
     table.give(member, held);
     if (held > 0) {
-      header.loss.note();
+      header.lost_ns.store(now_ns(), std::memory_order_relaxed);
     }
   }
   // By who has it for himself: the same for all.
@@ -70,6 +75,12 @@ struct Group::File {
       }
     }
   }
+  // The driver may not have all of its memory back.
+  bool has_just_lost_member() const noexcept {
+    const std::uint64_t lost = header.lost_ns.load(std::memory_order_relaxed);
+    return lost != 0 && now_ns() - lost < static_cast<std::uint64_t>(kUntilTakenBack.count());
+  }
+
   Header header;
   GroupTable table;
 };
@@ -117,7 +128,7 @@ void Group::remove_left_files() {
     }
     File& file = *static_cast<File*>(data);
     file.give_all_back();
-    const bool may_go = !file.header.loss.is_within(kUntilTakenBack);
+    const bool may_go = !file.has_just_lost_member();
     munmap(data, sizeof(File));
     return may_go;
   });
@@ -265,7 +276,7 @@ void Group::clear_the_dead_of(File& file, IfBusy if_busy) noexcept {
 }
 
 bool Group::has_just_lost_member() const noexcept {
-  return mapped_.load(std::memory_order_acquire)->header.loss.is_within(kUntilTakenBack);
+  return mapped_.load(std::memory_order_acquire)->has_just_lost_member();
 }
 
 // FNV-1a.

@@ -25,6 +25,7 @@ constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::milliseconds kNapForEnding{10};  // each looks for the dead of a group
 // For what other processes have in hand: as long as they seem to be at it.
 constexpr std::chrono::milliseconds kStill{20};
 // Others may end, one after the other, for ever.
@@ -289,7 +290,7 @@ bool UnusedMemory::comes_from_ending(const Device& device, Tries& tries) {
     return false;
   }
   --tries.tried_;
-  std::this_thread::sleep_for(kNap);
+  std::this_thread::sleep_for(kNapForEnding);
   return true;
 }
 
