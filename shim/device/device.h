@@ -60,6 +60,9 @@ struct Device {
   DeviceLimit limit;
   Preallocation preallocation;          // of arenas under CUBFC_ALLOCATOR=bfc
   std::atomic<bool> is_offered{false};  // to other processes, by SoftReserve (serve/)
+  // Requests that are just taking memory from the driver, perhaps more than they need: who asks
+  // this process for memory is told so, and waits for what will be left of it.
+  std::atomic<int> takers{0};
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};

@@ -17,8 +17,6 @@
 namespace cubfc {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // For an answer, or a part of what was asked for. A process that is stopped gives none.
 constexpr std::chrono::seconds kPatience{1};
 constexpr std::chrono::seconds kMostPatience{30};
@@ -45,11 +43,13 @@ void wake_all(std::atomic<std::uint32_t>& word) {
 
 // With all who are rung at once.
 struct Rendezvous::Patience {
-  const Clock::time_point start = Clock::now();
+  explicit Patience(Now clock) : clock_(clock) {}
+  const Now clock_;
+  const Clock::time_point start = clock_();
   Clock::time_point last_progress = start;
 
   bool is_over() const {
-    const auto now = Clock::now();
+    const auto now = clock_();
     return now - last_progress > kPatience || now - start > kMostPatience;
   }
 };
@@ -66,6 +66,7 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
   entry.group = group;
   entry.wanted = 0;
   entry.left = 0;
+  entry.is_taking = false;
   entry.answers = entry.rings.load();
 }
 
@@ -191,8 +192,9 @@ Rendezvous::Woken Rendezvous::wait_for_ring(std::chrono::nanoseconds most) noexc
   }
 }
 
-void Rendezvous::put(Entry& entry, std::uint32_t rings, std::uint64_t left) noexcept {
-  entry.left.store(left, std::memory_order_relaxed);
+void Rendezvous::put(Entry& entry, std::uint32_t rings, Left left) noexcept {
+  entry.left.store(left.bytes, std::memory_order_relaxed);
+  entry.is_taking.store(left.is_taking, std::memory_order_relaxed);
   entry.answers.store(rings, std::memory_order_release);
   wake_all(entry.answers);
 }
@@ -325,7 +327,7 @@ std::uint64_t Rendezvous::ring(std::vector<Other>& others, Wanted wanted, const 
   }
   std::uint64_t given = 0;
   std::vector<Other> answered;
-  Patience patience;
+  Patience patience(now_);
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (is_answered(others[i], rings[i].number, patience, probe)) {
       answered.push_back(others[i]);
@@ -352,7 +354,7 @@ bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& p
     if (const std::uint64_t before =
             std::exchange(given, entry.given.load(std::memory_order_relaxed));
         before != given) {
-      patience.last_progress = Clock::now();
+      patience.last_progress = now_();
     }
     if (is_silent || patience.is_over() || !is_there(other.slot, probe)) {
       unanswered_[&entry] = last;
@@ -362,17 +364,18 @@ bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& p
   }
 }
 
-std::uint64_t Rendezvous::offered(const DeviceId& device, std::uint64_t group) noexcept try {
+Rendezvous::Left Rendezvous::look(const DeviceId& device, std::uint64_t group) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = device == DeviceId{} ? Descriptor() : join_as_asker();
   if (!probe) {
     return 0;
   }
-  std::uint64_t bytes = 0;
+  Left all = 0;
   for (const Other& other : others_with(device, group, probe)) {
-    bytes += other.bytes;
+    all.bytes += other.bytes;
+    all.is_taking = all.is_taking || other.entry->is_taking.load(std::memory_order_relaxed);
   }
-  return bytes;
+  return all;
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -400,14 +403,13 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,
   return 0;
 }
 
-bool Rendezvous::has_company(const DeviceId& device, Company company) noexcept try {
+bool Rendezvous::is_any_closing(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = join_as_asker();
   const auto has_it = [&](const Slot& /*slot*/, const Entry& entry) {
     return entry.device == device;
   };
-  return probe && ((company == Company::kAny && !others_that(has_it, probe).empty()) ||
-                   !others_that(has_it, probe, Taken::kByOneThatCloses).empty());
+  return probe && !others_that(has_it, probe, Taken::kByOneThatCloses).empty();
 } catch (const std::bad_alloc&) {
   return false;
 }

@@ -32,9 +32,14 @@ class Rendezvous {
  public:
   static constexpr std::size_t kDevices = 31;
 
+  using Clock = std::chrono::steady_clock;
+  using Now = Clock::time_point (*)();
+
   // Those meet that give the same name. A version is part of it: cubfc with another layout of the
-  // file meets elsewhere.
-  explicit Rendezvous(std::string name = "rendezvous-3") : name_(std::move(name)) {}
+  // file meets elsewhere. `now`: the time for which others' answers are waited for.
+  explicit Rendezvous(
+      std::string name = "rendezvous-4", Now now = [] { return Clock::now(); })
+      : name_(std::move(name)), now_(now) {}
 
   // For a process that has something to give.
   //
@@ -45,10 +50,16 @@ class Rendezvous {
   // Waits until somebody has rung, interrupt() has been called, or so much time has passed.
   enum class Woken : std::uint8_t { kByRing, kByTime, kByInterrupt };
   Woken wait_for_ring(std::chrono::nanoseconds most) noexcept;
+  // What a process has for others of a device.
+  struct Left {
+    Left(std::uint64_t could_be_given, bool takes = false) noexcept
+        : bytes(could_be_given), is_taking(takes) {}
+    std::uint64_t bytes;  // that it could give up
+    bool is_taking;       // memory from the driver at this moment: of that it may soon have more
+  };
   // Answers whoever has rung. For each device that was asked for, `give` is called with its number
   // and how many bytes are wanted; it returns what it has given up, which may be less, and is
-  // called again as long as there is something. Then `left` is called: bytes that could be given
-  // still.
+  // called again as long as there is something. Then `left` is called: a Left, or its bytes.
   template <typename Give, typename Left>
   void answer(Give give, Left left) noexcept {
     Slot& slot = *own_;
@@ -82,15 +93,17 @@ class Rendezvous {
   // Both ask all others that offer something, or with a group those that are in it.
   //
   // What others could give up of this device.
-  std::uint64_t offered(const DeviceId& device, std::uint64_t group = 0) noexcept;
+  std::uint64_t offered(const DeviceId& device, std::uint64_t group = 0) noexcept {
+    return look(device, group).bytes;
+  }
+  // The same, and whether any of them is just taking memory.
+  Left look(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
   // whomever: 0 when there were none.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
-  // Whether another process is there that offers memory of this device, or is about to give back
-  // all of it: any, or one of the latter.
-  enum class Company : bool { kClosing, kAny };
-  bool has_company(const DeviceId& device, Company company) noexcept;
+  // Whether another process is about to give back all that it does not use of this device.
+  bool is_any_closing(const DeviceId& device) noexcept;
 
   // For a command that looks on. Has all others, or the one of this number, give up all that they
   // can, of every device. It waits as above. Throws std::bad_alloc.
@@ -111,7 +124,8 @@ class Rendezvous {
     std::uint64_t group;                // 0: none
     std::atomic<std::uint64_t> wanted;  // by those who have rung since the last answer
     std::atomic<std::uint64_t> given;   // bytes ever
-    std::atomic<std::uint64_t> left;    // at the last answer
+    std::atomic<std::uint64_t> left;    // Left::bytes, at the last answer
+    std::atomic<bool> is_taking;        // likewise
     std::atomic<std::uint32_t> rings;
     std::atomic<std::uint32_t> answers;  // the last ring that is answered. A futex
   };
@@ -163,9 +177,10 @@ class Rendezvous {
   struct Patience;
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience,
                    const Descriptor& probe);
-  static void put(Entry& entry, std::uint32_t rings, std::uint64_t left) noexcept;
+  static void put(Entry& entry, std::uint32_t rings, Left left) noexcept;
 
   const std::string name_;
+  const Now now_;
   const ForkMark mark_;  // a child has not inherited what is mapped
   std::atomic<Table*> table_{nullptr};
   std::atomic<Slot*> own_{nullptr};

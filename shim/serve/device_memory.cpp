@@ -179,7 +179,11 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
   collect_waiting(context);
   UnusedMemory::Tries tries(context.device, {.bytes = bytes, .counted = true, .from_blocks = true});
   const arena::Caller caller = asking();
-  arena::Allocation got = context.arena.allocate(bytes, caller);
+  const auto allocate = [&] {
+    const SoftReserve::Taking taking(context.device);
+    return context.arena.allocate(bytes, caller);
+  };
+  arena::Allocation got = allocate();
   if (got.address == 0) {
     tries.growth_is(context.arena.growth_for(bytes));
   }
@@ -187,7 +191,7 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
     while (got.address == 0 && lacks_memory(got.failure) &&
            unused_.make_room(context.device, tries, waits)) {
       const bool grew = got.grew;
-      got = context.arena.allocate(bytes, caller);
+      got = allocate();
       got.grew = got.grew || grew;
     }
     if (got.address == 0 && lacks_memory(got.failure)) {
@@ -226,7 +230,11 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   soft_reserve_.offer(context.device);
   collect_waiting(context);
   Server& server = *context.device.server;
-  if (const CUresult result = server.prepare(context); result != CUDA_SUCCESS) {
+  const auto prepare = [&] {
+    const SoftReserve::Taking taking(context.device);
+    return server.prepare(context);
+  };
+  if (const CUresult result = prepare(); result != CUDA_SUCCESS) {
     context.note(result);
     return result;
   }
@@ -234,7 +242,11 @@ CUresult DeviceMemory::allocate_from_pool(Context& context, CUdeviceptr* address
   std::optional<Claim> claim;
   if (const CUresult result = requests_.claim_and_call(
           {context.device, Memory::kOwnPool, bytes, function, server.pool()}, claim,
-          [&] { return server.obtain(context, &got, bytes); }, [&] { server.undo(got); });
+          [&] {
+            const SoftReserve::Taking taking(context.device);
+            return server.obtain(context, &got, bytes);
+          },
+          [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
     context.note(result);
     return result;
@@ -418,6 +430,14 @@ CUresult DeviceMemory::free_later(Context& context, CUdeviceptr address,
   return CUDA_SUCCESS;
 }
 
+// A function of its own, by which counts of instructions leave it out (tests/bench/instructions):
+// whether a wait is long is a matter of time.
+[[gnu::noinline, gnu::cold]] void DeviceMemory::note_long_wait(const Freed& freed,
+                                                               TickCounter::Ticks start,
+                                                               TickCounter::Ticks end) {
+  freed.owner->device.use.waited(ticks_.time_between(start, end));
+}
+
 CUresult DeviceMemory::wait_in_free(const Freed& freed) {
   DeviceFrees& frees = waiting_.of(freed.owner->device);
   if (!times_frees_) {
@@ -427,7 +447,7 @@ CUresult DeviceMemory::wait_in_free(const Freed& freed) {
   const CUresult result = frees.wait_for_all(*freed.owner, freed.current);
   const TickCounter::Ticks end = TickCounter::now();
   if (ticks_.is_long(start, end)) [[unlikely]] {
-    freed.owner->device.use.waited(ticks_.time_between(start, end));
+    note_long_wait(freed, start, end);
   }
   return result;
 }

@@ -117,6 +117,7 @@ class DeviceMemory {
   Freed find_freed(CUdeviceptr address);
   CUresult free_of(const Freed& freed, CUdeviceptr address);
   CUresult free_block(const Freed& freed, CUdeviceptr address);
+  void note_long_wait(const Freed& freed, TickCounter::Ticks start, TickCounter::Ticks end);
   CUresult wait_in_free(const Freed& freed);
   void free_relaxed(CUdeviceptr address) const;
   bool deferred() const { return policy_.free_mode.value == config::FreeMode::kDeferred; }

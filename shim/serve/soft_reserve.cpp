@@ -117,11 +117,22 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
   return given;
 }
 
-std::uint64_t SoftReserve::left(std::size_t number) noexcept {
+Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
   const Offer& offer = offers_[number];
-  const std::uint64_t bytes = unused_.bytes_for_others(*offer.device);
+  Device& device = *offer.device;
+  // Looked at first: what has been taken by then is counted.
+  const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
+  const std::uint64_t bytes = unused_.bytes_for_others(device);
   const bool is_refused = std::chrono::steady_clock::now() < offer.refused_until;
-  return bytes - (is_refused ? std::min(bytes, offer.refused) : 0);
+  return {bytes - (is_refused ? std::min(bytes, offer.refused) : 0), is_taking};
+}
+
+SoftReserve::Taking::Taking(Device& device) noexcept : device_(device) {
+  device_.takers.fetch_add(1, std::memory_order_relaxed);
+}
+
+SoftReserve::Taking::~Taking() {
+  device_.takers.fetch_sub(1, std::memory_order_release);
 }
 
 void SoftReserve::leave() noexcept {

@@ -29,6 +29,19 @@ class SoftReserve {
   // For a device of which something is to be taken; the first call for each counts.
   void offer(Device& device) noexcept;
 
+  // Lives while memory is taken from the driver for an arena or the pool, until what is not needed
+  // of it is counted as theirs. Not while the request waits for others: they might wait for it.
+  class Taking {
+   public:
+    explicit Taking(Device& device) noexcept;
+    ~Taking();
+    Taking(const Taking&) = delete;
+    Taking& operator=(const Taking&) = delete;
+
+   private:
+    Device& device_;
+  };
+
   // When the process ends, after its exit handlers.
   void leave() noexcept;
 
@@ -37,7 +50,7 @@ class SoftReserve {
   void give_all_back() noexcept;
   void meet_groups_again() noexcept;
   std::uint64_t give(std::size_t number, std::uint64_t wanted) noexcept;
-  std::uint64_t left(std::size_t number) noexcept;
+  Rendezvous::Left left(std::size_t number) noexcept;
 
   Rendezvous& rendezvous_;
   UnusedMemory& unused_;

@@ -26,8 +26,6 @@ constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 constexpr std::chrono::seconds kPatience{2};
 constexpr std::chrono::milliseconds kNap{1};
 constexpr std::chrono::milliseconds kNapForEnding{10};  // each looks for the dead of a group
-// For what other processes have in hand: as long as they seem to be at it.
-constexpr std::chrono::milliseconds kStill{20};
 // Others may end, one after the other, for ever.
 constexpr std::chrono::seconds kPatienceForEnding{6};
 
@@ -230,8 +228,8 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
 }
 
 // It has become free by now, which others may see, too, and be quicker. Or other processes say that
-// they have it, and one gives it up at this moment for somebody else who takes less. Or it is in
-// other processes' hands, who may give it back: what is free at the driver changes. Naps.
+// they have it, and one gives it up at this moment for somebody else who takes less. Or one is just
+// taking memory, and may have more of it to give than any of them says now. Naps.
 bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   const Need& need = tries.need_;
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
@@ -242,31 +240,17 @@ bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   if (is_enough && !std::exchange(tries.has_seen_enough_, true)) {
     return true;
   }
+  const bool allowed = need.bytes <= device.total_bytes &&
+                       (!need.counted || need.bytes <= device.limit.budget.left());
+  const Rendezvous::Left others = rendezvous_.look(device.id);
   const bool others_have_it =
-      !is_enough &&
-      *at_driver + device.preallocation.bytes() + rendezvous_.offered(device.id) >= need.bytes;
-  if (!(others_have_it || is_in_motion(device, tries, *at_driver)) || !is_patient(tries)) {
+      !is_enough && *at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
+  if (!(others_have_it || (allowed && others.is_taking)) || !is_patient(tries)) {
     return false;
   }
   --tries.tried_;
   std::this_thread::sleep_for(kNap);
   return true;
-}
-
-// Whether other processes have taken memory of the device, or given it back, since a moment ago,
-// and nothing else but that is lacking.
-bool UnusedMemory::is_in_motion(const Device& device, Tries& tries, std::uint64_t at_driver) {
-  const Need& need = tries.need_;
-  if (need.bytes > device.total_bytes ||
-      (need.counted && device.limit.budget.left() < need.bytes)) {
-    return false;
-  }
-  const auto now = std::chrono::steady_clock::now();
-  if (std::exchange(tries.at_driver_, at_driver) != at_driver) {
-    tries.still_since_ = now;
-  }
-  return now - tries.still_since_ < kStill &&
-         rendezvous_.has_company(device.id, Rendezvous::Company::kAny);
 }
 
 // A process that had some to give is just giving back all of it, since it ends. Or a member of the
@@ -284,9 +268,8 @@ bool UnusedMemory::comes_from_ending(const Device& device, Tries& tries) {
   }
   const auto now = std::chrono::steady_clock::now();
   tries.ending_until_ = tries.ending_until_.value_or(now + kPatienceForEnding);
-  if (now > *tries.ending_until_ ||
-      !((group != nullptr && group->has_just_lost_member()) ||
-        rendezvous_.has_company(device.id, Rendezvous::Company::kClosing))) {
+  if (now > *tries.ending_until_ || !((group != nullptr && group->has_just_lost_member()) ||
+                                      rendezvous_.is_any_closing(device.id))) {
     return false;
   }
   --tries.tried_;

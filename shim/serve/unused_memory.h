@@ -49,10 +49,8 @@ class UnusedMemory : private ContextListener {
     std::optional<std::chrono::steady_clock::time_point> others_until_;
     std::optional<std::chrono::steady_clock::time_point> ending_until_;
     bool waits_for_others_ = true;
-    std::uint64_t from_others_ = 0;           // bytes that other processes have given up
-    bool has_seen_enough_ = false;            // free at the driver, after it had refused
-    std::optional<std::uint64_t> at_driver_;  // what was free there at the last look
-    std::chrono::steady_clock::time_point still_since_;
+    std::uint64_t from_others_ = 0;  // bytes that other processes have given up
+    bool has_seen_enough_ = false;   // free at the driver, after it had refused
     // Waits for frees left out. More would be for a reason that is not lack of memory.
     static constexpr int kMost = 1000;
     int tried_ = 0;
@@ -135,7 +133,6 @@ class UnusedMemory : private ContextListener {
   static bool is_patient(Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
   bool comes_from_others(const Device& device, Tries& tries);
-  bool is_in_motion(const Device& device, Tries& tries, std::uint64_t at_driver);
   bool comes_from_ending(const Device& device, Tries& tries);
   std::uint64_t left_with_group(const Device& device);
 

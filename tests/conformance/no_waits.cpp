@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "patience.h"
 #include "promise.h"
 
 using namespace conformance;
@@ -42,9 +43,8 @@ class HeldWork {
  private:
   void run() {
     begun_ = true;
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (!let_go_ && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    programs::Patience patience(kPatience);
+    while (!let_go_ && patience.lasts()) {
     }
     over_ = true;
   }
@@ -63,11 +63,14 @@ class WaitingFree {
           ok(cu.cuCtxSetCurrent(primary));
           begun_ = true;
           ok(cu.cuMemFree(block));
+          over_ = true;
         }) {
     while (!begun_) {
       std::this_thread::yield();
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    programs::Patience until_it_waits(std::chrono::milliseconds(100));
+    while (!over_ && until_it_waits.lasts()) {
+    }
   }
   ~WaitingFree() {
     work_.let_go();
@@ -81,6 +84,7 @@ class WaitingFree {
  private:
   HeldWork work_;
   std::atomic<bool> begun_{false};
+  std::atomic<bool> over_{false};
   std::thread thread_;
 };
 
@@ -168,9 +172,8 @@ PROMISE(a_stream_ordered_free_may_hold_what_the_stream_needs,
     ok(cu.cuLaunchHostFunc(
         stream,
         [](void*) {
-          const auto end = std::chrono::steady_clock::now() + kPatience;
-          while (!got && std::chrono::steady_clock::now() < end) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          programs::Patience patience(kPatience);
+          while (!got && patience.lasts()) {
             const std::unique_lock attempt(mutex, std::try_to_lock);
             got = attempt.owns_lock();
           }
@@ -344,7 +347,7 @@ class Churn {
   std::thread thread_;
 };
 
-// Whether the call comes back while others go on. It is given much time: machines are slow.
+// Whether the call comes back while others go on. It is given much time.
 template <typename Body>
 bool comes_back(const Body& body) {
   std::atomic<bool> back = false;
@@ -357,9 +360,8 @@ bool comes_back(const Body& body) {
       body();
       back = true;
     });
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!back && std::chrono::steady_clock::now() < end) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    programs::Patience patience(std::chrono::seconds(20));
+    while (!back && patience.lasts()) {
     }
     in_time = back;
   }

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -102,15 +103,19 @@ PROMISE(destructors_of_thread_local_objects_may_free, "A thread's own objects ma
 }
 
 PROMISE(a_thread_may_run_when_the_program_ends, "A program may exit while a thread allocates.") {
+  static std::atomic<bool> allocates{false};
   std::thread([] {
     ok(cu.cuCtxSetCurrent(primary));
     for (;;) {
       CUdeviceptr block = 0;
       if (cu.cuMemAlloc(&block, kBytes) == CUDA_SUCCESS) {
+        allocates = true;
         cu.cuMemFree(block);
       }
     }
   }).detach();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (!allocates) {
+    std::this_thread::yield();
+  }
   holds("it ends", true);
 }

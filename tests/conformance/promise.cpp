@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "patience.h"
+
 namespace conformance {
 
 programs::Driver cu;
@@ -104,8 +106,12 @@ CUcontext second_device() {
 }
 
 void keep_busy(CUstream stream) {
-  const auto sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
-  ok(cu.cuLaunchHostFunc(stream, sleep, nullptr));
+  const auto take_time = [](void*) {
+    programs::Patience time(std::chrono::milliseconds(20));
+    while (time.lasts()) {
+    }
+  };
+  ok(cu.cuLaunchHostFunc(stream, take_time, nullptr));
 }
 
 Successors::Successors(std::size_t bytes) : bytes_(bytes), blocks_(4) {

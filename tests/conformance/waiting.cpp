@@ -2,6 +2,7 @@
 // late: if freed memory were used again before, a byte would be wrong.
 #include <atomic>
 
+#include "patience.h"
 #include "promise.h"
 
 using namespace conformance;
@@ -41,8 +42,8 @@ PROMISE(a_free_returns_when_the_submitted_work_is_done,
   const Stream stream;
   const CUdeviceptr block = allocate_between(1);
   const auto wait = [](void*) {
-    for (int ms = 0; ms < 400 && !let_go; ++ms) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    programs::Patience patience(std::chrono::milliseconds(400));
+    while (!let_go && patience.lasts()) {
     }
     done = true;
   };

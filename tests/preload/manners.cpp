@@ -3,11 +3,12 @@
 //   tail      calls the runtime through a library that is visible to nobody else
 //   pipe      runs out of memory with nobody reading its stderr
 //   cancel    runs out of memory in a thread with a pending cancellation
-//   cancel_each FUNCTION...  cancels a thread in each of these functions of the driver, which take
-//                            their time (STANDIN_LATENCY)
+//   cancel_each FUNCTION...  calls each of these functions of the driver on threads of their own,
+//   and
+//                            cancels one in each call that comes to the driver
 //   cancel_first FUNCTION    cancels a thread in the first allocation and the first free that it
-//                            makes, while the driver is in this function
-//   last      its main thread ends by pthread_exit, when another has allocated
+//                            makes, when it has come to this function of the driver
+//   last      its main thread ends by pthread_exit, and then another that has allocated
 //   small     allocates under a limit on the size of files
 //   dlerror   looks up a name like the driver's in a library that is not the driver
 #include <cuda.h>
@@ -19,6 +20,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+
+#include "standin/standin.h"
 
 namespace {
 
@@ -86,91 +89,136 @@ int cancel() {
   return 0;
 }
 
-// What a thread calls until it is cancelled.
-struct Call {
-  void* function;
-  std::atomic<bool> begun;
-};
+// A thread that is kept where it enters the driver, and cancelled there: what is one by the
+// software driver's watcher (standin.h), which is called on the thread that makes a call.
+class CancelledThread {
+ public:
+  // `call` is made with the context current. The thread is kept in its call number `which`, from 1,
+  // of `symbol`, of any of the driver's functions if that is null. If it does not come to that, it
+  // waits when it is back.
+  CancelledThread(const char* symbol, int which, void (*call)(void*), void* argument)
+      : symbol_(symbol), left_(which), call_(call), argument_(argument) {
+    using Watch = void (*)(standin_watcher);
+    static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    static const auto watch = find<Watch>(driver, "standin_watch");
+    watch(&look_at);
+    pthread_create(&thread_, nullptr, &run, this);
+  }
+  CancelledThread(const CancelledThread&) = delete;
+  CancelledThread& operator=(const CancelledThread&) = delete;
 
-void* cancelled_in_call(void* data) {
-  auto* const call = static_cast<Call*>(data);
-  cu_ctx_set_current(context);
-  call->begun = true;
-  // No function has more arguments. With these each fails, or does nothing.
-  using Any = CUresult (*)(void*, void*, void*, void*, void*, void*, void*, void*);
-  reinterpret_cast<Any>(call->function)(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                        nullptr, nullptr);
-  pthread_testcancel();
-  return nullptr;
-}
+  bool was_kept() const { return kept_; }
+  // When it is kept, or is back. Whether it has ended by that.
+  bool cancel() {
+    while (!kept_ && !back_) {
+      usleep(100);
+    }
+    pthread_cancel(thread_);
+    cancelled_ = true;
+    void* result = nullptr;
+    pthread_join(thread_, &result);
+    return result == PTHREAD_CANCELED;
+  }
+
+ private:
+  static void* run(void* data) {
+    auto& self = *static_cast<CancelledThread*>(data);
+    cu_ctx_set_current(context);
+    this_thread = &self;
+    self.call_(self.argument_);
+    this_thread = nullptr;
+    self.back_ = true;
+    for (;;) {
+      pause();
+    }
+  }
+
+  // A driver's functions may be cancelled where they sleep. Where cubfc keeps that from this one,
+  // it goes on when the cancellation is due.
+  static void look_at(const standin_call* call) {
+    CancelledThread* const self = this_thread;
+    if (self == nullptr || self->kept_ || call->result != nullptr ||
+        (self->symbol_ != nullptr && std::strcmp(call->symbol, self->symbol_) != 0) ||
+        --self->left_ > 0) {
+      return;
+    }
+    self->kept_ = true;
+    while (!self->cancelled_) {
+      usleep(100);
+    }
+    pthread_testcancel();
+  }
+
+  static inline thread_local CancelledThread* this_thread = nullptr;
+
+  const char* const symbol_;
+  int left_;  // calls until it is kept
+  void (*const call_)(void*);
+  void* const argument_;
+  pthread_t thread_{};
+  std::atomic<bool> kept_{false};
+  std::atomic<bool> back_{false};
+  std::atomic<bool> cancelled_{false};
+};
 
 int cancel_each(int count, char** names) {
   use_driver();
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  // No function has more arguments. With these each fails, or does nothing.
+  const auto call = [](void* function) {
+    using Any = CUresult (*)(void*, void*, void*, void*, void*, void*, void*, void*);
+    reinterpret_cast<Any>(function)(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                    nullptr);
+  };
   for (int i = 0; i < count; ++i) {
-    Call call{dlsym(driver, names[i]), false};
-    pthread_t thread;
-    void* result = nullptr;
-    pthread_create(&thread, nullptr, &cancelled_in_call, &call);
-    while (!call.begun) {
-      usleep(100);
+    bool always = true;
+    bool is_kept = true;
+    for (int which = 1; is_kept; ++which) {
+      CancelledThread thread(nullptr, which, call, dlsym(driver, names[i]));
+      always = thread.cancel() && always;
+      is_kept = thread.was_kept();
     }
-    usleep(2000);
-    pthread_cancel(thread);
-    pthread_join(thread, &result);
-    std::printf("%s: cancelled %d\n", names[i], result == PTHREAD_CANCELED);
+    std::printf("%s: cancelled %d\n", names[i], always);
     std::fflush(stdout);
   }
   return 0;
 }
 
-void* wait_to_be_cancelled() {
-  for (;;) {
-    usleep(1000);
-  }
-}
-
 // What a thread's first call in a context takes longer for, it does with its cancellation put off.
-int cancel_first() {
+int cancel_first(const char* function) {
   use_driver();
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   static auto* const cu_mem_free = find<CUresult (*)(CUdeviceptr)>(driver, "cuMemFree_v2");
   static CUdeviceptr kept = 0;
-  static std::atomic<bool> begun;
   cu_mem_alloc(&kept, 1000);
   CUdeviceptr waiting = 0;
   cu_mem_alloc(&waiting, 1000);
   cu_mem_free(waiting);
-  void* (*const calls[])(void*) = {
-      [](void*) -> void* {
-        cu_ctx_set_current(context);
+  void (*const calls[])(void*) = {
+      [](void*) {
         CUdeviceptr address = 0;
-        begun = true;
         cu_mem_alloc(&address, 1000);
-        return wait_to_be_cancelled();
       },
-      [](void*) -> void* {
-        cu_ctx_set_current(context);
-        begun = true;
-        cu_mem_free(kept);
-        return wait_to_be_cancelled();
-      },
+      [](void*) { cu_mem_free(kept); },
   };
   for (auto* const call : calls) {
-    begun = false;
-    pthread_t thread;
-    void* result = nullptr;
-    pthread_create(&thread, nullptr, call, nullptr);
-    while (!begun) {
-      usleep(100);
-    }
-    usleep(2000);
-    pthread_cancel(thread);
-    pthread_join(thread, &result);
-    std::printf("cancelled %d\n", result == PTHREAD_CANCELED);
+    CancelledThread thread(function, 1, call, nullptr);
+    std::printf("cancelled %d\n", thread.cancel());
     std::fflush(stdout);
   }
   return 0;
+}
+
+// Whether the process's first thread has ended, though it is still listed.
+bool main_has_ended() {
+  char text[512];
+  std::FILE* const file = std::fopen("/proc/self/stat", "r");
+  const bool is_read = file != nullptr && std::fgets(text, sizeof(text), file) != nullptr;
+  if (file != nullptr) {
+    std::fclose(file);
+  }
+  const char* const name_end = is_read ? std::strrchr(text, ')') : nullptr;
+  return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'Z';
 }
 
 // The process ends with the last of its own threads.
@@ -183,7 +231,9 @@ int last() {
         cu_ctx_set_current(context);
         CUdeviceptr address = 0;
         std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
-        usleep(20'000);
+        while (!main_has_ended()) {
+          usleep(1000);
+        }
         return nullptr;
       },
       nullptr);
@@ -218,7 +268,7 @@ int main(int argc, char** argv) {
          : std::strcmp(way, "pipe") == 0         ? closed_pipe()
          : std::strcmp(way, "cancel") == 0       ? cancel()
          : std::strcmp(way, "cancel_each") == 0  ? cancel_each(argc - 2, argv + 2)
-         : std::strcmp(way, "cancel_first") == 0 ? cancel_first()
+         : std::strcmp(way, "cancel_first") == 0 ? cancel_first(argc > 2 ? argv[2] : "")
          : std::strcmp(way, "last") == 0         ? last()
          : std::strcmp(way, "small") == 0        ? small()
          : std::strcmp(way, "dlerror") == 0      ? clear_dlerror()

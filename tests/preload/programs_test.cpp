@@ -222,7 +222,6 @@ TEST_CASE("a thread is cancelled in each function as without cubfc") {
   }
   std::ifstream map(CUBFC_TEST_EXPORTS_MAP);
   std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_each"};
-  std::string latency;
   void* const driver = dlopen(CUBFC_TEST_STANDIN "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   REQUIRE(driver != nullptr);
   for (std::string line; std::getline(map, line);) {
@@ -237,18 +236,14 @@ TEST_CASE("a thread is cancelled in each function as without cubfc") {
       continue;
     }
     command.push_back(name);
-    latency += (latency.empty() ? "" : ",") + name + "=20ms";
   }
   REQUIRE(command.size() > 50);
-  const Environment slow{{"STANDIN_LATENCY", latency}};
-  const Outcome bare = run(command, slow);
+  const Outcome bare = run(command);
   INFO(bare.out << bare.err);
   REQUIRE(bare.status == 0);
   for (const Mode& mode : modes()) {
     INFO(mode.name);
-    Environment environment = mode.environment;
-    environment.insert(slow.begin(), slow.end());
-    const Outcome preloaded = run_preloaded(command, environment);
+    const Outcome preloaded = run_preloaded(command, mode.environment);
     INFO(preloaded.err.substr(0, 2000));
     compare(bare, preloaded);
   }
@@ -260,15 +255,12 @@ TEST_CASE("a thread is cancelled in its first calls as without cubfc") {
     return;
   }
   for (const char* function : {"cuCtxGetDevice", "cuThreadExchangeStreamCaptureMode"}) {
-    const Environment slow{{"STANDIN_LATENCY", std::string(function) + "=40ms"}};
-    const std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_first"};
-    const Outcome bare = run(command, slow);
+    const std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_first", function};
+    const Outcome bare = run(command);
     CHECK(bare.out == "cancelled 1\ncancelled 1\n");
     for (const Mode& mode : modes()) {
       INFO(function << ", " << mode.name);
-      Environment environment = mode.environment;
-      environment.insert(slow.begin(), slow.end());
-      compare(bare, run_preloaded(command, environment));
+      compare(bare, run_preloaded(command, mode.environment));
     }
   }
 }

@@ -121,8 +121,7 @@ TEST_CASE("beside others that come and go, what the limit refuses is refused at 
 TEST_CASE("while an exit lasts, what the process does not use is others'") {
   const Environment environment = under_cubfc(device("8GiB"));
   const Running ending(leave("fill:1000", "linger"), environment);
-  ending.wait_for("\n");
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is in an exit handler
+  ending.wait_for("lingers\n");
   CHECK(figures_of(run(leave("empty", "ask:7000"), environment)).got == 7000);
 }
 

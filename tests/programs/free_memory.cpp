@@ -143,7 +143,11 @@ int main(int argc, char** argv) {
   const std::string_view how = argv[2];
   const unsigned seed = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 0;
   if (how == "linger") {
-    std::atexit([] { sleep(60); });  // runs after those that are registered later
+    std::atexit([] {  // runs after those that are registered later
+      std::printf("lingers\n");
+      std::fflush(stdout);
+      sleep(60);
+    });
   }
   programs::use_device(driver, 0);
   std::size_t free_bytes = 0;

@@ -1,7 +1,6 @@
 // What becomes of a driver call's failure where more is to be expected than an error: that each
 // call may fail is for fail_each_call.py.
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 #include "shim/test_context.h"
@@ -151,7 +150,7 @@ TEST_CASE("peer access counts though the driver cannot tell who has it", "[sync]
     CHECK(cuMemFree(block) == CUDA_SUCCESS);
     freed = true;
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  wait_until_a_call_waits(freed);
   CHECK_FALSE(freed);
   standin_release_stream(held.stream);
   other.join();

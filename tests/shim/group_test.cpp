@@ -127,15 +127,19 @@ T* shared() {
 }
 
 // A member in a process of its own that claims so much, and lives until it is killed.
-Child member_that_holds(std::uint64_t bytes, std::uint64_t limit, bool by_a_forked_child = false) {
+// `child_lives`: so does a child of its own, with all that it has inherited, as long as nothing can
+// be read from this pipe, of which these are the ends.
+Child member_that_holds(std::uint64_t bytes, std::uint64_t limit,
+                        const std::array<int, 2>* child_lives = nullptr) {
   auto* const ready = shared<std::atomic<int>>();
   Child child([=] {
     std::string why;
     const auto group = Group::join("job", kDevice, limit, why);
     *ready = group != nullptr && group->take(bytes) ? 1 : 2;
-    if (by_a_forked_child && fork() == 0) {
-      sleep(20);  // with all that it has inherited
-      _exit(0);
+    if (child_lives != nullptr && fork() == 0) {
+      close((*child_lives)[1]);
+      char end = 0;
+      _exit(static_cast<int>(read((*child_lives)[0], &end, 1)));
     }
     for (;;) {
       pause();
@@ -194,7 +198,9 @@ TEST_CASE("group: what a killed member held can be claimed at once") {
   const Folder folder;
   const auto group = join(10 * kMi);
   for (const bool with_forked_child : {false, true}) {
-    Child member = member_that_holds(9 * kMi, 10 * kMi, with_forked_child);
+    std::array<int, 2> child_lives{};
+    REQUIRE(pipe(child_lives.data()) == 0);
+    Child member = member_that_holds(9 * kMi, 10 * kMi, with_forked_child ? &child_lives : nullptr);
     CHECK_FALSE(group->take(2 * kMi));
     CHECK_FALSE(group->has_just_lost_member());
     member.kill_it();
@@ -202,6 +208,8 @@ TEST_CASE("group: what a killed member held can be claimed at once") {
     CHECK(group->has_just_lost_member());
     group->give(10 * kMi);
     check_all_can_be_had(10 * kMi);
+    close(child_lives[0]);
+    close(child_lives[1]);
     std::ofstream(folder.file(), std::ios::in | std::ios::binary)
         .seekp(8)
         .write("\0\0\0\0\0\0\0", 8);

@@ -82,6 +82,13 @@ bool is_rung(Rendezvous& rendezvous) {
   }
 }
 
+// A clock by which no time passes but what a test says.
+using Clock = cubfc::Rendezvous::Clock;
+std::atomic<Clock::rep> time_passed{0};
+Clock::time_point made_up_now() {
+  return Clock::time_point(Clock::duration(time_passed.load()));
+}
+
 // A process that has so many bytes to give, and answers.
 class Giver {
  public:
@@ -94,7 +101,7 @@ class Giver {
               const std::uint64_t given =
                   std::min<std::uint64_t>({wanted, left_.load(), most_.load()});
               left_ -= given;
-              std::this_thread::sleep_for(pause_.load());
+              time_passed += pause_.load().count();
               return given;
             },
             [this](std::size_t /*number*/) { return left_.load(); });
@@ -110,7 +117,7 @@ class Giver {
   Giver& operator=(const Giver&) = delete;
 
   void has(std::uint64_t bytes) { left_ = bytes; }
-  // It gives so much at a time, and takes so long for it.
+  // It gives so much at a time, and takes so long for it (by made_up_now).
   void give_slowly(std::uint64_t most, std::chrono::milliseconds pause) {
     most_ = most;
     pause_ = pause;
@@ -121,7 +128,7 @@ class Giver {
  private:
   std::atomic<std::uint64_t> left_;
   std::atomic<std::uint64_t> most_{~0ULL};
-  std::atomic<std::chrono::milliseconds> pause_{};
+  std::atomic<Clock::duration> pause_{};
   Rendezvous rendezvous_{kName};
   std::thread thread_;
 };
@@ -302,7 +309,7 @@ TEST_CASE("a process that is stopped keeps nobody waiting for ever, and is asked
 TEST_CASE("one that gives slowly is waited for as long as it gives") {
   Giver giver(60);
   giver.give_slowly(20, std::chrono::milliseconds(600));
-  Rendezvous asking(kName);
+  Rendezvous asking(kName, made_up_now);
   CHECK(asking.ask(kDevice, 50) == 50);
   asking.leave();
 }
@@ -385,16 +392,21 @@ TEST_CASE("limits and masks of the program's cost what it is for, and end no pro
 TEST_CASE("what a killed process offered is gone, also when children of it live on") {
   Rendezvous asking(kName);
   for (int i = 0; i < 5; ++i) {
-    Child child([] {
+    int alive[2];  // for as long as this end is open
+    REQUIRE(pipe(alive) == 0);
+    Child child([&] {
       const Giver giver(50);
       if (fork() == 0) {
-        sleep(2);
-        _exit(0);
+        close(alive[1]);
+        char end = 0;
+        _exit(static_cast<int>(read(alive[0], &end, 1)));
       }
       raise(SIGKILL);
     });
     child.wait();
     CHECK(asking.offered(kDevice) == 0);
+    close(alive[0]);
+    close(alive[1]);
   }
   const Child another = Child::that_gives(3);
   CHECK(asking.ask(kDevice, 100) == 3);

@@ -2,8 +2,14 @@
 #pragma once
 
 #include <cuda.h>
+#include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.h"
@@ -57,6 +63,62 @@ class HeldStream {
   HeldStream& operator=(const HeldStream&) = delete;
 
   CUstream stream = nullptr;
+};
+
+// Until a call on another thread waits for work of the device, or `over` says that it is through.
+inline void wait_until_a_call_waits(const std::atomic<bool>& over) {
+  while (!over && standin_waiting_calls() == 0) {
+    std::this_thread::yield();
+  }
+}
+
+// Until this thread sleeps: in a lock, or in the driver. 0: it has not begun yet.
+inline void wait_until_asleep(const std::atomic<pid_t>& thread) {
+  for (char state = 'R'; state == 'R' || state == 'D';) {
+    std::this_thread::yield();
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    std::string text;
+    if (std::getline(file, text); thread != 0) {
+      const std::size_t name_end = text.rfind(") ");
+      state = name_end == std::string::npos ? 'X' : text[name_end + 2];  // X: it has ended
+    }
+  }
+}
+
+// Keeps the calls of a function of the driver's as they begin, on whatever thread, while it lives.
+// One at a time.
+class HeldCalls {
+ public:
+  explicit HeldCalls(const char* symbol) {
+    held_symbol = symbol;
+    held = 0;
+    is_released = false;
+    standin_watch([](const standin_call* call) {
+      if (call->result == nullptr && std::strcmp(call->symbol, held_symbol) == 0) {
+        ++held;
+        is_released.wait(false);
+      }
+    });
+  }
+  ~HeldCalls() {
+    standin_watch(nullptr);
+    is_released = true;
+    is_released.notify_all();
+  }
+  HeldCalls(const HeldCalls&) = delete;
+  HeldCalls& operator=(const HeldCalls&) = delete;
+
+  // Until one is kept.
+  static void wait() {
+    while (held == 0) {
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  static inline std::atomic<const char*> held_symbol;
+  static inline std::atomic<int> held;
+  static inline std::atomic<bool> is_released;
 };
 
 inline CUdeviceptr allocate(std::size_t bytes) {

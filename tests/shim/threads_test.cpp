@@ -1,5 +1,7 @@
 // Many threads through the wrappers at once. Run under ThreadSanitizer it proves more than it
 // asserts.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -92,20 +94,15 @@ TEST_CASE("while one context is destroyed, the memory that another one left serv
   CUcontext destroyed = nullptr;
   must(cuCtxCreate_v2(&destroyed, 0, 0));
   must(cuCtxSetCurrent(context.handle));
-  REQUIRE(standin_latency("cuCtxDestroy_v2", 100'000'000) == 1);
-  std::atomic<bool> begun{false};
-  std::thread other([&] {
-    begun = true;
-    CHECK(cuCtxDestroy_v2(destroyed) == CUDA_SUCCESS);
-  });
-  while (!begun) {
-    std::this_thread::yield();
+  std::thread other;
+  {
+    const HeldCalls held("cuCtxDestroy_v2");
+    other = std::thread([&] { CHECK(cuCtxDestroy_v2(destroyed) == CUDA_SUCCESS); });
+    held.wait();
+    CUdeviceptr block = 0;
+    CHECK(cuMemAlloc(&block, kMost) == CUDA_SUCCESS);
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  CUdeviceptr block = 0;
-  CHECK(cuMemAlloc(&block, kMost) == CUDA_SUCCESS);
   other.join();
-  standin_latency("cuCtxDestroy_v2", 0);
   must(cuCtxDestroy_v2(idle));
 }
 
@@ -117,13 +114,19 @@ TEST_CASE("a context is not destroyed while a free on another thread waits for i
   allocate(4096);
   const HeldStream held;
   must(cuMemsetD8Async(block, 1, 1 << 20, held.stream));
-  standin_reset_calls();
+  std::atomic<bool> over{false};
   std::thread freeing([&] {
     CHECK(cuCtxSetCurrent(context.handle) == CUDA_SUCCESS);
     CHECK(cuMemFree(block) == CUDA_SUCCESS);
+    over = true;
   });
-  std::thread destroying([&] { CHECK(cuCtxDestroy_v2(destroyed) == CUDA_SUCCESS); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  wait_until_a_call_waits(over);
+  std::atomic<pid_t> destroying_thread{0};
+  std::thread destroying([&] {
+    destroying_thread = gettid();
+    CHECK(cuCtxDestroy_v2(destroyed) == CUDA_SUCCESS);
+  });
+  wait_until_asleep(destroying_thread);
   standin_release_stream(held.stream);
   freeing.join();
   destroying.join();

@@ -78,6 +78,11 @@ int standin_release_stream(CUstream stream) {
   return Hold(stream, false);
 }
 
+uint64_t standin_waiting_calls() {
+  const Lock lock(state().mutex);
+  return state().waiting_calls;
+}
+
 int standin_break_context(CUcontext handle, int error) {
   const Lock lock(state().mutex);
   Context* context = nullptr;

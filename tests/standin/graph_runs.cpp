@@ -59,7 +59,7 @@ void RunNode(const PlannedNode& node, std::chrono::nanoseconds delay) {
     Mark(node.record);
   } else if (!node.wait.empty()) {
     Lock lock(state().mutex);
-    WaitFor(lock, node.wait);
+    state().changed.wait(lock, [&] { return AllDone(node.wait); });
   }
 }
 

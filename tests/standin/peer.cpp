@@ -18,12 +18,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "standin.h"
 
@@ -97,7 +99,7 @@ void RecordEvent(const std::string& text) {
   standin_hold_stream(nullptr);
   cuEventRecord(event, nullptr);
   Say("held");
-  usleep(100000);  // while the other process asks
+  std::getchar();  // when the other process has asked
   standin_release_stream(nullptr);
   std::printf("%d\n", cuEventSynchronize(event));
 }
@@ -107,9 +109,15 @@ void ReadAfterEvent(const std::string& event, const std::string& handle) {
   unsigned word = 0;
   Open(&memory, handle);
   cuStreamWaitEvent(nullptr, OpenEvent(event), 0);
-  Say("waiting");
+  std::atomic<bool> done{false};
+  std::thread watching([&] {
+    while (standin_waiting_calls() == 0 && !done) std::this_thread::yield();
+    Say(done ? "not waiting" : "waiting");
+  });
   cuMemcpyDtoHAsync_v2(&word, memory, sizeof(word), nullptr);
   cuStreamSynchronize(nullptr);
+  done = true;
+  watching.join();
   std::printf("%u\n", word);
 }
 

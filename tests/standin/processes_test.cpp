@@ -168,7 +168,6 @@ TEST_CASE("work of a second process waits for a shared event") {
   REQUIRE(cuEventRecord(event, nullptr) == CUDA_SUCCESS);
   Peer peer("read-after-event " + HandleOf(event) + " " + HandleOf(memory));
   CHECK(peer.Line() == "waiting\n");
-  usleep(20000);  // for a peer that does not wait to read too early
   REQUIRE(standin_release_stream(nullptr));
   CHECK(peer.Line() == "1234\n");
 }
@@ -179,6 +178,7 @@ TEST_CASE("a second process records a shared event") {
   Peer peer("record-event " + HandleOf(event));
   CHECK(peer.Line() == "held\n");
   CHECK(cuEventQuery(event) == CUDA_ERROR_NOT_READY);
+  peer.GoOn();
   CHECK(peer.Line() == "0\n");
   CHECK(cuEventSynchronize(event) == CUDA_SUCCESS);
 }

@@ -117,15 +117,9 @@ TEST_CASE(
   const Device device;
   const CUdeviceptr memory = device.Allocate(4096);
   const CUdeviceptr managed = AllocateManaged(4096);
-  const CUstream stream = NewStream();
-  standin_work_delay(20000000);
-  Must(cuMemsetD8Async(memory, 1, 1, stream));
-  std::thread([&] {
-    CHECK(cuMemFree_v2(memory) == CUDA_SUCCESS);
-    CHECK(cuMemFree_v2(managed) == CUDA_SUCCESS);
-  }).join();
-  standin_work_delay(0);
-  CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
+  const HeldWork work(memory);
+  CHECK(work.IsWaitedForBy(nullptr, [&] { return cuMemFree_v2(memory); }));
+  std::thread([&] { CHECK(cuMemFree_v2(managed) == CUDA_SUCCESS); }).join();
   CHECK(standin_live_bytes(0) == 0);
 }
 
@@ -168,14 +162,9 @@ TEST_CASE("reported: cuMemFree waits for its context's streams, also for a small
   const Device device;
   for (const unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
     for (const std::size_t bytes : {std::size_t{1}, 4 * kMebibyte}) {
-      const CUstream stream = NewStream(flags);
-      const CUdeviceptr written = device.Allocate(1);
       const CUdeviceptr freed = device.Allocate(bytes);
-      standin_work_delay(20000000);
-      Must(cuMemsetD8Async(written, 1, 1, stream));
-      CHECK(cuMemFree_v2(freed) == CUDA_SUCCESS);
-      standin_work_delay(0);
-      CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
+      const HeldWork work(device.Allocate(1), NewStream(flags));
+      CHECK(work.IsWaitedForBy(device.context(), [&] { return cuMemFree_v2(freed); }));
     }
   }
 }
@@ -236,10 +225,8 @@ TEST_CASE("reported: a synchronous memset of pinned or of managed memory is wait
   for (const CUdeviceptr memory : {AddressOf(pinned), AllocateManaged(512)}) {
     auto* const bytes = reinterpret_cast<volatile unsigned char*>(memory);
     bytes[511] = 0;
-    standin_work_delay(20000000);
-    CHECK(cuMemsetD8_v2(memory, 7, 512) == CUDA_SUCCESS);
-    standin_work_delay(0);
-    CHECK(cuStreamQuery(nullptr) == CUDA_SUCCESS);
+    const HeldWork work(device.Allocate(1), nullptr);
+    CHECK(work.IsWaitedForBy(device.context(), [&] { return cuMemsetD8_v2(memory, 7, 512); }));
     CHECK(bytes[511] == 7);
   }
 }

@@ -4,8 +4,9 @@
 
 #include <cuda.h>
 
-#include <chrono>
-#include <future>
+#include <atomic>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "catch.h"
@@ -52,21 +53,38 @@ class HeldWork {
   void LetGo() const { standin_release_stream(stream_); }
   CUstream stream() const { return stream_; }
 
-  // Makes the call on a thread with the context, and lets the work go. Whether the call succeeded
-  // before; it is not waited for for ever.
+  // Makes the call on a thread with the context, and lets the work go when that waits or is back.
+  // Whether the call succeeded before.
   template <typename Call>
   bool IsNotWaitedForBy(CUcontext context, Call call) const {
-    auto result = std::async(std::launch::async, [&] {
-      cuCtxSetCurrent(context);
-      return call();
-    });
-    const bool before = result.wait_for(std::chrono::seconds(3)) == std::future_status::ready;
-    const bool still_held = cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY;
-    LetGo();
-    return result.get() == CUDA_SUCCESS && before && still_held;
+    const auto [result, before] = MakeCall(context, call);
+    return result == CUDA_SUCCESS && before;
+  }
+  // The same. Whether the call waited, and succeeded then.
+  template <typename Call>
+  bool IsWaitedForBy(CUcontext context, Call call) const {
+    const auto [result, before] = MakeCall(context, call);
+    return result == CUDA_SUCCESS && !before;
   }
 
  private:
+  // What it answers, and whether that was before the work was let go.
+  template <typename Call>
+  std::pair<CUresult, bool> MakeCall(CUcontext context, Call call) const {
+    std::atomic<bool> is_back{false};
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    std::thread thread([&] {
+      cuCtxSetCurrent(context);
+      result = call();
+      is_back = true;
+    });
+    while (!is_back && standin_waiting_calls() == 0) std::this_thread::yield();
+    const bool before = is_back && cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY;
+    LetGo();
+    thread.join();
+    return {result, before};
+  }
+
   CUstream stream_;
 };
 

@@ -40,6 +40,10 @@ uint64_t standin_peak_bytes(int device);
 int standin_hold_stream(struct CUstream_st* stream);
 int standin_release_stream(struct CUstream_st* stream);
 
+// How many calls wait at this moment for work that is not done: cuMemFree, cuCtxSynchronize and all
+// others that do. With a held stream a test waits for this instead of a while.
+uint64_t standin_waiting_calls(void);
+
 // What a kernel does that accesses memory wrongly: from now on every call in the context answers
 // `error`, a CUresult; 0 ends it. 0 if there is no such context. The current one if it is NULL.
 int standin_break_context(struct CUctx_st* context, int error);

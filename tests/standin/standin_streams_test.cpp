@@ -1,6 +1,7 @@
 // What the software driver promises of work: streams, events, capture, graphs, kernels, pools.
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -73,10 +74,18 @@ TEST_CASE("cuMemFree returns when all work of the context is done") {
   const CUdeviceptr target = device.Allocate(4);
   const CUdeviceptr other = device.Allocate(4);
   const CUstream stream = NewStream();
-  standin_work_delay(20000000);
+  standin_hold_stream(stream);
   REQUIRE(cuMemsetD32Async(target, 5, 1, stream) == CUDA_SUCCESS);
-  REQUIRE(cuMemFree_v2(other) == CUDA_SUCCESS);
-  standin_work_delay(0);
+  std::atomic<bool> freed{false};
+  std::thread freeing([&] {
+    CHECK(cuCtxSetCurrent(device.context()) == CUDA_SUCCESS);
+    CHECK(cuMemFree_v2(other) == CUDA_SUCCESS);
+    freed = true;
+  });
+  while (!freed && standin_waiting_calls() == 0) std::this_thread::yield();
+  CHECK_FALSE(freed);
+  standin_release_stream(stream);
+  freeing.join();
   CHECK(cuStreamQuery(stream) == CUDA_SUCCESS);
 }
 

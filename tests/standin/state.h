@@ -190,6 +190,7 @@ struct State {
   std::map<CUdeviceptr, Allocation> allocations;
   std::vector<std::shared_ptr<Capture>> captures;  // begun and not ended
   std::chrono::nanoseconds work_delay{0};
+  std::uint64_t waiting_calls = 0;  // calls of the program's that wait for work
   Id last_context_id = 0;
   Id last_stream_id = 0;
   Id last_buffer_id = 0;

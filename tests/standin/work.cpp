@@ -95,7 +95,10 @@ bool AllDone(const Fences& fences) {
 }
 
 void WaitFor(Lock& lock, const Fences& fences) {
+  if (AllDone(fences)) return;
+  ++state().waiting_calls;
   state().changed.wait(lock, [&] { return AllDone(fences); });
+  --state().waiting_calls;
 }
 
 Fences PendingOf(Context& context) {

@@ -15,7 +15,7 @@ FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after = {});
 // Enqueues, unless a capture forbids it. For a stream that does not capture. `fence` may be null.
 CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence = nullptr);
 
-// Lets the lock go until all are done.
+// A call of the program's lets the lock go until all are done (standin_waiting_calls).
 void WaitFor(Lock& lock, const Fences& fences);
 
 bool AllDone(const Fences& fences);

@@ -132,6 +132,11 @@ class Counter:
         def is_driver(name, _):
             return os.path.basename(name).startswith("libcud")
 
+        def noting_long_waits(seen):
+            """Of the calls that took long, which is a matter of time."""
+            return sum(cost for (_, _, function), (_, cost) in seen.edges.items()
+                       if function.split("'")[0].startswith("cubfc::DeviceMemory::note_long_wait("))
+
         sums = []
         for passes in (SHORT, LONG):
             pairs, seen = run([self.arguments.program, api, device, workload, str(passes)],
@@ -140,7 +145,7 @@ class Counter:
                                 lambda name, function: is_ours(name) and function.split("'")[0] in
                                 ("cuMemAlloc_v2", "cuMemFree_v2", "cudaMalloc", "cudaFree"))
             driver = seen.between(is_ours, is_driver)
-            sums.append((into[1] - driver[1], driver[0]))
+            sums.append((into[1] - driver[1] - noting_long_waits(seen), driver[0]))
         per_pair = [(after - before) / (LONG - SHORT) / pairs
                     for before, after in zip(sums[0], sums[1])]
         return {"instructions": round(per_pair[0], 1), "driver_calls": round(per_pair[1], 2)}
