@@ -26,8 +26,10 @@ class Patience {
     const auto before = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::chrono::nanoseconds passed = std::chrono::steady_clock::now() - before;
-    const std::chrono::nanoseconds starved_since = starved() - starved_;
-    starved_ += starved_since;
+    const std::chrono::nanoseconds starved_now = starved();
+    const std::chrono::nanoseconds starved_since =
+        std::max(std::chrono::nanoseconds(0), starved_now - starved_);
+    starved_ = starved_now;
     // A machine that stood still did so for all of its programs.
     left_ -= std::min<std::chrono::nanoseconds>(passed, kMostAtOnce) - starved_since;
     return left_.count() > 0;
@@ -36,7 +38,7 @@ class Patience {
  private:
   static constexpr std::chrono::milliseconds kMostAtOnce{20};
 
-  // Of all threads that there are now. One that has ended takes its time with it.
+  // Of all threads that there are now: less than before when one has ended.
   static std::chrono::nanoseconds starved() {
     std::uint64_t ns = 0;
     if (DIR* const threads = opendir("/proc/self/task"); threads != nullptr) {
