@@ -85,8 +85,20 @@ bool is_rung(Rendezvous& rendezvous) {
 // A clock by which no time passes but what a test says.
 using Clock = cubfc::Rendezvous::Clock;
 std::atomic<Clock::rep> time_passed{0};
+std::atomic<int> looks_at_time{0};
+std::atomic<bool> is_looked_at{false};  // by somebody who has patience
 Clock::time_point made_up_now() {
-  return Clock::time_point(Clock::duration(time_passed.load()));
+  const Clock::time_point now{Clock::duration(time_passed.load())};
+  ++looks_at_time;
+  return now;
+}
+// So much time passes, and whoever has that clock sees it.
+void let_time_pass(Clock::duration time) {
+  time_passed += time.count();
+  const int before = looks_at_time;
+  while (is_looked_at && looks_at_time <= before + 1) {
+    std::this_thread::yield();
+  }
 }
 
 // A process that has so many bytes to give, and answers.
@@ -101,10 +113,12 @@ class Giver {
               const std::uint64_t given =
                   std::min<std::uint64_t>({wanted, left_.load(), most_.load()});
               left_ -= given;
-              time_passed += pause_.load().count();
+              let_time_pass(pause_);
               return given;
             },
-            [this](std::size_t /*number*/) { return left_.load(); });
+            [this](std::size_t /*number*/) {
+              return Rendezvous::Left{left_, is_taking_};
+            });
       }
     });
   }
@@ -122,12 +136,15 @@ class Giver {
     most_ = most;
     pause_ = pause;
   }
+  // It is about to have more, or no longer.
+  void takes(bool is_taking) { is_taking_ = is_taking; }
   std::uint64_t left() const { return left_; }
   Rendezvous& rendezvous() { return rendezvous_; }
 
  private:
   std::atomic<std::uint64_t> left_;
   std::atomic<std::uint64_t> most_{~0ULL};
+  std::atomic<bool> is_taking_{false};
   std::atomic<Clock::duration> pause_{};
   Rendezvous rendezvous_{kName};
   std::thread thread_;
@@ -310,7 +327,9 @@ TEST_CASE("one that gives slowly is waited for as long as it gives") {
   Giver giver(60);
   giver.give_slowly(20, std::chrono::milliseconds(600));
   Rendezvous asking(kName, made_up_now);
+  is_looked_at = true;
   CHECK(asking.ask(kDevice, 50) == 50);
+  is_looked_at = false;
   asking.leave();
 }
 
@@ -321,6 +340,22 @@ TEST_CASE("what is offered is what there is now") {
     giver.has(bytes);
     CHECK(asking.offered(kDevice) == bytes);
   }
+  asking.leave();
+}
+
+TEST_CASE("who asks is told whether any other is about to have more") {
+  Giver giver(10);
+  const Giver second(5);
+  const Giver of_another(7, kAnother);
+  Rendezvous asking(kName);
+  CHECK_FALSE(asking.look(kDevice).is_taking);
+  giver.takes(true);
+  CHECK(asking.look(kDevice).is_taking);
+  CHECK(asking.look(kDevice).bytes == 15);
+  CHECK_FALSE(asking.look(kAnother).is_taking);
+  CHECK_FALSE(giver.rendezvous().look(kDevice).is_taking);  // its own does not count
+  giver.takes(false);
+  CHECK_FALSE(asking.look(kDevice).is_taking);
   asking.leave();
 }
 
