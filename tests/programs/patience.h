@@ -6,17 +6,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace programs {
 
 // Time, without that in which a thread of this process wanted a processor and had none: on a
-// machine that is busy with other programs it lasts until as much has been done as on an idle one.
-// Linux tells that time of each thread (schedstat, Documentation/scheduler/sched-stats.rst); where
-// it does not, all time counts. One thread uses it.
+// machine that is busy with other programs it lasts until about as much has been done as on an idle
+// one. Linux tells that time of each thread (schedstat, Documentation/scheduler/sched-stats.rst);
+// where it does not, all time counts. One thread uses it.
 class Patience {
  public:
   explicit Patience(std::chrono::nanoseconds most) : left_(most), starved_(starved()) {}
@@ -26,38 +27,48 @@ class Patience {
     const auto before = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::chrono::nanoseconds passed = std::chrono::steady_clock::now() - before;
-    const std::chrono::nanoseconds starved_now = starved();
-    const std::chrono::nanoseconds starved_since =
-        std::max(std::chrono::nanoseconds(0), starved_now - starved_);
-    starved_ = starved_now;
+    // Of the thread that had the least. Not of all together: in that time several can be starved,
+    // and it would never be over.
+    std::chrono::nanoseconds most_starved{0};
+    std::map<std::string, std::chrono::nanoseconds> now = starved();
+    for (const auto& [thread, time] : now) {
+      const auto known = starved_.find(thread);
+      most_starved =
+          std::max(most_starved, time - (known == starved_.end() ? time : known->second));
+    }
+    starved_ = std::move(now);
     // A machine that stood still did so for all of its programs.
-    left_ -= std::min<std::chrono::nanoseconds>(passed, kMostAtOnce) - starved_since;
+    left_ -=
+        std::max(std::min<std::chrono::nanoseconds>(passed, kMostAtOnce) - most_starved, kLeast);
     return left_.count() > 0;
   }
 
  private:
-  static constexpr std::chrono::milliseconds kMostAtOnce{20};
+  static constexpr std::chrono::nanoseconds kMostAtOnce = std::chrono::milliseconds(20);
+  static constexpr std::chrono::nanoseconds kLeast = std::chrono::microseconds(100);
 
-  // Of all threads that there are now: less than before when one has ended.
-  static std::chrono::nanoseconds starved() {
-    std::uint64_t ns = 0;
+  // Each thread's, by its number.
+  static std::map<std::string, std::chrono::nanoseconds> starved() {
+    std::map<std::string, std::chrono::nanoseconds> times;
     if (DIR* const threads = opendir("/proc/self/task"); threads != nullptr) {
       while (const dirent* const thread = readdir(threads)) {
         const std::string path = std::string("/proc/self/task/") + thread->d_name + "/schedstat";
         if (std::FILE* const file = std::fopen(path.c_str(), "re"); file != nullptr) {
           unsigned long long running = 0;
           unsigned long long waiting = 0;
-          ns += std::fscanf(file, "%llu %llu", &running, &waiting) == 2 ? waiting : 0;
+          if (std::fscanf(file, "%llu %llu", &running, &waiting) == 2) {
+            times.emplace(thread->d_name, std::chrono::nanoseconds(waiting));
+          }
           std::fclose(file);
         }
       }
       closedir(threads);
     }
-    return std::chrono::nanoseconds(ns);
+    return times;
   }
 
   std::chrono::nanoseconds left_;
-  std::chrono::nanoseconds starved_;
+  std::map<std::string, std::chrono::nanoseconds> starved_;
 };
 
 }  // namespace programs
