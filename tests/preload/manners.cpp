@@ -3,9 +3,8 @@
 //   tail      calls the runtime through a library that is visible to nobody else
 //   pipe      runs out of memory with nobody reading its stderr
 //   cancel    runs out of memory in a thread with a pending cancellation
-//   cancel_each FUNCTION...  calls each of these functions of the driver on threads of their own,
-//   and
-//                            cancels one in each call that comes to the driver
+//   cancel_each FUNCTION...  cancels a thread in each of these functions of the driver, once in
+//                            each call that comes to the driver by that
 //   cancel_first FUNCTION    cancels a thread in the first allocation and the first free that it
 //                            makes, when it has come to this function of the driver
 //   last      its main thread ends by pthread_exit, and then another that has allocated
@@ -89,8 +88,8 @@ int cancel() {
   return 0;
 }
 
-// A thread that is kept where it enters the driver, and cancelled there: what is one by the
-// software driver's watcher (standin.h), which is called on the thread that makes a call.
+// A thread that is kept where it enters the driver, and cancelled there. The software driver's
+// watcher (standin.h) keeps it: it is called on the thread that makes a call.
 class CancelledThread {
  public:
   // `call` is made with the context current. The thread is kept in its call number `which`, from 1,

@@ -60,11 +60,11 @@ class HeldWork {
     const auto [result, before] = MakeCall(context, call);
     return result == CUDA_SUCCESS && before;
   }
-  // The same. Whether the call waited, and succeeded then.
+  // The same. Whether the call waited, and succeeded when the work was done.
   template <typename Call>
   bool IsWaitedForBy(CUcontext context, Call call) const {
     const auto [result, before] = MakeCall(context, call);
-    return result == CUDA_SUCCESS && !before;
+    return result == CUDA_SUCCESS && !before && cuStreamQuery(stream_) == CUDA_SUCCESS;
   }
 
  private:
