@@ -135,6 +135,7 @@ CUdeviceptr MapOfProcess(pid_t owner, int fd, std::uint64_t offset, std::uint64_
   void* const map = mmap(nullptr, within + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
                          static_cast<off_t>(offset - within));
   close(file);
+  if (map != MAP_FAILED) madvise(map, within + bytes, MADV_DONTDUMP);
   return map == MAP_FAILED ? 0 : reinterpret_cast<CUdeviceptr>(map) + within;
 }
 

@@ -11,6 +11,24 @@
 namespace standin {
 namespace {
 
+// The text of tests/gpu/behaviour/documented.json, which the assembler puts into the library.
+extern "C" {
+extern const char kDocumented[] __asm__("standin_documented") __attribute__((visibility("hidden")));
+extern const char kDocumentedEnd[] __asm__("standin_documented_end")
+    __attribute__((visibility("hidden")));
+}
+__asm__(
+    ".pushsection .rodata\n"
+    ".globl standin_documented\n"
+    ".hidden standin_documented\n"
+    "standin_documented:\n"
+    ".incbin \"" STANDIN_BEHAVIOUR_FILE
+    "\"\n"
+    ".globl standin_documented_end\n"
+    ".hidden standin_documented_end\n"
+    "standin_documented_end:\n"
+    ".popsection\n");
+
 struct Answer {
   CUresult result;
   bool capture_survives;
@@ -22,14 +40,20 @@ struct Table {
 };
 
 [[noreturn]] void Refuse(std::string_view what) {
-  std::fprintf(stderr, "standin: STANDIN_BEHAVIOUR: %s: %.*s\n", settings().behaviour.c_str(),
+  std::fprintf(stderr, "standin: STANDIN_BEHAVIOUR: %s: %.*s\n",
+               settings().behaviour.empty() ? "(what is built in)" : settings().behaviour.c_str(),
                static_cast<int>(what.size()), what.data());
   std::abort();
 }
 
 Table* Load() {
-  std::ifstream file(settings().behaviour);
-  const auto json = nlohmann::json::parse(file, nullptr, false);
+  const auto json = [] {
+    if (settings().behaviour.empty()) {
+      return nlohmann::json::parse(kDocumented, kDocumentedEnd, nullptr, false);
+    }
+    std::ifstream file(settings().behaviour);
+    return nlohmann::json::parse(file, nullptr, false);
+  }();
   if (json.is_discarded() || json.value("format", "") != "cubfc-behaviour-1") {
     Refuse("is not a readable behaviour file of the format cubfc-behaviour-1");
   }

@@ -51,6 +51,7 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes, std::size_t reserved, 
                          MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd_, 0) == MAP_FAILED) {
     Refuse("mmap");
   }
+  madvise(reinterpret_cast<void*>(base_), total_, MADV_DONTDUMP);
   if (capacity_ > 0) holes_[0] = capacity_;
   users_.resize(capacity_ / Chunk() + 1);
 }

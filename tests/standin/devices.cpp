@@ -40,7 +40,9 @@ int Attribute(CUdevice_attribute attribute, const Device& device) {
   if (static_cast<int>(attribute) == kDecompression) return settings().decompression;
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return 9;
+      return settings().capability / 10;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return settings().capability % 10;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
@@ -71,9 +73,9 @@ int Attribute(CUdevice_attribute attribute, const Device& device) {
     case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
       return 2147483647;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return 132;
+      return settings().multiprocessors;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      return 2048;
+      return settings().threads;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       return 1980000;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:

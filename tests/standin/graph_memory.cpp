@@ -182,6 +182,7 @@ GraphAddresses::GraphAddresses(std::size_t bytes) : bytes_(bytes) {
   map_ = mmap(nullptr, room_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
               -1, 0);
   if (map_ == MAP_FAILED) return;
+  madvise(map_, room_, MADV_DONTDUMP);
   address_ = (reinterpret_cast<CUdeviceptr>(map_) + alignment - 1) / alignment * alignment;
 }
 

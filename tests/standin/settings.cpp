@@ -106,6 +106,19 @@ bool ApplyFailures(std::vector<FailureRule>& out, std::string_view value) {
   return true;
 }
 
+// MAJOR.MINOR
+bool ApplyCapability(int& out, std::string_view value) {
+  const std::size_t dot = value.find('.');
+  int major = 0;
+  int minor = 0;
+  if (dot == std::string_view::npos || !ApplyCount(major, value.substr(0, dot), 99) ||
+      !ApplyCount(minor, value.substr(dot + 1), 9) || major == 0) {
+    return false;
+  }
+  out = 10 * major + minor;
+  return true;
+}
+
 // all, none, or pairs of devices: 0-1,2-3
 bool ApplyPeers(std::optional<std::vector<std::pair<int, int>>>& out, std::string_view value) {
   out.reset();
@@ -135,12 +148,12 @@ Settings FromEnvironment() {
   Settings result;
   result.memory = {std::size_t{2} << 30};
   result.reserved = {0};
-  result.behaviour = STANDIN_BEHAVIOUR_FILE;
   for (const char* name :
        {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
         "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
         "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT", "STANDIN_INTEGRATED",
-        "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN"}) {
+        "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN", "STANDIN_CAPABILITY", "STANDIN_SMS",
+        "STANDIN_THREADS_PER_SM"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -164,6 +177,11 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_DRIVER_VERSION") return ApplyCount(out.driver_version, value, 99999);
   if (name == "STANDIN_INTEGRATED") return ApplyCount(out.integrated, value, 1);
   if (name == "STANDIN_DECOMPRESSION") return ApplyCount(out.decompression, value, 1);
+  if (name == "STANDIN_CAPABILITY") return ApplyCapability(out.capability, value);
+  if (name == "STANDIN_SMS")
+    return ApplyCount(out.multiprocessors, value, 1024) && out.multiprocessors > 0;
+  if (name == "STANDIN_THREADS_PER_SM")
+    return ApplyCount(out.threads, value, 4096) && out.threads >= 1024;
   if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
   if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);

@@ -34,6 +34,9 @@ struct Settings {
   int driver_version = 13000;
   int integrated = 0;                 // 1: the devices' memory is the host's
   int decompression = 0;              // 1: the devices decompress in hardware
+  int capability = 90;                // ten times the major number, and the minor one
+  int multiprocessors = 132;          // of each device
+  int threads = 2048;                 // that a multiprocessor has at once
   std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
   std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
   std::chrono::nanoseconds work_delay{0};
@@ -43,8 +46,8 @@ struct Settings {
   std::optional<std::vector<std::pair<int, int>>> peers;  // that can reach each other; all if unset
   std::string report;                                     // path; %p in it is the process id
   std::string shared;                                     // path of the usage that processes share
-  std::string behaviour;                                  // path of the behaviour data
-  std::string jit;                                        // path of libnvJitLink; none if empty
+  std::string behaviour;  // path of the behaviour data; what was built in if empty
+  std::string jit;        // path of libnvJitLink; none if empty
 
   std::size_t memory_of(int device) const { return At(memory, device); }
   std::size_t reserved_of(int device) const { return At(reserved, device); }

@@ -148,6 +148,7 @@ CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
            found->second.fd, static_cast<off_t>(offset)) == MAP_FAILED) {
     return CUDA_ERROR_MAP_FAILED;
   }
+  madvise(reinterpret_cast<void*>(address), bytes, MADV_DONTDUMP);
   ++found->second.mappings;
   mappings()[address] = {bytes, handle};
   return CUDA_SUCCESS;

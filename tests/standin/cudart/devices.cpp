@@ -111,15 +111,93 @@ CUDART_API cudaDeviceDisablePeerAccess(int peer) {
   });
 }
 
+// Members of cudaDeviceProp that are attributes of the device.
+#define CUDART_PROPERTIES(F)                                                                 \
+  F(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)                                     \
+  F(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)                                     \
+  F(sharedMemPerBlock, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)                      \
+  F(regsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)                               \
+  F(warpSize, CU_DEVICE_ATTRIBUTE_WARP_SIZE)                                                 \
+  F(memPitch, CU_DEVICE_ATTRIBUTE_MAX_PITCH)                                                 \
+  F(maxThreadsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)                           \
+  F(maxThreadsDim[0], CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)                                   \
+  F(maxThreadsDim[1], CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)                                   \
+  F(maxThreadsDim[2], CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)                                   \
+  F(maxGridSize[0], CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)                                      \
+  F(maxGridSize[1], CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)                                      \
+  F(maxGridSize[2], CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)                                      \
+  F(totalConstMem, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY)                                \
+  F(textureAlignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)                                 \
+  F(texturePitchAlignment, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)                      \
+  F(multiProcessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)                           \
+  F(integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED)                                              \
+  F(canMapHostMemory, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)                               \
+  F(maxTexture1D, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH)                               \
+  F(maxTexture2D[0], CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH)                            \
+  F(maxTexture2D[1], CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT)                           \
+  F(maxTexture3D[0], CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH)                            \
+  F(maxTexture3D[1], CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT)                           \
+  F(maxTexture3D[2], CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH)                            \
+  F(surfaceAlignment, CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT)                                 \
+  F(concurrentKernels, CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS)                               \
+  F(ECCEnabled, CU_DEVICE_ATTRIBUTE_ECC_ENABLED)                                             \
+  F(pciBusID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)                                                \
+  F(pciDeviceID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)                                          \
+  F(pciDomainID, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)                                          \
+  F(tccDriver, CU_DEVICE_ATTRIBUTE_TCC_DRIVER)                                               \
+  F(asyncEngineCount, CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT)                                \
+  F(unifiedAddressing, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)                               \
+  F(memoryBusWidth, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)                             \
+  F(l2CacheSize, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)                                          \
+  F(persistingL2CacheMaxSize, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE)              \
+  F(maxThreadsPerMultiProcessor, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)         \
+  F(streamPrioritiesSupported, CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED)              \
+  F(globalL1CacheSupported, CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED)                   \
+  F(localL1CacheSupported, CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED)                     \
+  F(sharedMemPerMultiprocessor, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)    \
+  F(regsPerMultiprocessor, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)             \
+  F(managedMemory, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY)                                       \
+  F(isMultiGpuBoard, CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD)                                    \
+  F(multiGpuBoardGroupID, CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID)                      \
+  F(hostNativeAtomicSupported, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED)             \
+  F(pageableMemoryAccess, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)                        \
+  F(concurrentManagedAccess, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS)                  \
+  F(computePreemptionSupported, CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED)            \
+  F(canUseHostPointerForRegisteredMem,                                                       \
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM)                             \
+  F(cooperativeLaunch, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)                               \
+  F(sharedMemPerBlockOptin, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)           \
+  F(pageableMemoryAccessUsesHostPageTables,                                                  \
+    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES)                        \
+  F(directManagedMemAccessFromHost, CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST) \
+  F(maxBlocksPerMultiProcessor, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)           \
+  F(accessPolicyMaxWindowSize, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE)            \
+  F(reservedSharedMemPerBlock, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)         \
+  F(hostRegisterSupported, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED)                      \
+  F(sparseCudaArraySupported, CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED)               \
+  F(memoryPoolsSupported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)                        \
+  F(gpuDirectRDMASupported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)                   \
+  F(memoryPoolSupportedHandleTypes, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES)      \
+  F(ipcEventSupported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)                              \
+  F(clusterLaunch, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)                                       \
+  F(unifiedFunctionPointers, CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS)
+// What CUDA 13 left out of it.
+#if CUDART_VERSION < 13000
+#define CUDART_OLD_PROPERTIES(F)                                       \
+  F(clockRate, CU_DEVICE_ATTRIBUTE_CLOCK_RATE)                         \
+  F(memoryClockRate, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)            \
+  F(deviceOverlap, CU_DEVICE_ATTRIBUTE_GPU_OVERLAP)                    \
+  F(kernelExecTimeoutEnabled, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) \
+  F(computeMode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)                     \
+  F(cooperativeMultiDeviceLaunch, CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH)
+#else
+#define CUDART_OLD_PROPERTIES(F)
+#endif
+
 // Named through its macro: the symbol is cudaGetDeviceProperties_v2 in CUDA 12.
 CUDART_API cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   return WithDriver([&](const Driver& driver) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
-    const auto attribute = [&](CUdevice_attribute which) {
-      int value = 0;
-      driver.cuDeviceGetAttribute(&value, which, device);
-      return value;
-    };
     cudaDeviceProp properties{};
     if (const CUresult error =
             driver.cuDeviceGetName(properties.name, sizeof(properties.name), device)) {
@@ -127,25 +205,15 @@ CUDART_API cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
     }
     driver.cuDeviceTotalMem_v2(&properties.totalGlobalMem, device);
     driver.cuDeviceGetUuid(reinterpret_cast<CUuuid*>(&properties.uuid), device);
-    properties.major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-    properties.minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    properties.multiProcessorCount = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    properties.warpSize = attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-    properties.maxThreadsPerBlock = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-    properties.maxThreadsPerMultiProcessor =
-        attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
-    properties.sharedMemPerBlock =
-        static_cast<size_t>(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
-    properties.regsPerBlock = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-    properties.memPitch = static_cast<size_t>(attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH));
-    properties.textureAlignment =
-        static_cast<size_t>(attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT));
-    properties.unifiedAddressing = attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING);
-    properties.managedMemory = attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
-    properties.canMapHostMemory = attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
-    properties.concurrentKernels = attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS);
-    properties.pciBusID = attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
-    properties.l2CacheSize = attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+#define CUDART_SET(member, attribute)                                        \
+  {                                                                          \
+    int value = 0;                                                           \
+    driver.cuDeviceGetAttribute(&value, attribute, device);                  \
+    properties.member = static_cast<decltype(properties.member + 0)>(value); \
+  }
+    CUDART_PROPERTIES(CUDART_SET)
+    CUDART_OLD_PROPERTIES(CUDART_SET)
+#undef CUDART_SET
     *out = properties;
     return CUDA_SUCCESS;
   });

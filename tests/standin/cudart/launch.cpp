@@ -1,4 +1,5 @@
 // What code that nvcc generates calls: registration of its binaries and kernels, and their launch.
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,9 +22,17 @@ struct Registered {
   CUkernel kernel = nullptr;
 };
 
+struct Variable {
+  Binary* binary;
+  std::string name;
+  std::size_t bytes;
+  CUdeviceptr address = 0;  // of pinned memory, made with the first use
+};
+
 struct Registrations {
   std::mutex mutex;
   std::map<const void*, Registered> kernels;  // by the address of the host's function
+  std::map<const void*, Variable> variables;  // by the address of the host's variable
 };
 
 Registrations& registrations() {
@@ -98,8 +107,9 @@ extern "C" void __cudaRegisterFatBinaryEnd(void** handle) {
 extern "C" void __cudaUnregisterFatBinary(void** handle) {
   const std::scoped_lock lock(registrations().mutex);
   auto* const binary = reinterpret_cast<Binary*>(handle);
-  std::erase_if(registrations().kernels,
-                [&](const auto& entry) { return entry.second.binary == binary; });
+  const auto is_of_it = [&](const auto& entry) { return entry.second.binary == binary; };
+  std::erase_if(registrations().kernels, is_of_it);
+  std::erase_if(registrations().variables, is_of_it);
   delete binary;
 }
 
@@ -114,12 +124,13 @@ extern "C" void __cudaRegisterFunction(void** handle, const char* host_function,
                                             .name = name};
 }
 
-// Variables of the device do not exist: no kernel could use them.
 extern "C" void __cudaRegisterVar(void** handle, char* host_variable, char* device_address,
                                   const char* name, int external, size_t bytes, int constant,
                                   int global) {
-  (void)handle, (void)host_variable, (void)device_address, (void)name, (void)external;
-  (void)bytes, (void)constant, (void)global;
+  (void)device_address, (void)external, (void)constant, (void)global;
+  const std::scoped_lock lock(registrations().mutex);
+  registrations().variables[host_variable] = {
+      .binary = reinterpret_cast<Binary*>(handle), .name = name, .bytes = bytes};
 }
 
 extern "C" void __cudaRegisterManagedVar(void** handle, void** host_variable, char* device_address,
@@ -164,6 +175,91 @@ CUDART_API cudaGetKernel(cudaKernel_t* out, const void* host_function) {
 CUDART_API cudaGetFuncBySymbol(cudaFunction_t* out, const void* host_function) {
   return WithContext(
       [&](const Driver& driver) { return FindFunction(driver, host_function, out); });
+}
+
+namespace {
+
+// A variable of the device lies in pinned memory of the host: the binaries of nvcc's are not read,
+// and it is no allocation of the program's.
+cudaError_t FindVariable(const Driver& driver, const void* symbol, CUdeviceptr* out,
+                         std::size_t* bytes) {
+  const std::scoped_lock lock(registrations().mutex);
+  const auto found = registrations().variables.find(symbol);
+  if (found == registrations().variables.end()) return cudaErrorInvalidSymbol;
+  Variable& variable = found->second;
+  if (variable.address == 0) {
+    void* memory = nullptr;
+    CUresult error = driver.cuMemHostAlloc(&memory, variable.bytes,
+                                           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (error != CUDA_SUCCESS) return ToRuntime(error);
+    std::memset(memory, 0, variable.bytes);
+    error = driver.cuMemHostGetDevicePointer_v2(&variable.address, memory, 0);
+    if (error != CUDA_SUCCESS) return ToRuntime(error);
+  }
+  *out = variable.address;
+  *bytes = variable.bytes;
+  return cudaSuccess;
+}
+
+// Runs body(driver, address) for `count` bytes of the variable from `offset` on.
+template <typename Body>
+cudaError_t WithVariable(const void* symbol, std::size_t offset, std::size_t count, Body body) {
+  return WithContext([&](const Driver& driver) {
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+    if (const cudaError_t error = FindVariable(driver, symbol, &address, &bytes)) return error;
+    if (offset > bytes || count > bytes - offset) return cudaErrorInvalidValue;
+    return ToRuntime(body(driver, address + offset));
+  });
+}
+
+}  // namespace
+
+CUDART_API cudaGetSymbolAddress(void** out, const void* symbol) {
+  return WithVariable(symbol, 0, 0, [&](const Driver&, CUdeviceptr address) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = reinterpret_cast<void*>(address);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUDART_API cudaGetSymbolSize(size_t* out, const void* symbol) {
+  return WithContext([&](const Driver& driver) {
+    CUdeviceptr address = 0;
+    return out ? FindVariable(driver, symbol, &address, out) : cudaErrorInvalidValue;
+  });
+}
+
+CUDART_API cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
+                              cudaMemcpyKind kind) {
+  (void)kind;  // the driver tells by the pointers
+  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr to) {
+    return driver.cuMemcpy(to, reinterpret_cast<CUdeviceptr>(from), bytes);
+  });
+}
+
+CUDART_API cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
+                                cudaMemcpyKind kind) {
+  (void)kind;
+  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr from) {
+    return driver.cuMemcpy(reinterpret_cast<CUdeviceptr>(to), from, bytes);
+  });
+}
+
+CUDART_API cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
+                                   size_t offset, cudaMemcpyKind kind, cudaStream_t stream) {
+  (void)kind;
+  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr to) {
+    return driver.cuMemcpyAsync(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream);
+  });
+}
+
+CUDART_API cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
+                                     cudaMemcpyKind kind, cudaStream_t stream) {
+  (void)kind;
+  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr from) {
+    return driver.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream);
+  });
 }
 
 CUDART_API __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,

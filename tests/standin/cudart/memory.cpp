@@ -1,4 +1,6 @@
 // cudaMalloc and its like, copies, sets, pools, IPC.
+#include <vector>
+
 #include "runtime.h"
 
 using namespace cudart;
@@ -236,6 +238,46 @@ CUDART_API cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
   return WithDriver([&](const Driver& driver) { return driver.cuDeviceSetMemPool(device, pool); });
 }
 
+namespace {
+
+CUmemLocation Location(const cudaMemLocation& location) {
+  CUmemLocation result{};
+  result.type = static_cast<CUmemLocationType>(location.type);
+  result.id = location.id;
+  return result;
+}
+
+}  // namespace
+
+CUDART_API cudaMemPoolCreate(cudaMemPool_t* out, const cudaMemPoolProps* asked) {
+  return WithContext([&](const Driver& driver) {
+    if (!asked) return CUDA_ERROR_INVALID_VALUE;
+    CUmemPoolProps properties{};
+    properties.allocType = static_cast<CUmemAllocationType>(asked->allocType);
+    properties.handleTypes = static_cast<CUmemAllocationHandleType>(asked->handleTypes);
+    properties.location = Location(asked->location);
+    properties.maxSize = asked->maxSize;
+    properties.usage = asked->usage;
+    return driver.cuMemPoolCreate(out, &properties);
+  });
+}
+
+CUDART_API cudaMemPoolDestroy(cudaMemPool_t pool) {
+  return WithContext([&](const Driver& driver) { return driver.cuMemPoolDestroy(pool); });
+}
+
+CUDART_API cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* asked, size_t count) {
+  return WithContext([&](const Driver& driver) {
+    if (!asked) return CUDA_ERROR_INVALID_VALUE;
+    std::vector<CUmemAccessDesc> access(count);
+    for (size_t i = 0; i < count; ++i) {
+      access[i].location = Location(asked[i].location);
+      access[i].flags = static_cast<CUmemAccess_flags>(asked[i].flags);
+    }
+    return driver.cuMemPoolSetAccess(pool, access.data(), count);
+  });
+}
+
 CUDART_API cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep) {
   return WithDriver([&](const Driver& driver) { return driver.cuMemPoolTrimTo(pool, keep); });
 }
@@ -279,6 +321,36 @@ CUDART_API cudaPointerGetAttributes(cudaPointerAttributes* out, const void* poin
     return CUDA_SUCCESS;
   });
 }
+
+namespace {
+
+cudaError_t Prefetch(const void* pointer, size_t bytes, CUmemLocation to, unsigned flags,
+                     cudaStream_t stream) {
+  return WithContext([&](const Driver& driver) {
+    return driver.cuMemPrefetchAsync_v2(Device(pointer), bytes, to, flags, stream);
+  });
+}
+
+}  // namespace
+
+#if CUDART_VERSION >= 13000
+CUDART_API cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocation to,
+                                unsigned flags, cudaStream_t stream) {
+  return Prefetch(pointer, bytes, Location(to), flags, stream);
+}
+#else
+CUDART_API cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device,
+                                cudaStream_t stream) {
+  CUmemLocation to{};
+  to.type = device == cudaCpuDeviceId ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+  to.id = device == cudaCpuDeviceId ? 0 : device;
+  return Prefetch(pointer, bytes, to, 0, stream);
+}
+CUDART_API cudaMemPrefetchAsync_v2(const void* pointer, size_t bytes, cudaMemLocation to,
+                                   unsigned flags, cudaStream_t stream) {
+  return Prefetch(pointer, bytes, Location(to), flags, stream);
+}
+#endif
 
 CUDART_API cudaIpcGetMemHandle(cudaIpcMemHandle_t* out, void* pointer) {
   return WithContext([&](const Driver& driver) {

@@ -11,11 +11,14 @@ void __cudaRegisterFatBinaryEnd(void** handle);
 void __cudaRegisterFunction(void** handle, const char* host_function, char* device_function,
                             const char* name, int thread_limit, uint3* tid, uint3* bid, dim3* block,
                             dim3* grid, int* warp_size);
+void __cudaRegisterVar(void** handle, char* host_variable, char* device_address, const char* name,
+                       int external, size_t bytes, int constant, int global);
 }
 
 namespace {
 
 void FillOnHost() {}  // only its address is used
+int variable_on_host[4];
 
 void Register() {
   static char image[] = "image";
@@ -23,6 +26,9 @@ void Register() {
   void** const handle = __cudaRegisterFatBinary(image);
   __cudaRegisterFunction(handle, reinterpret_cast<const char*>(&FillOnHost), name, name, -1,
                          nullptr, nullptr, nullptr, nullptr, nullptr);
+  static char variable[] = "variable";
+  __cudaRegisterVar(handle, reinterpret_cast<char*>(variable_on_host), variable, variable, 0,
+                    sizeof(variable_on_host), 0, 0);
   __cudaRegisterFatBinaryEnd(handle);
 }
 
@@ -75,6 +81,97 @@ int Kernel() {
   return 0;
 }
 
+int Variables() {
+  const int values[4] = {1, 2, 3, 4};
+  int read[4] = {};
+  void* address = nullptr;
+  void* again = nullptr;
+  std::size_t bytes = 0;
+  EXPECT(cudaGetSymbolAddress(&address, variable_on_host) == cudaSuccess);
+  EXPECT(cudaGetSymbolSize(&bytes, variable_on_host) == cudaSuccess);
+  EXPECT(bytes == sizeof(values));
+  EXPECT(cudaMemcpyToSymbol(variable_on_host, values, sizeof(values), 0, cudaMemcpyHostToDevice) ==
+         cudaSuccess);
+  EXPECT(cudaMemcpyToSymbol(variable_on_host, values, 4, 8, cudaMemcpyHostToDevice) == cudaSuccess);
+  EXPECT(cudaMemcpy(read, address, sizeof(read), cudaMemcpyDeviceToHost) == cudaSuccess);
+  EXPECT(read[0] == 1 && read[1] == 2 && read[2] == 1 && read[3] == 4);
+  EXPECT(cudaGetSymbolAddress(&again, variable_on_host) == cudaSuccess);
+  EXPECT(again == address);
+  EXPECT(cudaMemcpyToSymbol(variable_on_host, values, sizeof(values), 4, cudaMemcpyHostToDevice) ==
+         cudaErrorInvalidValue);
+  EXPECT(cudaGetSymbolAddress(&address, &bytes) == cudaErrorInvalidSymbol);
+  return 0;
+}
+
+int Capture() {
+  cudaStream_t stream = nullptr;
+  void* memory = nullptr;
+  EXPECT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+  EXPECT(cudaMalloc(&memory, 4096) == cudaSuccess);
+  EXPECT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  EXPECT(cudaMemsetAsync(memory, 1, 4096, stream) == cudaSuccess);
+  cudaStreamCaptureStatus status{};
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* dependencies = nullptr;
+  std::size_t count = 0;
+  unsigned long long id = 0;
+#if CUDART_VERSION >= 13000
+  EXPECT(cudaStreamGetCaptureInfo(stream, &status, &id, &graph, &dependencies, nullptr, &count) ==
+         cudaSuccess);
+#else
+  EXPECT(cudaStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &dependencies, &count) ==
+         cudaSuccess);
+#endif
+  EXPECT(status == cudaStreamCaptureStatusActive && graph && count == 1);
+  // A body that never runs: the condition is 0.
+  cudaGraphConditionalHandle condition = 0;
+  EXPECT(cudaGraphConditionalHandleCreate(&condition, graph, 0, cudaGraphCondAssignDefault) ==
+         cudaSuccess);
+  cudaGraphNodeParams parameters{};
+  parameters.type = cudaGraphNodeTypeConditional;
+  parameters.conditional.handle = condition;
+  parameters.conditional.type = cudaGraphCondTypeIf;
+  parameters.conditional.size = 1;
+  cudaGraphNode_t node = nullptr;
+#if CUDART_VERSION >= 13000
+  EXPECT(cudaGraphAddNode(&node, graph, dependencies, nullptr, count, &parameters) == cudaSuccess);
+  EXPECT(cudaStreamUpdateCaptureDependencies(stream, &node, nullptr, 1,
+                                             cudaStreamSetCaptureDependencies) == cudaSuccess);
+#else
+  EXPECT(cudaGraphAddNode(&node, graph, dependencies, count, &parameters) == cudaSuccess);
+  EXPECT(cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies) ==
+         cudaSuccess);
+#endif
+  EXPECT(parameters.conditional.phGraph_out && parameters.conditional.phGraph_out[0]);
+  cudaGraphExec_t exec = nullptr;
+  EXPECT(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  EXPECT(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+  EXPECT(cudaGraphLaunch(exec, stream) == cudaSuccess);
+  EXPECT(cudaStreamSynchronize(stream) == cudaSuccess);
+  unsigned char read = 0;
+  EXPECT(cudaMemcpy(&read, memory, 1, cudaMemcpyDeviceToHost) == cudaSuccess);
+  EXPECT(read == 1);
+  parameters.type = cudaGraphNodeTypeHost;  // not served, and says so
+#if CUDART_VERSION >= 13000
+  EXPECT(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters) == cudaErrorNotSupported);
+#else
+  EXPECT(cudaGraphAddNode(&node, graph, nullptr, 0, &parameters) == cudaErrorNotSupported);
+#endif
+  EXPECT(cudaGraphExecDestroy(exec) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
+  EXPECT(cudaGetLastError() == cudaErrorNotSupported);
+  return 0;
+}
+
+int Properties() {
+  cudaDeviceProp properties{};
+  EXPECT(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
+  EXPECT(properties.major == 8 && properties.minor == 9);  // as the environment says
+  EXPECT(properties.multiProcessorCount == 128 && properties.maxThreadsPerMultiProcessor == 1536);
+  EXPECT(properties.maxThreadsDim[2] == 64 &&
+         properties.sharedMemPerBlockOptin > properties.sharedMemPerBlock);
+  return 0;
+}
+
 int Reset() {
   void* memory = nullptr;
   std::size_t before = 0;
@@ -93,7 +190,7 @@ int Reset() {
 
 int main() {
   Register();
-  if (Memory() || Kernel() || Reset()) return 1;
+  if (Memory() || Kernel() || Variables() || Capture() || Properties() || Reset()) return 1;
   std::puts("all as expected");
   return 0;
 }

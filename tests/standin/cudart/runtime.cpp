@@ -2,8 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <set>
+#include <string>
 
 namespace cudart {
 namespace {
@@ -82,6 +85,15 @@ int& current_device() {
 cudaError_t& last_error() {
   thread_local cudaError_t error = cudaSuccess;
   return error;
+}
+
+cudaError_t NotServed(const char* what) {
+  static std::mutex mutex;
+  static auto* const said = new std::set<std::string>;
+  const std::scoped_lock lock(mutex);
+  if (said->insert(what).second)
+    std::fprintf(stderr, "standin: libcudart: %s is not served\n", what);
+  return cudaErrorNotSupported;
 }
 
 cudaError_t PrimaryContext(const Driver& driver, int device, CUcontext* out) {

@@ -1,4 +1,4 @@
-// cudaStream*, cudaEvent*, capture and graphs.
+// cudaStream*, cudaEvent*, capture.
 #include "runtime.h"
 
 using namespace cudart;
@@ -116,37 +116,22 @@ CUDART_API cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   });
 }
 
-CUDART_API cudaGraphCreate(cudaGraph_t* out, unsigned flags) {
-  return WithContext([&](const Driver& driver) { return driver.cuGraphCreate(out, flags); });
+CUDART_API cudaIpcGetEventHandle(cudaIpcEventHandle_t* out, cudaEvent_t event) {
+  return WithContext([&](const Driver& driver) {
+    return driver.cuIpcGetEventHandle(reinterpret_cast<CUipcEventHandle*>(out), event);
+  });
 }
 
-CUDART_API cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long flags) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuGraphInstantiateWithFlags(out, graph, flags); });
+CUDART_API cudaIpcOpenEventHandle(cudaEvent_t* out, cudaIpcEventHandle_t handle) {
+  return WithContext([&](const Driver& driver) {
+    return driver.cuIpcOpenEventHandle(out, reinterpret_cast<const CUipcEventHandle&>(handle));
+  });
 }
 
-CUDART_API cudaGraphInstantiateWithFlags(cudaGraphExec_t* out, cudaGraph_t graph,
-                                         unsigned long long flags) {
-  return cudaGraphInstantiate(out, graph, flags);
+CUDART_API cudaProfilerStart() {
+  return WithContext([](const Driver& driver) { return driver.cuProfilerStart(); });
 }
 
-CUDART_API cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuGraphGetNodes(graph, nodes, count); });
-}
-
-CUDART_API cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return WithContext([&](const Driver& driver) { return driver.cuGraphLaunch(exec, stream); });
-}
-
-CUDART_API cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-  return WithContext([&](const Driver& driver) { return driver.cuGraphUpload(exec, stream); });
-}
-
-CUDART_API cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  return WithContext([&](const Driver& driver) { return driver.cuGraphExecDestroy(exec); });
-}
-
-CUDART_API cudaGraphDestroy(cudaGraph_t graph) {
-  return WithContext([&](const Driver& driver) { return driver.cuGraphDestroy(graph); });
+CUDART_API cudaProfilerStop() {
+  return WithContext([](const Driver& driver) { return driver.cuProfilerStop(); });
 }

@@ -1,0 +1,89 @@
+"""The Python environments with real frameworks, and the stand-ins that they run on: below build/frameworks, once, in fixed
+versions."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NO_PYPI = "Can PyPI be reached from here? PIP_INDEX_URL names a mirror of it, HTTPS_PROXY a proxy."
+
+# What is installed. PyTorch's wheels fix the versions of NVIDIA's.
+ENVIRONMENTS = {
+    "torch-2.15-cu13": ["torch==2.15.0", "numpy==2.4.6"],
+    "torch-2.7-cu12": ["torch==2.7.1", "numpy==2.4.6"],
+}
+
+
+class Failed(Exception):
+    """With what to do about it."""
+
+
+def run(command, remedy="", **more):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, errors="replace", **more)
+    sys.stderr.write(done.stderr if done.returncode == 0 else "")
+    if done.returncode != 0:
+        last = (done.stderr or done.stdout).strip()[-2000:]
+        raise Failed(f"{' '.join(str(part) for part in command[:6])} …: {last}\n{remedy}".strip())
+    return done.stdout
+
+
+class Environment:
+    """`folder` has stand-ins/, and venv/ unless `python` is another's."""
+
+    def __init__(self, folder, build, python=None):
+        self.folder, self.build = folder, build
+        self.python = pathlib.Path(python) if python else folder / "venv/bin/python"
+
+    @property
+    def site(self):
+        return pathlib.Path(run([self.python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]).strip())
+
+    @property
+    def libraries(self):
+        return self.folder / "stand-ins"
+
+    def preloaded(self):
+        """What takes the place of NVIDIA's libraries: the loader takes a preloaded one for each that asks for its soname,
+        before it looks where the wheels' paths lead to. No file of the environment is touched."""
+        return sorted(str(path) for path in self.libraries.glob("libcu*.so.*"))
+
+    def variables(self):
+        return {"LD_LIBRARY_PATH": f"{self.build / 'tests/standin/lib'}:{self.libraries}"}
+
+
+def prepare(name, folder, build, say, python=sys.executable):
+    environment = Environment(folder / name, build)
+    wanted = "\n".join([*ENVIRONMENTS[name], run([python, "-c", "import sys; print(sys.version)"])])
+    done = environment.folder / "installed"
+    if not done.exists() or done.read_text(encoding="utf-8") != wanted:
+        say(f"{name}: installing {ENVIRONMENTS[name][0]} and what it needs, some 2.5 GB")
+        shutil.rmtree(environment.folder, ignore_errors=True)
+        environment.folder.mkdir(parents=True)
+        run([python, "-m", "venv", environment.folder / "venv"], "On Debian, python3-venv is missing.")
+        run([environment.python, "-m", "pip", "install", "-q", "--only-binary=:all:", *ENVIRONMENTS[name]], NO_PYPI)
+        done.write_text(wanted, encoding="utf-8")
+    say(f"{name}: making the stand-ins")
+    make_stand_ins(environment)
+    return environment
+
+
+def adopt(python, folder, build, say):
+    """An environment of the user's own, by its Python; nothing is installed into it."""
+    path = shutil.which(python) or python
+    name = "own-" + hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:8]  # each has its own stand-ins
+    environment = Environment(folder / name, build, path)
+    environment.libraries.mkdir(parents=True, exist_ok=True)
+    say("making the stand-ins")
+    make_stand_ins(environment)
+    return environment
+
+
+def make_stand_ins(environment):
+    shutil.rmtree(environment.libraries, ignore_errors=True)
+    toolkit = environment.build / "tests/standin/lib"
+    run([sys.executable, ROOT / "tests/standin/libraries/make.py", "--cudart", toolkit, environment.site,
+         environment.libraries])

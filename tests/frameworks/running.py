@@ -1,0 +1,126 @@
+"""One run of a case: which, how, and what came out of it compared with the bare one."""
+
+import collections
+import os
+import pathlib
+import subprocess
+
+HERE = pathlib.Path(__file__).resolve().parent
+SECONDS = 600  # that a run may take
+
+CASES = ("copies", "mlp", "gpt", "convolutions", "graphs", "streams", "pinned", "pools", "brim", "processes", "snapshots",
+         "threads")
+ALLOCATORS = {
+    "cache": {},
+    "none": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+    "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    "async": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"},
+}
+BARE = "bare"
+MODES = {
+    BARE: None,
+    "default": {},
+    "grown": {"CUBFC_PREALLOCATE": "false"},
+    "deferred": {"CUBFC_FREE": "deferred"},
+    "vmm": {"CUBFC_ALLOCATOR": "vmm"},
+    "cuda_async": {"CUBFC_ALLOCATOR": "cuda_async"},
+    "platform": {"CUBFC_ALLOCATOR": "platform"},
+    "ordered": {"CUBFC_STREAM_ORDERED": "arena"},
+    "disabled": {"CUBFC_DISABLE": "true"},
+}
+QUICK = {"cases": ("copies", "gpt", "graphs", "brim"), "allocators": ("cache", "none"), "modes": (BARE, "default", "vmm")}
+
+# Not from the caller's environment: it would change what is compared.
+FOREIGN = ("CUBFC_", "STANDIN_", "XLA_", "TF_", "JAX_", "CUDA_", "PYTORCH_", "TORCH_", "LD_")
+
+# What PyTorch cannot do bare: without its cache it allocates in the middle of a capture, which invalidates that.
+CANNOT = {("graphs", "none"), ("pools", "none")}
+
+# What the documents refuse: (case, allocator, mode), None for any, and where it stands.
+REFUSED = (
+    ("processes", None, "vmm", "memory that is mapped has no cudaIpcGetMemHandle"),
+    ("processes", None, "cuda_async", "a pool's memory has no cudaIpcGetMemHandle"),
+)
+
+Run = collections.namedtuple("Run", "case allocator mode")
+Outcome = collections.namedtuple("Outcome", "status facts said")
+
+
+def plan(options):
+    """Bare first. All modes with PyTorch's cache; with its other allocators those that serve them in another way."""
+    cases = options.case or (QUICK["cases"] if options.quick else CASES)
+    allocators = options.allocator or (QUICK["allocators"] if options.quick else list(ALLOCATORS))
+    runs = []
+    for allocator in allocators:
+        some = (BARE, "default", "deferred", "vmm", "ordered") if allocator != "cache" else tuple(MODES)
+        modes = options.mode or (QUICK["modes"] if options.quick else some)
+        runs += [Run(case, allocator, mode) for mode in dict.fromkeys((BARE, *modes)) for case in cases
+                 if (case, allocator) not in CANNOT]
+    return runs
+
+
+def variables(environment, allocator, mode, memory):
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    preloaded = environment.preloaded()
+    if MODES[mode] is not None:
+        mine |= MODES[mode]
+        preloaded = [str(environment.build / "shim/libcubfc.so"), *preloaded]
+    return mine | ALLOCATORS[allocator] | environment.variables() | {
+        "LD_PRELOAD": ":".join(preloaded), "STANDIN_MEMORY": memory, "CUBFC_LOG_LEVEL": "error",
+        "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+
+
+def run(which, environment, memory):
+    command = [str(environment.python), str(HERE / "pytorch_cases.py"), which.case]
+    try:
+        done = subprocess.run(command, env=variables(environment, which.allocator, which.mode, memory), timeout=SECONDS,
+                              capture_output=True, text=True, errors="replace")
+    except subprocess.TimeoutExpired:
+        return Outcome("timed out", [], "")
+    return Outcome(done.returncode, done.stdout.splitlines(), done.stderr)
+
+
+def refusal(which):
+    for case, allocator, mode, why in REFUSED:
+        if case == which.case and allocator in (None, which.allocator) and mode == which.mode:
+            return why
+    return None
+
+
+def report(outcomes):
+    """Prints the table and what differs. The exit status."""
+    wrong = []
+    table = collections.defaultdict(dict)
+    for which, outcome in outcomes.items():
+        bare = outcomes[which._replace(mode=BARE)]
+        if which.mode == BARE:
+            word = "runs" if outcome.status == 0 else "FAILS"
+        elif (outcome.status, outcome.facts) == (bare.status, bare.facts):
+            word = "equal"
+        else:
+            word = "refused" if refusal(which) else "DIFFERS"
+        if word.isupper():
+            wrong.append(which)
+        table[which.allocator, which.case][which.mode] = word
+    modes = list(dict.fromkeys(which.mode for which in outcomes))
+    print(f"{'allocator':<11}{'case':<14}" + "".join(f"{mode:<12}" for mode in modes).rstrip())
+    for (allocator, case), words in table.items():
+        print(f"{allocator:<11}{case:<14}" + "".join(f"{words.get(mode, ''):<12}" for mode in modes).rstrip())
+    for which in wrong:
+        explain(which, outcomes[which], outcomes[which._replace(mode=BARE)])
+    count = len(outcomes)
+    print(f"{count} runs, {len(wrong)} not as they must be" if wrong else f"{count} runs, all equal but for what is refused")
+    return 1 if wrong else 0
+
+
+def explain(which, outcome, bare):
+    print(f"\n{which.case}, {which.allocator}, {which.mode}: exit status {outcome.status}, bare {bare.status}")
+    for ours, theirs in zip(outcome.facts, bare.facts):
+        if ours != theirs:
+            print(f"  here: {ours[:600]}\n  bare: {theirs[:600]}")
+    for more in outcome.facts[len(bare.facts):]:
+        print(f"  only here: {more[:600]}")
+    for less in bare.facts[len(outcome.facts):]:
+        print(f"  only bare: {less[:600]}")
+    if outcome.status != 0 and outcome.said:
+        print("  " + "\n  ".join(outcome.said.strip().splitlines()[-6:]))
