@@ -86,6 +86,22 @@ CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes, const void*
   return false;
 }
 
+// The runtime's function of this name, whose driver calls are the caller's: what is allocated in a
+// stream is counted as asked for by the program's object, not by the runtime. Which allocator
+// serves it is decided in the driver's entry point.
+template <typename... Arguments>
+RuntimeError allocate_for(const char* name, const void* caller, Arguments... arguments) {
+  using Function = RuntimeError (*)(Arguments...);
+  const auto real = real_function<Function>(name, caller);
+  if (real == nullptr) {
+    return kInitializationError;
+  }
+  const bool is_first = cubfc::Callers::begin_asking(caller);
+  const RuntimeError result = real(arguments...);
+  cubfc::Callers::end_asking(is_first);
+  return result;
+}
+
 }  // namespace
 
 extern "C" {
@@ -127,6 +143,21 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
   return real == nullptr ? kInitializationError : real(address);
 }
 
+// Stream and pool are pointers to what the runtime keeps to itself.
+__attribute__((visibility("default"))) RuntimeError cudaMallocAsync(void** address,
+                                                                    std::size_t bytes,
+                                                                    void* stream) {
+  return allocate_for("cudaMallocAsync", __builtin_return_address(0), address, bytes, stream);
+}
+
+__attribute__((visibility("default"))) RuntimeError cudaMallocFromPoolAsync(void** address,
+                                                                            std::size_t bytes,
+                                                                            void* pool,
+                                                                            void* stream) {
+  return allocate_for("cudaMallocFromPoolAsync", __builtin_return_address(0), address, bytes, pool,
+                      stream);
+}
+
 }  // extern "C"
 
 namespace cubfc {
@@ -134,6 +165,12 @@ namespace cubfc {
 void* runtime_wrapper(std::string_view name) {
   if (name == "cudaMalloc") {
     return reinterpret_cast<void*>(&cudaMalloc);
+  }
+  if (name == "cudaMallocAsync") {
+    return reinterpret_cast<void*>(&cudaMallocAsync);
+  }
+  if (name == "cudaMallocFromPoolAsync") {
+    return reinterpret_cast<void*>(&cudaMallocFromPoolAsync);
   }
   return name == "cudaFree" ? reinterpret_cast<void*>(&cudaFree) : nullptr;
 }

@@ -21,6 +21,13 @@ std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, const 
   return granularity == 0 ? 0 : config::page_bytes(most, granularity);
 }
 
+CUmemAllocationProp MappedMemory::page_properties(const DriverFunctions& driver,
+                                                  CUdevice device) noexcept {
+  CUmemAllocationProp properties = physical_memory_of(driver, device);
+  properties.allocFlags.usage = decompresses(driver, device) ? kForDecompression : 0;
+  return properties;
+}
+
 arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexcept {
   return {0, CUDA_ERROR_NOT_SUPPORTED, false};
 }
@@ -99,10 +106,8 @@ CUresult MappedMemory::create(Handle& handle) {
       return CUDA_SUCCESS;
     }
   }
-  CUmemAllocationProp properties = physical_memory_of(driver_, device_.handle);
-  properties.allocFlags.usage = decompresses(driver_, device_.handle) ? kForDecompression : 0;
   device_.use.driver_called();
-  return driver_.cuMemCreate(&handle, page_bytes_, &properties, 0);
+  return driver_.cuMemCreate(&handle, page_bytes_, &page_properties_, 0);
 }
 
 // Adds one page to those mapped so far.

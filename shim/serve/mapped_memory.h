@@ -14,7 +14,10 @@ namespace cubfc {
 class MappedMemory : public RegionSource {
  public:
   MappedMemory(const DriverFunctions& driver, Device& device, std::uint64_t page_bytes)
-      : driver_(driver), device_(device), page_bytes_(page_bytes) {}
+      : driver_(driver),
+        device_(device),
+        page_bytes_(page_bytes),
+        page_properties_(page_properties(driver, device.handle)) {}
 
   // Page size in bytes, for as much of the device as its limit allows; 0 where it cannot be mapped,
   // or arenas have managed memory.
@@ -66,12 +69,16 @@ class MappedMemory : public RegionSource {
   CUresult set_access(arena::Address base, std::uint64_t bytes, Own own, PeerSet peers);
   CUresult enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
                  const Holdings* of_context);
+  static CUmemAllocationProp page_properties(const DriverFunctions& driver,
+                                             CUdevice device) noexcept;
   static void release_all(const DriverFunctions& driver, const Pages& pages,
                           std::uint64_t page_bytes);
 
   const DriverFunctions& driver_;
   Device& device_;
   const std::uint64_t page_bytes_;
+  const CUmemAllocationProp
+      page_properties_;  // the same for all: the driver is asked for them once
 
   std::mutex mutex_;                      // guards all below
   std::shared_ptr<Holdings> holdings_;    // nullptr before the first range

@@ -425,6 +425,27 @@ TEST_CASE("reports as JSON are complete, there at once, and written whatever the
   CHECK(json["callers"][0]["bytes_in_use"] == arena["bytes_in_use"]);
 }
 
+TEST_CASE("what the runtime allocates in a stream is its caller's, not the runtime's") {
+  const std::string path = scratch("oom-in-stream.jsonl");
+  for (const char* served_by : {"driver", "arena"}) {
+    INFO(served_by);
+    std::filesystem::remove(path);
+    const Outcome outcome = run_preloaded({CUBFC_TEST_ALLOCATES_IN_STREAM},
+                                          {{"STANDIN_MEMORY", "1GiB"},
+                                           {"CUBFC_LOG_LEVEL", "off"},
+                                           {"CUBFC_STREAM_ORDERED", served_by},
+                                           {"CUBFC_OOM_REPORT", path}});
+    INFO(outcome.out + outcome.err);
+    REQUIRE(outcome.status == 0);
+    REQUIRE(reports_in(path).size() == 1);
+    const auto json = reports_in(path)[0];
+    INFO(json.dump(2));
+    REQUIRE(json["callers"].size() == 1);
+    CHECK(json["callers"][0]["name"] == "allocates_in_stream");
+    CHECK(json["callers"][0]["bytes_in_use"].get<std::uint64_t>() >= 30 << 20);
+  }
+}
+
 TEST_CASE("a file for reports that cannot be written is said, and harms nothing") {
   const std::string link = scratch("oom-link");
   const std::string target = scratch("oom-target");

@@ -7,8 +7,8 @@
 namespace {
 
 const char* const kNames[] = {"cuMemAlloc_v2", "cuMemFree_v2",  "cuGetProcAddress",
-                              "cudaMalloc",    "cudaFree",      "cuLaunchKernel",
-                              "malloc",        "no_such_symbol"};
+                              "cudaMalloc",    "cudaFree",      "cudaMallocAsync",
+                              "cuLaunchKernel", "malloc",       "no_such_symbol"};
 
 const char* object_of(void* address) {
   Dl_info info;
