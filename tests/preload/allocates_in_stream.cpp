@@ -12,8 +12,7 @@ int main() {
       cudaMallocFromPoolAsync(&blocks[1], 10 << 20, pool, nullptr) != cudaSuccess ||
       cudaMalloc(&too_much, std::size_t{1000} << 20) != cudaErrorMemoryAllocation ||
       cudaFreeAsync(blocks[0], nullptr) != cudaSuccess ||
-      cudaFreeAsync(blocks[1], nullptr) != cudaSuccess ||
-      cudaDeviceSynchronize() != cudaSuccess) {
+      cudaFreeAsync(blocks[1], nullptr) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) {
     std::puts("not as expected");
     return 1;
   }

@@ -430,11 +430,11 @@ TEST_CASE("what the runtime allocates in a stream is its caller's, not the runti
   for (const char* served_by : {"driver", "arena"}) {
     INFO(served_by);
     std::filesystem::remove(path);
-    const Outcome outcome = run_preloaded({CUBFC_TEST_ALLOCATES_IN_STREAM},
-                                          {{"STANDIN_MEMORY", "1GiB"},
-                                           {"CUBFC_LOG_LEVEL", "off"},
-                                           {"CUBFC_STREAM_ORDERED", served_by},
-                                           {"CUBFC_OOM_REPORT", path}});
+    const Outcome outcome =
+        run_preloaded({CUBFC_TEST_ALLOCATES_IN_STREAM}, {{"STANDIN_MEMORY", "1GiB"},
+                                                         {"CUBFC_LOG_LEVEL", "off"},
+                                                         {"CUBFC_STREAM_ORDERED", served_by},
+                                                         {"CUBFC_OOM_REPORT", path}});
     INFO(outcome.out + outcome.err);
     REQUIRE(outcome.status == 0);
     REQUIRE(reports_in(path).size() == 1);

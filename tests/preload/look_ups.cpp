@@ -6,8 +6,8 @@
 
 namespace {
 
-const char* const kNames[] = {"cuMemAlloc_v2", "cuMemFree_v2",  "cuGetProcAddress",
-                              "cudaMalloc",    "cudaFree",      "cudaMallocAsync",
+const char* const kNames[] = {"cuMemAlloc_v2",  "cuMemFree_v2", "cuGetProcAddress",
+                              "cudaMalloc",     "cudaFree",     "cudaMallocAsync",
                               "cuLaunchKernel", "malloc",       "no_such_symbol"};
 
 const char* object_of(void* address) {
