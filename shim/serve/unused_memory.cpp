@@ -54,6 +54,9 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   }
   const int doublings = std::min(tries.tried_++, 20);
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
+  if (at_driver && *at_driver < tries.need_.bytes) {
+    tries.refused_with_enough_ = 0;  // it refused because others were quicker
+  }
   if (!can_become_free(device, tries.need_, at_driver)) {
     return others_have_helped(device, tries) ||
            (waits == Waits::kYes &&
@@ -237,7 +240,8 @@ bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
     return false;
   }
   const bool is_enough = *at_driver >= need.bytes;
-  if (is_enough && !std::exchange(tries.has_seen_enough_, true)) {
+  if (is_enough && tries.refused_with_enough_ < Tries::kMostRefusedWithEnough) {
+    ++tries.refused_with_enough_;
     return true;
   }
   const bool allowed = need.bytes <= device.total_bytes &&

@@ -50,7 +50,9 @@ class UnusedMemory : private ContextListener {
     std::optional<std::chrono::steady_clock::time_point> ending_until_;
     bool waits_for_others_ = true;
     std::uint64_t from_others_ = 0;  // bytes that other processes have given up
-    bool has_seen_enough_ = false;   // free at the driver, after it had refused
+    // Tries in a row that the driver refused although so much was free when it was asked.
+    int refused_with_enough_ = 0;
+    static constexpr int kMostRefusedWithEnough = 3;
     // Waits for frees left out. More would be for a reason that is not lack of memory.
     static constexpr int kMost = 1000;
     int tried_ = 0;

@@ -1,6 +1,7 @@
 // What becomes of a driver call's failure where more is to be expected than an error: that each
 // call may fail is for fail_each_call.py.
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "shim/test_context.h"
@@ -115,6 +116,85 @@ TEST_CASE("a context that was reset where nobody saw it gives no memory any more
     must(cuMemFree(block));
   }
   must(driver.cuDevicePrimaryCtxRelease_v2(0));
+}
+
+namespace {
+
+// Another user of the device, who takes most of it just before each of cubfc's next tries to create
+// memory, and gives it back just before cubfc's second look at what is free.
+class Contender {
+ public:
+  Contender(std::size_t bytes, int times) {
+    owner = std::this_thread::get_id();
+    taken_bytes = bytes;
+    times_left = times;
+    taken = 0;
+    standin_watch([](const standin_call* call) {
+      if (call->result != nullptr || is_inside || std::this_thread::get_id() != owner) {
+        return;
+      }
+      is_inside = true;
+      if (std::strcmp(call->symbol, "cuMemCreate") == 0 && times_left > 0) {
+        --times_left;
+        looks = 0;
+        take();
+      }
+      if (std::strcmp(call->symbol, "cuMemGetInfo_v2") == 0 && taken != 0 && ++looks == 2) {
+        give_back();
+      }
+      is_inside = false;
+    });
+  }
+  ~Contender() {
+    standin_watch(nullptr);
+    give_back();
+  }
+  Contender(const Contender&) = delete;
+  Contender& operator=(const Contender&) = delete;
+
+  static bool take() {
+    const cubfc::DriverFunctions& driver = cubfc::Driver::find()->call();
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    return taken != 0 || driver.cuMemCreate(&taken, taken_bytes, &properties, 0) == CUDA_SUCCESS;
+  }
+  static void give_back() {
+    if (taken != 0) {
+      cubfc::Driver::find()->call().cuMemRelease(taken);
+      taken = 0;
+    }
+  }
+  static int left() { return times_left; }
+
+ private:
+  static inline std::thread::id owner;
+  static inline bool is_inside = false;
+  static inline int times_left = 0;
+  static inline int looks = 0;
+  static inline std::size_t taken_bytes = 0;
+  static inline CUmemGenericAllocationHandle taken = 0;
+};
+
+}  // namespace
+
+TEST_CASE("memory that another user takes and gives back, time and again, is had when it is free") {
+  const TestContext context;
+  must(cuMemFree(allocate(4096)));
+  std::size_t free_bytes = 0;
+  must(cubfc::Driver::find()->call().cuMemGetInfo_v2(&free_bytes, nullptr));
+  constexpr std::size_t kGranule = 2 << 20;
+  const std::size_t most = free_bytes / 10 * 7 / kGranule * kGranule;
+  if (most < 20 * kGranule) {
+    return;  // all is preallocated, and what others do is no matter
+  }
+  CUmemGenericAllocationHandle handle = 0;
+  {
+    const Contender contender(most, 5);
+    must(create_physical(most, &handle));
+    CHECK(Contender::left() < 5);  // what is preallocated it does not get
+  }
+  must(cuMemRelease(handle));
 }
 
 TEST_CASE("a context whose work has gone wrong does not keep what others have freed") {
