@@ -1,4 +1,5 @@
 // CUBFC_ALLOCATOR=vmm under a limit of 16 MiB, on two devices that can reach each other.
+#include "shim/cubfc.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;
@@ -33,6 +34,7 @@ TEST_CASE("a limit that is much less than the device can be used to its end") {
 
 TEST_CASE("the device is asked once what its pages are to be, and not for each") {
   const TestContext context;
+  cubfc_trim(CUBFC_TRIM_PREALLOCATED);  // pages that other tests left are used again
   const CUdeviceptr first = allocate(2 * kMiB);
   const std::uint64_t asked = standin_calls("cuDeviceGetAttribute");
   const std::uint64_t created = standin_calls("cuMemCreate");
