@@ -251,7 +251,7 @@ def processes():
     try:
         block = data.cuda()
         queue.put(block)
-        fact(read=results.get(timeout=240))
+        fact(read=results.get(timeout=60))
     except Exception as error:  # what is refused must be refused with the same words in each run
         fact(raises=f"{type(error).__name__}: {error}".splitlines()[0])
     child.join(60) if child.exitcode is None else None
