@@ -59,36 +59,8 @@ CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes, const void*
   return 0;
 }
 
-// What the arena does not have at hand, and what is not ours (`process` is nullptr). `caller` is
-// whom the program's call returns to.
-[[gnu::noinline]] RuntimeError allocate_otherwise(cubfc::Process* process, void** address,
-                                                  std::size_t bytes, const void* caller) {
-  const CUdeviceptr got = process == nullptr ? 0 : look_further(*process, bytes, caller);
-  if (got != 0) {
-    *address = reinterpret_cast<void*>(got);
-    return kSuccess;
-  }
-  using Function = RuntimeError (*)(void**, std::size_t);
-  const auto real = real_function<Function>("cudaMalloc", caller);
-  if (real == nullptr) {
-    return kInitializationError;
-  }
-  const bool is_first = cubfc::Callers::begin_asking(caller);
-  const RuntimeError result = real(address, bytes);  // comes back by the driver's entry point
-  cubfc::Callers::end_asking(is_first);
-  return result;
-}
-
-[[gnu::noinline]] bool free_otherwise(cubfc::Process& process, CUdeviceptr address) try {
-  const cubfc::NoCancellation no_cancellation;
-  return process.memory().try_free(address);
-} catch (const std::bad_alloc&) {
-  return false;
-}
-
-// The runtime's function of this name, whose driver calls are the caller's: what is allocated in a
-// stream is counted as asked for by the program's object, not by the runtime. Which allocator
-// serves it is decided in the driver's entry point.
+// Calls the runtime's function of this name, which comes back by the driver's entry point: what is
+// allocated there is asked for by the program's object that `caller` lies in, not by the runtime.
 template <typename... Arguments>
 RuntimeError allocate_for(const char* name, const void* caller, Arguments... arguments) {
   using Function = RuntimeError (*)(Arguments...);
@@ -100,6 +72,25 @@ RuntimeError allocate_for(const char* name, const void* caller, Arguments... arg
   const RuntimeError result = real(arguments...);
   cubfc::Callers::end_asking(is_first);
   return result;
+}
+
+// What the arena does not have at hand, and what is not ours (`process` is nullptr). `caller` is
+// whom the program's call returns to.
+[[gnu::noinline]] RuntimeError allocate_otherwise(cubfc::Process* process, void** address,
+                                                  std::size_t bytes, const void* caller) {
+  const CUdeviceptr got = process == nullptr ? 0 : look_further(*process, bytes, caller);
+  if (got != 0) {
+    *address = reinterpret_cast<void*>(got);
+    return kSuccess;
+  }
+  return allocate_for("cudaMalloc", caller, address, bytes);
+}
+
+[[gnu::noinline]] bool free_otherwise(cubfc::Process& process, CUdeviceptr address) try {
+  const cubfc::NoCancellation no_cancellation;
+  return process.memory().try_free(address);
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 }  // namespace

@@ -77,8 +77,8 @@ class MappedMemory : public RegionSource {
   const DriverFunctions& driver_;
   Device& device_;
   const std::uint64_t page_bytes_;
-  const CUmemAllocationProp
-      page_properties_;  // the same for all: the driver is asked for them once
+  // Of every page; the driver is asked for them once.
+  const CUmemAllocationProp page_properties_;
 
   std::mutex mutex_;                      // guards all below
   std::shared_ptr<Holdings> holdings_;    // nullptr before the first range

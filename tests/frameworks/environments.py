@@ -22,12 +22,13 @@ class Failed(Exception):
     """With what to do about it."""
 
 
-def run(command, remedy="", **more):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, errors="replace", **more)
-    sys.stderr.write(done.stderr if done.returncode == 0 else "")
+def run(command, remedy=""):
+    command = [str(part) for part in command]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         last = (done.stderr or done.stdout).strip()[-2000:]
-        raise Failed(f"{' '.join(str(part) for part in command[:6])} …: {last}\n{remedy}".strip())
+        raise Failed(f"{' '.join(command[:6])} …: {last}\n{remedy}".strip())
+    sys.stderr.write(done.stderr)
     return done.stdout
 
 

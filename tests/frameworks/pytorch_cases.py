@@ -215,7 +215,7 @@ def brim():
     except RuntimeError as error:  # without its cache PyTorch raises CUDA's error as it is
         fact(raises=type(error).__name__, out_of_memory="out of memory" in str(error))
     # Less than bare by cubfc's own need: within 2% of the device (docs/compatibility.md).
-    fact(filled=len(blocks) * size >= 0.97 * total * float(os.environ.get("CASES_SHARE", 1)))
+    fact(filled=len(blocks) * size >= 0.97 * total)
     count = len(blocks)
     blocks.clear()
     torch.cuda.empty_cache()

@@ -54,7 +54,7 @@ STANDIN_EXPORT int cublasGetStream_v2(void* handle, void** out) {
   return 0;
 }
 
-// The program brings memory of its own: the handle's goes back.
+// The program brings memory of its own; what the handle has it keeps.
 STANDIN_EXPORT int cublasSetWorkspace_v2(void* handle, void* memory, std::size_t bytes) {
   (void)memory, (void)bytes;
   return handle ? 0 : 1;
