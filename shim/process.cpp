@@ -158,6 +158,7 @@ void at_exit() noexcept {
     return;  // a child that begins anew has its parent's handler, too
   }
   process->soft_reserve().leave();
+  process->failed_requests().finish();
   if (process->trace() != nullptr) {
     process->trace()->flush();
     process->trace()->tell_problem();
@@ -220,6 +221,10 @@ Ipc& Process::ipc() const {
 WaitingFrees& Process::waiting() const {
   return parts_->waiting;
 }
+FailedRequests& Process::failed_requests() const {
+  return parts_->failed;
+}
+
 SoftReserve& Process::soft_reserve() const {
   return parts_->soft_reserve;
 }

@@ -20,6 +20,7 @@ class Captures;
 class Contexts;
 class DeviceMemory;
 class DriverRequests;
+class FailedRequests;
 class Ipc;
 class MemoryInfo;
 class PeerCopies;
@@ -73,6 +74,7 @@ class Process {
   Arrays& arrays() const;
   PointerQueries& pointers() const;
   PeerCopies& peer_copies() const;
+  FailedRequests& failed_requests() const;
   SoftReserve& soft_reserve() const;
 
   const DriverFunctions& driver() const { return driver_; }

@@ -137,11 +137,12 @@ struct Context {
   std::atomic<bool> primary{false};
   std::atomic<bool> announced{false};
   enum State : std::uint8_t {
-    kStarted = 1,    // its arena has its options: memory was asked for
-    kEnding = 2,     // the driver has been asked to end it
-    kBroken = 4,     // by an error that stays: the driver answers for it from then on
-    kElsewhere = 8,  // its device's blocks are no arena's
-    kObserved = 16,  // its arena keeps figures
+    kStarted = 1,      // its arena has its options: memory was asked for
+    kEnding = 2,       // the driver has been asked to end it
+    kBroken = 4,       // by an error that stays: the driver answers for it from then on
+    kElsewhere = 8,    // its device's blocks are no arena's
+    kObserved = 16,    // its arena keeps figures
+    kListenedTo = 32,  // a request has failed in it: of those that are served FailedRequests hears
   };
   std::atomic<std::uint8_t> state{0};  // bits
   // Devices whose memory the program lets it reach (cuCtxEnablePeerAccess).
@@ -163,7 +164,7 @@ struct Context {
   }
   // Whether its arena serves, and nothing else is to be thought of.
   bool is_plain() const noexcept {
-    return (state.load(std::memory_order_acquire) & ~kObserved) == kStarted;
+    return (state.load(std::memory_order_acquire) & ~(kObserved | kListenedTo)) == kStarted;
   }
   // To be called with what the driver has answered in it.
   void note(CUresult result) noexcept {

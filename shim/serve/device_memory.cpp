@@ -85,6 +85,10 @@ arena::Caller DeviceMemory::asking() const {
   return callers_.asking();
 }
 
+void DeviceMemory::served_again(Context& context, std::size_t bytes) {
+  failed_.served(context, bytes);
+}
+
 Server::By DeviceMemory::served_by(const Device& device, std::size_t bytes) const {
   return bytes > most_shared() ? Server::By::kDriver : device.server->by;
 }
@@ -141,6 +145,7 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
       const RelaxedCapture relaxed(driver_);
       return allocate_from_driver(context, address, bytes, function, Mode::kRelaxed);
     }
+    failed_.served(context, bytes);
     log::trace("{} {} bytes -> {:#x}", function, bytes, *address);
     return CUDA_SUCCESS;
   }
@@ -220,6 +225,7 @@ CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* addres
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = got.address;
+  failed_.served(context, bytes);
   log::trace("{} {} bytes -> {:#x}", function, bytes, got.address);
   return CUDA_SUCCESS;
 }

@@ -75,6 +75,8 @@ class DeviceMemory {
   // A block from the context's arena, for a request that no block waits for in its stream.
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
                                const char* function);
+  // To be called where a block that waits served the request.
+  void served_again(Context& context, std::size_t bytes);
   // Frees a block without a wait: it can be given to others when the work that `how` names is done.
   CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
   // What the driver says to a free of this block without a context, or when the work of its owner

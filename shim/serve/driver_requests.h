@@ -54,6 +54,7 @@ class DriverRequests : private ContextListener {
         failure = arena::Failure::kOverLimit;
       }
       if (result == CUDA_SUCCESS) {
+        failed_.served(request.bytes);
         return result;
       }
       claim.reset();

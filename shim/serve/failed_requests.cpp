@@ -77,7 +77,7 @@ std::uint64_t whole_pages_free(const std::vector<arena::BlockSnapshot>& blocks,
 }  // namespace
 
 void FailedRequests::report(const Request& request, arena::Failure failure,
-                            const Context* context) noexcept try {
+                            Context* context) noexcept try {
   Device& device = request.device;
   if (!log::enabled(log::Level::kWarn) && !device.policy.oom_report.value) {
     device.use.refused(request.bytes, {});
@@ -88,11 +88,23 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
                            (!request.counted || request.bytes <= device.limit.budget.limit());
   using Reporter = OutOfMemoryReporter;
   const std::string said = reporter_.report(
-      is_possible ? Reporter::Request::kPossible : Reporter::Request::kImpossible,
+      is_possible ? Reporter::Request::kPossible : Reporter::Request::kImpossible, request.bytes,
       [&](Reporter::Detail detail) { return find_out(request, failure, context, detail); });
   device.use.refused(request.bytes, said);
+  if (context != nullptr && reporter_.listens()) {
+    context->set(Context::kListenedTo);
+  }
 } catch (const std::bad_alloc&) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
+}
+
+void FailedRequests::listen_no_longer_than_needed(Context& context) const noexcept {
+  if (!reporter_.listens()) {
+    context.clear(Context::kListenedTo);
+    if (reporter_.listens()) {  // another thread has failed meanwhile
+      context.set(Context::kListenedTo);
+    }
+  }
 }
 
 // The driver tells what is free of the current context's device only.

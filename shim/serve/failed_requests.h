@@ -5,13 +5,12 @@
 
 #include "arena/arena.h"
 #include "config/policy.h"
+#include "shim/device/device.h"
 #include "shim/tell/out_of_memory.h"
 
 namespace cubfc {
 
 class Contexts;
-struct Context;
-struct Device;
 struct DriverFunctions;
 
 // Thread-safe.
@@ -28,9 +27,26 @@ class FailedRequests {
     bool counted = true;   // by the limit
   };
   // `context`: whose arena was asked; nullptr when none was.
-  void report(const Request& request, arena::Failure failure, const Context* context) noexcept;
+  void report(const Request& request, arena::Failure failure, Context* context) noexcept;
+  // To be called with each request that the driver, or a context's arena, has served: what failed
+  // before may have been had at another try. (take_at_hand(), which calls nobody, serves nothing
+  // while a context is listened to.)
+  void served(std::uint64_t bytes) noexcept {
+    if (reporter_.listens()) [[unlikely]] {
+      reporter_.served(bytes);
+    }
+  }
+  void served(Context& context, std::uint64_t bytes) noexcept {
+    served(bytes);
+    if (context.has(Context::kListenedTo)) [[unlikely]] {
+      listen_no_longer_than_needed(context);
+    }
+  }
+  // At the process's end.
+  void finish() noexcept { reporter_.finish(); }
 
  private:
+  void listen_no_longer_than_needed(Context& context) const noexcept;
   OutOfMemory find_out(const Request& request, arena::Failure failure, const Context* context,
                        OutOfMemoryReporter::Detail detail) const;
 

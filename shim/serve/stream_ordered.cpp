@@ -49,6 +49,7 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
         again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
       *address = again;
+      memory_.served_again(*context, request.bytes);
       return CUDA_SUCCESS;
     }
   }

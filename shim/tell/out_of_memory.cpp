@@ -297,8 +297,11 @@ bool OutOfMemoryReporter::is_line_due(Lines& lines, std::int64_t now) {
   return true;
 }
 
-void OutOfMemoryReporter::tell(const std::string& text, const OutOfMemory& failure) const {
+void OutOfMemoryReporter::tell(const std::string& text) const {
   log::write(log::Level::kWarn, text);
+}
+
+void OutOfMemoryReporter::write_json(const OutOfMemory& failure) const {
   if (!policy_.oom_report.value) {
     return;
   }
@@ -309,30 +312,97 @@ void OutOfMemoryReporter::tell(const std::string& text, const OutOfMemory& failu
   }
 }
 
-std::string OutOfMemoryReporter::report(Request request,
+bool OutOfMemoryReporter::waits_already(std::uint64_t bytes) {
+  const long thread = syscall(SYS_gettid);
+  const std::lock_guard lock(mutex_);
+  heard_of_.store(kMostHeardOf, std::memory_order_relaxed);
+  for (Waiting& each : waiting_) {
+    if (each.thread == thread) {
+      each.bytes = bytes;
+      return true;
+    }
+  }
+  if (waiting_.size() == kMostWaiting) {
+    waiting_.erase(waiting_.begin());
+  }
+  waiting_.push_back({thread, bytes, {}});
+  return false;
+}
+
+void OutOfMemoryReporter::keep_for_end(std::string&& report) {
+  const long thread = syscall(SYS_gettid);
+  const std::lock_guard lock(mutex_);
+  for (Waiting& each : waiting_) {
+    if (each.thread == thread) {
+      each.report = std::move(report);
+    }
+  }
+}
+
+void OutOfMemoryReporter::served(std::uint64_t bytes) noexcept {
+  const long thread = syscall(SYS_gettid);
+  const std::lock_guard lock(mutex_);
+  heard_of_.fetch_sub(1, std::memory_order_relaxed);
+  std::erase_if(waiting_,
+                [&](const Waiting& each) { return each.thread == thread && bytes >= each.bytes; });
+  if (waiting_.empty()) {
+    heard_of_.store(0, std::memory_order_relaxed);
+  }
+}
+
+void OutOfMemoryReporter::finish() noexcept try {
+  std::string last;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Waiting& each : waiting_) {
+      if (!each.report.empty()) {
+        last = std::move(each.report);
+      }
+    }
+    waiting_.clear();
+  }
+  if (!last.empty()) {
+    tell(last);
+  }
+} catch (...) {  // the program's exit goes on
+}
+
+std::string OutOfMemoryReporter::report(Request request, std::uint64_t bytes,
                                         const std::function<OutOfMemory(Detail)>& find_out) noexcept
     try {
   const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
-  std::string text;
-  if (request == Request::kPossible && is_due(next_full_ns_, now, kMinute)) {
-    const OutOfMemory failure = find_out(Detail::kAll);
-    text = in_full(policy_, failure, cause_of(policy_, failure.facts));
-    is_line_due(possible_, now);  // not at once after it
-    tell(text, failure);
-    return text;
-  }
-  Lines& lines = request == Request::kPossible ? possible_ : impossible_;
-  if (!is_line_due(lines, now)) {
+  const bool possible = request == Request::kPossible;
+  const bool first = possible && !waits_already(bytes);
+  const bool full = possible && !first && is_due(next_full_ns_, now, kMinute);
+  Lines& lines = possible ? possible_ : impossible_;
+  const bool line = is_line_due(lines, now);  // not at once after a full report, either
+  if (!first && !full && !line) {
     lines.left_out.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
-  const OutOfMemory failure = find_out(policy_.oom_report.value ? Detail::kAll : Detail::kFacts);
+  const bool all = first || full || policy_.oom_report.value;
+  const OutOfMemory failure = find_out(all ? Detail::kAll : Detail::kFacts);
+  const Cause cause = cause_of(policy_, failure.facts);
+  write_json(failure);
+  std::string report = first || full ? in_full(policy_, failure, cause) : std::string();
+  if (full) {
+    keep_for_end({});
+    tell(report);
+    return report;
+  }
+  if (first) {
+    keep_for_end(std::string(report));
+  }
+  if (!line) {
+    lines.left_out.fetch_add(1, std::memory_order_relaxed);
+    return report;
+  }
   const std::uint64_t more = lines.left_out.exchange(0, std::memory_order_relaxed);
-  text = format("out of memory on {}: {}{}", who(failure),
-                in_a_line(policy_, failure, cause_of(policy_, failure.facts)),
-                more == 0 ? "" : format(" ({} more that failed were not told of)", more));
-  tell(text, failure);
-  return text;
+  const std::string text =
+      format("out of memory on {}: {}{}", who(failure), in_a_line(policy_, failure, cause),
+             more == 0 ? "" : format(" ({} more that failed were not told of)", more));
+  tell(text);
+  return first ? report : text;
 } catch (...) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
   return {};

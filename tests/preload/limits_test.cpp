@@ -461,11 +461,62 @@ TEST_CASE("a file for reports that cannot be written is said, and harms nothing"
   CHECK_FALSE(std::filesystem::exists(target));  // a link is not followed
 }
 
+TEST_CASE("a first failure is a line, and what comes of it decides whether the report follows") {
+  const auto count = [](const std::string& text, const char* what) {
+    std::size_t times = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+      ++times;
+    }
+    return times;
+  };
+  const std::string path = scratch("oom-first.jsonl");
+  for (const char* allocator : {"bfc", "vmm", "cuda_async", "platform"}) {
+    const auto run = [&](const char* how) {
+      std::filesystem::remove(path);
+      const Outcome outcome = run_preloaded(
+          {program("program_free_memory"), "fill:900", how},
+          {{"STANDIN_MEMORY", "1GiB"}, {"CUBFC_ALLOCATOR", allocator}, {"CUBFC_OOM_REPORT", path}});
+      UNSCOPED_INFO(allocator << " " << how << "\n" << outcome.out << outcome.err);
+      CHECK(outcome.status == 0);
+      for (const auto& json : reports_in(path)) {  // each is in full
+        CHECK(json["arena"].contains("map"));
+        CHECK(json["cause"] == "device_full");
+      }
+      return outcome;
+    };
+    const auto line = [](const Outcome& outcome) {
+      const std::size_t at = outcome.err.find("out of memory on GPU 0");
+      REQUIRE(at != std::string::npos);
+      return outcome.err.substr(at, outcome.err.find('\n', at) - at);
+    };
+    // Had at the second try, after others are freed.
+    const Outcome recovers = run("recover:400");
+    CHECK(recovers.out.ends_with(" 400\n"));
+    CHECK(count(recovers.err, "out of memory") == 1);
+    CHECK(count(recovers.err, "  cause  ") == 0);
+    CHECK(line(recovers).find("400.0 MiB by cuMemAlloc: device full") != std::string::npos);
+    CHECK(reports_in(path).size() == 1);
+    // Refused again: the report comes then, and not once more at the end.
+    const Outcome again = run("again:400");
+    CHECK(count(again.err, "out of memory") == 2);
+    CHECK(count(again.err, "  cause  ") == 1);
+    CHECK(line(again).find(": device full") != std::string::npos);
+    CHECK(reports_in(path).size() == 2);
+    // Never tried again: at the end.
+    const Outcome once = run("ask:400");
+    CHECK(count(once.err, "out of memory") == 2);
+    CHECK(count(once.err, "  cause  ") == 1);
+    CHECK(line(once).find(": device full") != std::string::npos);
+    CHECK(reports_in(path).size() == 1);
+  }
+}
+
 TEST_CASE("a program that finds out by trying how much there is gets one report") {
   const Outcome outcome = run_preloaded({program("program_free_memory"), "small", "probe"},
                                         {{"STANDIN_MEMORY", "1GiB"}});
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
   CHECK(outcome.err.find("out of memory on") != std::string::npos);
-  CHECK(outcome.err.find("out of memory") == outcome.err.rfind("out of memory"));
+  CHECK(outcome.err.find("  cause  ") != std::string::npos);
+  CHECK(outcome.err.find("  cause  ") == outcome.err.rfind("  cause  "));
 }

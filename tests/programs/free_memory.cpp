@@ -15,7 +15,9 @@
 //           sum           cuMemAlloc of 256 MiB to 1 MiB
 //           create, async the same by cuMemCreate, by cuMemAllocAsync
 //           total         one cuMemAlloc of all that the device is said to have
-//           ask:MIB       one of so many, whether it can be had or not; create:MIB by cuMemCreate
+//           ask:MIB       one of so many, whether it can be had or not; create:MIB by cuMemCreate;
+//                         again:MIB twice; recover:MIB twice, and before the second time all is
+//                         freed that "fill" has, as programs do that cache
 //           probe         the largest that can be had, found out by trying
 //           hold          nothing; stays until it is killed
 //           wait          nothing; stays until stdin ends
@@ -154,6 +156,7 @@ int main(int argc, char** argv) {
   std::size_t total_bytes = 0;
   programs::must(driver, "cuMemGetInfo", driver.cuMemGetInfo(&free_bytes, &total_bytes));
   std::size_t live = 0;
+  std::vector<CUdeviceptr> blocks;
   if (state == "small") {
     live = 300 * kMiB;
     allocate(driver, live);
@@ -169,7 +172,6 @@ int main(int argc, char** argv) {
   } else if (state.starts_with("fill:") || state.starts_with("freed:")) {
     const std::size_t wanted = kMiB * mib_of(state);
     CUdeviceptr address = 0;
-    std::vector<CUdeviceptr> blocks;
     for (std::size_t bytes = 0; live < wanted; live += bytes) {
       bytes = std::min(wanted - live, 100 * kMiB);
       if (driver.cuMemAlloc(&address, bytes) != CUDA_SUCCESS) {
@@ -182,7 +184,6 @@ int main(int argc, char** argv) {
     }
   } else if (state.starts_with("holes:") || state.starts_with("gaps:")) {
     const std::size_t mib = state.starts_with("holes:") ? 1 : 4;
-    std::vector<CUdeviceptr> blocks;
     for (std::size_t i = 0; i < mib_of(state) / mib; ++i) {
       blocks.push_back(allocate(driver, mib * kMiB));
     }
@@ -250,9 +251,16 @@ int main(int argc, char** argv) {
         got += step;
       }
     }
-  } else if (how.starts_with("ask:")) {
+  } else if (how.starts_with("ask:") || how.starts_with("again:") || how.starts_with("recover:")) {
     const std::size_t bytes = mib_of(how) * kMiB;
-    got = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS ? bytes : 0;
+    bool has = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS;
+    for (std::size_t i = 0; !has && how.starts_with("recover:") && i < blocks.size(); ++i) {
+      programs::must(driver, "cuMemFree", driver.cuMemFree(blocks[i]));
+    }
+    if (!has && !how.starts_with("ask:")) {
+      has = driver.cuMemAlloc(&address, bytes) == CUDA_SUCCESS;
+    }
+    got = has ? bytes : 0;
   } else {
     got = take_all({256 * kMiB, 16 * kMiB, 2 * kMiB}, [&](std::size_t bytes) {
       return driver.cuMemAllocAsync(&address, bytes, nullptr);
