@@ -30,7 +30,7 @@ constexpr std::chrono::hours kFillPatience{24};
 constexpr int kOldestDriver = 12000;
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;  // the driver gives no less
 
-struct Words {
+struct CheckWords {
   std::vector<std::string> program;
   std::optional<std::string> library;
   std::string fill;
@@ -233,7 +233,7 @@ void check_program(Findings& findings, const std::string& name, const std::strin
   }
 }
 
-std::vector<std::string> words_of_fill(const Words& words) {
+std::vector<std::string> words_of_fill(const CheckWords& words) {
   std::vector<std::string> all{"check", "--child=fill", "--fill=" + words.fill,
                                "--step=" + words.step};
   if (words.gpu >= 0) {
@@ -242,7 +242,7 @@ std::vector<std::string> words_of_fill(const Words& words) {
   return all;
 }
 
-void check_memory(Findings& findings, const Words& words) {
+void check_memory(Findings& findings, const CheckWords& words) {
   const ordered_json told = ask_child(words_of_fill(words), {{"CUBFC_DISABLE", "1"}},
                                       check::Errors::kShow, kFillPatience);
   if (told.contains("error")) {
@@ -270,27 +270,23 @@ void check_memory(Findings& findings, const Words& words) {
   }
 }
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Failure{"check: " + message, kUsage};
-}
-
-check::Fill read_fill(const Words& words) {
+check::Fill read_fill(const CheckWords& words) {
   const auto share = config::read_share(words.fill);
   if (!share || *share <= 0 || *share > 1) {
-    refuse("--fill " + config::quoted(words.fill) +
+    refuse("check: --fill " + config::quoted(words.fill) +
            " cannot be used; accepted: a share of the device above 0 and up to 1, such as 0.8 or "
            "80%");
   }
   const auto step = config::read_size(words.step);
   if (!step || *step == 0 || *step > (std::uint64_t{1} << 50)) {
-    refuse("--step " + config::quoted(words.step) +
+    refuse("check: --step " + config::quoted(words.step) +
            " cannot be used; accepted: a size such as 1GiB or 512MiB");
   }
   return {*share, (*step + kGranule - 1) / kGranule * kGranule,
           words.gpu < 0 ? std::nullopt : std::optional(words.gpu)};
 }
 
-void be_child(const Words& words) {
+void be_child(const CheckWords& words) {
   std::string told;
   if (words.child == "devices") {
     told = check::describe_devices();
@@ -302,7 +298,7 @@ void be_child(const Words& words) {
   std::fputs(told.c_str(), stdout);
 }
 
-void run(const Words& words) {
+void run(const CheckWords& words) {
   if (!words.child.empty()) {
     be_child(words);
     return;
@@ -337,7 +333,7 @@ void run(const Words& words) {
 void add_check(CLI::App& app) {
   CLI::App* const command = app.add_subcommand(
       "check", "Whether the library, the driver, the settings and a program can work together.");
-  const auto words = std::make_shared<Words>();
+  const auto words = std::make_shared<CheckWords>();
   command
       ->add_option("PROGRAM", words->program,
                    "whether this one can be preloaded; its arguments "

@@ -58,7 +58,7 @@ std::string settings_text(const Mode& mode) {
   return text.empty() ? "(nothing)" : text;
 }
 
-struct Words {
+struct CompareWords {
   std::vector<std::string> program;
   std::optional<std::string> library;
   std::string only;  // with commas between; all
@@ -67,10 +67,6 @@ struct Words {
   std::string report;
   std::string json;
 };
-
-[[noreturn]] void refuse(const std::string& message) {
-  throw Failure{"compare: " + message, kUsage};
-}
 
 std::vector<Mode> chosen_modes(const std::string& names) {
   if (names.empty()) {
@@ -82,7 +78,7 @@ std::vector<Mode> chosen_modes(const std::string& names) {
     const auto mode = std::find_if(modes().begin(), modes().end(),
                                    [&](const Mode& each) { return each.name == name; });
     if (mode == modes().end()) {
-      refuse("there is no mode " + config::shown(name) + "; --list shows them");
+      refuse("compare: there is no mode " + config::shown(name) + "; --list shows them");
     }
     chosen.push_back(*mode);
   }
@@ -128,7 +124,7 @@ void write_file(const std::string& path, const std::string& text) {
   }
 }
 
-std::string command_of(const Words& words) {
+std::string command_of(const CompareWords& words) {
   std::string text;
   for (const std::string& word : words.program) {
     text += (text.empty() ? "" : " ") + config::shown(word, 1000);
@@ -136,7 +132,7 @@ std::string command_of(const Words& words) {
   return text;
 }
 
-Result run_all(const Words& words, const std::vector<Mode>& chosen, const std::string& path,
+Result run_all(const CompareWords& words, const std::vector<Mode>& chosen, const std::string& path,
                const std::string& library) {
   const std::string input = read_input();
   const std::chrono::duration<double> most(words.timeout);
@@ -153,7 +149,7 @@ Result run_all(const Words& words, const std::vector<Mode>& chosen, const std::s
   return result;
 }
 
-void compare_modes(const Words& words) {
+void compare_modes(const CompareWords& words) {
   if (words.list) {
     for (const Mode& mode : modes()) {
       std::printf("%-15s %s\n", mode.name.c_str(), settings_text(mode).c_str());
@@ -161,18 +157,18 @@ void compare_modes(const Words& words) {
     return;
   }
   if (words.program.empty()) {
-    refuse("which program? `cubfc compare [OPTIONS] -- PROGRAM ARGUMENTS`");
+    refuse("compare: which program? `cubfc compare [OPTIONS] -- PROGRAM ARGUMENTS`");
   }
   const std::vector<Mode> chosen = chosen_modes(words.only);
   std::string library;
   try {
     library = find_library(words.library);
   } catch (const Failure& failure) {
-    refuse(failure.message);
+    refuse("compare: " + failure.message);
   }
   const FoundProgram program = find_program(words.program[0], search_path());
   if (program.path.empty()) {
-    refuse(why_not_found(words.program[0], program));
+    refuse("compare: " + why_not_found(words.program[0], program));
   }
   const Result result = run_all(words, chosen, program.path, library);
   const std::string verdict = result.verdict(words.timeout);
@@ -199,7 +195,7 @@ void compare_modes(const Words& words) {
 void add_compare(CLI::App& app, std::vector<std::string>& words) {
   CLI::App* const command = app.add_subcommand(
       "compare", "Is it cubfc? Runs a program without it and in each of its modes.");
-  const auto ours = std::make_shared<Words>();
+  const auto ours = std::make_shared<CompareWords>();
   command->add_option("PROGRAM", ours->program, "what to execute, and its arguments")
       ->type_name("");
   add_library_option(*command, ours->library);

@@ -19,4 +19,9 @@ struct Failure {
   int exit_status = kFailed;
 };
 
+// The command line is wrong.
+[[noreturn]] inline void refuse(const std::string& message) {
+  throw Failure{message, kUsage};
+}
+
 }  // namespace cubfc::cli

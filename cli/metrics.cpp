@@ -16,7 +16,7 @@ namespace cubfc::cli {
 namespace {
 
 // As node_exporter's textfile collector wants it: the file is there whole, or as it was.
-void write_file(const std::string& path, const std::string& text) {
+void replace_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + '.' + std::to_string(getpid());
   std::FILE* const file = std::fopen(unfinished.c_str(), "we");
   const bool written =
@@ -51,7 +51,7 @@ void add_metrics(CLI::App& app) {
     }
     const std::string text = metrics_text(processes);
     if (!path->empty()) {
-      write_file(*path, text);
+      replace_file(*path, text);
     } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
                std::fflush(stdout) != 0) {
       throw Failure{std::string("standard output: ") + std::strerror(errno)};

@@ -29,7 +29,7 @@ constexpr const char* kAbout =
     "without a GPU. FILE is a trace (CUBFC_TRACE), a log of RMM's logging adaptor, or a memory "
     "snapshot of PyTorch.";
 
-constexpr const char* kFooter = R"(
+constexpr const char* kReplayFooter = R"(
 Without --allocator, --preallocate, --mem-fraction and --free, several policies are
 tried and shown side by side; the exit status is that of the first, cubfc's default.
 
@@ -48,7 +48,7 @@ Example:
   cubfc replay run.cubfc --limit 40GiB --allocator vmm
 )";
 
-struct Words {
+struct ReplayWords {
   std::string file;
   std::string limit;
   std::string total;
@@ -68,10 +68,6 @@ struct Words {
   bool wants_table() const { return all_policies || (!names_policy() && trace.empty()); }
 };
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Failure{"replay: " + message, kUsage};
-}
-
 // As if the variable were set in the environment.
 void set(Policy& policy, const char* variable, const char* flag, const std::string& text) {
   if (text.empty()) {
@@ -82,19 +78,19 @@ void set(Policy& policy, const char* variable, const char* flag, const std::stri
                {.variable = flag, .value = text, .own_name = true});
 }
 
-std::uint64_t total_of(const Words& words) {
+std::uint64_t total_of(const ReplayWords& words) {
   if (words.total.empty()) {
     return 0;
   }
   const std::optional<std::uint64_t> total = config::read_size(words.total);
   if (!total || *total == 0) {
-    refuse("--total " + config::quoted(words.total) + " is no size, such as 80GiB");
+    refuse("replay: --total " + config::quoted(words.total) + " is no size, such as 80GiB");
   }
   return *total;
 }
 
 // A size, or a share of the devices' total.
-void set_limit(Policy& policy, const Words& words, const replay::Workload& workload) {
+void set_limit(Policy& policy, const ReplayWords& words, const replay::Workload& workload) {
   const std::optional<double> share =
       config::read_size(words.limit) ? std::nullopt : config::read_share(words.limit);
   if (!share) {
@@ -108,10 +104,10 @@ void set_limit(Policy& policy, const Words& words, const replay::Workload& workl
     total = differ ? 0 : total;
   }
   if (total == 0) {
-    refuse("--limit " + config::quoted(words.limit) + " is a share; --total says of what");
+    refuse("replay: --limit " + config::quoted(words.limit) + " is a share; --total says of what");
   }
   if (*share <= 0 || *share > 1) {
-    refuse("--limit " + config::quoted(words.limit) + " is not between 0 and 1");
+    refuse("replay: --limit " + config::quoted(words.limit) + " is not between 0 and 1");
   }
   set(policy, "CUBFC_MEM_LIMIT", "--limit",
       std::to_string(static_cast<std::uint64_t>(static_cast<double>(total) * *share)));
@@ -142,7 +138,8 @@ std::string settings_of(const Policy& policy) {
   return lines;
 }
 
-std::vector<replay::Conditions> policies_of(const Words& words, const replay::Workload& workload) {
+std::vector<replay::Conditions> policies_of(const ReplayWords& words,
+                                            const replay::Workload& workload) {
   replay::Conditions base;
   base.total_bytes = total_of(words);
   set_limit(base.policy, words, workload);
@@ -153,7 +150,8 @@ std::vector<replay::Conditions> policies_of(const Words& words, const replay::Wo
     set(base.policy, "CUBFC_FREE", "--free", words.free);
     if (base.policy.allocator.value == config::Allocator::kCudaAsync) {
       refuse(
-          "--allocator cuda_async is not modelled: how the driver's pools place blocks is not "
+          "replay: --allocator cuda_async is not modelled: how the driver's pools place blocks is "
+          "not "
           "known");
     }
     return {base};
@@ -177,7 +175,7 @@ std::vector<replay::Conditions> policies_of(const Words& words, const replay::Wo
 
 class Replay {
  public:
-  explicit Replay(const Words& words)
+  explicit Replay(const ReplayWords& words)
       : words_(words),
         recording_(recordings::open_recording(words.file)),
         workload_(replay::make_workload(
@@ -246,18 +244,18 @@ class Replay {
     return result;
   }
 
-  const Words& words_;
+  const ReplayWords& words_;
   const recordings::Recording recording_;
   const replay::Workload workload_;
   std::vector<replay::Result> results_;
 };
 
-void run(const Words& words) {
+void run(const ReplayWords& words) {
   if (!words.trace.empty() && words.all_policies) {
-    refuse("--trace is for one policy, --all-policies for several");
+    refuse("replay: --trace is for one policy, --all-policies for several");
   }
   if (words.names_policy() && words.all_policies) {
-    refuse("--all-policies is for all of them; name none");
+    refuse("replay: --all-policies is for all of them; name none");
   }
   bool fits = false;
   try {
@@ -279,9 +277,9 @@ void run(const Words& words) {
 void add_replay(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("replay", "would a recording fit, here or under another policy?");
-  const auto words = std::make_shared<Words>();
+  const auto words = std::make_shared<ReplayWords>();
   command.description(kAbout);
-  command.footer(kFooter);
+  command.footer(kReplayFooter);
   command.add_option("FILE", words->file, "the recording")->type_name("")->required();
   command.add_option("--limit", words->limit, "a limit for each GPU: 40GiB, or a share: 0.5, 50%")
       ->type_name("SIZE|SHARE");

@@ -30,7 +30,7 @@ namespace {
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
 
-struct Words {
+struct RunWords {
   std::vector<std::string> program;          // with its arguments
   std::map<std::string, std::string> flags;  // what was given for each, by the option's own name
   std::optional<std::string> share;
@@ -38,13 +38,9 @@ struct Words {
   bool quiet = false;
 };
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Failure{message, kUsage};
-}
-
 // What the flags ask for, each as its variable. All are read here, so that nothing is started with
 // a value that the library would not take.
-Variables settings_of(const Words& words, const std::optional<Share>& share) {
+Variables settings_of(const RunWords& words, const std::optional<Share>& share) {
   Variables settings;
   config::Policy policy;
   for (const bool limits : {false, true}) {  // a fraction's range depends on other options
@@ -73,7 +69,7 @@ void tell(const std::string& line) {
 }
 
 // Returns only when it could not be executed.
-[[noreturn]] void execute(const Words& words, const std::string& path) {
+[[noreturn]] void execute(const RunWords& words, const std::string& path) {
   const std::vector<char*> arguments = pointers_to(words.program);
   std::fflush(nullptr);
   execvp(path.c_str(), arguments.data());
@@ -86,7 +82,7 @@ void tell(const std::string& line) {
       kCannotExecute};
 }
 
-void run(const Words& words) {
+void run(const RunWords& words) {
   if (words.program.empty()) {
     refuse("which program? `cubfc run [OPTIONS] -- PROGRAM ARGUMENTS`");
   }
@@ -148,7 +144,7 @@ std::string plain(std::string_view text) {
 
 void add_run(CLI::App& app, std::vector<std::string>& words) {
   CLI::App* const command = app.add_subcommand("run", "Executes a program under cubfc.");
-  const auto ours = std::make_shared<Words>();
+  const auto ours = std::make_shared<RunWords>();
   command->add_option("PROGRAM", ours->program, "what to execute, and its arguments")
       ->type_name("");  // see below
   command

@@ -29,7 +29,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr const char* kFooter = R"(
+constexpr const char* kTopFooter = R"(
 IN USE: allocated and not freed. IDLE: what arenas have and no block uses. RESERVED:
 preallocated, in no arena yet. TAKEN: all that the process holds of the GPU, without
 contexts and modules. PEAK: the most that was in use. FRAG: the share of what is idle
@@ -53,7 +53,7 @@ Examples:
   cubfc top --once --json | jq '.processes[].devices[].bytes_in_use'
 )";
 
-struct Words {
+struct TopWords {
   bool once = false;
   bool json = false;
   double interval = 1;
@@ -85,7 +85,7 @@ std::string text_of(const std::vector<top::Line>& lines) {
   return text;
 }
 
-std::string plain_table(const top::Look& look, const Words& words) {
+std::string plain_table(const top::Look& look, const TopWords& words) {
   const std::size_t width =
       isatty(STDOUT_FILENO) == 1 ? top::Terminal::size().columns : top::kAnyWidth;
   const std::vector<top::Line> nothing = top::nothing_there(look, words.pids);
@@ -111,7 +111,7 @@ void tell_problems(const top::Look& look, std::vector<std::string>& told) {
   }
 }
 
-void write_once(const Words& words) {
+void write_once(const TopWords& words) {
   top::Look look = top::take_look(words.pids, nullptr);
   std::vector<std::string> told;
   tell_problems(look, told);
@@ -122,7 +122,7 @@ void write_once(const Words& words) {
   write(words.json ? top::json(look) : plain_table(look, words));
 }
 
-[[noreturn]] void write_forever(const Words& words) {
+[[noreturn]] void write_forever(const TopWords& words) {
   auto next = steady_clock::now();
   std::unique_ptr<top::Look> last;
   std::vector<std::string> told;
@@ -164,7 +164,7 @@ bool obey_keys(top::Terminal& terminal, top::Keys& keys, top::Screen& screen,
   }
 }
 
-void show_live(const Words& words) {
+void show_live(const TopWords& words) {
   top::Terminal terminal;
   top::Screen screen(words.pids, wants_no_color());
   top::Keys keys;
@@ -181,7 +181,7 @@ void show_live(const Words& words) {
   terminal.leave();
 }
 
-void run(const Words& words) {
+void run(const TopWords& words) {
   std::setlocale(LC_CTYPE, "");  // what the terminal can show, and how wide it is
   if (words.once) {
     write_once(words);
@@ -200,8 +200,8 @@ void run(const Words& words) {
 
 void add_top(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("top", "GPUs and processes under cubfc, live.");
-  const auto words = std::make_shared<Words>();
-  command.footer(kFooter);
+  const auto words = std::make_shared<TopWords>();
+  command.footer(kTopFooter);
   command.add_flag("--once", words->once, "one look, then the end");
   command.add_flag("--json", words->json, "a line of JSON for each look");
   command.add_option("--interval", words->interval, "between two looks (1)")

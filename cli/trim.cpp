@@ -22,7 +22,7 @@ using figures::read;
 using report::bytes_text;
 using report::printable;
 
-struct Words {
+struct TrimWords {
   int pid = 0;
   bool all = false;
 };
@@ -94,7 +94,7 @@ std::string advice_for(const Place& place) {
 }
 
 // Those that were meant and could not be asked.
-std::string silent_ones(const Words& words, const std::vector<Rendezvous::Answer>& answers,
+std::string silent_ones(const TrimWords& words, const std::vector<Rendezvous::Answer>& answers,
                         const live::Processes& processes) {
   std::string text;
   for (const live::Process& process : processes.all) {
@@ -111,7 +111,7 @@ std::string silent_ones(const Words& words, const std::vector<Rendezvous::Answer
   return text;
 }
 
-void trim(const Words& words) {
+void trim(const TrimWords& words) {
   if (words.all == (words.pid != 0)) {
     throw Failure{"trim: which process? Its number, or --all; `cubfc top --once` lists them",
                   kUsage};
@@ -149,7 +149,7 @@ void trim(const Words& words) {
 void add_trim(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("trim", "Has processes under cubfc give unused memory back to the GPU.");
-  const auto words = std::make_shared<Words>();
+  const auto words = std::make_shared<TrimWords>();
   command->add_option("PID", words->pid, "the process")
       ->type_name("")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""));

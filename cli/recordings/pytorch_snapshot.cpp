@@ -19,8 +19,6 @@ using trace::Kind;
 using Value = Pickle::Value;
 
 constexpr std::uint64_t kMostDevices = 256;
-// A frame is there once in the file, and in every stack that has it here.
-constexpr std::uint64_t kMostStackText = std::uint64_t{1} << 30;
 // Of a dictionary that is looked into.
 constexpr std::size_t kMostNames = 64;
 // So long that times in nanoseconds fit a trace.

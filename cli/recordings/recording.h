@@ -50,6 +50,10 @@ struct Thread {
   std::string name;
 };
 
+// Of all stacks of a recording. Many of them have the same frames, so that a small file could ask
+// for much memory.
+inline constexpr std::uint64_t kMostStackText = std::uint64_t{1} << 30;
+
 struct Recording {
   std::string path;
   std::string format;               // "cubfc trace", "RMM log", "PyTorch snapshot"

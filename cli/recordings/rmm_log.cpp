@@ -12,7 +12,7 @@
 namespace cubfc::recordings {
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t{64} << 10;
+constexpr std::size_t kLongestRow = std::size_t{64} << 10;
 constexpr std::size_t kMostFields = 32;
 constexpr std::uint64_t kDayNs = 86'400'000'000'000;
 
@@ -99,7 +99,7 @@ class RmmLogReader {
     recording_.callers.emplace_back();
     recording_.threads.emplace_back();
     std::string_view text;
-    while (input_.line(text, kLongestLine)) {
+    while (input_.line(text, kLongestRow)) {
       ++line_;
       if (trimmed(text).empty()) {
         continue;

@@ -23,8 +23,6 @@ using trace::Kind;
 
 // No text that a trace has is nearly as long; one that says so is broken.
 constexpr std::uint64_t kLongestPayload = std::uint64_t{64} << 20;
-// Frames name the object each time, so that a small file could ask for much memory.
-constexpr std::uint64_t kMostStackText = std::uint64_t{1} << 30;
 
 std::string hexadecimal(std::uint64_t value) {
   std::array<char, 18> digits{'0', 'x'};

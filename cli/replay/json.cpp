@@ -14,7 +14,6 @@ Json or_null(std::uint64_t value, std::uint64_t none) {
 }
 
 Json json_of(const OutOfMemory& failed) {
-  constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
   return {{"operation", failed.operation},
           {"event", failed.event},
           {"time_ns", failed.time_ns},

@@ -23,7 +23,6 @@ using trace::Memory;
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::uint64_t kGranularity = arena::kSourceUnitBytes;  // of the driver's pages
-constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
 // As UnusedMemory's (shim/serve/): more tries would be for a reason that is not lack of memory.
 constexpr int kMostTries = 1000;
 // Contexts that have memory at once; a process has a few for each device.

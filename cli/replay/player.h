@@ -19,6 +19,9 @@
 
 namespace cubfc::replay {
 
+// Of what nothing bounds.
+inline constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
+
 // The first request that did not get its memory.
 struct OutOfMemory {
   std::uint64_t operation = 0;  // its number among the workload's allocations and frees, from 1
@@ -33,8 +36,8 @@ struct OutOfMemory {
   std::uint64_t free_bytes = 0;
   std::uint64_t largest_free_bytes = 0;
   // On this device.
-  std::uint64_t limit_left_bytes = 0;   // ~0: there is no limit
-  std::uint64_t device_free_bytes = 0;  // ~0: only the limit counts
+  std::uint64_t limit_left_bytes = 0;   // kPlenty: there is no limit
+  std::uint64_t device_free_bytes = 0;  // kPlenty: only the limit counts
   std::string cause;
 };
 

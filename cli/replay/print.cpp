@@ -11,8 +11,6 @@
 namespace cubfc::replay {
 namespace {
 
-constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
-
 // "36.92 GiB".
 std::string size(std::uint64_t bytes) {
   constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};

@@ -32,7 +32,7 @@ ordered_json memory_of(const Row& row) {
   return all;
 }
 
-ordered_json callers_of(const Row& row) {
+ordered_json list_of_callers(const Row& row) {
   const std::size_t count =
       std::min<std::size_t>(row.figures().num_callers.load(), row.sums.by_caller.size());
   ordered_json all = ordered_json::array();
@@ -84,7 +84,7 @@ ordered_json device_of(const Row& row) {
           {"ns_free_waits", read(device.free_waits_ns)},
           {"blocked", or_null(row.blocked)},
           {"memory", memory_of(row)},
-          {"callers", callers_of(row)}};
+          {"callers", list_of_callers(row)}};
 }
 
 }  // namespace

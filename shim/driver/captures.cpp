@@ -10,7 +10,7 @@ namespace {
 // processors.
 constexpr std::chrono::milliseconds kTimeToEnter{250};
 // Nothing else that a permit is for lasts as long.
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kLongestPermit{2};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void Captures::will_begin() {
   has_begun_.store(true, std::memory_order_release);
   recount();
   // Until none is out, or each was in one blocking call all the time.
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + kLongestPermit;
   std::uint64_t before = permits_.load(std::memory_order_seq_cst);
   while (out_of(before) > 0 && std::chrono::steady_clock::now() < end) {
     no_wait_.wait_for(lock, kTimeToEnter,

@@ -24,7 +24,7 @@ constexpr std::chrono::microseconds kShortestPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
 // What another thread has in hand comes back when the driver has answered it. What one stream frees
 // may wait for this very thread, and the driver's own allocation would not wait for it.
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kLongestHope{2};
 
 }  // namespace
 
@@ -231,7 +231,7 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
     } else if (may_last) {
       const steady_clock::time_point now = steady_clock::now();
       hopeless_since = hopeless_since.value_or(now);
-      if (now - *hopeless_since > kPatience) {
+      if (now - *hopeless_since > kLongestHope) {
         return predicate();
       }
     } else if (!collect_by_waiting() || predicate()) {

@@ -23,7 +23,6 @@ namespace {
 
 // The least capacity of more live blocks takes minutes, first fit with more of them hours.
 constexpr std::uint64_t kMostBlocksForLeast = 100'000;
-constexpr std::uint64_t kMostBlocksForFirstFit = 10'000;
 constexpr std::uint64_t kManyAllocations = 1'000'000;
 
 // While it lives the process has a second thread: without one, glibc leaves out the atomic

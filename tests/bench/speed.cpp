@@ -21,8 +21,6 @@
 namespace cubfc::bench {
 namespace {
 
-// A search from hole to hole takes seconds a pass with more than this.
-constexpr std::uint64_t kMostBlocksForFirstFit = 10000;
 constexpr int kFewestRounds = 3;
 
 // One allocator with a workload, kept from round to round.

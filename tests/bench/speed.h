@@ -22,6 +22,9 @@ inline constexpr const char* kOffsetAllocator = "offset_allocator";
 inline constexpr const char* kVma = "vma";
 inline constexpr const char* kRmm = "rmm";
 
+// A search from hole to hole takes seconds a pass with more than this.
+inline constexpr std::uint64_t kMostBlocksForFirstFit = 10'000;
+
 struct SpeedSettings {
   int rounds = 9;
   double ns_a_turn = 20e6;  // a contender plays at least so long in each round

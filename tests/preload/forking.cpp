@@ -24,7 +24,7 @@ thread_local bool allocates_slowly = false;
 }  // namespace
 
 // The sanitizers have a malloc of their own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !CUBFC_TEST_SANITIZED
 extern "C" void* __libc_malloc(std::size_t bytes);  // NOLINT(bugprone-reserved-identifier): glibc's
 extern "C" void* malloc(std::size_t bytes) {
   if (allocates_slowly) {

@@ -67,7 +67,13 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.link = [os.path.normpath(word) for word in arguments.link]
     shim = pathlib.Path(__file__).resolve().parents[2] / "shim"
-    commands = {entry["file"]: entry for entry in json.loads(pathlib.Path(arguments.commands).read_text())}
+    # By the source. A file that only includes sources, which CMake makes, is how each of these is compiled.
+    commands = {}
+    for entry in json.loads(pathlib.Path(arguments.commands).read_text()):
+        compiled = pathlib.Path(entry["file"])
+        included = re.findall(r'^#include "(/.*)"$', compiled.read_text(), re.M) if compiled.parent.name == "Unity" else []
+        for source in included or [entry["file"]]:
+            commands[source] = entry
 
     def is_caught(number: int, folder: str) -> str:
         """How the programs end with the fault."""
@@ -75,12 +81,16 @@ def main() -> int:
         original = (shim / name).read_text()
         if original.count(old) != 1:
             return f"'{old}' stands in {name} {original.count(old)} times, not once"
-        source, changed = (pathlib.Path(folder) / f"{number}{end}" for end in (".cpp", ".o"))
+        source, unit, changed = (pathlib.Path(folder) / f"{number}{end}" for end in (".cpp", ".cxx", ".o"))
         source.write_text(original.replace(old, new))
         entry = commands[str(shim / name)]
+        if entry["file"] != str(shim / name):
+            unit.write_text(pathlib.Path(entry["file"]).read_text().replace(str(shim / name), str(source)))
+        else:
+            unit = source
         words = shlex.split(entry["command"])
         its_object = words[words.index("-o") + 1]
-        command = [str(source) if word == str(shim / name) else str(changed) if word == its_object else word
+        command = [str(unit) if word == entry["file"] else str(changed) if word == its_object else word
                    for word in words]
         subprocess.run([*command, "-O1", "-w"], check=True, cwd=entry["directory"])
         its_object = os.path.normpath(pathlib.Path(entry["directory"]) / its_object)

@@ -77,7 +77,7 @@ TEST_CASE("a loop that allocates, launches and frees on four streams never waits
   must(cuMemFree(allocate(64 << 20)));  // the arena is there, and large enough
   must(cuCtxSynchronize());
   standin_reset_calls();
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if CUBFC_TEST_SANITIZED
   constexpr std::uint64_t kIterations = 10'000;  // each takes ten times as long
 #else
   constexpr std::uint64_t kIterations = 100'000;

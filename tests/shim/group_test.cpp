@@ -395,7 +395,7 @@ TEST_CASE("group: threads of one member claim as one") {
   CHECK(group->used() == 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !CUBFC_TEST_SANITIZED
 // What a killed process leaves is what stands in the memory at that moment: the child is stopped
 // after each instruction of claims and of giving back, and the check is made with a copy.
 TEST_CASE("group: a member killed at any instruction leaves exactly what can be given back") {

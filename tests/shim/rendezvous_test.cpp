@@ -26,11 +26,7 @@ using cubfc::Rendezvous;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+constexpr bool kSanitized = CUBFC_TEST_SANITIZED;
 
 constexpr cubfc::DeviceId kDevice{'d', 'e', 'v', 'i', 'c', 'e'};
 constexpr cubfc::DeviceId kAnother{'a', 'n', 'o', 't', 'h', 'e', 'r'};

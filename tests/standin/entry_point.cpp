@@ -23,7 +23,7 @@ std::atomic<bool> forked{false};
 std::atomic<std::uint64_t> watched_calls{0};
 thread_local DefaultStream current_default_stream = DefaultStream::kLegacy;
 
-void Wait(std::uint64_t ns) {
+void Delay(std::uint64_t ns) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(ns);
   // A sleep is 50 us late on Linux by default, more than most latencies are.
   if (ns > 1000000) std::this_thread::sleep_for(std::chrono::nanoseconds(ns - 500000));
@@ -51,7 +51,7 @@ CUresult EntryPoint::Enter() {
   static std::once_flag started;
   std::call_once(started, Start);
   const std::uint64_t call = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
-  if (const std::uint64_t ns = latency_ns_.load(std::memory_order_relaxed)) Wait(ns);
+  if (const std::uint64_t ns = latency_ns_.load(std::memory_order_relaxed)) Delay(ns);
   if (const int error = error_.load(std::memory_order_acquire)) {
     const std::uint64_t first = fail_first_.load(std::memory_order_relaxed);
     if (call >= first && call - first < fail_times_.load(std::memory_order_relaxed)) {

@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::size_t kParameterBytes = 4096;  // as many as a kernel can have
 
-struct Settings {
+struct LaunchSettings {
   std::array<unsigned, 3> block{1, 1, 1};
   std::vector<std::byte> parameters;
   std::size_t parameter_bytes = 0;
 };
 
 // Guarded by state().mutex.
-std::map<CUfunction, Settings>& settings_of() {
-  static auto* const instance = new std::map<CUfunction, Settings>;
+std::map<CUfunction, LaunchSettings>& settings_of() {
+  static auto* const instance = new std::map<CUfunction, LaunchSettings>;
   return *instance;
 }
 
@@ -37,7 +37,7 @@ CUresult With(CUfunction handle, Work work) {
 
 CUresult SetParameter(CUfunction handle, int offset, const void* from, std::size_t bytes) {
   if (offset < 0 || !from) return CUDA_ERROR_INVALID_VALUE;
-  return With(handle, [&](Settings& settings) {
+  return With(handle, [&](LaunchSettings& settings) {
     const auto at = static_cast<std::size_t>(offset);
     if (settings.parameters.size() < at + bytes) settings.parameters.resize(at + bytes);
     std::memcpy(settings.parameters.data() + at, from, bytes);
@@ -46,8 +46,8 @@ CUresult SetParameter(CUfunction handle, int offset, const void* from, std::size
 }
 
 CUresult LaunchGrid(CUfunction handle, int width, int height, CUstream stream) {
-  Settings settings;
-  const CUresult found = With(handle, [&](const Settings& of) {
+  LaunchSettings settings;
+  const CUresult found = With(handle, [&](const LaunchSettings& of) {
     settings = of;
     return CUDA_SUCCESS;
   });
@@ -70,7 +70,7 @@ using namespace standin;
 
 ENTRY(cuFuncSetBlockShape, (CUfunction function, int x, int y, int z), (function, x, y, z)) {
   if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
-  return With(function, [&](Settings& settings) {
+  return With(function, [&](LaunchSettings& settings) {
     settings.block = {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
     return CUDA_SUCCESS;
   });
@@ -79,11 +79,11 @@ ENTRY(cuFuncSetBlockShape, (CUfunction function, int x, int y, int z), (function
 // Kernels need no shared memory here.
 ENTRY(cuFuncSetSharedSize, (CUfunction function, unsigned bytes), (function, bytes)) {
   (void)bytes;
-  return With(function, [](Settings&) { return CUDA_SUCCESS; });
+  return With(function, [](LaunchSettings&) { return CUDA_SUCCESS; });
 }
 
 ENTRY(cuParamSetSize, (CUfunction function, unsigned bytes), (function, bytes)) {
-  return With(function, [&](Settings& settings) {
+  return With(function, [&](LaunchSettings& settings) {
     settings.parameter_bytes = bytes;
     return CUDA_SUCCESS;
   });
