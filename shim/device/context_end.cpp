@@ -8,7 +8,7 @@
 namespace cubfc {
 namespace {
 
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kPatienceForUses{2};
 
 }  // namespace
 
@@ -54,7 +54,7 @@ std::unique_ptr<Leftovers> ContextUses::take_unneeded() noexcept {
 }
 
 void ContextUses::wait_for_ends(std::unique_lock<std::mutex>& lock, const Context& context) {
-  changed_.wait_for(lock, kPatience, [&] { return context.ends == 0 || !context.alive(); });
+  changed_.wait_for(lock, kPatienceForUses, [&] { return context.ends == 0 || !context.alive(); });
 }
 
 ContextEnd::ContextEnd(Contexts& contexts, const Which& which, Call call)
@@ -93,7 +93,7 @@ bool ContextEnd::is_not_last() {
     ++references_->leaving;
     return true;
   }
-  uses.changed_.wait_for(lock, kPatience, [&] { return references_->leaving == 0; });
+  uses.changed_.wait_for(lock, kPatienceForUses, [&] { return references_->leaving == 0; });
   return false;
 }
 
@@ -116,7 +116,7 @@ void ContextEnd::keep_others_out() {
   for (Context* context = first_; context != end_; context = context->next) {
     context->ends += concerns(*context) ? 1 : 0;
   }
-  uses.changed_.wait_for(lock, kPatience, [&] {
+  uses.changed_.wait_for(lock, kPatienceForUses, [&] {
     for (const Context* context = first_; context != end_; context = context->next) {
       if (concerns(*context) && context->users > 0) {
         return false;

@@ -18,7 +18,7 @@ constexpr std::uint64_t kLargePieces = 64;
 constexpr std::uint64_t kSmallPieces = 1024;
 
 // For another thread's driver call.
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kPatienceForDriver{2};
 
 }  // namespace
 
@@ -85,7 +85,7 @@ std::uint64_t Preallocation::give_to_others(std::uint64_t bytes) noexcept {
   {
     std::unique_lock lock(mutex_);
     ++asked_;
-    landed_.wait_for(lock, kPatience, [&] { return in_flight_ == 0; });
+    landed_.wait_for(lock, kPatienceForDriver, [&] { return in_flight_ == 0; });
   }
   return give_up(bytes);
 }
@@ -209,7 +209,7 @@ void Preallocation::keep_to_limit() noexcept {
     std::uint64_t over = 0;
     {
       std::unique_lock lock(mutex_);
-      landed_.wait_for(lock, kPatience,
+      landed_.wait_for(lock, kPatienceForDriver,
                        [&] { return in_flight_ + moving_ == 0 || at_most() <= budget_.left(); });
       over = bytes() - std::min(bytes(), budget_.left());
     }
@@ -224,7 +224,7 @@ void Preallocation::end() noexcept {
     std::unique_lock lock(mutex_);
     planned_ = 0;
     begun_ = false;
-    landed_.wait_for(lock, kPatience, [&] { return in_flight_ == 0; });
+    landed_.wait_for(lock, kPatienceForDriver, [&] { return in_flight_ == 0; });
   }
   make_way(arena::kLargestRequestBytes);
 }

@@ -24,10 +24,11 @@ constexpr char kFileKind[] = "group-";
 
 // "cubfcgr" and the version of the layout: those of another one are not to share a budget by
 // halves, so it is no part of the file's name.
-constexpr std::uint64_t kMagic = 0x0172676366627563;
+constexpr std::uint64_t kGroupMagic = 0x0172676366627563;
 constexpr unsigned kVersionShift = 56;
 bool is_other_version(std::uint64_t magic) noexcept {
-  return magic != kMagic && (magic ^ kMagic) >> kVersionShift << kVersionShift == (magic ^ kMagic);
+  return magic != kGroupMagic &&
+         (magic ^ kGroupMagic) >> kVersionShift << kVersionShift == (magic ^ kGroupMagic);
 }
 
 // The driver takes back what a killed process had within this time.
@@ -41,7 +42,7 @@ std::uint64_t now_ns() noexcept {
 
 // Another that clears the dead at this moment is waited for, on a machine with much to do for long.
 constexpr int kMostNaps = 50'000;
-constexpr std::chrono::microseconds kNap{100};
+constexpr std::chrono::microseconds kNapForClearing{100};
 
 }  // namespace
 
@@ -116,7 +117,7 @@ void Group::remove_left_files() {
   cubfc::remove_left_files(kFileKind, [](int descriptor) {
     std::uint64_t magic = 0;
     struct stat status {};
-    if (pread(descriptor, &magic, sizeof(magic), 0) != sizeof(magic) || magic != kMagic ||
+    if (pread(descriptor, &magic, sizeof(magic), 0) != sizeof(magic) || magic != kGroupMagic ||
         fstat(descriptor, &status) != 0 || status.st_size != static_cast<off_t>(sizeof(File)) ||
         !make_room_in(descriptor, 0, sizeof(File))) {
       return is_other_version(magic);
@@ -168,7 +169,7 @@ bool Group::become_member(int descriptor, File& file) {
     return false;
   }
   std::uint64_t magic = 0;
-  if (!file.header.magic.compare_exchange_strong(magic, kMagic) && magic != kMagic) {
+  if (!file.header.magic.compare_exchange_strong(magic, kGroupMagic) && magic != kGroupMagic) {
     errno = EPROTO;
     return false;
   }
@@ -260,7 +261,7 @@ void Group::clear_the_dead_of(File& file, IfBusy if_busy) noexcept {
     if (if_busy == IfBusy::kLeave || naps == kMostNaps) {
       return;
     }
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kNapForClearing);
   }
   for (std::size_t i = 0; i < GroupTable::kMembers; ++i) {
     std::atomic<std::int32_t>& pid = file.header.owners[i].pid;

@@ -18,10 +18,10 @@ namespace cubfc {
 namespace {
 
 // For an answer, or a part of what was asked for. A process that is stopped gives none.
-constexpr std::chrono::seconds kPatience{1};
-constexpr std::chrono::seconds kMostPatience{30};
+constexpr std::chrono::seconds kPatienceForAnswer{1};
+constexpr std::chrono::seconds kMostPatienceForAnswer{30};
 // Between two looks whether those who are waited for are still there.
-constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::milliseconds kLookForDead{20};
 
 int* futex_word(std::atomic<std::uint32_t>& word) {
   return reinterpret_cast<int*>(&word);
@@ -50,7 +50,7 @@ struct Rendezvous::Patience {
 
   bool is_over() const {
     const auto now = clock_();
-    return now - last_progress > kPatience || now - start > kMostPatience;
+    return now - last_progress > kPatienceForAnswer || now - start > kMostPatienceForAnswer;
   }
 };
 
@@ -113,6 +113,7 @@ bool Rendezvous::take_slot(int file, Table& table) {
     table_.store(&table, std::memory_order_release);
     own_.store(&slot, std::memory_order_release);
     table.header.taken[i].store(Taken::kByGiver, std::memory_order_release);
+    note_change();
     return true;
   }
   errno = error;
@@ -230,7 +231,7 @@ void Rendezvous::interrupt() noexcept {
   }
 }
 
-// Those who have rung see within kLook that nobody is there.
+// Those who have rung see within kLookForDead that nobody is there.
 void Rendezvous::close() noexcept {
   interrupt();
   set_taken(Taken::kNot);
@@ -242,6 +243,7 @@ void Rendezvous::set_taken(Taken taken) noexcept {
     Table& table = *table_;
     table.header.taken[static_cast<std::size_t>(slot - table.slots.data())].store(
         taken, std::memory_order_release);
+    note_change();
   }
 }
 
@@ -258,7 +260,7 @@ std::vector<std::size_t> Rendezvous::taken_by_others(Taken how) const {
 }
 
 // Whether the slot is taken by a process that lives. The slot of a dead one is cleared.
-bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) const {
+bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) {
   std::atomic<Taken>& taken = table_.load()->header.taken[slot];
   if (taken.load(std::memory_order_acquire) == Taken::kNot) {
     return false;
@@ -267,6 +269,7 @@ bool Rendezvous::is_there(std::size_t slot, const Descriptor& probe) const {
     return errno == EAGAIN || errno == EACCES;
   }
   taken.store(Taken::kNot, std::memory_order_relaxed);
+  note_change();
   lock_byte(probe.get(), slot, F_UNLCK);
   return false;
 }
@@ -360,7 +363,7 @@ bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& p
       unanswered_[&entry] = last;
       return false;
     }
-    wait_while(entry.answers, last, kLook);
+    wait_while(entry.answers, last, kLookForDead);
   }
 }
 
@@ -412,6 +415,14 @@ bool Rendezvous::is_any_closing(const DeviceId& device) noexcept try {
   return probe && !others_that(has_it, probe, Taken::kByOneThatCloses).empty();
 } catch (const std::bad_alloc&) {
   return false;
+}
+
+std::uint32_t Rendezvous::changes() noexcept try {
+  const std::lock_guard guard(mutex_);
+  join_as_asker();
+  return file_ ? table_.load()->header.changes.load() : 0;
+} catch (const std::bad_alloc&) {
+  return 0;
 }
 
 std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32_t> pid) {

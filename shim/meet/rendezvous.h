@@ -38,7 +38,7 @@ class Rendezvous {
   // Those meet that give the same name. A version is part of it: cubfc with another layout of the
   // file meets elsewhere. `now`: the time for which others' answers are waited for.
   explicit Rendezvous(
-      std::string name = "rendezvous-4", Now now = [] { return Clock::now(); })
+      std::string name = "rendezvous-5", Now now = [] { return Clock::now(); })
       : name_(std::move(name)), now_(now) {}
 
   // For a process that has something to give.
@@ -73,6 +73,7 @@ class Rendezvous {
       while (wanted > 0) {
         const std::uint64_t given = give(number, wanted);
         entry.given.fetch_add(given, std::memory_order_relaxed);
+        note_change();
         wanted = given == 0 ? 0 : wanted - std::min(wanted, given);
       }
       put(entry, rings, left(number));
@@ -104,6 +105,11 @@ class Rendezvous {
 
   // Whether another process is about to give back all that it does not use of this device.
   bool is_any_closing(const DeviceId& device) noexcept;
+
+  // Changes whenever a process comes, has given something up, begins to close or is gone, whatever
+  // the device. Who has looked at one process after the other, and finds the same number as before,
+  // has not missed what went from one to the next meanwhile. 0 where there is no file.
+  std::uint32_t changes() noexcept;
 
   // For a command that looks on. Has all others, or the one of this number, give up all that they
   // can, of every device. It waits as above. Throws std::bad_alloc.
@@ -142,6 +148,7 @@ class Rendezvous {
   enum class Taken : std::uint32_t { kNot, kByGiver, kByOneThatCloses };
   struct Header {
     std::atomic<std::uint32_t> slots;  // those behind were never taken
+    std::atomic<std::uint32_t> changes;
     std::array<std::atomic<Taken>, kSlots> taken;
   };
   static_assert(sizeof(Header) <= kPage);
@@ -165,8 +172,9 @@ class Rendezvous {
   bool take_slot(int file, Table& table);
   Descriptor join_as_asker();
   void set_taken(Taken taken) noexcept;
+  void note_change() noexcept { table_.load()->header.changes.fetch_add(1); }
   std::vector<std::size_t> taken_by_others(Taken how) const;
-  bool is_there(std::size_t slot, const Descriptor& probe) const;
+  bool is_there(std::size_t slot, const Descriptor& probe);
   template <typename Which>
   std::vector<Other> others_that(Which which, const Descriptor& probe, Taken how = Taken::kByGiver);
   void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe);

@@ -15,9 +15,9 @@ namespace cubfc {
 namespace {
 
 // How long an exit waits for the thread, which may be inside the driver.
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kPatienceAtExit{2};
 
-constexpr std::chrono::milliseconds kLook{900};
+constexpr std::chrono::milliseconds kLookAtMain{900};
 
 std::atomic<int> running_threads{0};
 
@@ -52,7 +52,7 @@ bool BackgroundThread::program_is_over() noexcept {
   static std::atomic<Clock::rep> next_look{0};
   const auto now = Clock::now().time_since_epoch();
   Clock::rep due = next_look;
-  const Clock::rep next = (now + kLook).count();
+  const Clock::rep next = (now + kLookAtMain).count();
   return due <= now.count() && next_look.compare_exchange_strong(due, next) &&
          state_of_main() == 'Z' && threads_of_process() == 1 + running_threads.load();
 }
@@ -96,7 +96,7 @@ void BackgroundThread::stop(int /*status*/, void* self) noexcept {
   thread.work_.interrupt();
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += kPatience.count();
+  until.tv_sec += kPatienceAtExit.count();
   if (pthread_equal(thread.thread_, pthread_self()) == 0) {  // else it is the last, and exits
     pthread_timedjoin_np(thread.thread_, nullptr, &until);
   }

@@ -13,7 +13,7 @@ namespace cubfc {
 namespace {
 
 // Between two looks whether there is anything else to be done.
-constexpr std::chrono::seconds kLook{1};
+constexpr std::chrono::seconds kLookAround{1};
 
 constexpr std::uint64_t kPartBytes = 1ULL << 30;
 
@@ -52,7 +52,7 @@ void SoftReserve::offer(Device& device) noexcept {
 
 void SoftReserve::answer_rings() noexcept {
   for (;;) {
-    switch (rendezvous_.wait_for_ring(kLook)) {
+    switch (rendezvous_.wait_for_ring(kLookAround)) {
       case Rendezvous::Woken::kByInterrupt:
         give_all_back();
         rendezvous_.close();
@@ -113,7 +113,7 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
   }
   // What is there and was not given, the driver has refused to take back; or it was on its way.
   offer.refused = given > 0 ? 0 : unused_.bytes_for_others(device);
-  offer.refused_until = std::chrono::steady_clock::now() + kLook;
+  offer.refused_until = std::chrono::steady_clock::now() + kLookAround;
   return given;
 }
 

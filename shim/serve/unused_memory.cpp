@@ -23,8 +23,8 @@ constexpr std::uint64_t kStepBytes = 256ULL << 20;
 constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 
 // For what other threads give back, as long as there is enough for the request in all.
-constexpr std::chrono::seconds kPatience{2};
-constexpr std::chrono::milliseconds kNap{1};
+constexpr std::chrono::seconds kPatienceForOthers{2};
+constexpr std::chrono::milliseconds kNapForOthers{1};
 constexpr std::chrono::milliseconds kNapForEnding{10};  // each looks for the dead of a group
 // Others may end, one after the other, for ever.
 constexpr std::chrono::seconds kPatienceForEnding{6};
@@ -59,8 +59,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
   }
   if (!can_become_free(device, tries.need_, at_driver)) {
     return others_have_helped(device, tries) ||
-           (waits == Waits::kYes &&
-            (comes_from_others(device, tries) || comes_from_ending(device, tries)));
+           (waits == Waits::kYes && comes_from_elsewhere(device, tries));
   }
   // More each time, or threads that go on allocating take it as fast as it is given back.
   const std::uint64_t least = lacking(device, tries.need_, at_driver) << doublings;
@@ -79,8 +78,7 @@ bool UnusedMemory::make_room(Device& device, Tries& tries, Waits waits) {
     }
   }
   return release(device, bytes, Waits::kYes) || drain_pools(device) ||
-         others_have_helped(device, tries) || comes_from_others(device, tries) ||
-         comes_from_ending(device, tries);
+         others_have_helped(device, tries) || comes_from_elsewhere(device, tries);
 }
 
 void UnusedMemory::give_up_preallocated(Device& device, std::uint64_t bytes) {
@@ -210,7 +208,7 @@ bool UnusedMemory::wait_for_frees(const Device& device, Tries& tries) {
 // Whether what others have in hand is still waited for. The time begins with the first question.
 bool UnusedMemory::is_patient(Tries& tries) {
   const auto now = std::chrono::steady_clock::now();
-  tries.others_until_ = tries.others_until_.value_or(now + kPatience);
+  tries.others_until_ = tries.others_until_.value_or(now + kPatienceForOthers);
   return now <= *tries.others_until_;
 }
 
@@ -230,30 +228,64 @@ bool UnusedMemory::others_have_helped(const Device& device, Tries& tries) {
   return any || tries.releases_ != before;
 }
 
-// It has become free by now, which others may see, too, and be quicker. Or other processes say that
-// they have it, and one gives it up at this moment for somebody else who takes less. Or one is just
-// taking memory, and may have more of it to give than any of them says now. Naps.
+// Looks at the device and at one process after the other. What went from one to the next meanwhile
+// may have been seen with none of them: it is looked for again.
+bool UnusedMemory::comes_from_elsewhere(const Device& device, Tries& tries) {
+  const std::uint32_t before = rendezvous_.changes();
+  if (has_become_free(device, tries) || comes_from_others(device, tries) ||
+      comes_from_ending(device, tries) || has_become_free(device, tries)) {
+    return true;
+  }
+  if (!tries.need_.of_device || !is_possible(device, tries.need_) ||
+      rendezvous_.changes() == before || !is_patient(tries)) {
+    return false;
+  }
+  nap(tries, kNapForOthers);
+  return true;
+}
+
+// Whether the device, if it were empty, and the limit have so much.
+bool UnusedMemory::is_possible(const Device& device, const Need& need) {
+  return need.bytes > 0 && need.bytes <= device.total_bytes &&
+         (!need.counted || need.bytes <= device.limit.budget.left());
+}
+
+// The try that follows is not one of those that may all be in vain.
+void UnusedMemory::nap(Tries& tries, std::chrono::milliseconds time) {
+  --tries.tried_;
+  std::this_thread::sleep_for(time);
+}
+
+// By now there is enough, which others may see, too, and be quicker. Asked last, too: whoever was
+// seen to have memory gives it back before it is seen to have none.
+bool UnusedMemory::has_become_free(const Device& device, Tries& tries) {
+  const Need& need = tries.need_;
+  const std::optional<std::uint64_t> at_driver = free_at_driver(device);
+  if (!need.of_device || need.bytes == 0 || !at_driver || *at_driver < need.bytes ||
+      tries.refused_with_enough_ == Tries::kMostRefusedWithEnough) {
+    return false;
+  }
+  ++tries.refused_with_enough_;
+  return true;
+}
+
+// Other processes say that they have it, and one gives it up at this moment for somebody else who
+// takes less. Or one is just taking memory, and may have more of it to give than any of them says
+// now. Naps.
 bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   const Need& need = tries.need_;
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
   if (!need.of_device || need.bytes == 0 || !at_driver) {
     return false;
   }
-  const bool is_enough = *at_driver >= need.bytes;
-  if (is_enough && tries.refused_with_enough_ < Tries::kMostRefusedWithEnough) {
-    ++tries.refused_with_enough_;
-    return true;
-  }
-  const bool allowed = need.bytes <= device.total_bytes &&
-                       (!need.counted || need.bytes <= device.limit.budget.left());
   const Rendezvous::Left others = rendezvous_.look(device.id);
   const bool others_have_it =
-      !is_enough && *at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
-  if (!(others_have_it || (allowed && others.is_taking)) || !is_patient(tries)) {
+      *at_driver < need.bytes &&
+      *at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
+  if (!(others_have_it || (others.is_taking && is_possible(device, need))) || !is_patient(tries)) {
     return false;
   }
-  --tries.tried_;
-  std::this_thread::sleep_for(kNap);
+  nap(tries, kNapForOthers);
   return true;
 }
 
@@ -276,8 +308,7 @@ bool UnusedMemory::comes_from_ending(const Device& device, Tries& tries) {
                                       rendezvous_.is_any_closing(device.id))) {
     return false;
   }
-  --tries.tried_;
-  std::this_thread::sleep_for(kNapForEnding);
+  nap(tries, kNapForEnding);
   return true;
 }
 

@@ -134,6 +134,10 @@ class UnusedMemory : private ContextListener {
                        std::optional<std::uint64_t> at_driver);
   static bool is_patient(Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
+  bool comes_from_elsewhere(const Device& device, Tries& tries);
+  static bool is_possible(const Device& device, const Need& need);
+  static void nap(Tries& tries, std::chrono::milliseconds time);
+  bool has_become_free(const Device& device, Tries& tries);
   bool comes_from_others(const Device& device, Tries& tries);
   bool comes_from_ending(const Device& device, Tries& tries);
   std::uint64_t left_with_group(const Device& device);

@@ -10,7 +10,7 @@
 namespace cubfc {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'c', 'u', 'b', 'f', 'c', ' ', '1', '\0'};
+constexpr std::array<char, 8> kHandleMagic{'c', 'u', 'b', 'f', 'c', ' ', '1', '\0'};
 
 // What a CUipcMemHandle of ours holds; the rest of it is 0.
 struct Content {
@@ -21,7 +21,7 @@ static_assert(sizeof(Content) <= sizeof(CUipcMemHandle));
 static_assert(sizeof(CUipcMemHandle) == sizeof(SharedBlock::region));
 
 CUipcMemHandle handle_with(const Ticket& ticket) {
-  const Content content{kMagic, ticket};
+  const Content content{kHandleMagic, ticket};
   CUipcMemHandle handle{};
   std::memcpy(&handle, &content, sizeof(content));
   return handle;
@@ -30,7 +30,7 @@ CUipcMemHandle handle_with(const Ticket& ticket) {
 std::optional<Ticket> ticket_in(const CUipcMemHandle& handle) {
   Content content{};
   std::memcpy(&content, &handle, sizeof(content));
-  return content.magic == kMagic ? std::optional(content.ticket) : std::nullopt;
+  return content.magic == kHandleMagic ? std::optional(content.ticket) : std::nullopt;
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ const std::vector<std::pair<const char*, const char*>> kModes = {
 
 }  // namespace
 
-TEST_CASE("whatever blocks are live, the rest of a device can be had as without cubfc") {
+TEST_CASE("whatever blocks are live, the rest of a device can be had as without cubfc",
+          "[one_thread]") {
   for (const auto& [variable, value] : kModes) {
     const std::string mode = std::string(variable) + "=" + value;
     // Bare sees a device of the limit's size.
@@ -52,7 +53,7 @@ TEST_CASE("whatever blocks are live, the rest of a device can be had as without 
   }
 }
 
-TEST_CASE("in random states what is said to be free can be had") {
+TEST_CASE("in random states what is said to be free can be had", "[one_thread]") {
   for (const auto& [variable, value] : kModes) {
     for (const char* how : {"sum", "create", "async"}) {
       for (int seed = 1; seed <= (kSanitized ? 1 : 6); ++seed) {

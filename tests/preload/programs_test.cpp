@@ -34,13 +34,18 @@ struct Program {
   Environment environment = {};
 };
 
-std::vector<Program> programs() {
+std::vector<Program> with_threads() {
+  return {
+      {{program("program_threads"), "4", "60"}, 1},
+      {{program("program_threads"), "16", "10"}, 1},
+  };
+}
+
+std::vector<Program> with_one_thread() {
   std::vector<Program> all{
       {{program("program_linked_driver")}, 1},
       {{program("program_dlopened_driver")}, 1},
       {{program("program_static_runtime")}, 1},
-      {{program("program_threads"), "4", "60"}, 1},
-      {{program("program_threads"), "16", "10"}, 1},
       {{program("play_trace"), "--synthetic", "2000", "--seed", "3"}, 1},
   };
   if (!kSanitized) {
@@ -58,43 +63,65 @@ void compare(const Outcome& bare, const Outcome& preloaded) {
   CHECK(preloaded.status == bare.status);
 }
 
+void compare_in_every_mode(const Program& one) {
+  const Outcome bare = run(one.command, one.environment);
+  INFO(one.command[0]);
+  INFO(bare.err);
+  REQUIRE(bare.status == 0);
+  for (const Mode& mode : modes()) {
+    INFO(mode.name);
+    Environment environment = one.environment;
+    environment.insert(mode.environment.begin(), mode.environment.end());
+    const Outcome preloaded = run_preloaded(one.command, environment);
+    INFO(preloaded.err.substr(0, 2000));
+    compare(bare, preloaded);
+  }
+}
+
+// With preallocation.
+void check_driver_calls(const Program& one) {
+  const Outcome preloaded = run_preloaded(one.command, one.environment);
+  INFO(one.command[0]);
+  INFO(preloaded.err);
+  REQUIRE(preloaded.status == 0);
+  // A program that tries to get more than there is reaches the driver once more for each attempt.
+  const bool misuses =
+      one.command[0].ends_with("vector_add") || one.command[0].ends_with("ctypes_driver.py");
+  if (!misuses) {
+    CHECK(preloaded.driver_calls.at("cuMemAlloc_v2") <= 5 * one.contexts);
+    CHECK(preloaded.driver_calls.at("cuMemCreate") > 40);
+    CHECK(preloaded.driver_calls.count("cuMemFree_v2") == 0);
+  }
+}
+
 }  // namespace
 
-TEST_CASE("each program prints the same and exits the same in every mode") {
-  for (const Program& one : programs()) {
-    const Outcome bare = run(one.command, one.environment);
-    INFO(one.command[0]);
-    INFO(bare.err);
-    REQUIRE(bare.status == 0);
-    for (const Mode& mode : modes()) {
-      INFO(mode.name);
-      Environment environment = one.environment;
-      environment.insert(mode.environment.begin(), mode.environment.end());
-      const Outcome preloaded = run_preloaded(one.command, environment);
-      INFO(preloaded.err.substr(0, 2000));
-      compare(bare, preloaded);
-    }
+TEST_CASE("each program prints the same and exits the same in every mode", "[one_thread]") {
+  for (const Program& one : with_one_thread()) {
+    compare_in_every_mode(one);
+  }
+}
+
+TEST_CASE("each program with threads prints the same and exits the same in every mode") {
+  for (const Program& one : with_threads()) {
+    compare_in_every_mode(one);
   }
 }
 
 TEST_CASE("with preallocation the driver gets few allocations, and nothing is given back") {
-  for (const Program& one : programs()) {
-    const Outcome preloaded = run_preloaded(one.command, one.environment);
-    INFO(one.command[0]);
-    INFO(preloaded.err);
-    REQUIRE(preloaded.status == 0);
-    // A program that tries to get more than there is reaches the driver once more for each attempt.
-    const bool misuses =
-        one.command[0].ends_with("vector_add") || one.command[0].ends_with("ctypes_driver.py");
-    if (!misuses) {
-      CHECK(preloaded.driver_calls.at("cuMemAlloc_v2") <= 5 * one.contexts);
-      CHECK(preloaded.driver_calls.at("cuMemCreate") > 40);
-      CHECK(preloaded.driver_calls.count("cuMemFree_v2") == 0);
-    }
+  for (const Program& one : with_threads()) {
+    check_driver_calls(one);
   }
 }
 
-TEST_CASE("every misuse gets the driver's own error, whichever way the driver was found") {
+TEST_CASE("and so it does for programs with one thread", "[one_thread]") {
+  for (const Program& one : with_one_thread()) {
+    check_driver_calls(one);
+  }
+}
+
+TEST_CASE("every misuse gets the driver's own error, whichever way the driver was found",
+          "[one_thread]") {
   for (const char* via : {"linked", "dlsym", "getproc"}) {
     const std::vector<std::string> command{program("program_misuse"), std::string("--via=") + via};
     const Outcome bare = run(command);
@@ -106,7 +133,7 @@ TEST_CASE("every misuse gets the driver's own error, whichever way the driver wa
   }
 }
 
-TEST_CASE("contexts and devices keep their own memory, also after a reset") {
+TEST_CASE("contexts and devices keep their own memory, also after a reset", "[one_thread]") {
   for (const char* devices : {"1", "2"}) {
     for (const char* via : {"linked", "getproc"}) {
       const std::vector<std::string> command{program("program_contexts"),
@@ -207,7 +234,7 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
   }
 }
 
-TEST_CASE("a limit on the size of files ends no program") {
+TEST_CASE("a limit on the size of files ends no program", "[one_thread]") {
   // The software driver's own files for physical memory are 2 MiB long then.
   const std::vector<std::string> command{CUBFC_TEST_MANNERS, "small"};
   const Outcome bare = run(command, {{"STANDIN_MEMORY", "64MiB"}});
@@ -279,7 +306,7 @@ TEST_CASE("where the host has no memory for cubfc, a call fails and the program 
   }
 }
 
-TEST_CASE("every recorded trace plays to its end with every byte verified") {
+TEST_CASE("every recorded trace plays to its end with every byte verified", "[one_thread]") {
   const char* folder = std::getenv("CUBFC_TRACES");
   if (folder == nullptr) {
     WARN("CUBFC_TRACES is not set: only the synthetic trace is played");

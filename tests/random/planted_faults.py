@@ -67,13 +67,7 @@ def main() -> int:
     arguments = parser.parse_args()
     arguments.link = [os.path.normpath(word) for word in arguments.link]
     shim = pathlib.Path(__file__).resolve().parents[2] / "shim"
-    # By the source. A file that only includes sources, which CMake makes, is how each of these is compiled.
-    commands = {}
-    for entry in json.loads(pathlib.Path(arguments.commands).read_text()):
-        compiled = pathlib.Path(entry["file"])
-        included = re.findall(r'^#include "(/.*)"$', compiled.read_text(), re.M) if compiled.parent.name == "Unity" else []
-        for source in included or [entry["file"]]:
-            commands[source] = entry
+    commands = {entry["file"]: entry for entry in json.loads(pathlib.Path(arguments.commands).read_text())}
 
     def is_caught(number: int, folder: str) -> str:
         """How the programs end with the fault."""
@@ -81,18 +75,16 @@ def main() -> int:
         original = (shim / name).read_text()
         if original.count(old) != 1:
             return f"'{old}' stands in {name} {original.count(old)} times, not once"
-        source, unit, changed = (pathlib.Path(folder) / f"{number}{end}" for end in (".cpp", ".cxx", ".o"))
+        source, changed = (pathlib.Path(folder) / f"{number}{end}" for end in (".cpp", ".o"))
         source.write_text(original.replace(old, new))
-        entry = commands[str(shim / name)]
-        if entry["file"] != str(shim / name):
-            unit.write_text(pathlib.Path(entry["file"]).read_text().replace(str(shim / name), str(source)))
-        else:
-            unit = source
+        entry = commands.get(str(shim / name))
+        if entry is None:
+            return f"{name} is not compiled by itself (SKIP_UNITY_BUILD_INCLUSION in shim/CMakeLists.txt)"
         words = shlex.split(entry["command"])
         its_object = words[words.index("-o") + 1]
-        command = [str(unit) if word == entry["file"] else str(changed) if word == its_object else word
+        command = [str(source) if word == entry["file"] else str(changed) if word == its_object else word
                    for word in words]
-        subprocess.run([*command, "-O1", "-w"], check=True, cwd=entry["directory"])
+        subprocess.run([*command, "-w"], check=True, cwd=entry["directory"])
         its_object = os.path.normpath(pathlib.Path(entry["directory"]) / its_object)
         if its_object not in arguments.link:
             return f"{its_object} is not among the objects"

@@ -214,6 +214,7 @@ TEST_CASE("where nobody offers anything there is nothing to be had, and no file"
   Rendezvous alone(kName);
   CHECK(alone.offered(kDevice) == 0);
   CHECK(alone.ask(kDevice, 100) == 0);
+  CHECK(alone.changes() == 0);
   CHECK_FALSE(std::filesystem::exists(path()));
   alone.leave();
 }
@@ -353,6 +354,32 @@ TEST_CASE("who asks is told whether any other is about to have more") {
   giver.takes(false);
   CHECK_FALSE(asking.look(kDevice).is_taking);
   asking.leave();
+}
+
+TEST_CASE("whoever comes, gives or leaves is noticed by one who looks on; who looks is not") {
+  Child killed = Child::that_gives(5);
+  Rendezvous watching(kName);
+  std::uint32_t last = watching.changes();
+  const auto has_changed = [&] { return std::exchange(last, watching.changes()) != last; };
+  CHECK(last != 0);
+  {
+    Giver giver(10, kAnother);
+    CHECK(has_changed());
+    CHECK(watching.offered(kAnother) == 10);
+    CHECK_FALSE(watching.is_any_closing(kAnother));
+    CHECK_FALSE(has_changed());
+    CHECK(watching.ask(kAnother, 4) == 4);
+    CHECK(has_changed());
+    giver.rendezvous().begin_to_close();
+    CHECK(has_changed());
+    giver.rendezvous().close();
+    CHECK(has_changed());
+  }
+  killed.send(SIGKILL);
+  killed.wait();
+  CHECK(watching.offered(kDevice) == 0);
+  CHECK(has_changed());
+  watching.leave();
 }
 
 TEST_CASE("when somebody has removed the file, all meet again") {

@@ -1,7 +1,6 @@
 // What happens when a graph runs in its stream: its nodes' work, one after the other, in an order
 // that their edges allow.
-#include <cstring>
-
+#include "fill.h"
 #include "graph.h"
 #include "work.h"
 
@@ -10,10 +9,7 @@ namespace {
 
 template <typename Value>
 void SetRows(const CUDA_MEMSET_NODE_PARAMS& set) {
-  for (std::size_t row = 0; row < set.height; ++row) {
-    auto* const start = reinterpret_cast<Value*>(set.dst + row * set.pitch);
-    std::fill_n(start, set.width, static_cast<Value>(set.value));
-  }
+  FillRows(set.dst, set.pitch, static_cast<Value>(set.value), set.width, set.height);
 }
 
 void Mark(const FencePtr& fence) {

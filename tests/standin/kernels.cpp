@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "fill.h"
 #include "graph.h"
 
 namespace standin {
@@ -13,7 +14,7 @@ namespace {
 void Fill(const Launch& launch) {
   auto* const data = launch.argument<std::uint32_t*>(0);
   const auto count = std::min(launch.argument<std::uint64_t>(2), launch.threads());
-  std::fill_n(data, count, launch.argument<std::uint32_t>(1));
+  FillRow(data, count, launch.argument<std::uint32_t>(1));
 }
 
 // __global__ void add(float* out, const float* x, const float* y, size_t count)

@@ -5,18 +5,11 @@
 #include "capture.h"
 #include "copies.h"
 #include "entry_point.h"
+#include "fill.h"
 #include "work.h"
 
 namespace standin {
 namespace {
-
-template <typename Value>
-void Write(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, std::size_t height) {
-  for (std::size_t row = 0; row < height; ++row) {
-    auto* const start = reinterpret_cast<Value*>(to + row * pitch);
-    for (std::size_t i = 0; i < width; ++i) start[i] = value;
-  }
-}
 
 enum class Synchronous { kNo, kYes };
 
@@ -45,7 +38,7 @@ CUresult Set(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, 
   }
   FencePtr fence;
   const CUresult result = Submit(
-      *stream, [=] { Write(to, pitch, value, width, height); }, &fence);
+      *stream, [=] { FillRows(to, pitch, value, width, height); }, &fence);
   const bool waits = synchronous == Synchronous::kYes && IsReadByHost(to) &&
                      BehaviourFlag("cuMemset.waits_for_host_memory");
   if (waits && fence) WaitFor(lock, {fence});
