@@ -68,6 +68,9 @@ inline Address Arena::count_allocation(const Regions::Placed& placed, std::uint6
   if (bytes > largest_request_) [[unlikely]] {
     largest_request_ = bytes;
   }
+  if (caller >= kMarked) [[unlikely]] {
+    count_marked(block);
+  }
   if (figures_ != nullptr) {
     write_allocation(block, placed.address, bytes);
   }
@@ -480,6 +483,41 @@ Address Arena::revive(const RetiredBlock& block, std::uint64_t bytes, Caller cal
 void Arena::count_free(const Block& block) {
   ++num_frees_;
   padding_ -= block.use.padding;
+  if (block.is_marked()) [[unlikely]] {
+    marked_bytes_ -= requested_bytes(block);
+  }
+}
+
+// Of an allocation.
+[[gnu::noinline]] void Arena::count_marked(const Block& block) {
+  marked_bytes_ += requested_bytes(block);
+  peak_marked_bytes_ = std::max(peak_marked_bytes_, marked_bytes_);
+}
+
+// Of a live block.
+std::uint64_t Arena::requested_bytes(const Block& block) {
+  return block.granules * kGranuleBytes - block.use.padding;
+}
+
+// Whenever pool_bytes_ may have risen.
+void Arena::count_pool_peaks() noexcept {
+  peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
+  marked_peak_pool_bytes_ = std::max(marked_peak_pool_bytes_, pool_bytes_);
+}
+
+Marked Arena::marked() const noexcept {
+  const std::lock_guard lock(lock_);
+  return {marked_bytes_, peak_marked_bytes_, pool_bytes_, marked_peak_pool_bytes_};
+}
+
+void Arena::restart_marked_peak() noexcept {
+  const std::lock_guard lock(lock_);
+  peak_marked_bytes_ = marked_bytes_;
+}
+
+void Arena::restart_marked_pool_peak() noexcept {
+  const std::lock_guard lock(lock_);
+  marked_peak_pool_bytes_ = pool_bytes_;
 }
 
 BlockInfo Arena::info_of(BlockIndex index) const {
@@ -509,6 +547,7 @@ void Arena::abandon() noexcept {
   lost_blocks_ = num_allocs() - num_frees_;
   granules_in_use_ = 0;
   granules_retired_ = 0;
+  marked_bytes_ = 0;
   padding_ = 0;
   usable_bytes_ = 0;
   pool_bytes_ = 0;
@@ -560,9 +599,11 @@ std::vector<BlockSnapshot> Arena::snapshot() const {
   for (const Regions::Region& region : regions_.all()) {
     for (BlockIndex index = region.exists() ? regions_.block(region.edge).next : region.edge;
          index != region.edge; index = regions_.block(index).next) {
-      const BlockState state = regions_.block(index).state;
-      if (state != BlockState::kVacant && state != BlockState::kMoving) {
-        blocks.push_back({regions_.address_of(index), regions_.bytes_of(index), state});
+      const Block& block = regions_.block(index);
+      if (block.state != BlockState::kVacant && block.state != BlockState::kMoving) {
+        const bool is_marked = block.state == BlockState::kLive && block.is_marked();
+        blocks.push_back({regions_.address_of(index), regions_.bytes_of(index), block.state,
+                          is_marked ? requested_bytes(block) : 0});
       }
     }
   }
@@ -578,7 +619,9 @@ std::string Arena::verify() const {
   std::uint64_t in_use = 0;
   std::uint64_t retired = 0;
   std::uint64_t usable = 0;
+  std::uint64_t marked = 0;
   for (const BlockSnapshot& block : snapshot()) {
+    marked += block.marked_bytes;
     usable += block.bytes;
     in_use += block.state == BlockState::kFree ? 0 : block.bytes;
     retired += block.state == BlockState::kRetired ? block.bytes : 0;
@@ -586,7 +629,7 @@ std::string Arena::verify() const {
   const std::lock_guard lock(lock_);
   std::string problems = regions_.verify();
   if (in_use != granules_in_use_ * kGranuleBytes || retired != granules_retired_ * kGranuleBytes ||
-      usable != usable_bytes_) {
+      marked != marked_bytes_ || usable != usable_bytes_) {
     problems += "the statistics do not agree with the blocks\n";
   }
   return problems;

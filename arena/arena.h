@@ -153,6 +153,10 @@ class Arena {
   // A few of the figures of stats(), for next to nothing.
   Headroom headroom() const noexcept;
   Stats stats() const noexcept;
+  // The peaks are those since these were called last; each begins anew with what there is then.
+  Marked marked() const noexcept;
+  void restart_marked_peak() noexcept;
+  void restart_marked_pool_peak() noexcept;
   // Throws std::bad_alloc.
   std::vector<BlockSnapshot> snapshot() const;
   std::size_t host_bytes() const noexcept;
@@ -229,6 +233,9 @@ class Arena {
   }
   Address count_allocation(const Regions::Placed& placed, std::uint64_t bytes, Caller caller);
   void count_free(const Block& block);
+  void count_marked(const Block& block);
+  static std::uint64_t requested_bytes(const Block& block);
+  void count_pool_peaks() noexcept;
   void write_allocation(const Block& block, Address address, std::uint64_t bytes);
   void write_free(BlockIndex index);
   void write_retired(BlockIndex index);
@@ -284,6 +291,9 @@ class Arena {
   std::uint64_t usable_bytes_ = 0;  // of regions, less their unused leads
   std::uint64_t pool_bytes_ = 0;    // of regions, as obtained
   std::uint64_t peak_pool_bytes_ = 0;
+  std::uint64_t marked_bytes_ = 0;
+  std::uint64_t peak_marked_bytes_ = 0;
+  std::uint64_t marked_peak_pool_bytes_ = 0;
 };
 
 // "over the limit", "fragmented", ...: for messages.

@@ -63,7 +63,7 @@ struct Block {
   std::uint64_t end() const { return std::uint64_t{start} + granules; }
 
   // Of a live or retired block: a number that no other of the process has or had, times
-  // kNumberStep, plus who asked for it.
+  // kNumberStep, plus who asked for it (kMarked included).
   static constexpr std::uint64_t kNumberStep = 256;
   void set_number(std::uint64_t number) { std::memcpy(use.number_halves, &number, sizeof(number)); }
   std::uint64_t number() const {
@@ -72,7 +72,8 @@ struct Block {
     return number;
   }
   std::uint64_t id() const { return number() / kNumberStep; }
-  std::uint8_t caller() const { return static_cast<std::uint8_t>(number()); }
+  std::uint8_t caller() const { return number() & 0x7f; }
+  bool is_marked() const { return (number() & 0x80) != 0; }
 };
 static_assert(sizeof(Block) == 32, "two records share a cache line");
 

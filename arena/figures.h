@@ -14,9 +14,12 @@
 
 namespace cubfc::arena {
 
-// Who asked for a block: a number that the arena's user gives out, below kCallers.
+// Who asked for a block: a number that the arena's user gives out, below kCallers. With kMarked,
+// the block is one of those that Arena::marked() counts.
 using Caller = std::uint8_t;
 inline constexpr std::size_t kCallers = 32;
+inline constexpr Caller kMarked = 0x80;
+static_assert(kCallers <= kMarked);
 
 // Figures have one writer at a time, and so need no read-modify-write.
 using Figure = std::atomic<std::uint64_t>;

@@ -241,7 +241,7 @@ Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_
   ++regions_obtained_;
   usable_bytes_ += bytes;
   pool_bytes_ += bytes;
-  peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
+  count_pool_peaks();
   if (recorder_ != nullptr) {
     recorder_->grew(base, bytes);
   }

@@ -153,7 +153,7 @@ bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes, Regio
   ++regions_obtained_;
   usable_bytes_ += std::uint64_t{added->granules} * kGranuleBytes;
   pool_bytes_ += bytes;
-  peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
+  count_pool_peaks();
   if (recorder_ != nullptr) {
     recorder_->grew(region.base, bytes);
   }

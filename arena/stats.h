@@ -31,11 +31,20 @@ struct Stats {
   std::uint64_t free_bytes() const { return usable_bytes - bytes_in_use; }
 };
 
+// What the arena's user has marked (kMarked), and the memory that it comes from with all the rest.
+struct Marked {
+  std::uint64_t bytes = 0;  // of live blocks, as requested
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t pool_bytes = 0;  // see Stats
+  std::uint64_t peak_pool_bytes = 0;
+};
+
 // A block of a snapshot. Neighbours of one region follow each other in address order.
 struct BlockSnapshot {
   Address address = 0;
   std::uint64_t bytes = 0;  // rounding included
   BlockState state = BlockState::kFree;
+  std::uint64_t marked_bytes = 0;  // see Marked
 };
 
 }  // namespace cubfc::arena

@@ -32,8 +32,6 @@
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
   Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
   Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \
-  Y(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
-  Y(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
   Y(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep)) \
   Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \
   Y(cuStreamGetCtx, (CUstream stream, CUcontext* context)) \

@@ -74,6 +74,8 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   X(cuMemSetMemPool, "cuMemSetMemPool", 13000, 0, (CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool)) \
   X(cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, (CUmemoryPool* pool, const CUmemPoolProps* properties)) \
   X(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, 0, (CUmemoryPool pool)) \
+  X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020, 0, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
+  X(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", 11020, 0, (CUmemoryPool pool, CUmemPool_attribute attribute, void* value)) \
   X(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, 0, (CUmemoryPool pool, const CUmemAccessDesc* access, size_t count)) \
   X(cuStreamBeginCapture, "cuStreamBeginCapture", 10000, 0, (CUstream stream)) \
   X(cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", 10000, 1, (CUstream stream)) \

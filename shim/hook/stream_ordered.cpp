@@ -86,6 +86,20 @@ CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) {
   return result;
 }
 
+CUresult cubfc_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                     void* value) {
+  return answer(
+      [&](Process& p) { return p.stream_ordered().get_pool_attribute(pool, attribute, value); },
+      &Functions::cuMemPoolGetAttribute, pool, attribute, value);
+}
+
+CUresult cubfc_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                     void* value) {
+  return answer(
+      [&](Process& p) { return p.stream_ordered().set_pool_attribute(pool, attribute, value); },
+      &Functions::cuMemPoolSetAttribute, pool, attribute, value);
+}
+
 CUresult cubfc_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* access, size_t count) {
   return observe([](Process& p) { p.stream_ordered().pools_changed(); },
                  &Functions::cuMemPoolSetAccess, pool, access, count);

@@ -149,8 +149,9 @@ CUresult DeviceMemory::serve(Context& context, CUdeviceptr* address, std::size_t
     log::trace("{} {} bytes -> {:#x}", function, bytes, *address);
     return CUDA_SUCCESS;
   }
-  return by == Server::By::kArena ? allocate_from_arena(context, address, bytes, function)
-                                  : allocate_from_pool(context, address, bytes, function);
+  return by == Server::By::kArena
+             ? allocate_from_arena(context, address, {bytes, asking()}, function)
+             : allocate_from_pool(context, address, bytes, function);
 }
 
 // The driver's answer to a request that no context's arena can serve. But a limit is not got round
@@ -180,13 +181,13 @@ void DeviceMemory::collect_waiting(const Context& context) {
 
 // From what the arena has; then by growth; then with what can be given back at once; then from
 // regions that are not for it; then by whatever is left to try, which may wait.
-arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
+arena::Allocation DeviceMemory::take(Context& context, const Wanted& wanted) {
   collect_waiting(context);
+  const std::uint64_t bytes = wanted.bytes;
   UnusedMemory::Tries tries(context.device, {.bytes = bytes, .counted = true, .from_blocks = true});
-  const arena::Caller caller = asking();
   const auto allocate = [&] {
     const SoftReserve::Taking taking(context.device);
-    return context.arena.allocate(bytes, caller);
+    return context.arena.allocate(bytes, wanted.caller);
   };
   arena::Allocation got = allocate();
   if (got.address == 0) {
@@ -200,17 +201,18 @@ arena::Allocation DeviceMemory::take(Context& context, std::size_t bytes) {
       got.grew = got.grew || grew;
     }
     if (got.address == 0 && lacks_memory(got.failure)) {
-      got.address = context.arena.allocate_against_the_rule(bytes, caller);
+      got.address = context.arena.allocate_against_the_rule(bytes, wanted.caller);
     }
   }
   return got;
 }
 
 CUresult DeviceMemory::allocate_from_arena(Context& context, CUdeviceptr* address,
-                                           std::size_t bytes, const char* function) {
+                                           const Wanted& wanted, const char* function) {
+  const std::uint64_t bytes = wanted.bytes;
   soft_reserve_.offer(context.device);  // before anything is taken that others may lack
   map_.draw_wanted();
-  const arena::Allocation got = take(context, bytes);
+  const arena::Allocation got = take(context, wanted);
   if (got.grew) {
     announce(driver_, policy_, context);
   }

@@ -73,7 +73,8 @@ class DeviceMemory {
   // Who serves a request of so many bytes.
   Server::By served_by(const Device& device, std::size_t bytes) const;
   // A block from the context's arena, for a request that no block waits for in its stream.
-  CUresult allocate_from_arena(Context& context, CUdeviceptr* address, std::size_t bytes,
+  using Wanted = DeviceFrees::Wanted;
+  CUresult allocate_from_arena(Context& context, CUdeviceptr* address, const Wanted& wanted,
                                const char* function);
   // To be called where a block that waits served the request.
   void served_again(Context& context, std::size_t bytes);
@@ -109,7 +110,7 @@ class DeviceMemory {
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
   std::size_t pitch_alignment(Device& device, unsigned element_bytes);
   static void collect_waiting(const Context& context);
-  arena::Allocation take(Context& context, std::size_t bytes);
+  arena::Allocation take(Context& context, const Wanted& wanted);
 
   // The owner of what is freed, and the context in which it is: nullptr where that is not known.
   struct Freed {

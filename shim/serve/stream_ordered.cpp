@@ -44,8 +44,7 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
     DeviceFrees& frees = waiting_.of(context->device);
     frees.collect();  // else what is closed would wait as long as every request is served from here
-    if (const CUdeviceptr again =
-            frees.take_back(*context, *order, {request.bytes, memory_.asking()});
+    if (const CUdeviceptr again = frees.take_back(*context, *order, {request.bytes, asking()});
         again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
       *address = again;
@@ -53,7 +52,12 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
       return CUDA_SUCCESS;
     }
   }
-  return memory_.allocate_from_arena(*context, address, request.bytes, function);
+  return memory_.allocate_from_arena(*context, address, {request.bytes, asking()}, function);
+}
+
+// Of what an arena serves in place of a pool: it is counted as such.
+arena::Caller StreamOrdered::asking() const {
+  return memory_.asking() | arena::kMarked;
 }
 
 bool StreamOrdered::is_of_host(CUmemoryPool pool) {
@@ -163,6 +167,56 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
                                               .order = order ? &*order : nullptr,
                                               .again = again});
   log::trace("cuMemFreeAsync {:#x}: {}", address, name_of(driver_, result));
+  return result;
+}
+
+// Of devices whose own pool this is. Only primary contexts' arenas serve in its place.
+template <typename Visit>
+void StreamOrdered::for_each_arena_in_place_of(CUmemoryPool pool, Visit visit) {
+  if (!memory_.serves_stream_order() || driver_.cuDeviceGetDefaultMemPool == nullptr) {
+    return;
+  }
+  const RelaxedCapture relaxed(driver_);
+  contexts_.devices().for_each([&](Device& device) {
+    CUmemoryPool own = nullptr;
+    if (driver_.cuDeviceGetDefaultMemPool(&own, device.handle) == CUDA_SUCCESS && own == pool) {
+      contexts_.for_each_alive_on(device, [&](Context& context) {
+        if (context.primary) {
+          visit(context.arena);
+        }
+      });
+    }
+  });
+}
+
+CUresult StreamOrdered::get_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                           void* value) {
+  const CUresult result = driver_.cuMemPoolGetAttribute(pool, attribute, value);
+  const auto figure =
+      attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? &arena::Marked::bytes
+      : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH        ? &arena::Marked::peak_bytes
+      : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? &arena::Marked::pool_bytes
+      : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH    ? &arena::Marked::peak_pool_bytes
+                                                          : nullptr;
+  if (result == CUDA_SUCCESS && figure != nullptr) {
+    for_each_arena_in_place_of(pool, [&](const arena::Arena& arena) {
+      *static_cast<cuuint64_t*>(value) += arena.marked().*figure;
+    });
+  }
+  return result;
+}
+
+CUresult StreamOrdered::set_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute,
+                                           void* value) {
+  const CUresult result = driver_.cuMemPoolSetAttribute(pool, attribute, value);
+  if (result != CUDA_SUCCESS) {
+    return result;
+  }
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+    for_each_arena_in_place_of(pool, [](arena::Arena& arena) { arena.restart_marked_peak(); });
+  } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+    for_each_arena_in_place_of(pool, [](arena::Arena& arena) { arena.restart_marked_pool_peak(); });
+  }
   return result;
 }
 

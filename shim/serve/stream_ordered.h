@@ -66,6 +66,13 @@ class StreamOrdered {
   // handle.
   void pool_will_be_destroyed(CUmemoryPool pool) noexcept;
   void pool_not_destroyed(CUmemoryPool pool) noexcept;
+  // Of a pool in whose place an arena serves: what is used and reserved, and the most of it, is the
+  // driver's plus the arena's (with all that it serves, for reserved). The most that both together
+  // had may have been less than the sum of what each had. A most is set to 0, which makes it what
+  // there is now, for both. All else, and all other pools: by the driver.
+  CUresult get_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
+  CUresult set_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
+
   // After calls that replace a device's pool, or give other devices access to one: from then on
   // CUBFC_STREAM_ORDERED=arena is without effect, because an arena's block would differ from that.
   void pools_changed() noexcept { pools_changed_.store(true, std::memory_order_relaxed); }
@@ -74,12 +81,15 @@ class StreamOrdered {
   CUresult at_driver(const Request& request, CUdeviceptr* address) const;
   CUresult free_at_driver(CUdeviceptr address, CUstream stream, bool per_thread) const;
   bool is_of_host(CUmemoryPool pool);
+  arena::Caller asking() const;
   DriverRequest driver_request(const Request& request, Device& of_stream, const char* function);
   Context* context_of(const Request& request);
   std::optional<FreedBlocks::Order> order_in(Context& context, CUstream stream,
                                              bool per_thread) const;
   Context* context_of(Context& owner, CUstream stream, bool per_thread) const;
   bool is_served_by_arena(const Request& request, const Context& context);
+  template <typename Visit>
+  void for_each_arena_in_place_of(CUmemoryPool pool, Visit visit);
 
   const DriverFunctions& driver_;
   Contexts& contexts_;

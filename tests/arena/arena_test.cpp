@@ -283,6 +283,44 @@ TEST_CASE("the statistics count what happened") {
   CHECK(f.arena.stats().regions == 1);
 }
 
+TEST_CASE("what is marked is counted apart, however it is freed, and so is its peak") {
+  Fixture f(64 * kMiB);
+  const auto take_marked = [&](std::uint64_t bytes) {
+    return f.arena.allocate(bytes, Caller{5} | kMarked).address;
+  };
+  const auto marked = [&] { return f.arena.marked().bytes; };
+  f.take(kMiB);
+  const Address a = take_marked(1000);
+  const Address b = take_marked(2 * kMiB);
+  const Address c = take_marked(3 * kMiB);
+  CHECK(marked() == 1000 + 5 * kMiB);
+  CHECK(f.arena.marked().pool_bytes == 64 * kMiB);
+  f.give(a);
+  const auto retired = f.arena.retire(b);
+  REQUIRE(retired);
+  CHECK(marked() == 3 * kMiB);
+  CHECK(f.arena.revive(*retired, 2 * kMiB) == b);  // by one that is not marked
+  CHECK(marked() == 3 * kMiB);
+  f.arena.gather(c, 0);
+  CHECK(marked() == 0);
+  CHECK(f.arena.marked().peak_bytes == 1000 + 5 * kMiB);
+  f.arena.restart_marked_peak();
+  CHECK(f.arena.marked().peak_bytes == 0);
+  CHECK(f.arena.verify() == "");
+  take_marked(100);
+  f.arena.restart_marked_peak();
+  CHECK(f.arena.marked().peak_bytes == 100);
+  take_marked(100 * kMiB);  // a region of its own
+  CHECK(f.arena.marked().peak_pool_bytes > 164 * kMiB);
+  f.arena.abandon();
+  CHECK(marked() == 0);
+  CHECK(f.arena.marked().peak_bytes == 100 + 100 * kMiB);
+  CHECK(f.arena.marked().pool_bytes == 0);
+  CHECK(f.arena.marked().peak_pool_bytes > 164 * kMiB);
+  f.arena.restart_marked_pool_peak();
+  CHECK(f.arena.marked().peak_pool_bytes == 0);
+}
+
 TEST_CASE("an arena whose context is gone forgets everything and begins again") {
   Fixture f;
   const Address a = f.take(kMiB);

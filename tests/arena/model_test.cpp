@@ -84,7 +84,8 @@ std::string run(const std::vector<Operation>& operations, const Options& options
   };
   for (const Operation& operation : operations) {
     if (operation.kind == Operation::kAllocate) {
-      const auto caller = static_cast<Caller>(operation.pick / 2 % kCallers);
+      const auto caller = static_cast<Caller>((operation.pick / 2 % kCallers) |
+                                              (operation.pick % 3 == 0 ? kMarked : 0));
       Allocation got = arena.allocate(operation.bytes, caller);
       if (got.address == 0 && operation.pick % 2 == 0) {
         got.address = arena.allocate_against_the_rule(operation.bytes, caller);

@@ -29,15 +29,23 @@ def fact(**facts):
 
 # What cubfc must not change: PyTorch's own books. Counters of retries and of free memory depend on nothing else either.
 def books(name, device=0):
+    if not is_of_pytorch():
+        torch.cuda.synchronize()  # what is used of a pool depends on how far the frees have got
     stats = torch.cuda.memory_stats(device)
     kept = {key: value for key, value in stats.items() if key.split(".")[0] in (
         "allocated_bytes", "reserved_bytes", "active_bytes", "allocation", "segment", "num_alloc_retries", "num_ooms",
-        "num_device_alloc", "num_device_free")}
+        "num_device_alloc", "num_device_free")
+        and (is_of_pytorch() or key.endswith(".current") and not key.startswith("reserved"))}
     fact(books=name, **kept)
 
 
 def is_caching():
     return os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") is None
+
+
+def is_of_pytorch():
+    """Whether what is reserved, and the most of it, is PyTorch's to say; else it is a pool's of the driver's."""
+    return torch.cuda.get_allocator_backend() == "native"
 
 
 class Block(nn.Module):
@@ -176,7 +184,8 @@ def streams():
     del blocks, block
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    fact(allocated=torch.cuda.memory_allocated(), reserved=torch.cuda.memory_reserved() if is_caching() else 0)
+    fact(allocated=torch.cuda.memory_allocated(),
+         reserved=torch.cuda.memory_reserved() if is_caching() and is_of_pytorch() else 0)
 
 
 @case

@@ -33,8 +33,9 @@ QUICK = {"cases": ("copies", "gpt", "graphs", "brim"), "allocators": ("cache", "
 # Not from the caller's environment: it would change what is compared.
 FOREIGN = ("CUBFC_", "STANDIN_", "XLA_", "TF_", "JAX_", "CUDA_", "PYTORCH_", "TORCH_", "LD_")
 
-# What PyTorch cannot do bare: without its cache it allocates in the middle of a capture, which invalidates that.
-CANNOT = {("graphs", "none"), ("pools", "none")}
+# What PyTorch cannot do bare: without its cache it allocates in the middle of a capture, which invalidates that; with the
+# driver's pools it has no pools of its own and records no history.
+CANNOT = {("graphs", "none"), ("pools", "none"), ("pools", "async"), ("snapshots", "async")}
 
 # What the documents refuse: (case, allocator, mode), None for any, and where it stands.
 REFUSED = (

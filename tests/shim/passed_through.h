@@ -9,7 +9,7 @@
 #define CUBFC_OUTSIDE_THE_ARENA(Z) \
   Z(cuMulticastCreate) Z(cuMulticastAddDevice) Z(cuMulticastBindMem) Z(cuMulticastBindMem_v2) \
   Z(cuMulticastBindAddr) Z(cuMulticastBindAddr_v2) Z(cuMulticastUnbind) Z(cuMulticastGetGranularity) \
-  Z(cuMemPoolTrimTo) Z(cuMemPoolSetAttribute) Z(cuMemPoolGetAttribute) \
+  Z(cuMemPoolTrimTo) \
   Z(cuMemPoolGetAccess) Z(cuMemPoolExportPointer) Z(cuMemPoolExportToShareableHandle) \
   Z(cuMemPoolImportFromShareableHandle) Z(cuMemPoolImportPointer) \
   Z(cuDeviceGetDefaultMemPool) Z(cuDeviceGetMemPool) \

@@ -26,6 +26,23 @@ CUstream new_stream() {
   return stream;
 }
 
+// The device's own, as it came.
+CUmemoryPool own_pool() {
+  CUmemoryPool pool = nullptr;
+  must(cuDeviceGetDefaultMemPool(&pool, 0));
+  return pool;
+}
+
+std::uint64_t figure(CUmemPool_attribute attribute, CUmemoryPool pool = own_pool()) {
+  cuuint64_t value = 0;
+  must(cuMemPoolGetAttribute(pool, attribute, &value));
+  return value;
+}
+
+CUresult set_figure(CUmemPool_attribute attribute, cuuint64_t value) {
+  return cuMemPoolSetAttribute(own_pool(), attribute, &value);
+}
+
 }  // namespace
 
 TEST_CASE("either kind of pointer is freed by either free", "[stream_ordered]") {
@@ -75,6 +92,56 @@ TEST_CASE("while its stream captures, memory is the graph's", "[stream_ordered]"
   must(cuStreamEndCapture(stream, &graph));
   CHECK(driver_bytes() == before);
   must(cuMemFree(block));
+  verify_arenas();
+}
+
+TEST_CASE("a pool's figures are of what is allocated in stream order, whoever serves it",
+          "[stream_ordered]") {
+  const TestContext context;
+  CUstream const stream = new_stream();
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const std::uint64_t before = figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+  must(set_figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0));
+  CHECK(figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH) == before);
+  const auto used = [&] {
+    must(cuStreamSynchronize(stream));
+    return figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT) - before;
+  };
+  const CUdeviceptr first = allocate_async(2 * kMiB, stream);
+  const CUdeviceptr second = allocate_async(kMiB, stream);
+  const CUdeviceptr plain = allocate(kMiB);  // it is no pool's
+  CHECK(used() == 3 * kMiB);
+  CHECK(figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= before + 3 * kMiB);
+  must(cuMemFreeAsync(first, stream));
+  CHECK(used() == kMiB);
+  const CUdeviceptr again = allocate_async(2 * kMiB, stream);
+  CHECK(used() == 3 * kMiB);
+  must(cuMemFree(second));
+  CHECK(used() == 2 * kMiB);
+  must(cuMemFreeAsync(plain, stream));
+  CHECK(used() == 2 * kMiB);
+  CHECK(figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH) == before + 3 * kMiB);
+  CHECK(set_figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH) == before + 3 * kMiB);
+  must(set_figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0));
+  CHECK(figure(CU_MEMPOOL_ATTR_USED_MEM_HIGH) == before + 2 * kMiB);
+  must(set_figure(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0));
+  CHECK(figure(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == figure(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+  must(cuMemFreeAsync(again, stream));
+  CHECK(used() == 0);
+
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemoryPool another = nullptr;
+  must(cuMemPoolCreate(&another, &properties));
+  const CUdeviceptr block = allocate_async(kMiB, stream);
+  CHECK(figure(CU_MEMPOOL_ATTR_USED_MEM_CURRENT, another) == 0);
+  must(cuMemFreeAsync(block, stream));
+  must(cuMemPoolDestroy(another));
+  cuuint64_t value = 7;
+  CHECK(cuMemPoolGetAttribute(nullptr, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value) != CUDA_SUCCESS);
+  CHECK(value == 7);
   verify_arenas();
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "catch.h"
+#include "standin.h"
 #include "test_device.h"
 
 using standin_test::Device;
@@ -74,6 +75,45 @@ TEST_CASE("memory of a pool in the host's memory is the host's, and no device ha
   CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
   CHECK(cuMemFree_v2(memory) != CUDA_SUCCESS);
   REQUIRE(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
+}
+
+TEST_CASE("what a stream has freed serves it again before it gets there, and no other stream") {
+  const Device device;
+  CUstream stream = nullptr;
+  CUstream other = nullptr;
+  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  REQUIRE(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  const auto take = [](std::size_t bytes, CUstream in) {
+    CUdeviceptr out = 0;
+    REQUIRE(cuMemAllocAsync(&out, bytes, in) == CUDA_SUCCESS);
+    return out;
+  };
+  CUmemoryPool pool = nullptr;
+  REQUIRE(cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
+  const cuuint64_t before = AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+  const CUdeviceptr block = take(1 << 20, stream);
+  const auto number = Ask<unsigned long long>(block, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+  standin_hold_stream(stream);
+  REQUIRE(cuMemFreeAsync(block, stream) == CUDA_SUCCESS);
+  const CUdeviceptr of_other = take(1 << 20, other);
+  const CUdeviceptr smaller = take(1 << 19, stream);
+  CHECK(of_other != block);
+  CHECK(smaller != block);
+  CHECK(take(1 << 20, stream) == block);
+  CHECK(Ask<unsigned long long>(block, CU_POINTER_ATTRIBUTE_BUFFER_ID) != number);
+  const CUdeviceptr another = take(1 << 20, stream);  // the free serves one
+  CHECK(another != block);
+  standin_release_stream(stream);
+  REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+  // The free of what is the program's again did not take it away.
+  CHECK(Ask<std::size_t>(block, CU_POINTER_ATTRIBUTE_RANGE_SIZE) == 1 << 20);
+  for (const CUdeviceptr each : {block, of_other, smaller, another}) {
+    REQUIRE(cuMemFreeAsync(each, stream) == CUDA_SUCCESS);
+  }
+  REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+  CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == before);
+  REQUIRE(cuStreamDestroy_v2(stream) == CUDA_SUCCESS);
+  REQUIRE(cuStreamDestroy_v2(other) == CUDA_SUCCESS);
 }
 
 TEST_CASE("a pool of the host cannot be for other processes") {

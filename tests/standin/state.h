@@ -161,6 +161,7 @@ struct Allocation {
   CUmemoryPool pool = nullptr;
   bool freeing = false;  // being freed, and no use to the program any more
   FencePtr freed = {};   // done when cuMemFreeAsync is
+  Id freed_in = 0;       // the stream in whose order it is freed
   bool sync_memops = false;
 };
 

@@ -1,5 +1,7 @@
-// cuMemAllocAsync and cuMemFreeAsync. What is freed is free for all once its stream gets there, but
-// for what its pool keeps: bytes that count and have no place, up to the pool's release threshold.
+// cuMemAllocAsync and cuMemFreeAsync. What is freed is for requests of its size in the same stream
+// at once (CUDA programming guide, stream-ordered memory allocation), and free for all once its
+// stream gets there, but for what its pool keeps: bytes that count and have no place, up to the
+// pool's release threshold.
 // The driver gives back the rest at the next synchronisation, and here it does so at once.
 #include <algorithm>
 #include <string>
@@ -56,6 +58,22 @@ Allocation* TakeFromPool(Lock& lock, Pool& pool, CUmemoryPool handle, Context& c
   }
 }
 
+// What was freed in the stream's order and has not got there yet: the program's again, as another
+// allocation. nullptr if there is none of that size.
+Allocation* TakeAgain(CUmemoryPool pool, const Stream& stream, std::size_t bytes) {
+  for (auto& [base, allocation] : state().allocations) {
+    const bool suits = allocation.freeing && allocation.pool == pool && allocation.bytes == bytes &&
+                       allocation.freed_in == stream.id &&
+                       allocation.device == stream.context->device;
+    if (suits) {
+      Allocation& again = AddAllocation(allocation.kind, base, bytes, *stream.context);
+      again.pool = pool;
+      return &again;
+    }
+  }
+  return nullptr;
+}
+
 CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, CUstream handle) {
   Lock lock(state().mutex);
   StreamPtr stream;
@@ -71,7 +89,8 @@ CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, C
   std::shared_ptr<Pool> from;
   if (const CUresult error = FindPool(pool, from)) return error;
   if (from->imported) return CUDA_ERROR_INVALID_VALUE;
-  const Allocation* const added = TakeFromPool(lock, *from, pool, *stream->context, bytes);
+  const Allocation* added = TakeAgain(pool, *stream, bytes);
+  if (!added) added = TakeFromPool(lock, *from, pool, *stream->context, bytes);
   if (!added) return Behaviour("cuMemAllocAsync.above_device");
   NoteUse(pool);
   *out = added->base;
@@ -106,9 +125,11 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
   if (allocation.kind == Kind::kGraph) return FreeGraphMemoryAsync(address, *stream);
   allocation.freeing = true;
-  allocation.freed = Enqueue(*stream, [address] {
+  allocation.freed_in = stream->id;
+  allocation.freed = Enqueue(*stream, [address, buffer_id = allocation.buffer_id] {
     const Lock own(state().mutex);
-    Release(address);
+    const Allocation* const there = FindAllocation(address);
+    if (there && there->buffer_id == buffer_id) Release(address);  // else it was taken again
   });
   return CUDA_SUCCESS;
 }
