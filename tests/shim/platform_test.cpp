@@ -1,5 +1,7 @@
 // With the allocator `platform` every call goes to the driver, under the limit.
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "shim/test_context.h"
@@ -146,4 +148,42 @@ TEST_CASE("what graphs keep and do not use is given back, and then a request is 
   must(cuMemFree(block));
   must(cuGraphExecDestroy(exec));
   must(cuGraphDestroy(graph));
+}
+
+TEST_CASE("a pool that serves several streams exceeds the limit for no longer than a call") {
+  const TestContext context;
+  constexpr std::uint64_t kMiB = 1 << 20;
+  CUmemoryPool pool = nullptr;
+  must(cuDeviceGetDefaultMemPool(&pool, 0));
+  const auto reserved = [&](CUmemPool_attribute attribute) {
+    cuuint64_t bytes = 0;
+    must(cuMemPoolGetAttribute(pool, attribute, &bytes));
+    return bytes;
+  };
+  std::array<CUstream, 3> streams{};
+  for (CUstream& stream : streams) {
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  }
+  for (const std::size_t used : {1U, 3U}) {
+    cuuint64_t none = 0;
+    must(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &none));
+    for (std::size_t i = 0; i < 24; ++i) {
+      CUstream const stream = streams.at(i % used);
+      CUdeviceptr block = 0;
+      must(cuMemAllocAsync(&block, 20 * kMiB, stream));
+      CHECK(reserved(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= 64 * kMiB);
+      const auto work = [](void* /*nothing*/) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      };
+      must(cuLaunchHostFunc(stream, work, nullptr));
+      must(cuMemFreeAsync(block, stream));
+    }
+    const std::uint64_t most = reserved(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+    INFO(used << " streams, " << most / kMiB << " MiB");
+    CHECK(most <= (used == 1 ? 64 : 64 + 20) * kMiB);  // a stream gets again what it freed
+    must(cuCtxSynchronize());
+  }
+  for (CUstream const stream : streams) {
+    must(cuStreamDestroy_v2(stream));
+  }
 }
