@@ -522,8 +522,7 @@ void Arena::restart_marked_pool_peak() noexcept {
 
 BlockInfo Arena::info_of(BlockIndex index) const {
   const Block& block = regions_.block(index);
-  const std::uint64_t block_bytes = regions_.bytes_of(index);
-  return {regions_.address_of(index), block_bytes - block.use.padding, block_bytes, block.id()};
+  return {regions_.address_of(index), requested_bytes(block), regions_.bytes_of(index), block.id()};
 }
 
 std::optional<BlockInfo> Arena::find_containing(Address address) const noexcept {

@@ -14,6 +14,10 @@ namespace cubfc::arena {
 using BlockIndex = std::uint32_t;
 inline constexpr BlockIndex kNoBlock = 0;
 
+// The bit of who asked for a block (see Block::number()) that marks it as one that Arena::marked()
+// counts.
+inline constexpr std::uint8_t kMarked = 0x80;
+
 enum class BlockState : std::uint8_t {
   kUnused,   // the record describes nothing; it is on the slab's free list
   kFree,     // a hole, in exactly one bin
@@ -72,8 +76,8 @@ struct Block {
     return number;
   }
   std::uint64_t id() const { return number() / kNumberStep; }
-  std::uint8_t caller() const { return number() & 0x7f; }
-  bool is_marked() const { return (number() & 0x80) != 0; }
+  std::uint8_t caller() const { return static_cast<std::uint8_t>(number() % kMarked); }
+  bool is_marked() const { return (number() & kMarked) != 0; }
 };
 static_assert(sizeof(Block) == 32, "two records share a cache line");
 

@@ -18,7 +18,6 @@ namespace cubfc::arena {
 // the block is one of those that Arena::marked() counts.
 using Caller = std::uint8_t;
 inline constexpr std::size_t kCallers = 32;
-inline constexpr Caller kMarked = 0x80;
 static_assert(kCallers <= kMarked);
 
 // Figures have one writer at a time, and so need no read-modify-write.

@@ -73,8 +73,11 @@ class Rendezvous {
       while (wanted > 0) {
         const std::uint64_t given = give(number, wanted);
         entry.given.fetch_add(given, std::memory_order_relaxed);
+        if (given == 0) {
+          break;
+        }
         note_change();
-        wanted = given == 0 ? 0 : wanted - std::min(wanted, given);
+        wanted -= std::min(wanted, given);
       }
       put(entry, rings, left(number));
     }

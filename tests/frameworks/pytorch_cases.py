@@ -29,13 +29,14 @@ def fact(**facts):
 
 # What cubfc must not change: PyTorch's own books. Counters of retries and of free memory depend on nothing else either.
 def books(name, device=0):
-    if not is_of_pytorch():
+    of_pytorch = is_of_pytorch()
+    if not of_pytorch:
         torch.cuda.synchronize()  # what is used of a pool depends on how far the frees have got
     stats = torch.cuda.memory_stats(device)
     kept = {key: value for key, value in stats.items() if key.split(".")[0] in (
         "allocated_bytes", "reserved_bytes", "active_bytes", "allocation", "segment", "num_alloc_retries", "num_ooms",
         "num_device_alloc", "num_device_free")
-        and (is_of_pytorch() or key.endswith(".current") and not key.startswith("reserved"))}
+        and (of_pytorch or key.endswith(".current") and not key.startswith("reserved"))}
     fact(books=name, **kept)
 
 
