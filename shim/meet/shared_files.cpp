@@ -26,6 +26,9 @@ namespace {
 // Another process may remove a file before it is locked here, but hardly often.
 constexpr int kMostAttempts = 10;
 
+// The folder's name where the folders of all users are; the user's number follows.
+constexpr std::string_view kShared = "cubfc-";
+
 // Another user may have made a folder or a file of our name.
 bool is_ours_alone(int descriptor, mode_t type) {
   struct stat status {};
@@ -53,7 +56,7 @@ std::vector<std::string> folders(Where where = Where::kAsSet) {
   add_runtime_folder(variable == nullptr ? "" : variable);
   add_runtime_folder(format("/run/user/{}", geteuid()));
   for (const char* place : {"/dev/shm", "/tmp"}) {
-    found.push_back(format("{}/cubfc-{}", place, geteuid()));
+    found.push_back(format("{}/{}{}", place, kShared, geteuid()));
   }
   return found;
 }
@@ -70,6 +73,10 @@ std::vector<std::string> names_in(const std::string& path) {
   return names;
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 // Of every user.
 std::vector<std::string> folders_of_all() {
   std::vector<std::string> found = folders();
@@ -83,7 +90,7 @@ std::vector<std::string> folders_of_all() {
   }
   for (const std::string place : {"/dev/shm", "/tmp"}) {
     for (const std::string& name : names_in(place)) {
-      if (name.starts_with("cubfc-")) {
+      if (name.starts_with(kShared) && is_number(name.substr(kShared.size()))) {
         add(place + '/' + name);
       }
     }

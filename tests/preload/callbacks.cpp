@@ -53,7 +53,7 @@ void work(CUcontext context) {
     const std::size_t bytes = i % 7 == 0 ? 20U << 20U : 5000U + 100U * static_cast<unsigned>(i);
     CUdeviceptr block = 0;
     expect(cuMemAlloc(&block, bytes) == CUDA_SUCCESS);
-    expect(cuMemsetD8Async(block, 1, bytes, stream) == CUDA_SUCCESS);
+    expect(cuMemsetD8Async(block, 1, 5000, stream) == CUDA_SUCCESS);
     expect((i % 3 == 0 ? cuMemFreeAsync(block, stream) : cuMemFree(block)) == CUDA_SUCCESS);
     if (i % 10 == 0) {
       expect(cuMemAllocAsync(&block, 4096, stream) == CUDA_SUCCESS);

@@ -11,6 +11,7 @@
 // Exit status 0 and "all done" on stdout, with the number of those allocations, or 1 and what is
 // wrong on stderr.
 #include <cuda.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cstdint>
@@ -394,6 +395,10 @@ void live(Do what) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // What is read back lies in the same pages each time: new ones would be most of the time that
+  // this takes.
+  mallopt(M_MMAP_THRESHOLD, 32 * kMiB);
+  mallopt(M_TRIM_THRESHOLD, 32 * kMiB);
   if (const char* const which = std::getenv("FAIL_HOST_ALLOCATION"); which != nullptr) {
     failing_host_allocation = std::atol(which);
   }

@@ -1,43 +1,43 @@
 #include "behaviour.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
 
 #include "settings.h"
 
 namespace standin {
 namespace {
 
-// The text of tests/gpu/behaviour/documented.json, which the assembler puts into the library.
-extern "C" {
-extern const char kDocumented[] __asm__("standin_documented") __attribute__((visibility("hidden")));
-extern const char kDocumentedEnd[] __asm__("standin_documented_end")
-    __attribute__((visibility("hidden")));
-}
-__asm__(
-    ".pushsection .rodata\n"
-    ".globl standin_documented\n"
-    ".hidden standin_documented\n"
-    "standin_documented:\n"
-    ".incbin \"" STANDIN_BEHAVIOUR_FILE
-    "\"\n"
-    ".globl standin_documented_end\n"
-    ".hidden standin_documented_end\n"
-    "standin_documented_end:\n"
-    ".popsection\n");
-
 struct Answer {
   CUresult result;
   bool capture_survives;
 };
 
-struct Table {
-  std::map<std::string, Answer, std::less<>> results;
-  std::map<std::string, std::size_t, std::less<>> values;
+template <typename Entry>
+struct Named {
+  std::string_view id;
+  Entry entry;
 };
+
+// kResults and kValues: what tests/gpu/behaviour/documented.json has (behaviour_table.cmake).
+#include "behaviour_table.inc"
+
+// Both sorted by id.
+struct Table {
+  std::span<const Named<Answer>> results;
+  std::span<const Named<std::size_t>> values;
+};
+
+template <typename Entries>
+constexpr bool IsSorted(const Entries& entries) {
+  return std::ranges::is_sorted(entries, {}, [](const auto& named) { return named.id; });
+}
+static_assert(IsSorted(kResults) && IsSorted(kValues));
 
 [[noreturn]] void Refuse(std::string_view what) {
   std::fprintf(stderr, "standin: STANDIN_BEHAVIOUR: %s: %.*s\n",
@@ -46,40 +46,38 @@ struct Table {
   std::abort();
 }
 
-Table* Load() {
-  const auto json = [] {
-    if (settings().behaviour.empty()) {
-      return nlohmann::json::parse(kDocumented, kDocumentedEnd, nullptr, false);
-    }
-    std::ifstream file(settings().behaviour);
-    return nlohmann::json::parse(file, nullptr, false);
-  }();
+// What STANDIN_BEHAVIOUR names. It is kept until the process ends, for the table refers to it.
+Table Load(const std::string& path) {
+  std::ifstream file(path);
+  const auto& json = *new auto(nlohmann::json::parse(file, nullptr, false));
   if (json.is_discarded() || json.value("format", "") != "cubfc-behaviour-1") {
     Refuse("is not a readable behaviour file of the format cubfc-behaviour-1");
   }
-  auto* table = new Table;
+  auto& results = *new std::vector<Named<Answer>>;
   for (const auto& [id, answer] : json.at("results").items()) {
-    table->results[id] = {static_cast<CUresult>(answer.at("result").get<int>()),
-                          answer.value("capture_survives", true)};
+    const auto result = static_cast<CUresult>(answer.at("result").template get<int>());
+    results.push_back({id, {result, answer.value("capture_survives", true)}});
   }
+  auto& values = *new std::vector<Named<std::size_t>>;
   for (const auto& [id, answer] : json.at("values").items()) {
     const auto& value = answer.at("value");
-    if (value.is_boolean()) table->values[id] = value.get<bool>() ? 1 : 0;
-    if (value.is_number_unsigned()) table->values[id] = value.get<std::size_t>();
+    if (value.is_boolean()) values.push_back({id, value.template get<bool>() ? 1u : 0u});
+    if (value.is_number_unsigned()) values.push_back({id, value.template get<std::size_t>()});
   }
-  return table;
+  return {results, values};
 }
 
 const Table& table() {
-  static const Table* const instance = Load();
-  return *instance;
+  static const Table instance =
+      settings().behaviour.empty() ? Table{kResults, kValues} : Load(settings().behaviour);
+  return instance;
 }
 
-template <typename Map>
-const typename Map::mapped_type& Find(const Map& map, std::string_view id) {
-  const auto found = map.find(id);
-  if (found == map.end()) Refuse("has no entry " + std::string(id));
-  return found->second;
+template <typename Entry>
+const Entry& Find(std::span<const Named<Entry>> entries, std::string_view id) {
+  const auto found = std::ranges::lower_bound(entries, id, {}, &Named<Entry>::id);
+  if (found == entries.end() || found->id != id) Refuse("has no entry " + std::string(id));
+  return found->entry;
 }
 
 }  // namespace
