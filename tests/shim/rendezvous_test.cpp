@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "shim/meet/shared_files.h"
 
 using cubfc::Rendezvous;
 
@@ -506,6 +507,43 @@ TEST_CASE("the file goes with the last, also when all others were killed") {
   CHECK(asking.offered(kDevice) == 0);
   asking.leave();
   CHECK_FALSE(std::filesystem::exists(path()));
+}
+
+TEST_CASE("a file stays as long as its process, however many look for those of the dead") {
+  // Whoever makes a file removes those of the dead first.
+  const auto make = [] {
+    std::uint64_t key = 0;
+    return cubfc::make_shared_file("test-own-", 4096, key);
+  };
+  constexpr int kFiles = kSanitized ? 200 : 2000;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 3; ++i) {
+    children.push_back(fork());
+    if (children.back() == 0) {
+      bool all_stay = true;
+      for (int file = 0; file < kFiles && all_stay; ++file) {
+        const auto made = make();
+        all_stay = made && access(made->path.c_str(), F_OK) == 0;
+        if (made) {
+          munmap(made->data, made->bytes);  // nobody's from now on
+        }
+      }
+      _exit(all_stay ? 0 : 1);
+    }
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  const auto last = make();
+  REQUIRE(last);
+  std::size_t left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kRuntime.path + "/cubfc")) {
+    left += entry.path().filename().string().starts_with("test-own-") ? 1 : 0;
+  }
+  CHECK(left == 1);
+  cubfc::leave_shared_file(*last);
 }
 
 TEST_CASE("64 processes that ask each other finish, and each byte is had once") {
