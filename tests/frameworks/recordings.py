@@ -7,7 +7,6 @@ import os
 import pathlib
 import pickle
 import subprocess
-import tempfile
 
 import environments
 import running
@@ -107,24 +106,22 @@ def compare(ours, theirs):
 
 def compare_run(options, environment, say):
     theirs = read(options.recording)
-    with tempfile.TemporaryDirectory() as scratch:
-        before = {path: path.stat().st_mtime_ns for path in _snapshots(".")}
-        variables = running.variables(environment, "cache", running.BARE, options.memory)
-        # The caller's settings of the software driver and of PyTorch say which GPU and version it was.
-        variables |= {name: value for name, value in os.environ.items() if name.startswith(("STANDIN_", "PYTORCH_", "TORCH_"))}
-        variables["TMPDIR"] = scratch
-        command = list(options.command)
-        if pathlib.Path(command[0]).name.startswith("python"):
-            command[0] = str(environment.python)
-        say("running " + " ".join(command))
-        status = subprocess.run(command, env=variables, check=False).returncode
-        if status != 0:
-            raise environments.Failed(f"the command failed with {status}")
-        dumped = options.dumped or next((path for path in sorted(_snapshots("."), key=lambda path: -path.stat().st_mtime_ns)
-                                         if before.get(path) != path.stat().st_mtime_ns), None)
-        if not dumped:
-            raise environments.Failed("the command dumped no *.pickle or *.pkl below this folder: say with --dumped where it is")
-        return compare(read(dumped), theirs)
+    before = {path: path.stat().st_mtime_ns for path in _snapshots(".")}
+    variables = running.variables(environment, "cache", running.BARE, options.memory)
+    # The caller's settings of the software driver and of PyTorch say which GPU and version it was.
+    variables |= {name: value for name, value in os.environ.items() if name.startswith(("STANDIN_", "PYTORCH_", "TORCH_"))}
+    command = list(options.command)
+    if pathlib.Path(command[0]).name.startswith("python"):
+        command[0] = str(environment.python)
+    say("running " + " ".join(command))
+    status = subprocess.run(command, env=variables, check=False).returncode
+    if status != 0:
+        raise environments.Failed(f"the command failed with {status}")
+    dumped = options.dumped or next((path for path in sorted(_snapshots("."), key=lambda path: -path.stat().st_mtime_ns)
+                                     if before.get(path) != path.stat().st_mtime_ns), None)
+    if not dumped:
+        raise environments.Failed("the command dumped no *.pickle or *.pkl below this folder: say with --dumped where it is")
+    return compare(read(dumped), theirs)
 
 
 def _snapshots(folder):

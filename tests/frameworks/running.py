@@ -3,13 +3,17 @@
 import collections
 import os
 import pathlib
+import signal
 import subprocess
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 600  # that a run may take
 
-CASES = ("copies", "mlp", "gpt", "convolutions", "graphs", "streams", "pinned", "pools", "brim", "processes", "snapshots",
+CASES = ("copies", "mlp", "gpt", "large", "convolutions", "graphs", "streams", "pinned", "pools", "brim", "processes", "snapshots",
          "threads")
+# What a case needs of the software driver.
+DRIVER = {"large": {"STANDIN_MEMORY": "80GiB", "STANDIN_DATA": "none"}}
 ALLOCATORS = {
     "cache": {},
     "none": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
@@ -71,14 +75,47 @@ def variables(environment, allocator, mode, memory):
         "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
 
 
-def run(which, environment, memory):
-    command = [str(environment.python), str(HERE / "pytorch_cases.py"), which.case]
+class Runner:
+    """Runs cases, several at once, until it is stopped."""
+
+    def __init__(self, environment, memory):
+        self._environment, self._memory = environment, memory
+        self._lock, self._running, self._stopped = threading.Lock(), set(), False
+
+    def run(self, which):
+        """None once it is stopped."""
+        command = [str(self._environment.python), str(HERE / "pytorch_cases.py"), which.case]
+        environment = variables(self._environment, which.allocator, which.mode, self._memory) | DRIVER.get(which.case, {})
+        with self._lock:
+            if self._stopped:
+                return None
+            # A session of its own: Ctrl-C must not look like a failure of the case, and who ends it ends its children.
+            child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                     errors="replace", start_new_session=True)
+            self._running.add(child)
+        try:
+            out, said = child.communicate(timeout=SECONDS)
+            outcome = Outcome(child.returncode, out.splitlines(), said)
+        except subprocess.TimeoutExpired:
+            _kill(child)
+            child.communicate()
+            outcome = Outcome("timed out", [], "")
+        with self._lock:
+            self._running.discard(child)
+            return None if self._stopped else outcome
+
+    def stop(self):
+        with self._lock:
+            self._stopped = True
+            for child in self._running:
+                _kill(child)
+
+
+def _kill(child):
     try:
-        done = subprocess.run(command, env=variables(environment, which.allocator, which.mode, memory), timeout=SECONDS,
-                              capture_output=True, text=True, errors="replace")
-    except subprocess.TimeoutExpired:
-        return Outcome("timed out", [], "")
-    return Outcome(done.returncode, done.stdout.splitlines(), done.stderr)
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def refusal(which):
@@ -89,9 +126,10 @@ def refusal(which):
 
 
 def report(outcomes):
-    """Prints the table and what differs. The exit status."""
+    """Prints the table and what differs. The exit status. A run without its bare one is not compared."""
     wrong = []
     table = collections.defaultdict(dict)
+    outcomes = {which: outcome for which, outcome in outcomes.items() if which._replace(mode=BARE) in outcomes}
     for which, outcome in outcomes.items():
         bare = outcomes[which._replace(mode=BARE)]
         if which.mode == BARE:

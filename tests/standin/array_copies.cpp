@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "behaviour.h"
 #include "capture.h"
+#include "contents.h"
 #include "copies.h"
 #include "entry_point.h"
 #include "work.h"
@@ -95,8 +96,9 @@ CUresult Locate(const Place& place, const Box& box, Side& out) {
 void Move(const Side& to, const Side& from, const Box& box) {
   for (std::size_t z = 0; z < box.depth; ++z) {
     for (std::size_t y = 0; y < box.height; ++y) {
-      std::memmove(to.at + z * to.layer + y * to.pitch, from.at + z * from.layer + y * from.pitch,
-                   box.width);
+      MoveBytes(reinterpret_cast<CUdeviceptr>(to.at + z * to.layer + y * to.pitch),
+                reinterpret_cast<CUdeviceptr>(from.at + z * from.layer + y * from.pitch), box.width,
+                box.width * box.height * box.depth);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include "array_copies.h"
 #include "behaviour.h"
 #include "capture.h"
+#include "contents.h"
 #include "entry_point.h"
 #include "pools.h"
 #include "vmm.h"
@@ -101,8 +102,8 @@ bool MayCopy(const Side& side, std::size_t bytes, int device, bool write) {
 
 void CopyRows(CUdeviceptr to, CUdeviceptr from, const Shape& shape) {
   for (std::size_t row = 0; row < shape.height; ++row) {
-    std::memmove(reinterpret_cast<void*>(to + row * shape.to_pitch),
-                 reinterpret_cast<const void*>(from + row * shape.from_pitch), shape.width);
+    MoveBytes(to + row * shape.to_pitch, from + row * shape.from_pitch, shape.width,
+              shape.width * shape.height);
   }
 }
 
@@ -176,7 +177,8 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
   const bool to_pageable = !IsPinned(reinterpret_cast<void*>(to.address));
   const bool from_pageable = !IsPinned(reinterpret_cast<void*>(from.address));
   std::function<void()> run = [=] { CopyRows(to.address, from.address, shape); };
-  if (from_pageable && waits == Waits::kNever) {
+  if (from_pageable && waits == Waits::kNever &&
+      LeavesItsBytes(to.address, shape.width * shape.height)) {
     const std::shared_ptr<char[]> staged(new char[from_bytes]);
     std::memcpy(staged.get(), reinterpret_cast<const void*>(from.address), from_bytes);
     run = [=] { CopyRows(to.address, reinterpret_cast<CUdeviceptr>(staged.get()), shape); };

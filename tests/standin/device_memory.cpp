@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "behaviour.h"
+#include "contents.h"
+#include "settings.h"
 
 namespace standin {
 namespace {
@@ -110,7 +112,9 @@ void DeviceMemory::Give(std::uintptr_t address, std::size_t bytes) {
   std::size_t start = address - base_;
   LeaveChunks(start, bytes);
   live_ -= bytes;
-  if (bytes >= kGiveBackFrom) {
+  if (!settings().keeps_data) {
+    Empty(address, bytes);
+  } else if (bytes >= kGiveBackFrom) {
     fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
               static_cast<off_t>(bytes));
   }

@@ -36,8 +36,10 @@ struct KernelNode {
   CUfunction function = nullptr;
   CUkernel library_kernel = nullptr;  // where the function was given as one
   CUcontext context = nullptr;
-  const Kernel* kernel = nullptr;  // null: nothing but a delay
+  const Kernel* kernel = nullptr;  // null: computes nothing
   Launch launch{};
+  std::vector<CUdeviceptr> addresses =
+      {};  // that it gets, where it computes nothing and no data is kept
   unsigned shared_bytes = 0;
   std::map<CUkernelNodeAttrID, CUkernelNodeAttrValue> attributes = {};
 };

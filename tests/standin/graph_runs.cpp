@@ -1,15 +1,16 @@
 // What happens when a graph runs in its stream: its nodes' work, one after the other, in an order
 // that their edges allow.
-#include "fill.h"
+#include "contents.h"
 #include "graph.h"
+#include "launch.h"
 #include "work.h"
 
 namespace standin {
 namespace {
 
 template <typename Value>
-void SetRows(const CUDA_MEMSET_NODE_PARAMS& set) {
-  FillRows(set.dst, set.pitch, static_cast<Value>(set.value), set.width, set.height);
+void Set(const CUDA_MEMSET_NODE_PARAMS& set) {
+  SetRows(set.dst, set.pitch, static_cast<Value>(set.value), set.width, set.height);
 }
 
 void Mark(const FencePtr& fence) {
@@ -42,7 +43,7 @@ void RunConditional(const ConditionalNode& node, const std::vector<Plan>& bodies
 void RunNode(const PlannedNode& node, std::chrono::nanoseconds delay) {
   const NodeParameters& parameters = *node.parameters;
   if (const auto* kernel = std::get_if<KernelNode>(&parameters)) {
-    if (kernel->kernel) kernel->kernel->run(kernel->launch);
+    RunKernel(*kernel);
   } else if (const auto* copy = std::get_if<CopyNode>(&parameters)) {
     RunCopy(copy->copy);
   } else if (const auto* set = std::get_if<SetNode>(&parameters)) {
@@ -108,21 +109,21 @@ void RunCopy(const CUDA_MEMCPY3D& copy) {
   const CUdeviceptr to = copy.dstMemoryType == CU_MEMORYTYPE_HOST
                              ? reinterpret_cast<CUdeviceptr>(copy.dstHost)
                              : copy.dstDevice;
+  const std::size_t bytes = copy.WidthInBytes * copy.Height * copy.Depth;
   for (std::size_t z = 0; z < copy.Depth; ++z) {
     for (std::size_t y = 0; y < copy.Height; ++y) {
       const std::size_t to_row = (copy.dstZ + z) * copy.dstHeight + copy.dstY + y;
       const std::size_t from_row = (copy.srcZ + z) * copy.srcHeight + copy.srcY + y;
-      std::memmove(reinterpret_cast<void*>(to + to_row * copy.dstPitch + copy.dstXInBytes),
-                   reinterpret_cast<void*>(from + from_row * copy.srcPitch + copy.srcXInBytes),
-                   copy.WidthInBytes);
+      MoveBytes(to + to_row * copy.dstPitch + copy.dstXInBytes,
+                from + from_row * copy.srcPitch + copy.srcXInBytes, copy.WidthInBytes, bytes);
     }
   }
 }
 
 void RunSet(const CUDA_MEMSET_NODE_PARAMS& set) {
-  if (set.elementSize == 1) SetRows<unsigned char>(set);
-  if (set.elementSize == 2) SetRows<unsigned short>(set);
-  if (set.elementSize == 4) SetRows<unsigned int>(set);
+  if (set.elementSize == 1) Set<unsigned char>(set);
+  if (set.elementSize == 2) Set<unsigned short>(set);
+  if (set.elementSize == 4) Set<unsigned int>(set);
 }
 
 }  // namespace standin

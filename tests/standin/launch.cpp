@@ -5,9 +5,12 @@
 
 #include "behaviour.h"
 #include "capture.h"
+#include "contents.h"
 #include "entry_point.h"
+#include "kernel_arguments.h"
 #include "modules.h"
 #include "occupancy.h"
+#include "settings.h"
 #include "work.h"
 
 namespace standin {
@@ -63,8 +66,17 @@ CUresult PrepareLaunch(const void* handle, Launch launch, unsigned shared_bytes,
   out.shared_bytes = shared_bytes;
   if (out.kernel && !CopyArguments(*out.kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
   if (out.kernel && !HasItsArguments(*out.kernel, launch)) out.kernel = nullptr;
+  if (!out.kernel && !settings().keeps_data) out.addresses = AddressesIn(*function, arguments);
   out.launch = std::move(launch);
   return CUDA_SUCCESS;
+}
+
+void RunKernel(const KernelNode& node) {
+  if (node.kernel) {
+    node.kernel->run(node.launch);
+  } else {
+    EmptyBlocksOf(node.addresses);
+  }
 }
 
 CUresult LaunchFunction(CUfunction handle, Launch launch, unsigned shared_bytes,
@@ -80,10 +92,8 @@ CUresult LaunchFunction(CUfunction handle, Launch launch, unsigned shared_bytes,
     node.context = stream->context->handle;
     return AddNode(*stream, std::move(node));
   }
-  if (!node.kernel) return Submit(*stream, nullptr);
-  return Submit(*stream, [kernel = node.kernel, launched = std::move(node.launch)] {
-    kernel->run(launched);
-  });
+  if (!node.kernel && node.addresses.empty()) return Submit(*stream, nullptr);
+  return Submit(*stream, [launched = std::move(node)] { RunKernel(launched); });
 }
 
 }  // namespace standin

@@ -16,6 +16,9 @@ struct Arguments {
 CUresult PrepareLaunch(const void* function, Launch launch, unsigned shared_bytes,
                        Arguments arguments, KernelNode& out);
 
+// What a prepared launch does, as the work of a stream.
+void RunKernel(const KernelNode& node);
+
 // Launches the function in a stream.
 CUresult LaunchFunction(CUfunction function, Launch launch, unsigned shared_bytes, CUstream stream,
                         Arguments arguments);

@@ -90,8 +90,11 @@ CUresult GetFunction(Handle* out, const void* handle, const char* name) {
   }
   std::shared_ptr<Function>& function = module->functions[name];
   if (!function) {
-    function = std::make_shared<Function>(Function{
-        .name = name, .module = handle, .kernel = FindKernel(name), .needs = {.registers = 32}});
+    function = std::make_shared<Function>(Function{.name = name,
+                                                   .module = handle,
+                                                   .kernel = FindKernel(name),
+                                                   .is_read = module->image.has_value(),
+                                                   .needs = {.registers = 32}});
     if (module->image) function->needs = module->image->kernels.find(name)->second;
     functions()[function.get()] = function;
   }

@@ -14,7 +14,8 @@ struct Function {
   std::string name;
   const void* module;    // that it is of
   const Kernel* kernel;  // null: nothing but a delay
-  KernelNeeds needs;     // guessed where its image could not be read
+  bool is_read;          // its image could be
+  KernelNeeds needs;     // guessed where it could not
 };
 
 // A loaded image. A CUmodule and a CUlibrary are the same here, but that a library is of no

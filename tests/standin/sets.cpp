@@ -3,9 +3,9 @@
 // behavior).
 #include "behaviour.h"
 #include "capture.h"
+#include "contents.h"
 #include "copies.h"
 #include "entry_point.h"
-#include "fill.h"
 #include "work.h"
 
 namespace standin {
@@ -38,7 +38,7 @@ CUresult Set(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, 
   }
   FencePtr fence;
   const CUresult result = Submit(
-      *stream, [=] { FillRows(to, pitch, value, width, height); }, &fence);
+      *stream, [=] { SetRows(to, pitch, value, width, height); }, &fence);
   const bool waits = synchronous == Synchronous::kYes && IsReadByHost(to) &&
                      BehaviourFlag("cuMemset.waits_for_host_memory");
   if (waits && fence) WaitFor(lock, {fence});

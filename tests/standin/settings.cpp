@@ -153,7 +153,7 @@ Settings FromEnvironment() {
         "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
         "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT", "STANDIN_INTEGRATED",
         "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN", "STANDIN_CAPABILITY", "STANDIN_SMS",
-        "STANDIN_THREADS_PER_SM"}) {
+        "STANDIN_THREADS_PER_SM", "STANDIN_DATA"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -182,6 +182,10 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
     return ApplyCount(out.multiprocessors, value, 1024) && out.multiprocessors > 0;
   if (name == "STANDIN_THREADS_PER_SM")
     return ApplyCount(out.threads, value, 4096) && out.threads >= 1024;
+  if (name == "STANDIN_DATA") {
+    out.keeps_data = value == "all";
+    return value == "all" || value == "none";
+  }
   if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
   if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);

@@ -37,6 +37,7 @@ struct Settings {
   int capability = 90;                // ten times the major number, and the minor one
   int multiprocessors = 132;          // of each device
   int threads = 2048;                 // that a multiprocessor has at once
+  bool keeps_data = true;             // contents.h
   std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
   std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
   std::chrono::nanoseconds work_delay{0};

@@ -94,7 +94,7 @@ STANDIN_EXPORT const char* cublasGetStatusString(int status) {
 }
 
 // What the generated functions call that compute into device memory.
-extern "C" int standin_computes(void* handle) {
+extern "C" int standin_computes(void* handle, const void* const* arguments, std::size_t count) {
   if (!handle) return 1;
-  return launch(of(handle)->stream) == 0 ? 0 : 13;
+  return launch(of(handle)->stream, {arguments, count}) == 0 ? 0 : 13;
 }

@@ -173,7 +173,7 @@ STANDIN_EXPORT int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void* ha
 }
 
 // What the generated functions call that compute into device memory.
-extern "C" int standin_computes(void* handle) {
+extern "C" int standin_computes(void* handle, const void* const* arguments, std::size_t count) {
   if (!handle) return 2000;
-  return launch(static_cast<Handle*>(handle)->stream) == 0 ? 0 : 5000;
+  return launch(static_cast<Handle*>(handle)->stream, {arguments, count}) == 0 ? 0 : 5000;
 }

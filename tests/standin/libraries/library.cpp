@@ -55,12 +55,16 @@ void* driver_function(const char* name) {
   return get && get(name, &found, kVersion, 0, &status) == 0 ? found : nullptr;
 }
 
-int launch(void* stream) {
+int launch(void* stream, std::span<const void* const> arguments) {
   static const auto call =
       entry<int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                     void*, void**, void**)>("cuLaunchKernel");
   void* const kernel = kernel_of_current_context();
-  return kernel ? call(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr)
+  std::size_t bytes = arguments.size_bytes();
+  void* packed[] = {
+      reinterpret_cast<void*>(1),  // CU_LAUNCH_PARAM_BUFFER_POINTER, ..._SIZE, ..._END
+      const_cast<const void**>(arguments.data()), reinterpret_cast<void*>(2), &bytes, nullptr};
+  return kernel ? call(kernel, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, packed)
                 : 201;  // CUDA_ERROR_INVALID_CONTEXT
 }
 

@@ -9,14 +9,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace standin_library {
 
 // The entry `name` of the driver, which is loaded at first use; null where there is none.
 void* driver_function(const char* name);
 
-// Launches a kernel that does nothing in `stream` of the current context. 0, or the driver's error.
-int launch(void* stream);
+// Launches a kernel that does nothing in `stream` of the current context, with these words as its
+// arguments: which blocks of memory a kernel gets is seen by the driver. 0, or the driver's error.
+int launch(void* stream, std::span<const void* const> arguments = {});
 
 // `bytes` of the current context's memory, taken as the real libraries take theirs: by cuMemAlloc.
 // Null when it has none.

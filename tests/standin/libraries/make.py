@@ -11,7 +11,7 @@ compiled with the environment's headers. What is written by hand stands in the *
   creates   by its name makes a descriptor, through its first argument
   destroys  unmakes one
   sets      sets a property of one: nothing happens, and that succeeds
-  computes  works on device memory: a launch of a kernel that does nothing in the handle's stream
+  computes  works on device memory: a launch of a kernel that does nothing in the handle's stream, which gets the same arguments
   fails     all others: says its name on stderr, once, and returns the library's status for what is not supported
 
 Prints the sonames that it made. Exit status: 0, or 1 with what is wrong on stderr.
@@ -36,6 +36,9 @@ LIBRARIES = {
     "cusparse": Library(r"libcusparse\.so\.\d+", 10, None),
     "cusolver": Library(r"libcusolver\.so\.\d+", 9, None),
 }
+
+# As many arguments as any function has, and what lies behind those of others on the caller's stack.
+WORDS = [f"word{i}" for i in range(1, 20)]
 
 CUDART = r"libcudart\.so\.\d+"
 # What CUDA's headers include that is only in NVIDIA's compiler package: how a host compiler reads the markers of CUDA C++.
@@ -127,7 +130,9 @@ def kind_of(function, library):
 
 def body_of(function, library, soname):
     return {
-        "computes": f"int {function}(void* handle) {{ return standin_computes(handle); }}",
+        "computes": f"int {function}(void* handle, {', '.join(f'const void* {word}' for word in WORDS)}) {{ "
+                    f"const void* const words[] = {{{', '.join(WORDS)}}}; "
+                    "return standin_computes(handle, words, sizeof(words) / sizeof(*words)); }",
         "creates": f"int {function}(void** out) {{ if (!out) return 1; *out = ::operator new(1); return 0; }}",
         "destroys": f"int {function}(void* made) {{ ::operator delete(made); return 0; }}",
         "sets": f"int {function}() {{ return 0; }}",
@@ -151,7 +156,8 @@ def make(soname, name, functions, out, flags):
     generated = out / f"{name}.generated.cpp"
     generated.write_text("\n".join([
         "#include <new>",
-        'extern "C" int standin_computes(void* handle);',
+        "#include <cstddef>",
+        'extern "C" int standin_computes(void* handle, const void* const* words, std::size_t count);',
         'extern "C" int standin_not_served(const char* library, const char* name, int status);',
         *(f'extern "C" __attribute__((visibility("default"))) {body_of(function, library, soname)}'
           for function in sorted(functions - by_hand)), ""]))
