@@ -1,12 +1,12 @@
-"""The Python environments with real frameworks, and the stand-ins that they run on: below build/frameworks, once, in fixed
-versions."""
+"""The Python environments with real frameworks: below build/frameworks, once, in fixed versions. And the stand-ins that they run
+on, made anew each time."""
 
-import hashlib
-import os
+import atexit
 import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NO_PYPI = "Can PyPI be reached from here? PIP_INDEX_URL names a mirror of it, HTTPS_PROXY a proxy."
@@ -33,19 +33,17 @@ def run(command, remedy=""):
 
 
 class Environment:
-    """`folder` has stand-ins/, and venv/ unless `python` is another's."""
+    """`folder` has venv/ unless `python` is another's, and the stand-ins, in a folder of this process's alone: another that is made
+    meanwhile does not take them away."""
 
     def __init__(self, folder, build, python=None):
         self.folder, self.build = folder, build
         self.python = pathlib.Path(python) if python else folder / "venv/bin/python"
+        self.libraries = None
 
     @property
     def site(self):
         return pathlib.Path(run([self.python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]).strip())
-
-    @property
-    def libraries(self):
-        return self.folder / "stand-ins"
 
     def preloaded(self):
         """What takes the place of NVIDIA's libraries: the loader takes a preloaded one for each that asks for its soname,
@@ -75,16 +73,16 @@ def prepare(name, folder, build, say, python=sys.executable):
 def adopt(python, folder, build, say):
     """An environment of the user's own, by its Python; nothing is installed into it."""
     path = shutil.which(python) or python
-    name = "own-" + hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:8]  # each has its own stand-ins
-    environment = Environment(folder / name, build, path)
-    environment.libraries.mkdir(parents=True, exist_ok=True)
+    environment = Environment(folder / "own", build, path)
+    environment.folder.mkdir(parents=True, exist_ok=True)
     say("making the stand-ins")
     make_stand_ins(environment)
     return environment
 
 
 def make_stand_ins(environment):
-    shutil.rmtree(environment.libraries, ignore_errors=True)
+    environment.libraries = pathlib.Path(tempfile.mkdtemp(prefix="stand-ins-", dir=environment.folder))
+    atexit.register(shutil.rmtree, environment.libraries, ignore_errors=True)
     toolkit = environment.build / "tests/standin/lib"
     run([sys.executable, ROOT / "tests/standin/libraries/make.py", "--cudart", toolkit, environment.site,
          environment.libraries])

@@ -337,3 +337,5 @@ if __name__ == "__main__":
         sys.exit(f"usage: pytorch_cases.py {'|'.join(CASES)}")
     torch.manual_seed(0)
     CASES[sys.argv[1]]()
+    if is_caching() and is_of_pytorch():
+        fact(most_reserved=torch.cuda.max_memory_reserved())

@@ -1,10 +1,13 @@
 """One run of a case: which, how, and what came out of it compared with the bare one."""
 
 import collections
+import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
+import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -48,7 +51,10 @@ REFUSED = (
 )
 
 Run = collections.namedtuple("Run", "case allocator mode")
-Outcome = collections.namedtuple("Outcome", "status facts said")
+Outcome = collections.namedtuple("Outcome", "status facts said peaks")
+# Of the device's memory, in bytes: the software driver's figure, cubfc's (None where it takes no part), and how much of that
+# the stand-ins had, which PyTorch does not count.
+Peaks = collections.namedtuple("Peaks", "driver cubfc stand_ins")
 
 
 def plan(options):
@@ -85,7 +91,12 @@ class Runner:
     def run(self, which):
         """None once it is stopped."""
         command = [str(self._environment.python), str(HERE / "pytorch_cases.py"), which.case]
-        environment = variables(self._environment, which.allocator, which.mode, self._memory) | DRIVER.get(which.case, {})
+        with tempfile.TemporaryDirectory(prefix="cubfc-frameworks-") as folder:
+            environment = variables(self._environment, which.allocator, which.mode, self._memory) | DRIVER.get(which.case, {})
+            environment |= {"STANDIN_REPORT": f"{folder}/driver-%p", "CUBFC_SUMMARY": f"{folder}/cubfc-%p.json"}
+            return self._run(command, environment, folder)
+
+    def _run(self, command, environment, folder):
         with self._lock:
             if self._stopped:
                 return None
@@ -95,11 +106,11 @@ class Runner:
             self._running.add(child)
         try:
             out, said = child.communicate(timeout=SECONDS)
-            outcome = Outcome(child.returncode, out.splitlines(), said)
+            outcome = Outcome(child.returncode, out.splitlines(), said, _peaks(folder, child.pid))
         except subprocess.TimeoutExpired:
             _kill(child)
             child.communicate()
-            outcome = Outcome("timed out", [], "")
+            outcome = Outcome("timed out", [], "", None)
         with self._lock:
             self._running.discard(child)
             return None if self._stopped else outcome
@@ -109,6 +120,20 @@ class Runner:
             self._stopped = True
             for child in self._running:
                 _kill(child)
+
+
+def _peaks(folder, pid):
+    """None where the process did not get to write them."""
+    driver, cubfc = pathlib.Path(folder, f"driver-{pid}"), pathlib.Path(folder, f"cubfc-{pid}.json")
+    if not driver.exists():
+        return None
+    device = json.loads(driver.read_text(encoding="utf-8"))["peak_bytes"][0]
+    if not cubfc.exists():
+        return Peaks(device, None, 0)
+    devices = json.loads(cubfc.read_text(encoding="utf-8"))["devices"]
+    callers = devices[0]["callers"] if devices else []
+    stand_ins = [caller["at_peak"] for caller in callers if re.match(r"lib(cu|nv)\w+\.so", caller["name"])]
+    return Peaks(device, sum(caller["at_peak"] for caller in callers), sum(stand_ins))
 
 
 def _kill(child):
@@ -125,6 +150,27 @@ def refusal(which):
     return None
 
 
+# Where what cubfc takes of the driver is what the program asks for.
+PASSED_ON = ("platform", "disabled")
+
+
+def wrong_peak(which, outcomes):
+    """None, or how the most memory of the device that was used at once is not what PyTorch says that it reserved at most. With
+    PyTorch's cache it is the same, to the byte, but for what the stand-ins have."""
+    outcome = outcomes[which]
+    reserved = next((json.loads(line)["most_reserved"] for line in outcome.facts if "most_reserved" in line), None)
+    # Of a tensor that another process made, that process has the memory.
+    if reserved is None or outcome.peaks is None or which.case == "processes" or which.allocator != "cache":
+        return None
+    driver, cubfc, stand_ins = outcome.peaks
+    if cubfc is not None and cubfc - stand_ins != reserved:
+        return f"{cubfc:,} bytes at most by cubfc, {stand_ins:,} of them of stand-ins; {reserved:,} by PyTorch"
+    like = outcomes.get(which._replace(mode="platform"))  # the stand-ins have the same bare
+    if which.mode in (BARE, *PASSED_ON) and like and like.peaks and driver - like.peaks.stand_ins != reserved:
+        return f"{driver:,} bytes at most by the driver, {like.peaks.stand_ins:,} of them of stand-ins; {reserved:,} by PyTorch"
+    return None
+
+
 def report(outcomes):
     """Prints the table and what differs. The exit status. A run without its bare one is not compared."""
     wrong = []
@@ -138,6 +184,8 @@ def report(outcomes):
             word = "equal"
         else:
             word = "refused" if refusal(which) else "DIFFERS"
+        if word != "refused" and wrong_peak(which, outcomes):
+            word = "DIFFERS"
         if word.isupper():
             wrong.append(which)
         table[which.allocator, which.case][which.mode] = word
@@ -147,6 +195,8 @@ def report(outcomes):
         print(f"{allocator:<11}{case:<14}" + "".join(f"{words.get(mode, ''):<12}" for mode in modes).rstrip())
     for which in wrong:
         explain(which, outcomes[which], outcomes[which._replace(mode=BARE)])
+        if peak := wrong_peak(which, outcomes):
+            print(f"  {peak}")
     count = len(outcomes)
     print(f"{count} runs, {len(wrong)} not as they must be" if wrong else f"{count} runs, all equal but for what is refused")
     return 1 if wrong else 0
