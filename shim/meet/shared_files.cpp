@@ -138,21 +138,18 @@ bool is_nobodys(const Descriptor& file) {
   return file && is_ours_alone(file.get(), S_IFREG) && flock(file.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-// Removes the files in the folder at `path` that are `wanted` by their name, that nobody has
-// locked, and that `may_go` lets go. It is locked here until it is gone: who makes or joins it
+// Removes the files in `folder`, which is at `path`, that are `wanted` by their name, that nobody
+// has locked, and that `may_go` lets go. It is locked here until it is gone: who makes or joins it
 // meanwhile waits for the lock, and then sees that it has no name any more (map_locked).
-void remove_nobodys(const std::string& path, const std::function<bool(std::string_view)>& wanted,
+void remove_nobodys(const std::string& path, int folder,
+                    const std::function<bool(std::string_view)>& wanted,
                     const std::function<bool(int file)>& may_go) {
-  const Descriptor folder = open_folder(path);
-  if (!folder) {
-    return;
-  }
   for (const std::string& name : names_in(path)) {
     const Descriptor file =
-        wanted(name) ? open_file(folder.get(), name.c_str(), O_RDWR | O_NONBLOCK) : Descriptor();
+        wanted(name) ? open_file(folder, name.c_str(), O_RDWR | O_NONBLOCK) : Descriptor();
     const LockedForMoment only_ours(file);
     if (is_nobodys(file) && may_go(file.get())) {
-      unlinkat(folder.get(), name.c_str(), 0);
+      unlinkat(folder, name.c_str(), 0);
     }
   }
 }
@@ -265,7 +262,7 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
     if (!folder) {
       continue;
     }
-    remove_nobodys(path, has_owner, [](int) { return true; });
+    remove_nobodys(path, folder.get(), has_owner, [](int) { return true; });
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       if (make_in(path, folder.get(), kind, *made, key)) {
         return made;
@@ -340,8 +337,11 @@ std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t 
 
 void remove_left_files(std::string_view names, const std::function<bool(int file)>& may_go) {
   for (const std::string& path : folders()) {
-    remove_nobodys(
-        path, [&](std::string_view name) { return name.starts_with(names); }, may_go);
+    if (const Descriptor folder = open_folder(path)) {
+      remove_nobodys(
+          path, folder.get(), [&](std::string_view name) { return name.starts_with(names); },
+          may_go);
+    }
   }
 }
 

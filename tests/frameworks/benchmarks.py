@@ -11,7 +11,7 @@ import tempfile
 import environments
 import running
 
-PROGRAM = running.HERE.parent / "gpu/programs/pytorch.py"
+TIMED = running.HERE.parent / "gpu/programs/pytorch.py"
 # As scripts/demo has them: published for real drivers, not a measurement.
 LATENCY = "cuMemAlloc_v2=10us,cuMemFree_v2=80us"
 # Without data: a page of the host's that a set touches for the first time costs more than any call.
@@ -21,22 +21,26 @@ MIB = 1 << 20
 Way = collections.namedtuple("Way", "name allocator mode")
 WAYS = (Way("PyTorch's cache", "cache", running.BARE), Way("no cache", "none", running.BARE),
         Way("no cache, cubfc, sync", "none", "default"), Way("no cache, cubfc, deferred", "none", "deferred"))
-LEAST_CASE = "gpt"
+LEAST = (running.PROGRAM, "gpt")  # whose least memory is looked for
 
 
-def _run(environment, way, command, memory, more=None):
+def _run(environment, way, program, memory, more=None):
     variables = running.variables(environment, way.allocator, way.mode, memory) | (more or {})
-    done = subprocess.run([str(environment.python), *map(str, command)], env=variables, capture_output=True, text=True,
+    return subprocess.run([str(environment.python), *map(str, program)], env=variables, capture_output=True, text=True,
                           errors="replace", check=False, timeout=running.SECONDS)
-    return done
+
+
+def _must_run(environment, way, program, memory, more=None):
+    done = _run(environment, way, program, memory, more)
+    if done.returncode != 0:
+        raise environments.Failed(f"{program[0].name} {program[1]}, {way.name}: {done.stderr.strip()[-1000:]}")
+    return done.stdout
 
 
 def _measured(environment, way, scenario, memory):
     """{name: value} of the program's lines "# name value unit"."""
-    done = _run(environment, way, [PROGRAM, scenario], memory, DRIVER)
-    if done.returncode != 0:
-        raise environments.Failed(f"{PROGRAM.name} {scenario}, {way.name}: {done.stderr.strip()[-1000:]}")
-    words = [line.split() for line in done.stdout.splitlines() if line.startswith("# ")]
+    out = _must_run(environment, way, (TIMED, scenario), memory, DRIVER)
+    words = [line.split() for line in out.splitlines() if line.startswith("# ")]
     return {word[1]: float(word[2]) for word in words}
 
 
@@ -55,15 +59,14 @@ def speeds(environment, memory, rounds, say):
 def least_memory(environment, way, say):
     """The smallest device, to 2 MiB, on which the case runs to its end."""
     def runs(mib):
-        done = _run(environment, way, [running.HERE / "pytorch_cases.py", LEAST_CASE], f"{mib}MiB")
-        return done.returncode == 0
+        return _run(environment, way, LEAST, f"{mib}MiB").returncode == 0
 
     say(f"least memory: {way.name}")
     enough = 64
     while not runs(enough):
         enough *= 2
         if enough > 1 << 20:
-            raise environments.Failed(f"{LEAST_CASE}, {way.name}: fails with 1 TiB, too")
+            raise environments.Failed(f"{LEAST[1]}, {way.name}: fails with 1 TiB, too")
     too_little = enough // 2
     while enough - too_little > 2:
         middle = (enough + too_little) // 2
@@ -78,9 +81,7 @@ def forecast(environment, way, memory, say):
     say(f"forecast: {way.name}")
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace.cubfc"
-        done = _run(environment, way, [running.HERE / "pytorch_cases.py", LEAST_CASE], memory, {"CUBFC_TRACE": str(trace)})
-        if done.returncode != 0:
-            raise environments.Failed(f"{LEAST_CASE}, {way.name}: {done.stderr.strip()[-1000:]}")
+        _must_run(environment, way, LEAST, memory, {"CUBFC_TRACE": str(trace)})
         free = running.MODES[way.mode].get("CUBFC_FREE", "sync")
         out = environments.run([environment.build / "cli/cubfc", "replay", trace, "--allocator", "bfc", "--free", free, "--fit",
                                 "--json"])

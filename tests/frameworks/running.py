@@ -11,6 +11,7 @@ import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
+PROGRAM = HERE / "pytorch_cases.py"
 SECONDS = 600  # that a run may take
 
 CASES = ("copies", "mlp", "gpt", "large", "convolutions", "graphs", "streams", "pinned", "pools", "brim", "processes", "snapshots",
@@ -90,7 +91,7 @@ class Runner:
 
     def run(self, which):
         """None once it is stopped."""
-        command = [str(self._environment.python), str(HERE / "pytorch_cases.py"), which.case]
+        command = [str(self._environment.python), str(PROGRAM), which.case]
         with tempfile.TemporaryDirectory(prefix="cubfc-frameworks-") as folder:
             environment = variables(self._environment, which.allocator, which.mode, self._memory) | DRIVER.get(which.case, {})
             environment |= {"STANDIN_REPORT": f"{folder}/driver-%p", "CUBFC_SUMMARY": f"{folder}/cubfc-%p.json"}
@@ -173,7 +174,7 @@ def wrong_peak(which, outcomes):
 
 def report(outcomes):
     """Prints the table and what differs. The exit status. A run without its bare one is not compared."""
-    wrong = []
+    wrong = {}  # with what is wrong with the peak, if it is
     table = collections.defaultdict(dict)
     outcomes = {which: outcome for which, outcome in outcomes.items() if which._replace(mode=BARE) in outcomes}
     for which, outcome in outcomes.items():
@@ -184,18 +185,19 @@ def report(outcomes):
             word = "equal"
         else:
             word = "refused" if refusal(which) else "DIFFERS"
-        if word != "refused" and wrong_peak(which, outcomes):
+        peak = None if word == "refused" else wrong_peak(which, outcomes)
+        if peak:
             word = "DIFFERS"
         if word.isupper():
-            wrong.append(which)
+            wrong[which] = peak
         table[which.allocator, which.case][which.mode] = word
     modes = list(dict.fromkeys(which.mode for which in outcomes))
     print(f"{'allocator':<11}{'case':<14}" + "".join(f"{mode:<12}" for mode in modes).rstrip())
     for (allocator, case), words in table.items():
         print(f"{allocator:<11}{case:<14}" + "".join(f"{words.get(mode, ''):<12}" for mode in modes).rstrip())
-    for which in wrong:
+    for which, peak in wrong.items():
         explain(which, outcomes[which], outcomes[which._replace(mode=BARE)])
-        if peak := wrong_peak(which, outcomes):
+        if peak:
             print(f"  {peak}")
     count = len(outcomes)
     print(f"{count} runs, {len(wrong)} not as they must be" if wrong else f"{count} runs, all equal but for what is refused")
