@@ -86,6 +86,8 @@ void SoftReserve::give_all_back() noexcept {
     if (device == nullptr) {
       return;
     }
+    // Whole pieces: to give a part of one, the rest would have to be taken anew.
+    device->preallocation.end();
     while (unused_.give_to_others(*device, kPartBytes) > 0 &&
            std::chrono::steady_clock::now() < until) {
     }

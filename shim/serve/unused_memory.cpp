@@ -19,8 +19,12 @@ namespace {
 // What is given back at a time for the driver's own needs, which it does not tell.
 constexpr std::uint64_t kStepBytes = 256ULL << 20;
 
-// In all, of other processes, whom an error that has nothing to do with memory is to cost little.
+// The driver's own needs are less: a context takes half of this. What it refuses with so much free
+// has another reason, which is to cost other processes little.
 constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
+// For the first context of a process, what others are asked for at most, as a part of the device:
+// nobody can ask the driver what is free, and others that begin at the same time take much of it.
+constexpr std::uint64_t kMostOfOthers = 2;
 
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatienceForOthers{2};
@@ -104,11 +108,22 @@ bool UnusedMemory::ask_others(const Device& device, Tries& tries,
   if (!need.of_device || (device_has_enough && is_over_limit)) {
     return false;
   }
-  const std::uint64_t most =
-      need.bytes > 0 ? bytes : kMostUnknownBytes - std::min(kMostUnknownBytes, tries.from_others_);
+  const std::uint64_t most = need.bytes > 0 ? bytes : unknown_need(device, tries, at_driver);
   const std::uint64_t given = most == 0 ? 0 : rendezvous_.ask(device.id, std::min(bytes, most));
   tries.from_others_ += given;
   return given > 0;
+}
+
+// What others are asked for where only the driver knows how much it lacks. 0: it lacks none.
+std::uint64_t UnusedMemory::unknown_need(const Device& device, Tries& tries,
+                                         std::optional<std::uint64_t> at_driver) {
+  if (!is_blind(tries.need_, at_driver)) {
+    return kMostUnknownBytes - std::min(kMostUnknownBytes, at_driver.value_or(0));
+  }
+  const std::uint64_t most = std::max(kMostUnknownBytes, device.total_bytes / kMostOfOthers);
+  return !is_patient(tries)
+             ? 0
+             : std::min(kMostUnknownBytes, most - std::min(most, tries.from_others_));
 }
 
 std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {
@@ -236,12 +251,20 @@ bool UnusedMemory::comes_from_elsewhere(const Device& device, Tries& tries) {
       comes_from_ending(device, tries) || has_become_free(device, tries)) {
     return true;
   }
-  if (!tries.need_.of_device || !is_possible(device, tries.need_) ||
-      rendezvous_.changes() == before || !is_patient(tries)) {
+  const bool may_help =
+      is_possible(device, tries.need_) || is_blind(tries.need_, free_at_driver(device));
+  if (!tries.need_.of_device || !may_help || rendezvous_.changes() == before ||
+      !is_patient(tries)) {
     return false;
   }
   nap(tries, kNapForOthers);
   return true;
+}
+
+// A process without a context asks for its first one: the driver alone knows what it lacks, and
+// nobody can ask it what is free.
+bool UnusedMemory::is_blind(const Need& need, std::optional<std::uint64_t> at_driver) {
+  return need.bytes == 0 && !at_driver;
 }
 
 // Whether the device, if it were empty, and the limit have so much.
@@ -275,14 +298,17 @@ bool UnusedMemory::has_become_free(const Device& device, Tries& tries) {
 bool UnusedMemory::comes_from_others(const Device& device, Tries& tries) {
   const Need& need = tries.need_;
   const std::optional<std::uint64_t> at_driver = free_at_driver(device);
-  if (!need.of_device || need.bytes == 0 || !at_driver) {
+  const bool blind = is_blind(need, at_driver);
+  if (!need.of_device || !(blind || (need.bytes > 0 && at_driver))) {
     return false;
   }
   const Rendezvous::Left others = rendezvous_.look(device.id);
   const bool others_have_it =
-      *at_driver < need.bytes &&
-      *at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
-  if (!(others_have_it || (others.is_taking && is_possible(device, need))) || !is_patient(tries)) {
+      blind ? others.bytes > 0 && unknown_need(device, tries, at_driver) > 0
+            : *at_driver < need.bytes &&
+                  *at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
+  const bool others_may_have_it = others.is_taking && (blind || is_possible(device, need));
+  if (!(others_have_it || others_may_have_it) || !is_patient(tries)) {
     return false;
   }
   nap(tries, kNapForOthers);

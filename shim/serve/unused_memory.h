@@ -124,6 +124,8 @@ class UnusedMemory : private ContextListener {
   bool works(Context& context);
   bool ask_others(const Device& device, Tries& tries, std::optional<std::uint64_t> at_driver,
                   std::uint64_t bytes);
+  std::uint64_t unknown_need(const Device& device, Tries& tries,
+                             std::optional<std::uint64_t> at_driver);
   std::uint64_t keep_preallocated(Device& device, std::uint64_t released);
   bool is_idle(Context& context);
   bool wait_for_frees(const Device& device, Tries& tries);
@@ -135,6 +137,7 @@ class UnusedMemory : private ContextListener {
   static bool is_patient(Tries& tries);
   bool others_have_helped(const Device& device, Tries& tries);
   bool comes_from_elsewhere(const Device& device, Tries& tries);
+  static bool is_blind(const Need& need, std::optional<std::uint64_t> at_driver);
   static bool is_possible(const Device& device, const Need& need);
   static void nap(Tries& tries, std::chrono::milliseconds time);
   bool has_become_free(const Device& device, Tries& tries);

@@ -53,8 +53,8 @@ PROMISE(zero_bytes_are_refused, "If the size is 0, cuMemAlloc returns CUDA_ERROR
   refuses("0 bytes", cu.cuMemAlloc(&block, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-PROMISE(an_allocation_without_an_output_is_refused,
-        "cuMemAlloc needs somewhere to put the address.") {
+PROMISE_ALONE(an_allocation_without_an_output_is_refused,
+              "cuMemAlloc needs somewhere to put the address.") {
   const std::size_t before = memory_info().free;
   refuses("no output", cu.cuMemAlloc(nullptr, 64 * kMiB), CUDA_ERROR_INVALID_VALUE);
   refuses("no output and no bytes", cu.cuMemAlloc(nullptr, 0), CUDA_ERROR_INVALID_VALUE);
@@ -82,8 +82,9 @@ PROMISE(an_allocation_needs_a_context,
   });
 }
 
-PROMISE(running_out_of_memory_harms_nothing,
-        "After CUDA_ERROR_OUT_OF_MEMORY what is allocated is intact, and less can still be had.") {
+PROMISE_ALONE(
+    running_out_of_memory_harms_nothing,
+    "After CUDA_ERROR_OUT_OF_MEMORY what is allocated is intact, and less can still be had.") {
   const CUdeviceptr kept = allocate(kMiB, 1);
   const std::size_t half = memory_info().free / 2;
   const CUdeviceptr most = allocate(half);
@@ -97,8 +98,9 @@ PROMISE(running_out_of_memory_harms_nothing,
   grants("and half of it again", cu.cuMemAlloc(&more, half));
 }
 
-PROMISE(what_is_said_to_be_free_can_be_allocated,
-        "The free memory of cuMemGetInfo is there for cuMemAlloc, and back when it is freed.") {
+PROMISE_ALONE(
+    what_is_said_to_be_free_can_be_allocated,
+    "The free memory of cuMemGetInfo is there for cuMemAlloc, and back when it is freed.") {
   const std::size_t tenth = memory_info().free / 10;
   for (int round = 0; round < 3; ++round) {
     std::vector<CUdeviceptr> blocks;
@@ -111,8 +113,9 @@ PROMISE(what_is_said_to_be_free_can_be_allocated,
   }
 }
 
-PROMISE(nearly_all_can_be_allocated_in_one_block,
-        "An idle device gives nearly all that is free to one allocation, also after others.") {
+PROMISE_ALONE(
+    nearly_all_can_be_allocated_in_one_block,
+    "An idle device gives nearly all that is free to one allocation, also after others.") {
   const std::size_t most = memory_info().free / 10 * 9;
   for (const std::size_t before : {512UL, 10 * kMiB, most / 2}) {
     ok(cu.cuMemFree(allocate(before)));
@@ -122,8 +125,8 @@ PROMISE(nearly_all_can_be_allocated_in_one_block,
   }
 }
 
-PROMISE(nearly_all_can_be_allocated_in_one_block_beside_a_small_one,
-        "What is free is one piece when it always was.") {
+PROMISE_ALONE(nearly_all_can_be_allocated_in_one_block_beside_a_small_one,
+              "What is free is one piece when it always was.") {
   allocate(512);
   CUdeviceptr block = 0;
   grants("nine tenths", cu.cuMemAlloc(&block, memory_info().free / 10 * 9));

@@ -159,7 +159,8 @@ PROMISE(memory_freed_during_a_capture_is_nobodys,
   grants("end of the capture", capture.end());
 }
 
-PROMISE(memory_freed_during_a_capture_comes_back, "After the capture all of it can be had again.") {
+PROMISE_ALONE(memory_freed_during_a_capture_comes_back,
+              "After the capture all of it can be had again.") {
   const std::size_t most = memory_info().free / 10 * 7;
   for (int round = 0; round < 3; ++round) {
     const CUdeviceptr block = allocate(most);
@@ -170,8 +171,8 @@ PROMISE(memory_freed_during_a_capture_comes_back, "After the capture all of it c
   all_is_as_before();
 }
 
-PROMISE(memory_freed_during_a_capture_counts_as_free,
-        "cuMemGetInfo counts what was freed while a stream captured.") {
+PROMISE_ALONE(memory_freed_during_a_capture_counts_as_free,
+              "cuMemGetInfo counts what was freed while a stream captured.") {
   const CUdeviceptr block = allocate(100 * kMiB);
   const std::size_t before = memory_info().free;
   Capturing capture(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -320,8 +321,8 @@ PROMISE(a_refused_beginning_or_end_changes_nothing,
   all_is_as_before();
 }
 
-PROMISE(memory_goes_round_while_a_stream_captures,
-        "A relaxed capture, however long, does not keep memory from being used again.") {
+PROMISE_ALONE(memory_goes_round_while_a_stream_captures,
+              "A relaxed capture, however long, does not keep memory from being used again.") {
   const std::size_t third = memory_info().free / 3;
   Capturing capture(CU_STREAM_CAPTURE_MODE_RELAXED);
   for (int round = 0; round < 8; ++round) {
@@ -335,8 +336,9 @@ PROMISE(memory_goes_round_while_a_stream_captures,
   grants("end of the capture", capture.end());
 }
 
-PROMISE(much_goes_round_beside_a_capture,
-        "Many times the memory is allocated and freed while a stream of another thread captures.") {
+PROMISE_ALONE(
+    much_goes_round_beside_a_capture,
+    "Many times the memory is allocated and freed while a stream of another thread captures.") {
   const std::size_t part = memory_info().free / 80;
   for (const CUstreamCaptureMode mode :
        {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {

@@ -120,8 +120,12 @@ Seen seen_in(const std::string& out) {
 
 const Environment kSoftware{{"STANDIN_DEVICES", "2"}, {"STANDIN_MEMORY", "1GiB"}};
 
-Outcome run_all(const Environment& machine, const char* via, const Mode* mode = nullptr) {
-  const std::vector<std::string> command{kConformance, via, "--verbose"};
+Outcome run_all(const Environment& machine, const char* via, const Mode* mode = nullptr,
+                const std::string& only = "") {
+  std::vector<std::string> command{kConformance, via, "--verbose"};
+  if (!only.empty()) {
+    command.push_back(only);
+  }
   return mode == nullptr ? run(command, machine)
                          : run_preloaded(command, machine + mode->environment);
 }
@@ -165,71 +169,37 @@ std::vector<Mode> gpu_modes() {
           {"pool, deferred", pool + deferred}};
 }
 
-// One promise, bare or in a mode, while nothing else of this test runs.
-class Alone {
- public:
-  static constexpr const char* kVia = "--via=dlsym";
-
-  explicit Alone(Environment machine) : machine_(std::move(machine)) {}
-
-  const Outcome& bare(const std::string& promise) {
-    const auto [place, is_new] = bare_.try_emplace(promise);
-    if (is_new) {
-      place->second = run(command(promise), machine_);
-    }
-    return place->second;
-  }
-  Outcome in(const Mode& mode, const std::string& promise) const {
-    return run_preloaded(command(promise), machine_ + mode.environment);
-  }
-  static std::string lines_of(const Outcome& outcome) {
-    return std::to_string(outcome.status) + "\n" + outcome.out;
-  }
-
- private:
-  static std::vector<std::string> command(const std::string& promise) {
-    return {kConformance, kVia, promise};
-  }
-
-  Environment machine_;
-  std::map<std::string, Outcome> bare_;
-};
-
-// On a GPU, most of a program's time is spent making its context, so the modes run beside each
-// other. What is not as expected may have been disturbed by the others, who have the same
-// device's memory: it is looked at again when they are through.
-void compare_modes_at_once(const Environment& machine, const std::vector<Mode>& modes) {
-  const auto start = [&](const Mode* mode) {
-    return std::async(std::launch::async, run_all, machine, Alone::kVia, mode);
-  };
-  std::vector<std::future<Outcome>> runs;
-  runs.push_back(start(nullptr));
+// Bare first, then each mode. What others on the device can be seen by is asked of one after the
+// other.
+std::vector<Seen> seen_in_all(const Environment& machine, const std::vector<Mode>& modes) {
+  constexpr const char* kVia = "--via=dlsym";
+  std::vector<const Mode*> all{nullptr};
   for (const Mode& mode : modes) {
-    runs.push_back(start(&mode));
+    all.push_back(&mode);
+  }
+  std::vector<std::future<Outcome>> beside;
+  for (const Mode* mode : all) {
+    beside.push_back(std::async(std::launch::async, run_all, machine, kVia, mode, "--only=beside"));
   }
   std::vector<Seen> seen;
-  for (std::future<Outcome>& each : runs) {
+  for (std::future<Outcome>& each : beside) {
     seen.push_back(seen_in(each.get().out));
   }
-  Alone alone(machine);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    seen[i].merge(seen_in(run_all(machine, kVia, all[i], "--only=alone").out));
+  }
+  return seen;
+}
+
+void compare_modes_at_once(const Environment& machine, const std::vector<Mode>& modes) {
+  const std::vector<Seen> seen = seen_in_all(machine, modes);
   const Seen& bare = seen.front();
   for (const auto& [promise, lines] : bare) {
-    if (!lines.starts_with("kept") && !lines.starts_with("lacking")) {
-      INFO("bare: " << promise << ": " << alone.bare(promise).out);
-      CHECK(alone.bare(promise).status == 0);
-    }
+    INFO("bare: " << promise << ": " << lines);
+    CHECK((lines.starts_with("kept") || lines.starts_with("lacking")));
   }
   for (std::size_t i = 0; i < modes.size(); ++i) {
-    Seen expected = bare;
-    Seen& in_mode = seen[i + 1];
-    CHECK(in_mode.size() == bare.size());
-    for (auto& [promise, lines] : in_mode) {
-      if ((lines != expected[promise]) != is_known(promise, modes[i].name)) {
-        expected[promise] = Alone::lines_of(alone.bare(promise));
-        lines = Alone::lines_of(alone.in(modes[i], promise));
-      }
-    }
-    compare(expected, in_mode, modes[i].name);
+    compare(bare, seen[i + 1], modes[i].name);
   }
 }
 

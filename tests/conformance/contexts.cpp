@@ -67,8 +67,8 @@ PROMISE(contexts_do_not_share_memory, "What one context frees, another's block d
   ok(cu.cuCtxDestroy(second));
 }
 
-PROMISE(contexts_come_and_go,
-        "A destroyed context takes its memory along, however often it happens.") {
+PROMISE_ALONE(contexts_come_and_go,
+              "A destroyed context takes its memory along, however often it happens.") {
   const std::size_t before = memory_info().free;
   const CUdeviceptr kept = allocate(kBytes, 1);
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -118,8 +118,8 @@ PROMISE(a_current_context_that_is_destroyed_leaves_the_stack,
   has_pattern("what it had", before, kBytes, 1);
 }
 
-PROMISE(a_reset_takes_all_memory_back,
-        "cuDevicePrimaryCtxReset ends every allocation; the context can be retained anew.") {
+PROMISE_ALONE(a_reset_takes_all_memory_back,
+              "cuDevicePrimaryCtxReset ends every allocation; the context can be retained anew.") {
   const CUdeviceptr block = allocate(kBytes);
   const std::size_t before = memory_info().free;
   allocate(before / 2);
@@ -136,9 +136,11 @@ PROMISE(a_reset_takes_all_memory_back,
 PROMISE(work_goes_on_after_every_reset, "Reset after reset, what comes next works as at first.") {
   for (std::uint32_t i = 0; i < 5; ++i) {
     const CUdeviceptr block = allocate(kBytes, i);
-    const Stream stream;
-    ok(cu.cuMemsetD8Async(allocate(kBytes), 0xee, kBytes, stream));
-    has_pattern("a block", block, kBytes, i);
+    {
+      const Stream stream;  // none of a context that has ended can be destroyed
+      ok(cu.cuMemsetD8Async(allocate(kBytes), 0xee, kBytes, stream));
+      has_pattern("a block", block, kBytes, i);
+    }
     ok(cu.cuMemFree(block));
     ok(cu.cuDevicePrimaryCtxReset(0));
     ok(cu.cuCtxSetCurrent(nullptr));
@@ -146,8 +148,8 @@ PROMISE(work_goes_on_after_every_reset, "Reset after reset, what comes next work
   }
 }
 
-PROMISE(the_last_release_ends_the_primary_context,
-        "Released as often as retained, the primary context is gone with its memory.") {
+PROMISE_ALONE(the_last_release_ends_the_primary_context,
+              "Released as often as retained, the primary context is gone with its memory.") {
   const std::size_t before = memory_info().free;
   for (std::uint32_t i = 0; i < 3; ++i) {
     const CUdeviceptr block = allocate(before / 2);
@@ -168,7 +170,8 @@ PROMISE(a_release_that_is_not_the_last_ends_nothing,
   grants("its free", cu.cuMemFree(block));
 }
 
-PROMISE(devices_have_memory_of_their_own, "Memory lies on the device of the current context.") {
+PROMISE_ALONE(devices_have_memory_of_their_own,
+              "Memory lies on the device of the current context.") {
   const CUcontext second = second_device();
   const CUdeviceptr here = allocate(kBytes, 1);
   const Current there(second);
@@ -215,8 +218,8 @@ PROMISE(peers_copy_with_and_without_access,
   refuses("again", cu.cuCtxDisablePeerAccess(primary), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 }
 
-PROMISE(one_device_out_of_memory_is_not_the_other,
-        "A device that is full does not keep another from allocating.") {
+PROMISE_ALONE(one_device_out_of_memory_is_not_the_other,
+              "A device that is full does not keep another from allocating.") {
   const CUcontext second = second_device();
   const std::size_t most = memory_info().free / 10 * 9;
   allocate(most);

@@ -114,7 +114,8 @@ PROMISE(a_free_without_a_context_is_what_it_is,
   refuses("and again", cu.cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
 }
 
-PROMISE(a_contexts_memory_goes_with_it, "What a destroyed context had cannot be freed any more.") {
+PROMISE_ALONE(a_contexts_memory_goes_with_it,
+              "What a destroyed context had cannot be freed any more.") {
   const std::size_t before = memory_info().free;
   const CUcontext second = new_context();
   const CUdeviceptr block = allocate(64 * kMiB);
@@ -123,7 +124,7 @@ PROMISE(a_contexts_memory_goes_with_it, "What a destroyed context had cannot be 
   holds("its memory is free", memory_info().free + 32 * kMiB >= before);
 }
 
-PROMISE(freed_memory_can_be_had_again, "What is freed can be allocated, in whatever sizes.") {
+PROMISE_ALONE(freed_memory_can_be_had_again, "What is freed can be allocated, in whatever sizes.") {
   const std::size_t most = memory_info().free / 10 * 6;
   for (const std::size_t pieces : {1UL, 3UL, 50UL, 7UL, 1UL}) {
     std::vector<CUdeviceptr> blocks;
@@ -135,8 +136,8 @@ PROMISE(freed_memory_can_be_had_again, "What is freed can be allocated, in whate
   holds("it was", true);
 }
 
-PROMISE(memory_freed_in_any_order_joins,
-        "Neighbours that are freed one by one make room for one.") {
+PROMISE_ALONE(memory_freed_in_any_order_joins,
+              "Neighbours that are freed one by one make room for one.") {
   const std::size_t piece = memory_info().free / 100;
   std::vector<CUdeviceptr> even;
   std::vector<CUdeviceptr> odd;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "promise.h"
 
@@ -21,10 +22,12 @@ constexpr int kLacking = 77;
 constexpr unsigned kPatienceSeconds = 120;
 
 constexpr const char* kHelp =
-    "usage: conformance [--via=linked|dlsym|getproc] [--verbose] [NAME | --list | --help]\n\n"
+    "usage: conformance [--via=linked|dlsym|getproc] [--verbose] [--only=alone|beside]\n"
+    "                   [NAME | --list | --help]\n\n"
     "  NAME       checks this promise and prints what it sees\n"
     "  --list     all names, each with its sentence\n"
     "  --verbose  prints what all the others see, too\n"
+    "  --only=    those for which nothing else may run on the device; or the others\n"
     "  --via=     how the driver is reached: by the linker, by dlsym, by cuGetProcAddress\n\n"
     "Without a name all are checked. Exit status: 0 kept, 1 broken, 77 this machine cannot tell.\n";
 
@@ -103,10 +106,22 @@ void print_indented(const std::string& lines) {
   }
 }
 
-int check_all(programs::Via via, bool verbose) {
+// Which of them.
+enum class Only { kAll, kAlone, kBeside };
+
+std::vector<Promise> chosen_of(Only only) {
+  std::vector<Promise> chosen = promises();
+  if (only != Only::kAll) {
+    std::erase_if(
+        chosen, [&](const Promise& promise) { return promise.is_alone != (only == Only::kAlone); });
+  }
+  return chosen;
+}
+
+int check_all(const std::vector<Promise>& chosen, programs::Via via, bool verbose) {
   std::size_t kept = 0;
   std::size_t lacking = 0;
-  for (const Promise& promise : promises()) {
+  for (const Promise& promise : chosen) {
     const Outcome outcome = check_in_a_child(promise, via);
     kept += outcome.status == 0 ? 1 : 0;
     lacking += outcome.status == kLacking ? 1 : 0;
@@ -115,14 +130,14 @@ int check_all(programs::Via via, bool verbose) {
       print_indented(outcome.lines);
     }
   }
-  const std::size_t all = promises().size();
+  const std::size_t all = chosen.size();
   std::printf("%zu promises: %zu kept, %zu broken, %zu lacking\n", all, kept, all - kept - lacking,
               lacking);
   return kept + lacking < all ? 1 : kept == 0 ? kLacking : 0;
 }
 
-void list() {
-  for (const Promise& promise : promises()) {
+void list(const std::vector<Promise>& chosen) {
+  for (const Promise& promise : chosen) {
     std::printf("%s\n    %s\n", std::string(promise.name).c_str(),
                 std::string(promise.sentence).c_str());
   }
@@ -141,20 +156,32 @@ int main(int argc, char** argv) {
   const programs::Via via = programs::take_via(argc, argv);
   const Promise* chosen = nullptr;
   bool verbose = false;
+  bool lists = false;
+  Only only = Only::kAll;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     const auto named = std::ranges::find(promises(), argument, &Promise::name);
-    if (argument == "--help" || argument == "--list") {
-      argument == "--help" ? static_cast<void>(std::fputs(kHelp, stdout)) : list();
+    if (argument == "--help") {
+      std::fputs(kHelp, stdout);
       return 0;
     }
     if (argument == "--verbose") {
       verbose = true;
+    } else if (argument == "--list") {
+      lists = true;
+    } else if (argument == "--only=alone") {
+      only = Only::kAlone;
+    } else if (argument == "--only=beside") {
+      only = Only::kBeside;
     } else if (named != promises().end() && chosen == nullptr) {
       chosen = &*named;
     } else {
       return refuse(argv[i]);
     }
   }
-  return chosen != nullptr ? check(*chosen, via) : check_all(via, verbose);
+  if (lists) {
+    list(chosen_of(only));
+    return 0;
+  }
+  return chosen != nullptr ? check(*chosen, via) : check_all(chosen_of(only), via, verbose);
 }

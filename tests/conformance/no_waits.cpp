@@ -90,8 +90,8 @@ class WaitingFree {
 
 }  // namespace
 
-PROMISE(a_free_waits_for_no_other_device,
-        "cuMemFree returns while another device works that cannot reach the memory.") {
+PROMISE_ALONE(a_free_waits_for_no_other_device,
+              "cuMemFree returns while another device works that cannot reach the memory.") {
   const CUdeviceptr block = allocate(kMiB);
   const CUcontext second = second_device();
   const Current there(second);
@@ -103,8 +103,8 @@ PROMISE(a_free_waits_for_no_other_device,
   holds("the other device still works", work.is_held());
 }
 
-PROMISE(memory_comes_back_while_another_device_works,
-        "What was freed can be allocated again, whatever another device does.") {
+PROMISE_ALONE(memory_comes_back_while_another_device_works,
+              "What was freed can be allocated again, whatever another device does.") {
   const std::size_t most = memory_info().free / 10 * 6;
   const CUcontext second = second_device();
   CUdeviceptr there_too = 0;
@@ -122,8 +122,8 @@ PROMISE(memory_comes_back_while_another_device_works,
   holds("the other device still works", work.is_held());
 }
 
-PROMISE(giving_up_a_reference_waits_for_no_free,
-        "cuDevicePrimaryCtxRelease of a reference that is not the last ends nothing.") {
+PROMISE_ALONE(giving_up_a_reference_waits_for_no_free,
+              "cuDevicePrimaryCtxRelease of a reference that is not the last ends nothing.") {
   const WaitingFree other;
   CUcontext again = nullptr;
   grants("one more reference", cu.cuDevicePrimaryCtxRetain(&again, 0));
@@ -131,8 +131,8 @@ PROMISE(giving_up_a_reference_waits_for_no_free,
   holds("the free waits still", other.is_held());
 }
 
-PROMISE(a_capture_begins_while_a_free_waits,
-        "cuStreamBeginCapture does not wait for what other threads wait for.") {
+PROMISE_ALONE(a_capture_begins_while_a_free_waits,
+              "cuStreamBeginCapture does not wait for what other threads wait for.") {
   const Stream stream;
   const auto capture = [&] {
     CUgraph graph = nullptr;
@@ -152,8 +152,8 @@ PROMISE(a_capture_begins_while_a_free_waits,
   holds("the second free waits still", other.is_held());
 }
 
-PROMISE(a_stream_ordered_free_does_not_wait,
-        "cuMemFreeAsync returns at once, also for memory of cuMemAlloc.") {
+PROMISE_ALONE(a_stream_ordered_free_does_not_wait,
+              "cuMemFreeAsync returns at once, also for memory of cuMemAlloc.") {
   const CUdeviceptr block = allocate(kMiB);
   const Stream stream;
   HeldWork work;
@@ -161,8 +161,8 @@ PROMISE(a_stream_ordered_free_does_not_wait,
   holds("the device still works", work.is_held());
 }
 
-PROMISE(a_stream_ordered_free_may_hold_what_the_stream_needs,
-        "A thread calls cuMemFreeAsync with a lock that a function in the stream takes.") {
+PROMISE_ALONE(a_stream_ordered_free_may_hold_what_the_stream_needs,
+              "A thread calls cuMemFreeAsync with a lock that a function in the stream takes.") {
   static std::mutex mutex;
   static std::atomic<bool> got = false;
   const CUdeviceptr block = allocate(kMiB);
@@ -185,7 +185,7 @@ PROMISE(a_stream_ordered_free_may_hold_what_the_stream_needs,
   holds("the function got the lock", got);
 }
 
-PROMISE(an_allocation_does_not_wait, "cuMemAlloc returns while the device works.") {
+PROMISE_ALONE(an_allocation_does_not_wait, "cuMemAlloc returns while the device works.") {
   ok(cu.cuMemFree(allocate(kMiB)));
   const std::size_t most = memory_info().free / 10 * 9;
   HeldWork work;
@@ -196,8 +196,8 @@ PROMISE(an_allocation_does_not_wait, "cuMemAlloc returns while the device works.
   holds("the device still works", work.is_held());
 }
 
-PROMISE(an_allocation_does_not_wait_for_frees,
-        "While there is memory, cuMemAlloc does not wait for what was freed to be free.") {
+PROMISE_ALONE(an_allocation_does_not_wait_for_frees,
+              "While there is memory, cuMemAlloc does not wait for what was freed to be free.") {
   std::vector<CUdeviceptr> blocks;
   for (int i = 0; i < 100; ++i) {
     blocks.push_back(allocate(kMiB));
@@ -225,8 +225,8 @@ void goes_through(CUstream stream, std::size_t bytes) {
 
 }  // namespace
 
-PROMISE(what_an_idle_stream_freed_comes_back_while_another_works,
-        "What cuMemFreeAsync frees waits for its stream, for no other.") {
+PROMISE_ALONE(what_an_idle_stream_freed_comes_back_while_another_works,
+              "What cuMemFreeAsync frees waits for its stream, for no other.") {
   const std::size_t most = memory_info().free / 10 * 8;
   const Stream idle;
   HeldWork work;
@@ -236,8 +236,8 @@ PROMISE(what_an_idle_stream_freed_comes_back_while_another_works,
   holds("the other stream still works", work.is_held());
 }
 
-PROMISE(what_a_stream_freed_comes_back_before_its_later_work,
-        "What cuMemFreeAsync frees waits for the work before it.") {
+PROMISE_ALONE(what_a_stream_freed_comes_back_before_its_later_work,
+              "What cuMemFreeAsync frees waits for the work before it.") {
   const std::size_t most = memory_info().free / 10 * 7;
   const Stream stream;
   CUdeviceptr block = allocate(most);
@@ -248,8 +248,8 @@ PROMISE(what_a_stream_freed_comes_back_before_its_later_work,
   holds("the stream still works", work.is_held());
 }
 
-PROMISE(what_waits_for_a_destroyed_stream_keeps_nothing_else,
-        "A stream is destroyed that still works; what others free comes back.") {
+PROMISE_ALONE(what_waits_for_a_destroyed_stream_keeps_nothing_else,
+              "A stream is destroyed that still works; what others free comes back.") {
   const std::size_t most = memory_info().free / 10 * 7;
   const CUdeviceptr small = allocate(kMiB);
   CUstream destroyed = nullptr;
@@ -264,9 +264,10 @@ PROMISE(what_waits_for_a_destroyed_stream_keeps_nothing_else,
   holds("the destroyed stream still works", work.is_held());
 }
 
-PROMISE(the_legacy_stream_orders_only_what_the_program_puts_there,
-        "Two blocking streams run beside each other as long as nothing is put into the default "
-        "stream.") {
+PROMISE_ALONE(
+    the_legacy_stream_orders_only_what_the_program_puts_there,
+    "Two blocking streams run beside each other as long as nothing is put into the default "
+    "stream.") {
   ok(cu.cuMemFreeAsync(allocate(kMiB), CU_STREAM_LEGACY));
   ok(cu.cuCtxSynchronize());
   const Stream held(CU_STREAM_DEFAULT);
@@ -284,8 +285,8 @@ PROMISE(the_legacy_stream_orders_only_what_the_program_puts_there,
   holds("the first stream still works", work.is_held());
 }
 
-PROMISE(a_context_ends_with_what_it_freed_while_another_works,
-        "cuCtxDestroy waits for nothing that another context has freed.") {
+PROMISE_ALONE(a_context_ends_with_what_it_freed_while_another_works,
+              "cuCtxDestroy waits for nothing that another context has freed.") {
   const CUcontext second = new_context();
   {
     const Stream stream;
@@ -300,8 +301,8 @@ PROMISE(a_context_ends_with_what_it_freed_while_another_works,
   holds("the other context still works", work.is_held());
 }
 
-PROMISE(an_end_waits_for_no_other_device,
-        "A context ends while another device works that shares nothing with it.") {
+PROMISE_ALONE(an_end_waits_for_no_other_device,
+              "A context ends while another device works that shares nothing with it.") {
   const CUcontext third = new_context();
   ok(cu.cuMemFree(allocate(kMiB)));
   const CUcontext second = second_device();
@@ -371,8 +372,9 @@ bool comes_back(const Body& body) {
 
 }  // namespace
 
-PROMISE(what_cannot_be_had_is_refused_while_others_go_on,
-        "cuMemAlloc of too much fails, however much other threads allocate and free meanwhile.") {
+PROMISE_ALONE(
+    what_cannot_be_had_is_refused_while_others_go_on,
+    "cuMemAlloc of too much fails, however much other threads allocate and free meanwhile.") {
   const std::size_t too_much = memory_info().total / 10 * 12;
   const std::size_t most = memory_info().free / 10 * 8;
   const CUdeviceptr held = allocate(most);
@@ -385,8 +387,9 @@ PROMISE(what_cannot_be_had_is_refused_while_others_go_on,
   ok(cu.cuMemFree(held));
 }
 
-PROMISE(what_no_wait_could_serve_is_refused_at_once,
-        "cuMemAlloc of more than all that is freed, or not used, fails while the device works.") {
+PROMISE_ALONE(
+    what_no_wait_could_serve_is_refused_at_once,
+    "cuMemAlloc of more than all that is freed, or not used, fails while the device works.") {
   const std::size_t free_bytes = memory_info().free;
   allocate(free_bytes / 10 * 7);
   const CUdeviceptr block = allocate(free_bytes / 10);
@@ -400,16 +403,16 @@ PROMISE(what_no_wait_could_serve_is_refused_at_once,
   holds("the device still works", work.is_held());
 }
 
-PROMISE(a_context_ends_while_others_go_on,
-        "cuCtxDestroy comes back, however much other threads allocate and free meanwhile.") {
+PROMISE_ALONE(a_context_ends_while_others_go_on,
+              "cuCtxDestroy comes back, however much other threads allocate and free meanwhile.") {
   const CUcontext second = new_context();
   ok(cu.cuMemFree(allocate(kMiB)));
   ok(cu.cuCtxSetCurrent(primary));
   holds("it came back", comes_back([&] { grants("the end", cu.cuCtxDestroy(second)); }));
 }
 
-PROMISE(an_idle_context_ends_while_another_works,
-        "cuCtxDestroy waits for its own context's work, not for what another has freed.") {
+PROMISE_ALONE(an_idle_context_ends_while_another_works,
+              "cuCtxDestroy waits for its own context's work, not for what another has freed.") {
   const CUcontext second = new_context();
   ok(cu.cuCtxSetCurrent(primary));
   const CUdeviceptr block = allocate(kMiB);

@@ -93,7 +93,7 @@ PROMISE(destructors_of_static_objects_may_free, "A static object may own device 
   local.block = allocate(kBytes);
 }
 
-PROMISE(destructors_of_thread_local_objects_may_free, "A thread's own objects may, too.") {
+PROMISE_ALONE(destructors_of_thread_local_objects_may_free, "A thread's own objects may, too.") {
   in_another_thread(primary, [] {
     thread_local Owner owner{"a thread's object's free"};
     owner.block = allocate(kBytes);

@@ -19,21 +19,28 @@ struct Promise {
   std::string_view name;
   std::string_view sentence;
   void (*check)();
+  /// What others do on the device meanwhile could be seen: in what is free of it, or in how long
+  /// work takes.
+  bool is_alone;
 };
 
 /// All of them, in the order in which they are linked.
 std::vector<Promise>& promises();
 
 struct Registration {
-  Registration(const char* name, const char* sentence, void (*check)()) {
-    promises().push_back({name, sentence, check});
+  Registration(const char* name, const char* sentence, void (*check)(), bool is_alone) {
+    promises().push_back({name, sentence, check, is_alone});
   }
 };
 
 /// PROMISE(name_as_a_sentence, "The sentence in CUDA's words.") { what is checked }
-#define PROMISE(name, sentence)                                                           \
-  static void name();                                                                     \
-  static const ::conformance::Registration registration_of_##name(#name, sentence, name); \
+#define PROMISE(name, sentence) CONFORMANCE_PROMISE(name, sentence, false)
+/// One for which nothing else may run on the device.
+#define PROMISE_ALONE(name, sentence) CONFORMANCE_PROMISE(name, sentence, true)
+#define CONFORMANCE_PROMISE(name, sentence, is_alone)                                    \
+  static void name();                                                                    \
+  static const ::conformance::Registration registration_of_##name(#name, sentence, name, \
+                                                                  is_alone);             \
   static void name()
 
 /// The driver, and the primary context of device 0.

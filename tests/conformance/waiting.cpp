@@ -34,8 +34,8 @@ void overwrite_late(CUdeviceptr block, CUstream stream) {
 
 }  // namespace
 
-PROMISE(a_free_returns_when_the_submitted_work_is_done,
-        "cuMemFree waits for the work that was submitted before.") {
+PROMISE_ALONE(a_free_returns_when_the_submitted_work_is_done,
+              "cuMemFree waits for the work that was submitted before.") {
   // Done when it is let go, or after a while: a free that waits sees the end of it.
   static std::atomic<bool> let_go = false;
   static std::atomic<bool> done = false;
@@ -191,8 +191,8 @@ PROMISE(a_running_graph_keeps_its_memory, "Work of a graph that was launched is 
   Successors(kBytes).are_left_alone();
 }
 
-PROMISE(many_frees_under_work_lose_nothing,
-        "Hundreds of blocks freed while work uses them come back, and only then.") {
+PROMISE_ALONE(many_frees_under_work_lose_nothing,
+              "Hundreds of blocks freed while work uses them come back, and only then.") {
   const Stream stream;
   const std::size_t before = memory_info().free;
   for (int round = 0; round < 3; ++round) {

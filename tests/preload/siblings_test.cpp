@@ -233,6 +233,30 @@ TEST_CASE("beside a process that is stopped a program goes on with what there is
   CHECK(figures_of(run(leave("empty", "sum"), environment)).got >= 0.9 * 16384);
 }
 
+// A context takes memory of the device (half a GiB on an H200), and who begins finds that others
+// have all of it in reserve, or are just taking it.
+TEST_CASE("as many processes as the device has room for begin at the same time") {
+  constexpr int kProcesses = 25;
+  for (const Environment& mode : kSoft) {
+    if (mode.contains("CUBFC_MEM_LIMIT")) {
+      continue;
+    }
+    for (int round = 0; round < (kSanitized ? 1 : 5); ++round) {
+      INFO(named(mode) << " " << round);
+      const Environment environment = under_cubfc(
+          device("24GiB", with(mode, {{"STANDIN_CONTEXT", "527MiB"}, {"STANDIN_DATA", "none"}})));
+      std::vector<Running> running;
+      running.reserve(kProcesses);
+      for (int i = 0; i < kProcesses; ++i) {
+        running.emplace_back(leave("small", "hold", i), environment);
+      }
+      for (const Running& each : running) {
+        REQUIRE_NOTHROW(each.wait_for("\n"));
+      }
+    }
+  }
+}
+
 TEST_CASE("killed at any moment, processes leave nothing that others miss") {
   std::mt19937 random(1);
   const Environment environment = under_cubfc(device("8GiB"));

@@ -43,6 +43,10 @@ void write_pattern(const Driver& driver, CUdeviceptr block, std::size_t bytes, s
   in_pieces(bytes, seed, [&](std::size_t offset, std::size_t length, const void* piece) {
     must(driver, "cuMemcpyHtoD", driver.cuMemcpyHtoD(block + offset, piece, length));
   });
+  // CUDA driver API, API synchronization behavior: the call may return as soon as pageable memory
+  // is in the driver's hands. A stream that does not wait for the legacy one would be too early
+  // (seen on an H200: memory of a moment before was copied on).
+  must(driver, "cuStreamSynchronize", driver.cuStreamSynchronize(CU_STREAM_LEGACY));
 }
 
 void write_pattern(const Driver& driver, CUdeviceptr block, std::size_t bytes, std::uint32_t seed,

@@ -14,12 +14,16 @@ struct CUctxCreateParams;
 namespace standin {
 
 std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle) {
+  if (!state().devices[static_cast<std::size_t>(device)]->memory.Count(settings().context_bytes)) {
+    return nullptr;
+  }
   auto context = std::make_shared<Context>();
   context->handle = handle ? handle : reinterpret_cast<CUcontext>(context.get());
   context->id = ++state().last_context_id;
   context->device = device;
   context->flags = flags;
   context->primary = handle != nullptr;
+  context->own_bytes = settings().context_bytes;
   context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
                      {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
                      {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
@@ -51,6 +55,7 @@ void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
   ForgetIf(state().streams, [](const Stream& stream) { return !stream.context; });
   ForgetIf(state().events, [&](const Event& event) { return event.context == context.get(); });
   ReleaseAllOf(*context);
+  state().devices[static_cast<std::size_t>(context->device)]->memory.Discount(context->own_bytes);
   context->streams.clear();
 }
 
@@ -61,7 +66,9 @@ CUresult Create(CUcontext* out, unsigned flags, CUdevice ordinal) {
   Device* device = nullptr;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = NewContext(ordinal, flags, nullptr)->handle;
+  const auto context = NewContext(ordinal, flags, nullptr);
+  if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = context->handle;
   thread_state().contexts.push_back(*out);
   return CUDA_SUCCESS;
 }

@@ -5,6 +5,7 @@
 
 namespace standin {
 
+// Null where the device lacks what a context takes of it (STANDIN_CONTEXT).
 std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle);
 
 // What a green context holds of the device's primary context.

@@ -30,12 +30,16 @@ CUresult FindGreen(CUgreenCtx handle, std::shared_ptr<Context>& out) {
 namespace {
 
 CUresult Create(CUgreenCtx* out, CUdevResourceDesc resources, CUdevice device, unsigned flags) {
-  const Lock lock(state().mutex);
+  Lock lock(state().mutex);
   Context* primary = nullptr;
   if (!out || !resources || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   // cuda.h, cuGreenCtxCreate: retains the primary context.
   if (const CUresult error = RetainPrimary(device, primary)) return error;
   const std::shared_ptr<Context> context = NewContext(device, 0, nullptr);
+  if (!context) {
+    ReleasePrimary(lock, device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   context->multiprocessors = MultiprocessorsOf(resources);
   context->primary_of_green = primary;
   *out = AddTo(green_contexts(), context);

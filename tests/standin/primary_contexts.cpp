@@ -69,6 +69,7 @@ CUresult RetainPrimary(CUdevice ordinal, Context*& out) {
   if (const CUresult error = FindDevice(ordinal, device)) return error;
   if (!device->primary) {
     device->primary = NewContext(ordinal, device->primary_flags, HandleOf(*device));
+    if (!device->primary) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   ++device->primary_references;
   out = device->primary.get();

@@ -149,11 +149,13 @@ Settings FromEnvironment() {
   result.memory = {std::size_t{2} << 30};
   result.reserved = {0};
   for (const char* name :
-       {"STANDIN_DEVICES", "STANDIN_MEMORY", "STANDIN_RESERVED", "STANDIN_DRIVER_VERSION",
-        "STANDIN_WORK_DELAY", "STANDIN_PEERS", "STANDIN_LATENCY", "STANDIN_FAIL", "STANDIN_REPORT",
-        "STANDIN_SHARED", "STANDIN_BEHAVIOUR", "STANDIN_JIT", "STANDIN_INTEGRATED",
-        "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN", "STANDIN_CAPABILITY", "STANDIN_SMS",
-        "STANDIN_THREADS_PER_SM", "STANDIN_DATA"}) {
+       {"STANDIN_DEVICES",        "STANDIN_MEMORY",        "STANDIN_RESERVED",
+        "STANDIN_DRIVER_VERSION", "STANDIN_WORK_DELAY",    "STANDIN_PEERS",
+        "STANDIN_LATENCY",        "STANDIN_FAIL",          "STANDIN_REPORT",
+        "STANDIN_SHARED",         "STANDIN_BEHAVIOUR",     "STANDIN_JIT",
+        "STANDIN_INTEGRATED",     "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN",
+        "STANDIN_CAPABILITY",     "STANDIN_SMS",           "STANDIN_THREADS_PER_SM",
+        "STANDIN_DATA",           "STANDIN_CONTEXT"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -187,6 +189,11 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
     return value == "all" || value == "none";
   }
   if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
+  if (name == "STANDIN_CONTEXT") {
+    const auto size = Quantity(value, kByteUnits);
+    out.context_bytes = size.value_or(0);
+    return size.has_value();
+  }
   if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);
   if (name == "STANDIN_LATENCY") return ApplyLatencies(out.latencies, value);

@@ -5,6 +5,7 @@
 
 #include "cases.h"
 #include "forked.h"
+#include "json.h"
 
 namespace probe {
 namespace {
@@ -112,6 +113,30 @@ Answer open_in_second_context(Session& s) {
   });
 }
 
+// The same handle opened twice by one process: whether the second is refused, or gives the same
+// address and is counted.
+Answer opened_twice(Session& s) {
+  return with_imported_handle(s, [&](const CUipcMemHandle& handle) {
+    CUdeviceptr first = 0;
+    CUdeviceptr second = 0;
+    char byte = 0;
+    JsonObject found;
+    const auto open = [&](CUdeviceptr& mapped) {
+      return s.cu.cuIpcOpenMemHandle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    };
+    found.add("first", open(first));
+    found.add("second", open(second));
+    found.add("same_address", std::int64_t{first == second ? 1 : 0});
+    found.add("close", s.cu.cuIpcCloseMemHandle(first));
+    found.add("read_then", s.cu.cuMemcpyDtoH(&byte, first, 1));
+    found.add("close_again", s.cu.cuIpcCloseMemHandle(first));
+    found.add("read_at_last", s.cu.cuMemcpyDtoH(&byte, first, 1));
+    found.add("close_once_more", s.cu.cuIpcCloseMemHandle(first));
+    found.add("opened_anew", open(first));
+    return answer_json(found.text());
+  });
+}
+
 CUresult export_handle(Session& s, CUdeviceptr address) {
   CUipcMemHandle handle{};
   return s.cu.cuIpcGetMemHandle(&handle, address);
@@ -162,6 +187,8 @@ Answer open_own(Session& s) {
 
 void add_sharing_cases(Cases& cases) {
   cases.push_back({"cuMemFree.ipc_mapping", free_mapping, Begins::kNothingDone});
+  cases.push_back(
+      {"cuIpcOpenMemHandle_twice", opened_twice, Begins::kNothingDone, Kind::kMeasurement});
   cases.push_back({"cuIpcOpenMemHandle.bad_flags", open_with_bad_flags, Begins::kNothingDone});
   cases.push_back(
       {"cuIpcOpenMemHandle.second_context", open_in_second_context, Begins::kNothingDone});

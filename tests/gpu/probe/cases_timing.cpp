@@ -1,8 +1,11 @@
 // What the driver's calls take, by size; one large block against many small ones; from which size
 // the driver takes memory from the device for every allocation.
+#include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "cases.h"
+#include "json.h"
 #include "mapping.h"
 #include "timing.h"
 
@@ -19,26 +22,6 @@ std::size_t budget(Session& s) {
   std::size_t total = 0;
   s.cu.cuMemGetInfo(&free_bytes, &total);
   return std::min(free_bytes / 2, total / 10 * 6);
-}
-
-class JsonObject {
- public:
-  JsonObject& add(const char* name, std::int64_t value) {
-    text_ += (text_.empty() ? "\"" : ", \"") + std::string(name) + "\": " + std::to_string(value);
-    return *this;
-  }
-  [[nodiscard]] std::string text() const { return "{" + text_ + "}"; }
-
- private:
-  std::string text_;
-};
-
-std::string list_of(const std::vector<std::string>& items) {
-  std::string text;
-  for (const std::string& item : items) {
-    text += (text.empty() ? "" : ", ") + item;
-  }
-  return "[" + text + "]";
 }
 
 struct AllocationTimes {
@@ -76,6 +59,9 @@ struct MappingTimes {
   Times create;
   Times map;
   Times access;
+  Times unmap;
+  Times release;  // after it was mapped
+  Times release_unmapped;
 };
 
 MappingTimes time_mappings(Session& s, std::size_t bytes, int rounds) {
@@ -95,10 +81,13 @@ MappingTimes time_mappings(Session& s, std::size_t bytes, int rounds) {
     if (created == CUDA_SUCCESS) {
       times.map.time([&] { return s.cu.cuMemMap(address, bytes, 0, handle, 0); });
       times.access.time([&] { return s.cu.cuMemSetAccess(address, bytes, &access, 1); });
-      s.cu.cuMemUnmap(address, bytes);
-      s.cu.cuMemRelease(handle);
+      times.unmap.time([&] { return s.cu.cuMemUnmap(address, bytes); });
+      times.release.time([&] { return s.cu.cuMemRelease(handle); });
     }
     s.cu.cuMemAddressFree(address, bytes);
+    if (s.cu.cuMemCreate(&handle, bytes, &properties, 0) == CUDA_SUCCESS) {
+      times.release_unmapped.time([&] { return s.cu.cuMemRelease(handle); });
+    }
   }
   return times;
 }
@@ -106,13 +95,17 @@ MappingTimes time_mappings(Session& s, std::size_t bytes, int rounds) {
 Answer mappings_by_size(Session& s) {
   std::vector<std::string> rows;
   const std::size_t most = budget(s);
-  for (std::size_t bytes = granularity_of(s); bytes != 0 && bytes <= most; bytes *= 4) {
+  // By doubling: a region's, a held piece's and a page's sizes lie between the powers of four.
+  for (std::size_t bytes = granularity_of(s); bytes != 0 && bytes <= most; bytes *= 2) {
     MappingTimes times = time_mappings(s, bytes, bytes < 64 * kMebibyte ? 15 : 3);
     rows.push_back(JsonObject()
                        .add("bytes", static_cast<std::int64_t>(bytes))
                        .add("create_ns", times.create.median())
                        .add("map_ns", times.map.median())
                        .add("set_access_ns", times.access.median())
+                       .add("unmap_ns", times.unmap.median())
+                       .add("release_ns", times.release.median())
+                       .add("release_unmapped_ns", times.release_unmapped.median())
                        .text());
   }
   return answer_json(list_of(rows));
@@ -188,6 +181,14 @@ Answer other_calls(Session& s) {
   CUevent event = nullptr;
   s.cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
   JsonObject row;
+  row.add("cuCtxGetId_ns", median_of([&] {
+            unsigned long long id = 0;
+            return s.cu.cuCtxGetId(nullptr, &id);
+          }));
+  row.add("cuCtxGetCurrent_ns", median_of([&] {
+            CUcontext current = nullptr;
+            return s.cu.cuCtxGetCurrent(&current);
+          }));
   row.add("cuCtxSynchronize_idle_ns", median_of([&] { return s.cu.cuCtxSynchronize(); }));
   row.add("cuCtxRecordEvent_ns", record_event_ns(s, false));
   row.add("cuCtxRecordEvent_and_cuEventSynchronize_idle_ns", record_event_ns(s, true));
@@ -285,6 +286,63 @@ Answer taken_from_device(Session& s) {
   return answer_json(list_of(rows));
 }
 
+// A program with a ring of large blocks of changing sizes, which fill so many percent of what was
+// free: the oldest goes before the next comes. How many requests are refused although their sum is
+// below that.
+std::string ring_at(Session& s, std::size_t free_bytes, int percent) {
+  constexpr std::size_t kBlocks = 16;
+  constexpr int kRounds = 48;
+  const std::size_t most = free_bytes / 100 * static_cast<std::size_t>(percent);
+  struct Block {
+    CUdeviceptr address;
+    std::size_t bytes;
+  };
+  std::deque<Block> ring;
+  std::size_t held = 0;
+  std::int64_t refused = 0;
+  std::uint32_t random = 1;
+  const auto end_oldest = [&] {
+    s.cu.cuMemFree(ring.front().address);
+    held -= ring.front().bytes;
+    ring.pop_front();
+  };
+  for (int i = 0; i < kRounds; ++i) {
+    random = random * 1664525U + 1013904223U;
+    const std::size_t bytes = most / kBlocks / 100 * (50 + (random >> 16U) % 100);
+    while (ring.size() >= kBlocks || (held + bytes > most && !ring.empty())) {
+      end_oldest();
+    }
+    if (const CUdeviceptr block = s.block(bytes); block != 0) {
+      ring.push_back({block, bytes});
+      held += bytes;
+    } else {
+      ++refused;
+    }
+  }
+  while (!ring.empty()) {
+    end_oldest();
+  }
+  return JsonObject()
+      .add("percent", std::int64_t{percent})
+      .add("requests", std::int64_t{kRounds})
+      .add("refused", refused)
+      .text();
+}
+
+Answer large_blocks_in_a_ring(Session& s) {
+  if (!s.may_fill()) {
+    return unanswered("needs the whole device, which only --may-fill allows");
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total = 0;
+  s.cu.cuMemGetInfo(&free_bytes, &total);
+  std::vector<std::string> rows;
+  for (const int percent : {80, 90, 95}) {
+    rows.push_back(ring_at(s, free_bytes, percent));
+  }
+  return answer_json(list_of(rows));
+}
+
 Answer number(std::int64_t ns) {
   return ns < 0 ? unanswered("this driver cannot be timed so") : answer_json(std::to_string(ns));
 }
@@ -315,6 +373,7 @@ void add_timing_cases(Cases& cases) {
   measurement("other_calls", other_calls);
   measurement("one_block_or_many", one_or_many);
   measurement("taken_from_device", taken_from_device);
+  measurement("large_blocks_in_a_ring", large_blocks_in_a_ring);
 }
 
 }  // namespace probe

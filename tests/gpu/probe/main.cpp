@@ -1,12 +1,13 @@
-// probe [--output FILE] [--may-fill]: asks the CUDA driver of this machine what it does where its
-// documentation is silent, and writes the answers as data in the form of
-// tests/gpu/behaviour/documented.json. Exits with 77 where there is no driver or no device.
+// probe [--output FILE] [--may-fill] [--seconds N] [--only TEXT]: asks the CUDA driver of this
+// machine what it does where its documentation is silent, and writes the answers as data in the
+// form of tests/gpu/behaviour/documented.json. Exits with 77 where there is no driver or no device.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,7 @@ namespace {
 
 struct Options {
   std::string output = "observed.json";
+  std::string only;
   Limits limits;
 };
 
@@ -29,8 +31,19 @@ Options parse(int argc, char** argv) {
       options.limits.may_fill = true;
     } else if (argument == "--output" && i + 1 < argc) {
       options.output = argv[++i];
+    } else if (argument == "--only" && i + 1 < argc) {
+      options.only = argv[++i];
+    } else if (argument == "--seconds" && i + 1 < argc && std::atoi(argv[i + 1]) > 0) {
+      options.limits.total_ms = std::atoi(argv[++i]) * 1000;
     } else {
-      std::fprintf(stderr, "usage: probe [--output FILE] [--may-fill]\n");
+      std::fprintf(stderr,
+                   "usage: probe [--output FILE] [--may-fill] [--seconds N] [--only TEXT]\n\n"
+                   "  --output FILE  where the answers go (observed.json)\n"
+                   "  --may-fill     takes all of the device's memory for some seconds, which some "
+                   "answers need\n"
+                   "  --seconds N    asks nothing new after so long (%d)\n"
+                   "  --only TEXT    asks that alone which has TEXT in its name\n",
+                   Limits{}.total_ms / 1000);
       std::exit(2);
     }
   }
@@ -54,21 +67,23 @@ Answer identity(Session& s) {
   s.cu.cuDeviceGetName(name.data(), static_cast<int>(name.size()), s.device());
   int version = 0;
   s.cu.cuDriverGetVersion(&version);
-  return answer_json("\"gpu\": " + quoted(name.c_str()) +
-                     ",\n  \"cuda\": " + std::to_string(version));
+  // One line, as all answers: they come through a pipe, a line each.
+  return answer_json("\"gpu\": " + quoted(name.c_str()) + ", \"cuda\": " + std::to_string(version));
 }
 
 // "580.95.05"; the driver itself does not say it.
 std::string driver_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const std::size_t module = text.find("Module");
-  const std::size_t start =
-      text.find_first_of("0123456789", module == std::string::npos ? 0 : module);
-  if (module == std::string::npos || start == std::string::npos) {
-    return "null";
+  // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build"
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (word.find('.') != std::string::npos &&
+        word.find_first_not_of("0123456789.") == std::string::npos) {
+      return quoted(word);
+    }
   }
-  return quoted(text.substr(start, text.find_first_not_of("0123456789.", start) - start));
+  return "null";
 }
 
 std::string today() {
@@ -113,7 +128,7 @@ class Report {
   void take(const Driver& driver, const Case& one, const Answer& found) {
     const std::string where = quoted(found.note.empty() ? "answered by the driver" : found.note);
     if (one.id == "identity") {
-      identity_ = found.json.empty() ? "\"gpu\": null,\n  \"cuda\": null" : found.json;
+      identity_ = found.json.empty() ? "\"gpu\": null, \"cuda\": null" : found.json;
     } else if (!found.unanswered.empty()) {
       unanswered_[one.id] = quoted(found.unanswered);
     } else if (one.kind == Kind::kMeasurement) {
@@ -163,6 +178,8 @@ Cases all_cases() {
   add_process_cases(cases);
   add_address_cases(cases);
   add_timing_cases(cases);
+  add_argument_cases(cases);
+  add_waiting_cases(cases);
   return cases;
 }
 
@@ -195,7 +212,10 @@ int run(const Options& options) {
     std::fprintf(stderr, "probe: there is a CUDA driver, but no device\n");
     return 77;
   }
-  const Cases cases = all_cases();
+  Cases cases = all_cases();
+  std::erase_if(cases, [&](const Case& one) {
+    return one.id != "identity" && one.id.find(options.only) == std::string::npos;
+  });
   const Report report(driver, cases, run_cases(driver, cases, options.limits));
   std::ofstream file(options.output);
   file << report.json();
