@@ -44,6 +44,7 @@ const KnownDifference kKnownDifferences[] = {
      "the one that says whether there is such a handle"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",
      "the driver has it for a region, not a block"},
+    {"sync_memops_is_set_and_read", "mapped", "the driver has it for no mapped memory (using.md)"},
 };
 
 bool is_known(const std::string& promise, const std::string& mode) {

@@ -100,7 +100,10 @@ def main() -> int:
             [arguments.programs, "--seed", "1", "--programs", str(PROGRAMS), how, *mode.split()[1:]], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**os.environ, "LD_LIBRARY_PATH": arguments.driver, "LD_PRELOAD": library, **MODES[mode.split()[0]]})
-        return "" if ended.returncode != 0 and re.search(said, ended.stdout) else ended.stdout.strip()[-300:]
+        if ended.returncode != 0 and re.search(said, ended.stdout):
+            return ""
+        verdicts = re.findall(r"^(?:seed|shrunk) .*", ended.stdout, re.MULTILINE)
+        return "; ".join([f"exit status {ended.returncode}", *verdicts, ended.stdout.strip()[-200:]])
 
     chosen = [number for number, fault in enumerate(FAULTS) if arguments.only in fault[0]]
     missed = 0

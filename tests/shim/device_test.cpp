@@ -35,7 +35,7 @@ TEST_CASE("a block starts on a multiple of the largest power of two that divides
   verify_arenas();
 }
 
-TEST_CASE("a block holds what an earlier one has left there") {
+TEST_CASE("a block holds what an earlier one has left there", "[arena]") {
   const TestContext context;
   constexpr std::size_t kBytes = 1 << 20;
   std::set<CUdeviceptr> before;

@@ -76,17 +76,20 @@ TEST_CASE("physical memory counts as long as somebody has its handle or it is ma
   CUdeviceptr range = 0;
   must(cuMemAddressReserve(&range, 16 * kMiB, 0, 0, 0));
   must(cuMemMap(range, 4 * kMiB, 0, handle, 0));
-  must(cuMemMap(range + 8 * kMiB, 2 * kMiB, 2 * kMiB, handle, 0));
+  must(cuMemMap(range + 8 * kMiB, 4 * kMiB, 0, handle, 0));
   must(cuMemRelease(handle));
   CHECK(now() == 4 * kMiB);
   CHECK(cuMemRelease(handle) != CUDA_SUCCESS);  // and changes nothing
   CHECK(now() == 4 * kMiB);
   must(cuMemUnmap(range, 4 * kMiB));
   CHECK(now() == 4 * kMiB);
-  CHECK(cuMemUnmap(range, 4 * kMiB) != CUDA_SUCCESS);
+  CHECK(cuMemUnmap(range, 4 * kMiB) == CUDA_SUCCESS);  // nothing is mapped there
+  CHECK(now() == 4 * kMiB);
+  CHECK(cuMemUnmap(range + 8 * kMiB, 2 * kMiB) != CUDA_SUCCESS);  // half of what is mapped
+  CHECK(now() == 4 * kMiB);
   CUmemGenericAllocationHandle again = 0;
   must(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(range + 9 * kMiB)));
-  must(cuMemUnmap(range + 8 * kMiB, 2 * kMiB));
+  must(cuMemUnmap(range + 4 * kMiB, 12 * kMiB));  // and more, where nothing is mapped
   CHECK(now() == 4 * kMiB);
   must(cuMemRelease(again));
   CHECK(now() == 0);

@@ -154,7 +154,9 @@ ENTRY(cuCtxDetach, (CUcontext handle), (handle)) {
 
 ENTRY(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
   const Lock lock(state().mutex);
-  if (!state().contexts.contains(handle)) return Behaviour("cuCtxPushCurrent.destroyed");
+  if (!state().contexts.contains(handle)) {
+    if (const CUresult error = Behaviour("cuCtxPushCurrent.destroyed")) return error;
+  }
   thread_state().contexts.push_back(handle);
   return CUDA_SUCCESS;
 }
@@ -174,7 +176,9 @@ ENTRY(cuCtxSetCurrent, (CUcontext handle), (handle)) {
     if (!stack.empty()) stack.pop_back();
     return CUDA_SUCCESS;
   }
-  if (!state().contexts.contains(handle)) return Behaviour("cuCtxSetCurrent.destroyed");
+  if (!state().contexts.contains(handle)) {
+    if (const CUresult error = Behaviour("cuCtxSetCurrent.destroyed")) return error;
+  }
   if (stack.empty()) {
     stack.push_back(handle);
   } else {

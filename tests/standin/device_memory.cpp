@@ -18,8 +18,6 @@ namespace standin {
 namespace {
 
 constexpr std::size_t kMappingAlignment = std::size_t{2} << 20;
-// Freed memory keeps its bytes, but a large range is given back to the host.
-constexpr std::size_t kGiveBackFrom = std::size_t{32} << 20;
 
 std::size_t AlignUp(std::size_t value, std::size_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
@@ -83,7 +81,14 @@ bool DeviceMemory::EnterChunks(std::size_t begin, std::size_t bytes) {
 void DeviceMemory::LeaveChunks(std::size_t begin, std::size_t bytes) {
   const std::size_t last = (begin + bytes - 1) / Chunk();
   for (std::size_t chunk = begin / Chunk(); chunk <= last; ++chunk) {
-    if (--users_[chunk] == 0) usage_.Give(device_, ChunkBytes(chunk));
+    if (--users_[chunk] > 0) continue;
+    usage_.Give(device_, ChunkBytes(chunk));
+    // What goes back to the device comes back empty, if not before.
+    static const bool keeps = BehaviourFlag("cuMemFree.keeps_bytes");
+    if (!keeps && settings().keeps_data) {
+      fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(chunk * Chunk()), static_cast<off_t>(ChunkBytes(chunk)));
+    }
   }
 }
 
@@ -112,12 +117,7 @@ void DeviceMemory::Give(std::uintptr_t address, std::size_t bytes) {
   std::size_t start = address - base_;
   LeaveChunks(start, bytes);
   live_ -= bytes;
-  if (!settings().keeps_data) {
-    Empty(address, bytes);
-  } else if (bytes >= kGiveBackFrom) {
-    fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(start),
-              static_cast<off_t>(bytes));
-  }
+  if (!settings().keeps_data) Empty(address, bytes);
   auto next = holes_.lower_bound(start);
   if (next != holes_.end() && next->first == start + bytes) {
     bytes += next->second;

@@ -85,8 +85,9 @@ CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
-  if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
-    return Behaviour("cuIpcOpenMemHandle.bad_flags");
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+    if (const CUresult error = Behaviour("cuIpcOpenMemHandle.bad_flags")) return error;
   }
   Content content{};
   std::memcpy(&content, &handle, sizeof(content));

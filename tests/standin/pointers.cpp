@@ -186,6 +186,9 @@ CUresult Set(const void* value, CUpointer_attribute attribute, CUdeviceptr addre
   }
   Allocation* const found = FindLive(address);
   if (!found) return Behaviour(std::string("cuPointerSetAttribute.") + CaseOfUnknown(address));
+  if (found->kind == Kind::kReserved) {
+    if (const CUresult error = Behaviour("cuPointerSetAttribute.mapped_range")) return error;
+  }
   found->sync_memops = *static_cast<const unsigned*>(value) != 0;
   return CUDA_SUCCESS;
 }

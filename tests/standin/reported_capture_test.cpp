@@ -187,7 +187,7 @@ TEST_CASE("reported: a capture that is begun twice or ended unbegun is an illega
   const Device device;
   const CUstream stream = NewStream();
   CHECK(Ended(stream) == CUDA_ERROR_ILLEGAL_STATE);
-  CHECK(cuStreamEndCapture(stream, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuStreamEndCapture(stream, nullptr) == CUDA_ERROR_ILLEGAL_STATE);
   Must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_ERROR_ILLEGAL_STATE);
   CHECK(Ended(stream) == CUDA_SUCCESS);

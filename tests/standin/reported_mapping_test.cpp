@@ -19,13 +19,13 @@ TEST_CASE("reported: physical memory comes in units of 2 MiB") {
   CHECK(bytes == 2 * kMebibyte);
 }
 
-TEST_CASE(
-    "reported: a reservation of an odd size, of none or of an odd alignment is out of memory") {
+TEST_CASE("reported: a reservation of an odd size, of none or of an odd alignment is refused") {
   const Device device;
   CUdeviceptr range = 0;
-  CHECK(cuMemAddressReserve(&range, kPhysical + 1, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK(cuMemAddressReserve(&range, 0, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK(cuMemAddressReserve(&range, kPhysical, 3, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, kPhysical + 1}) {
+    CHECK(cuMemAddressReserve(&range, bytes, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
+  }
+  CHECK(cuMemAddressReserve(&range, kPhysical, 3, 0, 0) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemAddressReserve(nullptr, kPhysical, 0, 0, 0) == CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -38,9 +38,40 @@ TEST_CASE("reported: only addresses that were reserved are mapped, and only mapp
   CUdeviceptr range = 0;
   Must(cuMemCreate(&physical, kPhysical, &properties, 0));
   Must(cuMemAddressReserve(&range, kPhysical, 0, 0, 0));
-  CHECK(cuMemUnmap(range, kPhysical) == CUDA_ERROR_INVALID_VALUE);  // nothing is mapped there
   CHECK(cuMemAddressFree(range, kPhysical) == CUDA_SUCCESS);
+  CHECK(cuMemUnmap(range, kPhysical) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuMemMap(range, kPhysical, 0, physical, 0) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemRelease(physical) == CUDA_SUCCESS);
+}
+
+TEST_CASE("a handle is mapped whole, and what is mapped is unmapped and given access as a whole") {
+  const Device device;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemAccessDesc access{};
+  access.location = properties.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUmemGenericAllocationHandle physical = 0;
+  CUdeviceptr range = 0;
+  Must(cuMemCreate(&physical, 2 * kPhysical, &properties, 0));
+  Must(cuMemAddressReserve(&range, 4 * kPhysical, 0, 0, 0));
+  CHECK(cuMemMap(range, kPhysical, 0, physical, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuMemMap(range, kPhysical, kPhysical, physical, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuMemMap(range, 3 * kPhysical, 0, physical, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  Must(cuMemMap(range, 2 * kPhysical, 0, physical, 0));
+  CHECK(cuMemSetAccess(range, kPhysical, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemSetAccess(range + kPhysical, kPhysical, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemSetAccess(range, 4 * kPhysical, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemSetAccess(range, 2 * kPhysical, &access, 1) == CUDA_SUCCESS);
+  unsigned on = 1;
+  CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, range) ==
+        CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuMemUnmap(range, kPhysical) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemUnmap(range + kPhysical, kPhysical) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemUnmap(range, 4 * kPhysical) == CUDA_SUCCESS);  // half of it is not mapped
+  CHECK(cuMemUnmap(range, 4 * kPhysical) == CUDA_SUCCESS);  // and then all of it
+  CHECK(cuMemAddressFree(range, 4 * kPhysical) == CUDA_SUCCESS);
   CHECK(cuMemRelease(physical) == CUDA_SUCCESS);
 }
 

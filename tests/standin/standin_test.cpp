@@ -38,15 +38,21 @@ TEST_CASE("addresses are aligned to 512 bytes, and to 2 MiB from 2 MiB on") {
   CHECK(device.Allocate(2 << 20) % (2 << 20) == 0);
 }
 
-TEST_CASE("freed memory keeps its bytes until something else writes there") {
+TEST_CASE("freed memory keeps its bytes as long as another block lies in the same chunk") {
   const Device device;
   const CUdeviceptr first = device.Allocate(4096);
+  const CUdeviceptr neighbour = device.Allocate(4096);
   REQUIRE(cuMemsetD8_v2(first, 7, 4096) == CUDA_SUCCESS);
   REQUIRE(cuMemFree_v2(first) == CUDA_SUCCESS);
   REQUIRE(device.Allocate(4096) == first);
   unsigned char byte = 0;
   REQUIRE(cuMemcpyDtoH_v2(&byte, first, 1) == CUDA_SUCCESS);
   CHECK(byte == 7);
+  REQUIRE(cuMemFree_v2(first) == CUDA_SUCCESS);
+  REQUIRE(cuMemFree_v2(neighbour) == CUDA_SUCCESS);
+  REQUIRE(device.Allocate(4096) == first);
+  REQUIRE(cuMemcpyDtoH_v2(&byte, first, 1) == CUDA_SUCCESS);
+  CHECK(byte == 0);  // the chunk was the device's meanwhile, as on an H200
 }
 
 TEST_CASE("a device can be too fragmented for a size that is free") {
@@ -82,8 +88,8 @@ TEST_CASE("misuse of cuMemAlloc and cuMemFree gets the documented errors") {
 TEST_CASE("the 32-bit forms of CUDA 2 are refused, so that a wrong alias is noticed") {
   const Device device;
   unsigned address = 0;
-  CHECK(cuMemAlloc(&address, 16) == CUDA_ERROR_NOT_SUPPORTED);
-  CHECK(cuMemFree(0) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuMemAlloc(&address, 16) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuMemFree(0) == CUDA_ERROR_INVALID_CONTEXT);
 }
 
 TEST_CASE("a pitched allocation has rows that begin aligned") {
@@ -177,7 +183,21 @@ TEST_CASE("the stack of contexts follows push, pop and destroy") {
   CHECK(standin_live_bytes(1) == 0);
   cuCtxGetCurrent(&current);
   CHECK(current == device.context());
-  CHECK(cuCtxDestroy_v2(mine) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuCtxDestroy_v2(mine) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
+TEST_CASE("a destroyed context can be made current, and serves nothing") {
+  const Device device;
+  CUcontext mine = nullptr;
+  REQUIRE(cuCtxCreate_v2(&mine, 0, 0) == CUDA_SUCCESS);
+  REQUIRE(cuCtxDestroy_v2(mine) == CUDA_SUCCESS);
+  CUdeviceptr memory = 0;
+  REQUIRE(cuCtxPushCurrent_v2(mine) == CUDA_SUCCESS);
+  CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  REQUIRE(cuCtxSetCurrent(mine) == CUDA_SUCCESS);
+  CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  REQUIRE(cuCtxPopCurrent_v2(nullptr) == CUDA_SUCCESS);
+  CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_SUCCESS);
 }
 
 TEST_CASE("a thread without a context gets CUDA_ERROR_INVALID_CONTEXT") {

@@ -56,12 +56,14 @@ std::map<CUdeviceptr, Mapping>::iterator MappingAt(CUdeviceptr address) {
   return address - found->first < found->second.bytes ? found : mappings().end();
 }
 
-bool Aligned(std::size_t value) {
-  return value % BehaviourSize("vmm.granularity") == 0;
+// Whether a mapping begins before the address and ends behind it.
+bool CutsMapping(CUdeviceptr address) {
+  const auto found = MappingAt(address);
+  return found != mappings().end() && found->first != address;
 }
 
-std::size_t HostPage() {
-  return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+bool Aligned(std::size_t value) {
+  return value % BehaviourSize("vmm.granularity") == 0;
 }
 
 void EndIfUnused(CUmemGenericAllocationHandle handle) {
@@ -94,7 +96,7 @@ CUresult Reserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUd
   const Lock lock(state().mutex);
   if (!out) return Behaviour("cuMemAddressReserve.null_output");
   if (bytes == 0) return Behaviour("cuMemAddressReserve.size_zero");
-  if (bytes % HostPage() != 0) return Behaviour("cuMemAddressReserve.unaligned");
+  if (!Aligned(bytes)) return Behaviour("cuMemAddressReserve.unaligned");
   if ((alignment & (alignment - 1)) != 0) return Behaviour("cuMemAddressReserve.bad_alignment");
   const std::size_t align = std::max(alignment, BehaviourSize("vmm.granularity"));
   const std::size_t room = bytes + align;
@@ -128,7 +130,12 @@ CUresult Unreserve(CUdeviceptr base, std::size_t bytes) {
 CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
              CUmemGenericAllocationHandle handle) {
   const Lock lock(state().mutex);
-  if (bytes == 0 || !Aligned(bytes) || !Aligned(address)) return Behaviour("cuMemMap.unaligned");
+  if (bytes == 0 || !Aligned(address)) return Behaviour("cuMemMap.unaligned");
+  const auto found = physical().find(handle);
+  if (found == physical().end() || found->second.references == 0) {
+    return Behaviour("cuMemRelease.garbage");
+  }
+  if (offset != 0 || bytes != found->second.bytes) return Behaviour("cuMemMap.part_of_handle");
   const Allocation* const range = FindAllocation(address);
   const bool reserved =
       range && range->kind == Kind::kReserved && address + bytes <= range->base + range->bytes;
@@ -136,13 +143,6 @@ CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
   const bool taken = MappingAt(address) != mappings().end() ||
                      (next != mappings().end() && next->first < address + bytes);
   if (!reserved || taken) return Behaviour("cuMemMap.not_reserved");
-  const auto found = physical().find(handle);
-  if (found == physical().end() || found->second.references == 0) {
-    return Behaviour("cuMemRelease.garbage");
-  }
-  if (offset > found->second.bytes || bytes > found->second.bytes - offset) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
   // No access before cuMemSetAccess: a program that forgets it is noticed.
   if (mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
            found->second.fd, static_cast<off_t>(offset)) == MAP_FAILED) {
@@ -160,16 +160,23 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
     Context* context = nullptr;
     if (CurrentContext(context) == CUDA_SUCCESS) WaitFor(lock, PendingOf(*context));
   }
+  const Allocation* const range = FindAllocation(address);
+  if (bytes == 0 || !Aligned(bytes) || !Aligned(address) || !range ||
+      range->kind != Kind::kReserved || address + bytes > range->base + range->bytes ||
+      CutsMapping(address) || CutsMapping(address + bytes)) {
+    return Behaviour("cuMemUnmap.not_mapped");
+  }
   std::size_t covered = 0;
-  for (auto at = mappings().find(address); at != mappings().end() && covered < bytes; ++at) {
-    if (at->first != address + covered) break;
+  for (auto at = mappings().lower_bound(address);
+       at != mappings().end() && at->first < address + bytes; ++at) {
     covered += at->second.bytes;
   }
-  if (covered != bytes || bytes == 0) return Behaviour("cuMemUnmap.not_mapped");
+  const CUresult result = covered == bytes ? CUDA_SUCCESS : Behaviour("cuMemUnmap.with_a_hole");
+  if (result != CUDA_SUCCESS) return result;
   void* const unmapped = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (unmapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  for (auto at = mappings().find(address); covered > 0;) {
+  for (auto at = mappings().lower_bound(address); covered > 0;) {
     covered -= at->second.bytes;
     const CUmemGenericAllocationHandle handle = at->second.handle;
     at = mappings().erase(at);
@@ -201,6 +208,9 @@ CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc
   const Lock lock(state().mutex);
   if (!access || count == 0 || bytes == 0 || !Aligned(bytes)) {
     return Behaviour("cuMemSetAccess.unaligned");
+  }
+  if (CutsMapping(address) || CutsMapping(address + bytes)) {
+    return Behaviour("cuMemSetAccess.part_of_mapping");
   }
   for (CUdeviceptr at = address; at < address + bytes;) {
     const auto mapping = MappingAt(at);

@@ -25,7 +25,12 @@ class Program:
     command: tuple
     settings: dict = dataclasses.field(default_factory=dict)
     fills_device: bool = False  # bare, it takes all memory there is, so nothing may run beside it
+    counts_memory: bool = False  # the device's free memory: it would see who runs beside it
     on_software: bool = False  # the software driver can run it
+
+    @property
+    def is_alone(self):
+        return self.fills_device or self.counts_memory
 
 
 def _python(name, file, *arguments, **options):
@@ -68,7 +73,8 @@ def all_programs(machine):
     for runtime in ("static", "shared"):
         programs.append(_built(machine, f"Thrust and CUB, {runtime} runtime", f"tests/gpu/programs/thrust_cub_{runtime}"))
     return programs + [
-        _built(machine, "a kernel, shared runtime", "tests/programs/program_vector_add", on_software=True),
+        _built(machine, "a kernel, shared runtime", "tests/programs/program_vector_add", counts_memory=True,
+               on_software=True),
         _built(machine, "eight threads", "tests/programs/program_threads", "8", "100", on_software=True),
         _built(machine, "contexts", "tests/programs/program_contexts", on_software=True),
         _built(machine, "misuse", "tests/programs/program_misuse", on_software=True),
@@ -223,16 +229,20 @@ class Check:
         return any(results_of(each) != bare for each in self.preloaded[program.name].values())
 
     def run(self):
-        self._all_at_once("without cubfc", [(self._run_bare, each) for each in self.programs if not each.fills_device])
-        for program in self.programs:
-            if program.fills_device:
-                self._run_bare(program)
-        self._all_at_once("with cubfc", [
-            (self._run_preloaded, program, mode, settings)
-            for program in self.programs if not self.bare[program.name][0].lacking
-            for mode, settings in modes(self.machine).items()])
-        self._all_at_once("without cubfc again", [
-            (self._run_bare, each) for each in self.programs if not each.fills_device and self._differs(each)])
+        beside = [each for each in self.programs if not each.is_alone]
+        alone = [each for each in self.programs if each.is_alone]
+        self._all_at_once("without cubfc", [(self._run_bare, each) for each in beside])
+        for program in alone:
+            self._run_bare(program)
+        # What fills the device without cubfc has a limit with it.
+        runs = [(program, mode, settings)
+                for program in self.programs if not self.bare[program.name][0].lacking
+                for mode, settings in modes(self.machine).items()]
+        self._all_at_once("with cubfc", [(self._run_preloaded, *each) for each in runs if not each[0].counts_memory])
+        for each in runs:
+            if each[0].counts_memory:
+                self._run_preloaded(*each)
+        self._all_at_once("without cubfc again", [(self._run_bare, each) for each in beside if self._differs(each)])
 
     def rows(self):
         for program in self.programs:

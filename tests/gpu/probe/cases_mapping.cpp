@@ -106,6 +106,45 @@ Answer map_at(Session& s, bool reserved, std::size_t offset) {
   return answer(result);
 }
 
+// Maps half of a handle of two granules.
+Answer map_part(Session& s) {
+  const std::size_t granule = granularity_of(s);
+  const CUmemAllocationProp properties = device_memory(s);
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  if (s.cu.cuMemCreate(&handle, 2 * granule, &properties, 0) != CUDA_SUCCESS ||
+      s.cu.cuMemAddressReserve(&address, granule, 0, 0, 0) != CUDA_SUCCESS) {
+    return unanswered("no memory or no addresses");
+  }
+  const CUresult result = s.cu.cuMemMap(address, granule, granule, handle, 0);
+  if (result == CUDA_SUCCESS) {
+    s.cu.cuMemUnmap(address, granule);
+  }
+  s.cu.cuMemAddressFree(address, granule);
+  s.cu.cuMemRelease(handle);
+  return answer(result);
+}
+
+// Unmaps reserved addresses of which only the first granule is mapped.
+Answer unmap_with_a_hole(Session& s) {
+  const std::size_t granule = granularity_of(s);
+  const CUmemAllocationProp properties = device_memory(s);
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  if (s.cu.cuMemCreate(&handle, granule, &properties, 0) != CUDA_SUCCESS ||
+      s.cu.cuMemAddressReserve(&address, 2 * granule, 0, 0, 0) != CUDA_SUCCESS ||
+      s.cu.cuMemMap(address, granule, 0, handle, 0) != CUDA_SUCCESS) {
+    return unanswered("no mapped range");
+  }
+  const CUresult result = s.cu.cuMemUnmap(address, 2 * granule);
+  if (result != CUDA_SUCCESS) {
+    s.cu.cuMemUnmap(address, granule);
+  }
+  s.cu.cuMemAddressFree(address, 2 * granule);
+  s.cu.cuMemRelease(handle);
+  return answer(result);
+}
+
 CUresult set_access(Session& s, CUdeviceptr address, std::size_t bytes, CUmemAccess_flags flags,
                     int device) {
   CUmemAccessDesc access{};
@@ -167,6 +206,23 @@ void add_misuse(Cases& cases) {
                    }});
   cases.push_back({"cuMemMap.unaligned", [](Session& s) { return map_at(s, true, 4096); }});
   cases.push_back({"cuMemMap.not_reserved", [](Session& s) { return map_at(s, false, 0); }});
+  cases.push_back({"cuMemMap.part_of_handle", map_part});
+  cases.push_back({"cuMemSetAccess.part_of_mapping", [](Session& s) {
+                     const MappedRange range(s, 2 * granularity_of(s));
+                     return range.address() == 0
+                                ? unanswered("no mapped range: " + name_of(s.cu, range.error()))
+                                : answer(set_access(s, range.address(), granularity_of(s),
+                                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                                                    s.device()));
+                   }});
+  cases.push_back({"cuMemUnmap.with_a_hole", unmap_with_a_hole});
+  cases.push_back({"cuPointerSetAttribute.mapped_range", [](Session& s) {
+                     return with_mapped_range(s, [&](CUdeviceptr address) {
+                       unsigned on = 1;
+                       return s.cu.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                         address);
+                     });
+                   }});
   cases.push_back({"cuMemSetAccess.unaligned", [](Session& s) {
                      return with_mapped_range(s, [&](CUdeviceptr address) {
                        return set_access(s, address, granularity_of(s) / 2,
