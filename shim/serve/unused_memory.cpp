@@ -19,8 +19,8 @@ namespace {
 // What is given back at a time for the driver's own needs, which it does not tell.
 constexpr std::uint64_t kStepBytes = 256ULL << 20;
 
-// The driver's own needs are less: a context takes half of this. What it refuses with so much free
-// has another reason, which is to cost other processes little.
+// What others are asked for where only the driver knows what it lacks: in all, and until so much is
+// free. A context takes half of it. An error with another reason is to cost them little.
 constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 // For the first context of a process, what others are asked for at most, as a part of the device:
 // nobody can ask the driver what is free, and others that begin at the same time take much of it.
@@ -117,13 +117,16 @@ bool UnusedMemory::ask_others(const Device& device, Tries& tries,
 // What others are asked for where only the driver knows how much it lacks. 0: it lacks none.
 std::uint64_t UnusedMemory::unknown_need(const Device& device, Tries& tries,
                                          std::optional<std::uint64_t> at_driver) {
+  const auto up_to = [](std::uint64_t most, std::uint64_t bytes) {
+    return most - std::min(most, bytes);
+  };
   if (!is_blind(tries.need_, at_driver)) {
-    return kMostUnknownBytes - std::min(kMostUnknownBytes, at_driver.value_or(0));
+    // What others take of what was given does not count.
+    return std::max(up_to(kMostUnknownBytes, tries.from_others_),
+                    up_to(kMostUnknownBytes, at_driver.value_or(0)));
   }
   const std::uint64_t most = std::max(kMostUnknownBytes, device.total_bytes / kMostOfOthers);
-  return !is_patient(tries)
-             ? 0
-             : std::min(kMostUnknownBytes, most - std::min(most, tries.from_others_));
+  return !is_patient(tries) ? 0 : std::min(kMostUnknownBytes, up_to(most, tries.from_others_));
 }
 
 std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {

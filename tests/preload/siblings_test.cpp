@@ -257,6 +257,16 @@ TEST_CASE("as many processes as the device has room for begin at the same time")
   }
 }
 
+TEST_CASE("what the driver lacks for itself comes from others, however much is free already") {
+  const Environment environment =
+      under_cubfc(device("16GiB", {{"STANDIN_CONTEXT", "1900MiB"}, {"STANDIN_DATA", "none"}}));
+  const Running other = hold("small", environment);
+  // Some 1.7 GiB are left when this one has its first context.
+  const Outcome second =
+      run(leave("second", "ask:1"), with(environment, {{"CUBFC_PREALLOCATE", "false"}}));
+  CHECK(figures_of(second).got == 1);
+}
+
 TEST_CASE("killed at any moment, processes leave nothing that others miss") {
   std::mt19937 random(1);
   const Environment environment = under_cubfc(device("8GiB"));
