@@ -410,7 +410,7 @@ constexpr std::array kOptions = std::to_array<Option>({
         kAllocatorHonoured, "bfc",
         "`bfc`: best fit with coalescing over regions from the driver. `vmm`: the same over one "
         "address range in which memory moves to where it is needed, so that fragmentation makes no "
-        "request fail (not yet confirmed on a GPU). `cuda_async`: the driver's stream-ordered "
+        "request fail. `cuda_async`: the driver's stream-ordered "
         "pool, one of its own whose limit is enforced. "
         "`platform`: every call goes to the driver, still logged, counted and limited"),
     row<&Policy::preallocate>(

@@ -406,6 +406,17 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,
   return 0;
 }
 
+std::size_t Rendezvous::givers(const DeviceId& device) noexcept try {
+  const std::lock_guard guard(mutex_);
+  const Descriptor probe = join_as_asker();
+  const auto has_it = [&](const Slot& /*slot*/, const Entry& entry) {
+    return entry.device == device;
+  };
+  return probe ? others_that(has_it, probe).size() : 0;
+} catch (const std::bad_alloc&) {
+  return 0;
+}
+
 bool Rendezvous::is_any_closing(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = join_as_asker();

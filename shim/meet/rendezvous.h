@@ -106,6 +106,9 @@ class Rendezvous {
   // whomever: 0 when there were none.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
+  // How many other processes have something to give of this device, or had.
+  std::size_t givers(const DeviceId& device) noexcept;
+
   // Whether another process is about to give back all that it does not use of this device.
   bool is_any_closing(const DeviceId& device) noexcept;
 

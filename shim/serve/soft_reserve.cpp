@@ -86,9 +86,9 @@ void SoftReserve::give_all_back() noexcept {
     if (device == nullptr) {
       return;
     }
-    // Whole pieces: to give a part of one, the rest would have to be taken anew.
-    device->preallocation.end();
-    while (unused_.give_to_others(*device, kPartBytes) > 0 &&
+    // What is preallocated goes in whole pieces: to give a part of one, the rest is taken anew.
+    while ((device->preallocation.make_way(kPartBytes) > 0 ||
+            unused_.give_to_others(*device, kPartBytes) > 0) &&
            std::chrono::steady_clock::now() < until) {
     }
   }

@@ -19,12 +19,9 @@ namespace {
 // What is given back at a time for the driver's own needs, which it does not tell.
 constexpr std::uint64_t kStepBytes = 256ULL << 20;
 
-// What others are asked for where only the driver knows what it lacks: in all, and until so much is
-// free. A context takes half of it. An error with another reason is to cost them little.
+// What others are asked for where only the driver knows what it lacks. A context takes half of it.
+// An error that has nothing to do with memory is to cost them no more.
 constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
-// For the first context of a process, what others are asked for at most, as a part of the device:
-// nobody can ask the driver what is free, and others that begin at the same time take much of it.
-constexpr std::uint64_t kMostOfOthers = 2;
 
 // For what other threads give back, as long as there is enough for the request in all.
 constexpr std::chrono::seconds kPatienceForOthers{2};
@@ -108,25 +105,32 @@ bool UnusedMemory::ask_others(const Device& device, Tries& tries,
   if (!need.of_device || (device_has_enough && is_over_limit)) {
     return false;
   }
-  const std::uint64_t most = need.bytes > 0 ? bytes : unknown_need(device, tries, at_driver);
-  const std::uint64_t given = most == 0 ? 0 : rendezvous_.ask(device.id, std::min(bytes, most));
-  tries.from_others_ += given;
+  const std::uint64_t wanted =
+      need.bytes > 0 ? bytes : std::min(bytes, unknown_need(device, tries, at_driver));
+  const std::uint64_t given = wanted == 0 ? 0 : rendezvous_.ask(device.id, wanted);
+  tries.from_others_ += std::min(given, wanted);  // of a larger piece the rest is taken anew
   return given > 0;
 }
 
-// What others are asked for where only the driver knows how much it lacks. 0: it lacks none.
+// What others are asked for where only the driver knows how much it lacks. 0: it lacks none, or has
+// another reason.
 std::uint64_t UnusedMemory::unknown_need(const Device& device, Tries& tries,
                                          std::optional<std::uint64_t> at_driver) {
   const auto up_to = [](std::uint64_t most, std::uint64_t bytes) {
     return most - std::min(most, bytes);
   };
-  if (!is_blind(tries.need_, at_driver)) {
-    // What others take of what was given does not count.
-    return std::max(up_to(kMostUnknownBytes, tries.from_others_),
-                    up_to(kMostUnknownBytes, at_driver.value_or(0)));
+  const std::uint64_t at_first = up_to(kMostUnknownBytes, tries.from_others_);
+  if (at_first > 0 || !is_patient(tries)) {
+    return at_first;
   }
-  const std::uint64_t most = std::max(kMostUnknownBytes, device.total_bytes / kMostOfOthers);
-  return !is_patient(tries) ? 0 : std::min(kMostUnknownBytes, up_to(most, tries.from_others_));
+  // More where others have taken what was given.
+  if (!is_blind(tries.need_, at_driver)) {
+    return up_to(kMostUnknownBytes, at_driver.value_or(0));
+  }
+  // Nobody can ask the driver what is free then: each other process may have taken as much.
+  const std::uint64_t most =
+      std::min(rendezvous_.givers(device.id) * kMostUnknownBytes, device.total_bytes / 2);
+  return std::min(kMostUnknownBytes, up_to(most, tries.from_others_));
 }
 
 std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {
@@ -171,7 +175,7 @@ std::optional<std::uint64_t> UnusedMemory::free_at_driver(const Device& device) 
 std::uint64_t UnusedMemory::lacking(const Device& device, const Need& need,
                                     std::optional<std::uint64_t> at_driver) {
   if (need.bytes == 0) {
-    return kStepBytes;
+    return is_blind(need, at_driver) ? kMostUnknownBytes : kStepBytes;
   }
   const std::uint64_t of_device = need.of_device ? at_driver.value_or(0) : need.bytes;
   const std::uint64_t of_limit = need.counted ? device.limit.budget.left() : need.bytes;

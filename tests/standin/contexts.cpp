@@ -30,6 +30,7 @@ std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle
   context->legacy = NewStream(*context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;
   state().contexts[context->handle] = context;
+  state().destroyed.erase(context->handle);
   return context;
 }
 
@@ -48,6 +49,7 @@ void ForgetIf(const Registry<Handle, Object>& registry, Predicate goes) {
 
 void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
   state().contexts.erase(context->handle);  // no new work
+  state().destroyed.insert(context->handle);
   Drain(lock, *context);
   for (const StreamPtr& stream : context->streams) {
     if (stream->capture) LeaveCapture(stream->capture);
@@ -71,6 +73,12 @@ CUresult Create(CUcontext* out, unsigned flags, CUdevice ordinal) {
   *out = context->handle;
   thread_state().contexts.push_back(*out);
   return CUDA_SUCCESS;
+}
+
+// A context that there is, or was: some drivers take that, too, and refuse what is called then.
+CUresult CheckCanBeCurrent(CUcontext handle, const char* destroyed) {
+  if (state().contexts.contains(handle)) return CUDA_SUCCESS;
+  return Behaviour(state().destroyed.contains(handle) ? destroyed : "any.no_context");
 }
 
 CUresult Synchronize(CUcontext handle) {
@@ -154,9 +162,7 @@ ENTRY(cuCtxDetach, (CUcontext handle), (handle)) {
 
 ENTRY(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
   const Lock lock(state().mutex);
-  if (!state().contexts.contains(handle)) {
-    if (const CUresult error = Behaviour("cuCtxPushCurrent.destroyed")) return error;
-  }
+  if (const CUresult error = CheckCanBeCurrent(handle, "cuCtxPushCurrent.destroyed")) return error;
   thread_state().contexts.push_back(handle);
   return CUDA_SUCCESS;
 }
@@ -176,9 +182,7 @@ ENTRY(cuCtxSetCurrent, (CUcontext handle), (handle)) {
     if (!stack.empty()) stack.pop_back();
     return CUDA_SUCCESS;
   }
-  if (!state().contexts.contains(handle)) {
-    if (const CUresult error = Behaviour("cuCtxSetCurrent.destroyed")) return error;
-  }
+  if (const CUresult error = CheckCanBeCurrent(handle, "cuCtxSetCurrent.destroyed")) return error;
   if (stack.empty()) {
     stack.push_back(handle);
   } else {

@@ -198,6 +198,8 @@ TEST_CASE("a destroyed context can be made current, and serves nothing") {
   CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
   REQUIRE(cuCtxPopCurrent_v2(nullptr) == CUDA_SUCCESS);
   CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_SUCCESS);
+  CHECK(cuCtxPushCurrent_v2(nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuCtxSetCurrent(reinterpret_cast<CUcontext>(&memory)) == CUDA_ERROR_INVALID_CONTEXT);
 }
 
 TEST_CASE("a thread without a context gets CUDA_ERROR_INVALID_CONTEXT") {

@@ -186,7 +186,7 @@ struct State {
   Registry<CUcontext, Context> contexts;
   Registry<CUstream, Stream> streams;
   Registry<CUevent, Event> events;
-  std::set<const void*> destroyed;  // handles of streams and events that nothing new has
+  std::set<const void*> destroyed;  // handles of contexts, streams and events that nothing new has
   Registry<CUgraph, Graph> graphs;
   Registry<CUgraphExec, GraphExec> graph_execs;
   std::map<CUdeviceptr, Allocation> allocations;

@@ -79,10 +79,10 @@ void add_stream_cases(Cases& cases);      // streams, events, copies, modules
 void add_capture_cases(Cases& cases);     // stream capture
 void add_peer_cases(Cases& cases);        // copies between devices
 void add_value_cases(Cases& cases);       // alignments, granularities, what a free does
-void add_timing_cases(Cases& cases);
-void add_argument_cases(Cases& cases);  // mapped memory, pools: what each argument gets
-void add_waiting_cases(Cases& cases);   // what a call that waits holds up      // what calls take
-void add_address_cases(Cases& cases);   // whether resolved pointers are the symbols' addresses
+void add_timing_cases(Cases& cases);      // what calls take
+void add_argument_cases(Cases& cases);    // mapped memory, pools: what each argument gets
+void add_waiting_cases(Cases& cases);     // what a call that waits holds up
+void add_address_cases(Cases& cases);     // whether resolved pointers are the symbols' addresses
 
 /// A pointer to nothing.
 inline constexpr CUdeviceptr kGarbage = 0xdeadbeef000;

@@ -29,7 +29,11 @@ class Physical {
   }
   Physical(const Physical&) = delete;
   Physical& operator=(const Physical&) = delete;
-  ~Physical() { s_.cu.cuMemRelease(handle_); }
+  ~Physical() {
+    if (handle_ != 0) {
+      s_.cu.cuMemRelease(handle_);
+    }
+  }
 
   [[nodiscard]] CUmemGenericAllocationHandle get() const { return handle_; }
 

@@ -99,10 +99,14 @@ class Calls {
              cu.record_context_event(s_.context(), event_);
            }
          }},
-        {"cuStreamBeginCapture",
-         [&] { cu.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED); }},
-        {"cuStreamEndCapture", [&] { cu.cuStreamEndCapture(stream_, &graph_); }},
-        {"cuGraphDestroy", [&] { cu.cuGraphDestroy(graph_); }},
+        {"cuStreamBeginCapture",  // and its end: while a stream captures nothing can wait
+         [&] {
+           CUgraph graph = nullptr;
+           cu.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+           if (cu.cuStreamEndCapture(stream_, &graph) == CUDA_SUCCESS) {
+             cu.cuGraphDestroy(graph);
+           }
+         }},
         {"cuPointerGetAttribute",
          [&] {
            unsigned long long id = 0;
@@ -127,7 +131,6 @@ class Calls {
   CUdeviceptr pooled_ = 0;
   CUdeviceptr reserved_ = 0;
   CUmemGenericAllocationHandle handle_ = 0;
-  CUgraph graph_ = nullptr;
   void* pinned_ = nullptr;
   std::vector<CUdeviceptr> left_;
 };
@@ -137,6 +140,7 @@ Answer held_up_by(Session& s, const std::function<void(HeldStream&, CUdeviceptr)
   Calls calls(s);
   JsonObject found;
   std::vector<std::string> held_up;
+  std::vector<std::string> not_asked;  // the wait was over too soon
   std::int64_t waited_ms = 0;
   for (const Call& call : calls.all()) {
     const CUdeviceptr block = s.block(4 * kMebibyte);
@@ -159,15 +163,15 @@ Answer held_up_by(Session& s, const std::function<void(HeldStream&, CUdeviceptr)
     const auto before = steady_clock::now();
     call.make();
     const std::int64_t took = ms_since(before);
-    if (waits && took > kHeldMs / 3) {
-      held_up.push_back("\"" + std::string(call.name) + "\"");
+    if (!waits || took > kHeldMs / 3) {
+      (waits ? held_up : not_asked).push_back("\"" + std::string(call.name) + "\"");
     }
     waiter.join();
     waited_ms = std::max(waited_ms, ms_since(start));
   }
   calls.free_what_is_left();
-  return answer_json("{\"held_up\": " + list_of(held_up) +
-                     ", \"waited_ms\": " + std::to_string(waited_ms) + "}");
+  return answer_json("{\"held_up\": " + list_of(held_up) + ", \"not_asked\": " +
+                     list_of(not_asked) + ", \"waited_ms\": " + std::to_string(waited_ms) + "}");
 }
 
 // Whether a function of the host in one stream waits for one in another that has not returned.
@@ -193,7 +197,7 @@ Answer context_end_waits(Session& s, bool for_function) {
   CUcontext const second = s.second_context();
   const auto wait_value =
       reinterpret_cast<StreamWaitValue>(dlsym(s.cu.library, "cuStreamWaitValue32_v2"));
-  if (second == nullptr || wait_value == nullptr) {
+  if (second == nullptr || (!for_function && wait_value == nullptr)) {
     return unanswered("there is no second context, or no cuStreamWaitValue32");
   }
   const CUdeviceptr value = s.block(4096);
@@ -204,8 +208,8 @@ Answer context_end_waits(Session& s, bool for_function) {
   s.cu.cuCtxSynchronize();
   if (for_function) {
     stream.hold(200);
-  } else {
-    wait_value(stream.get(), value, 1, CU_STREAM_WAIT_VALUE_GEQ);
+  } else if (const CUresult error = wait_value(stream.get(), value, 1, CU_STREAM_WAIT_VALUE_GEQ)) {
+    return unanswered("cuStreamWaitValue32: " + name_of(s.cu, error));
   }
   std::atomic<bool> ended{false};
   std::thread releaser([&] {
