@@ -232,7 +232,9 @@ spdlog::logger& logger() {
 }  // namespace
 
 void start(Level level, const std::string& file) {
-  the_settings.store(new Settings{level, file}, std::memory_order_release);
+  if (the_settings.load(std::memory_order_acquire) == nullptr) {
+    the_settings.store(new Settings{level, file}, std::memory_order_release);
+  }
   lowest.store(level, std::memory_order_release);  // then the file is there, too
 }
 

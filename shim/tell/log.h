@@ -17,8 +17,9 @@ using Level = config::LogLevel;
 // When the library is loaded: remembers what stderr is. One system call.
 void at_load() noexcept;
 
-// Process calls it before it writes, in a forked child again. `file`: a path, in which %p becomes
-// the process id and %h the host; empty for stderr.
+// Process calls it before it writes, one thread at a time; again in a forked child, and when it
+// could not be made for lack of the host's memory, with the same arguments: the first call counts.
+// `file`: a path, in which %p becomes the process id and %h the host; empty for stderr.
 void start(Level level, const std::string& file);
 
 // In the child: a thread of the parent may have been in the middle of a message. The child's next
