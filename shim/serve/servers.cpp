@@ -82,12 +82,7 @@ class PageServer : public ArenaServer {
       : ArenaServer(By::kArena, driver, device), page_bytes_(page_bytes) {}
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kVmm; }
-  std::unique_ptr<RegionSource> make_source() override {
-    auto made = std::make_unique<MappedMemory>(driver_, device_, page_bytes_);
-    const std::lock_guard lock(mutex_);
-    memories_.push_back(made.get());
-    return made;
-  }
+  std::unique_ptr<RegionSource> make_source() override { return std::make_unique<Listed>(*this); }
   // Else nobody could have all that is free.
   std::uint64_t growth_in(std::uint64_t bytes) const noexcept override {
     return arena::round_down(bytes, page_bytes_);
@@ -108,8 +103,28 @@ class PageServer : public ArenaServer {
   }
 
  private:
+  // In the list as long as it lives. A context's memory stays once the context is made; where the
+  // host has too little to make it, the memory goes again.
+  class Listed : public MappedMemory {
+   public:
+    explicit Listed(PageServer& server)
+        : MappedMemory(server.driver_, server.device_, server.page_bytes_), server_(server) {
+      const std::lock_guard lock(server_.mutex_);
+      server_.memories_.push_back(this);
+    }
+    ~Listed() override {
+      const std::lock_guard lock(server_.mutex_);
+      std::erase(server_.memories_, this);
+    }
+    Listed(const Listed&) = delete;
+    Listed& operator=(const Listed&) = delete;
+
+   private:
+    PageServer& server_;
+  };
+
   const std::uint64_t page_bytes_;
-  std::mutex mutex_;  // guards the list; a context's memory, once made, stays
+  std::mutex mutex_;  // guards the list
   std::vector<MappedMemory*> memories_;
 };
 
