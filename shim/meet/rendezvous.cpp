@@ -291,6 +291,16 @@ std::vector<Rendezvous::Other> Rendezvous::others_that(Which which, const Descri
   return others;
 }
 
+// Those that share this device; with a group, those that are in it.
+std::vector<Rendezvous::Other> Rendezvous::others_at(const DeviceId& device, std::uint64_t group,
+                                                     const Descriptor& probe, Taken how) {
+  return others_that(
+      [&](const Slot& /*slot*/, const Entry& entry) {
+        return entry.device == device && (group == 0 || entry.group == group);
+      },
+      probe, how);
+}
+
 // How much each can give, by what it answers now. Who does not is taken out.
 void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& probe) {
   ring(others, Wanted::kWord, probe);
@@ -301,11 +311,7 @@ void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& 
 
 std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device, std::uint64_t group,
                                                        const Descriptor& probe) {
-  std::vector<Other> others = others_that(
-      [&](const Slot& /*slot*/, const Entry& entry) {
-        return entry.device == device && (group == 0 || entry.group == group);
-      },
-      probe);
+  std::vector<Other> others = others_at(device, group, probe);
   ask_what_is_left(others, probe);
   return others;
 }
@@ -409,10 +415,7 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,
 std::size_t Rendezvous::givers(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = join_as_asker();
-  const auto has_it = [&](const Slot& /*slot*/, const Entry& entry) {
-    return entry.device == device;
-  };
-  return probe ? others_that(has_it, probe).size() : 0;
+  return probe ? others_at(device, 0, probe).size() : 0;
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -420,10 +423,7 @@ std::size_t Rendezvous::givers(const DeviceId& device) noexcept try {
 bool Rendezvous::is_any_closing(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
   const Descriptor probe = join_as_asker();
-  const auto has_it = [&](const Slot& /*slot*/, const Entry& entry) {
-    return entry.device == device;
-  };
-  return probe && !others_that(has_it, probe, Taken::kByOneThatCloses).empty();
+  return probe && !others_at(device, 0, probe, Taken::kByOneThatCloses).empty();
 } catch (const std::bad_alloc&) {
   return false;
 }

@@ -183,6 +183,8 @@ class Rendezvous {
   bool is_there(std::size_t slot, const Descriptor& probe);
   template <typename Which>
   std::vector<Other> others_that(Which which, const Descriptor& probe, Taken how = Taken::kByGiver);
+  std::vector<Other> others_at(const DeviceId& device, std::uint64_t group, const Descriptor& probe,
+                               Taken how = Taken::kByGiver);
   void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe);
   std::vector<Other> others_with(const DeviceId& device, std::uint64_t group,
                                  const Descriptor& probe);

@@ -212,25 +212,18 @@ TEST_CASE("what another process has freed can be had, however it had come by it"
 }
 
 TEST_CASE("an error that has nothing to do with memory costs others little") {
-  const Environment environment = device("64GiB");
-  const Running other = hold("small", under_cubfc(environment));
-  const Outcome failed =
-      run(leave("captured:1", "sum"),
-          under_cubfc(with(environment, {{"STANDIN_FAIL", "cuStreamCreate=2+*"}})));
-  CHECK(failed.status != 0);
-  const Figures stranger = figures_of(run(leave("empty", "piece"), environment));
-  CHECK(stranger.free <= 0.25 * 65536 + 2 * 1024);
-}
-
-TEST_CASE("and so it is when a process cannot begin") {
-  const Environment environment = device("64GiB");
-  const Running other = hold("small", under_cubfc(environment));
-  const Outcome failed =
-      run(leave("small", "sum"),
-          under_cubfc(with(environment, {{"STANDIN_FAIL", "cuDevicePrimaryCtxRetain=2+*"}})));
-  CHECK(failed.status != 0);
-  const Figures stranger = figures_of(run(leave("empty", "piece"), environment));
-  CHECK(stranger.free <= 0.25 * 65536 + 2 * 1024);
+  for (const auto& [state, function] :
+       {std::pair{"captured:1", "cuStreamCreate"}, {"small", "cuDevicePrimaryCtxRetain"}}) {
+    INFO(function);
+    const Environment environment = device("64GiB");
+    const Running other = hold("small", under_cubfc(environment));
+    const Outcome failed =
+        run(leave(state, "sum"),
+            under_cubfc(with(environment, {{"STANDIN_FAIL", std::string(function) + "=2+*"}})));
+    CHECK(failed.status != 0);
+    const Figures stranger = figures_of(run(leave("empty", "piece"), environment));
+    CHECK(stranger.free <= 0.25 * 65536 + 2 * 1024);
+  }
 }
 
 TEST_CASE("beside a process that is stopped a program goes on with what there is") {

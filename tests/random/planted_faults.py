@@ -95,7 +95,7 @@ def main() -> int:
                         "-pthread"], check=True)
         # The first is shrunk to what a person can read.
         how, said = ("--shrink", r"shrunk from \d+ to 1?\d steps: \w+ \d+: \d+ wrong bytes") if number == 0 else (
-            "--no-shrink", r"seed \d+: (\w+ \d+: \d+ wrong bytes|step \d+, \w+: CUDA_ERROR)|it ended at seed")
+            "--no-shrink", r"seed \d+: (\w+ \d+: \d+ wrong bytes|step \d+, \w+: CUDA_ERROR_STREAM_CAPTURE_)|it ended at seed")
         ended = subprocess.run(
             [arguments.programs, "--seed", "1", "--programs", str(PROGRAMS), how, *mode.split()[1:]], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

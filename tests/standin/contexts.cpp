@@ -23,7 +23,6 @@ std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle
   context->device = device;
   context->flags = flags;
   context->primary = handle != nullptr;
-  context->own_bytes = settings().context_bytes;
   context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
                      {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
                      {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
@@ -57,7 +56,8 @@ void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
   ForgetIf(state().streams, [](const Stream& stream) { return !stream.context; });
   ForgetIf(state().events, [&](const Event& event) { return event.context == context.get(); });
   ReleaseAllOf(*context);
-  state().devices[static_cast<std::size_t>(context->device)]->memory.Discount(context->own_bytes);
+  state().devices[static_cast<std::size_t>(context->device)]->memory.Discount(
+      settings().context_bytes);
   context->streams.clear();
 }
 

@@ -131,7 +131,6 @@ struct Context {
   std::map<std::thread::id, StreamPtr> per_thread;
   std::vector<StreamPtr> streams;  // all of them, those being destroyed too
   std::map<CUlimit, std::size_t> limits;
-  std::size_t own_bytes = 0;  // of the device, that it takes itself
   std::set<CUcontext> peers;
   CUresult lasting_error = CUDA_SUCCESS;  // of a kernel: every call in the context answers it
 };

@@ -1,9 +1,7 @@
 // What the calls for mapped memory, pools and handles of other processes say to each of a row of
 // arguments. An answer of a case is one object of names and results; what none of them is, is
 // written as a number of its own.
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 

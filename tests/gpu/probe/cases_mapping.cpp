@@ -85,42 +85,25 @@ Answer reserve(Session& s, std::size_t bytes, std::size_t alignment) {
   return answer(result);
 }
 
-// Maps one granule `offset` bytes into a reserved range, or into nothing where there is none.
-Answer map_at(Session& s, bool reserved, std::size_t offset) {
+// Maps one granule, the last of a handle, `offset` bytes into a reserved range, or into nothing
+// where there is none.
+Answer map_at(Session& s, bool reserved, std::size_t offset, std::size_t granules_of_handle = 1) {
   const std::size_t granule = granularity_of(s);
   const CUmemAllocationProp properties = device_memory(s);
   CUmemGenericAllocationHandle handle = 0;
   CUdeviceptr address = CUdeviceptr{1} << 40U;
-  if (s.cu.cuMemCreate(&handle, granule, &properties, 0) != CUDA_SUCCESS ||
+  const std::size_t bytes = granules_of_handle * granule;
+  if (s.cu.cuMemCreate(&handle, bytes, &properties, 0) != CUDA_SUCCESS ||
       (reserved && s.cu.cuMemAddressReserve(&address, 2 * granule, 0, 0, 0) != CUDA_SUCCESS)) {
     return unanswered("no memory or no addresses");
   }
-  const CUresult result = s.cu.cuMemMap(address + offset, granule, 0, handle, 0);
+  const CUresult result = s.cu.cuMemMap(address + offset, granule, bytes - granule, handle, 0);
   if (result == CUDA_SUCCESS) {
     s.cu.cuMemUnmap(address + offset, granule);
   }
   if (reserved) {
     s.cu.cuMemAddressFree(address, 2 * granule);
   }
-  s.cu.cuMemRelease(handle);
-  return answer(result);
-}
-
-// Maps half of a handle of two granules.
-Answer map_part(Session& s) {
-  const std::size_t granule = granularity_of(s);
-  const CUmemAllocationProp properties = device_memory(s);
-  CUmemGenericAllocationHandle handle = 0;
-  CUdeviceptr address = 0;
-  if (s.cu.cuMemCreate(&handle, 2 * granule, &properties, 0) != CUDA_SUCCESS ||
-      s.cu.cuMemAddressReserve(&address, granule, 0, 0, 0) != CUDA_SUCCESS) {
-    return unanswered("no memory or no addresses");
-  }
-  const CUresult result = s.cu.cuMemMap(address, granule, granule, handle, 0);
-  if (result == CUDA_SUCCESS) {
-    s.cu.cuMemUnmap(address, granule);
-  }
-  s.cu.cuMemAddressFree(address, granule);
   s.cu.cuMemRelease(handle);
   return answer(result);
 }
@@ -206,7 +189,7 @@ void add_misuse(Cases& cases) {
                    }});
   cases.push_back({"cuMemMap.unaligned", [](Session& s) { return map_at(s, true, 4096); }});
   cases.push_back({"cuMemMap.not_reserved", [](Session& s) { return map_at(s, false, 0); }});
-  cases.push_back({"cuMemMap.part_of_handle", map_part});
+  cases.push_back({"cuMemMap.part_of_handle", [](Session& s) { return map_at(s, true, 0, 2); }});
   cases.push_back({"cuMemSetAccess.part_of_mapping", [](Session& s) {
                      const MappedRange range(s, 2 * granularity_of(s));
                      return range.address() == 0

@@ -138,7 +138,6 @@ class Calls {
 // Which of the calls come back only with the one that waits; how long that one was in the driver.
 Answer held_up_by(Session& s, const std::function<void(HeldStream&, CUdeviceptr)>& wait) {
   Calls calls(s);
-  JsonObject found;
   std::vector<std::string> held_up;
   std::vector<std::string> not_asked;  // the wait was over too soon
   std::int64_t waited_ms = 0;
