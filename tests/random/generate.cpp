@@ -16,7 +16,8 @@ constexpr int kNone = -1;
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, bool captures) : random_(seed), may_capture_(captures) {}
+  Generator(std::uint64_t seed, bool captures, int devices)
+      : random_(seed), may_capture_(captures), devices_(devices) {}
 
   Program make() {
     begin();
@@ -118,7 +119,7 @@ class Generator {
     add({.kind = one_in(2) ? Kind::kCreateContext : Kind::kRetainPrimary,
          .thread = any_thread(),
          .context = context,
-         .choice = one_in(3) ? 1 : 0});
+         .choice = one_in(3) ? devices_ - 1 : 0});
     for (int streams = between(1, 4); streams > 0; --streams) {
       create_stream(context);
     }
@@ -160,6 +161,7 @@ class Generator {
   const Model& model_ = program_.end;
   std::array<std::uint32_t, 3> words_{};
   const bool may_capture_;
+  const int devices_;
   bool captures_ = false;  // what there is much of
   bool ordered_ = false;
   int number_ = 0;
@@ -456,8 +458,8 @@ void Generator::end_something() {
 
 }  // namespace
 
-Program generate(std::uint64_t seed, bool captures) {
-  return Generator(seed, captures).make();
+Program generate(std::uint64_t seed, bool captures, int devices) {
+  return Generator(seed, captures, devices).make();
 }
 
 }  // namespace random_programs

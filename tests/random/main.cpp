@@ -25,7 +25,8 @@ constexpr char kUsage[] =
     "\n"
     "Makes random CUDA programs that are correct, runs them, and checks every byte that they "
     "leave.\n"
-    "Needs two devices. Stops at the first program that goes wrong.\n"
+    "On two devices, or on the only one; a seed stands for other programs there.\n"
+    "Stops at the first program that goes wrong.\n"
     "\n"
     "  --seed N       of the first program (1); the next has N + 1\n"
     "  --programs N   how many (100)\n"
@@ -147,6 +148,7 @@ int main(int argc, char** argv) {
   const Options options = read_options(argc, argv);
   const programs::Driver api = programs::open_driver(options.via);
   Runner runner(api);
+  const int devices = runner.devices();
   watch();
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
@@ -158,7 +160,7 @@ int main(int argc, char** argv) {
     const std::uint64_t seed = options.seed + done;
     set_last_words(seed);
     alarm(kPatienceSeconds);
-    const Program program = generate(seed, options.captures);
+    const Program program = generate(seed, options.captures, devices);
     if (options.print) {
       std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
       print(program);

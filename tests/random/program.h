@@ -24,9 +24,9 @@ struct Program {
   }
 };
 
-/// The same program for the same seed, everywhere; one in which no stream captures, unless
-/// `captures`.
-Program generate(std::uint64_t seed, bool captures);
+/// The same program for the same seed, everywhere, on the first one or two of the `devices`; one in
+/// which no stream captures, unless `captures`.
+Program generate(std::uint64_t seed, bool captures, int devices);
 
 /// Whether a program fails when it is run, now.
 using Fails = std::function<bool(const Program&)>;

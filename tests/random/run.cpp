@@ -335,6 +335,12 @@ Runner::Runner(const programs::Driver& api) : api_(api) {
   host_ = static_cast<std::uint32_t*>(host);
 }
 
+int Runner::devices() const {
+  int devices = 0;
+  programs::must(api_, "cuDeviceGetCount", api_.cuDeviceGetCount(&devices));
+  return std::min(devices, 2);
+}
+
 std::string Runner::run(const Program& program) {
   return Run(api_, program, keeper_, host_, ++runs_).what_is_wrong();
 }

@@ -13,6 +13,9 @@ class Runner {
  public:
   explicit Runner(const programs::Driver& api);
 
+  /// How many the driver has, two at most: no program uses more.
+  int devices() const;
+
   /// What is wrong, or nothing.
   std::string run(const Program& program);
 

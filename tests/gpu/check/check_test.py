@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import benchmarks  # noqa: E402
 import programs  # noqa: E402
+import random_programs  # noqa: E402
 import report  # noqa: E402
 from running import Runs  # noqa: E402
 
@@ -45,6 +46,33 @@ def checked(script, served=SERVED, machine=None):
          mock.patch.object(programs, "_sharing", lambda machine: []):
         part = programs.check(machine or MadeUpMachine(), lambda text, progress=False: None)
     return part["programs"][0], programs.failures(part)
+
+
+class RandomPrograms(unittest.TestCase):
+    def checked(self, script):
+        class Machine(MadeUpMachine):
+            def file(self, _):
+                return "sh"
+
+        with mock.patch.object(random_programs, "arguments", lambda *_: ["-c", script]):
+            return random_programs.check(Machine(), 1)
+
+    def test_those_that_hold_are_counted(self):
+        modes = self.checked("echo '12 programs from seed 1, 80 steps, 1.0 s: no wrong byte'")
+        self.assertEqual({row["programs"] for row in modes.values()}, {12})
+        self.assertEqual(random_programs.failures(modes), [])
+
+    def test_a_wrong_byte_is_seen(self):
+        modes = self.checked('[ -z "$CUBFC_FREE" ] || { echo "seed 7: step 3: another byte"; exit 1; }; '
+                             "echo '12 programs from seed 1, 80 steps, 1.0 s: no wrong byte'")
+        failures = random_programs.failures(modes)
+        self.assertEqual(len(failures), 3)
+        self.assertIn("deferred, grown: exit status 1: seed 7: step 3: another byte", failures[0])
+
+    def test_none_that_ran_is_a_failure(self):
+        self.assertEqual(len(random_programs.failures(self.checked("exit 77"))), len(random_programs.MODES))
+        none = self.checked("echo '0 programs from seed 1, 0 steps, 1.0 s: no wrong byte'")
+        self.assertEqual(len(random_programs.failures(none)), len(random_programs.MODES))
 
 
 class Programs(unittest.TestCase):

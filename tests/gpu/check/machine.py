@@ -21,7 +21,8 @@ FILES = (
     "shim/libcubfc.so", "tests/gpu/probe", "tests/gpu/witness/libcubfc_witness.so",
     *(f"tests/gpu/programs/library_{name}" for name in LIBRARIES),
     "tests/gpu/programs/thrust_cub_static", "tests/gpu/programs/thrust_cub_shared", "tests/conformance/conformance",
-    "tests/conformance/conformance_test", "tests/bench/device_bench", "tests/programs/play_trace",
+    "tests/conformance/conformance_test", "tests/random/random_programs", "tests/bench/device_bench",
+    "tests/programs/play_trace",
     "tests/programs/program_contexts", "tests/programs/program_misuse", "tests/programs/program_threads",
     "tests/programs/program_vector_add")
 SOFTWARE_DRIVER = "tests/standin/lib"

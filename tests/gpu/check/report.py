@@ -34,7 +34,9 @@ def markdown(results):
     for name, part in parts.items():
         if part["failures"]:
             text += [f"Of {name}, this does not hold:", ""] + [f"- {line}" for line in part["failures"]] + [""]
-    if "programs" in parts.get("programs", {}):  # else it broke
+    if "modes" in parts.get("random", {}):  # else it broke
+        text += _random(parts["random"]["modes"])
+    if "programs" in parts.get("programs", {}):
         text += _programs(parts["programs"])
     if "device" in parts.get("benchmarks", {}):
         text += _benchmarks(parts["benchmarks"])
@@ -81,6 +83,11 @@ def _programs(part):
         f"{row['name']}: {row.get('lacking') or ('equal' if row['equal'] else '**different**')}"
         for row in part["sharing"]) + ".", ""]
     return text
+
+
+def _random(modes):
+    text = ["### Random programs", "", "Each leaves the bytes that it should.", ""]
+    return text + _table(("mode", "programs"), [(mode, row["programs"] or "**failed**") for mode, row in modes.items()])
 
 
 def _verdict(verdict):
