@@ -64,6 +64,8 @@ class Server {
   virtual void enter(Context& /*context*/, CUdeviceptr /*address*/, Claim&& /*claim*/) {}
   // nullptr before the first request.
   virtual CUmemoryPool pool() const noexcept { return nullptr; }
+  // Of what the pool holds, what no block is in.
+  virtual std::uint64_t idle_pool_bytes() noexcept { return 0; }
 
   // A block that lies in no arena: only By::kPool has any.
   struct Block {

@@ -198,12 +198,6 @@ std::uint64_t Pools::reserved_by(CUmemoryPool pool) noexcept {
   return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
-std::uint64_t Pools::idle_in(CUmemoryPool pool) noexcept {
-  const RelaxedCapture relaxed(driver_);
-  const std::uint64_t reserved = ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-  return reserved - std::min(reserved, ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
-}
-
 bool Pools::trim() noexcept {
   const RelaxedCapture relaxed(driver_);
   bool any = false;

@@ -47,9 +47,8 @@ class Pools {
   // Bytes taken of the limit beyond all claims, as last known.
   std::uint64_t unclaimed() const noexcept;
 
-  // Bytes that a pool has reserved now, and what of that nothing is allocated in. Asks the driver.
+  // Bytes that a pool has reserved now. Asks the driver.
   std::uint64_t reserved_by(CUmemoryPool pool) noexcept;
-  std::uint64_t idle_in(CUmemoryPool pool) noexcept;
   // Gives back to the device what nothing is allocated in, of every pool known here, the program's
   // included, and of graphs if they count. True if there was anything.
   bool trim() noexcept;

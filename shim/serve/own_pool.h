@@ -80,7 +80,7 @@ class OwnPool {
   arena::Headroom headroom() const noexcept;
   // nullptr before the first allocation.
   CUmemoryPool handle() const noexcept;
-  // Of what the pool holds, what nothing is allocated in. Asks the driver.
+  // Of what the pool holds, what no block is in. Asks the driver how much it holds.
   std::uint64_t idle_bytes() noexcept;
 
   using Stats = PoolBlocks::Stats;

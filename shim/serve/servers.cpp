@@ -146,6 +146,7 @@ class PoolServer : public ArenaServer {
     pool_.add(context, address, std::move(claim));
   }
   CUmemoryPool pool() const noexcept override { return pool_.handle(); }
+  std::uint64_t idle_pool_bytes() noexcept override { return pool_.idle_bytes(); }
 
   std::optional<Block> find(CUdeviceptr address) const noexcept override {
     return pool_.find(address);

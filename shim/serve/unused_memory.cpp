@@ -143,9 +143,7 @@ std::uint64_t UnusedMemory::bytes_for_others(Device& device) noexcept {
   if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
     frees->close_and_collect();  // a block that waits keeps its whole region
   }
-  const CUmemoryPool pool = device.server->pool();
-  std::uint64_t bytes = device.preallocation.bytes_for_others() +
-                        (pool == nullptr ? 0 : device.limit.pools.idle_in(pool));
+  std::uint64_t bytes = device.preallocation.bytes_for_others() + device.server->idle_pool_bytes();
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
     const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;

@@ -44,6 +44,11 @@ void sees(std::string_view what, long long number) {
   std::printf("%.*s: %lld\n", static_cast<int>(what.size()), what.data(), number);
 }
 
+void sees_wait(std::string_view what, bool waited) {
+  std::printf("%.*s: %s\n", static_cast<int>(what.size()), what.data(),
+              waited ? "after a wait" : "at once");
+}
+
 void has_pattern(std::string_view what, CUdeviceptr block, std::size_t bytes, std::uint32_t seed) {
   const std::size_t wrong = programs::count_mismatches(cu, block, bytes, seed);
   std::printf("%.*s: %zu wrong bytes\n", static_cast<int>(what.size()), what.data(), wrong);

@@ -60,6 +60,9 @@ void refuses(std::string_view what, CUresult result, CUresult documented);
 /// CUDA promises nothing of it, but it is the same whatever is preloaded.
 void sees(std::string_view what, CUresult result);
 void sees(std::string_view what, long long number);
+/// Whether a call waited for what need not be waited for. Some drivers do; with a library preloaded
+/// it is right not to wait, and to wait where the driver does.
+void sees_wait(std::string_view what, bool waited);
 /// That every byte is what write_pattern wrote.
 void has_pattern(std::string_view what, CUdeviceptr block, std::size_t bytes, std::uint32_t seed);
 

@@ -2,6 +2,7 @@
 // is preloaded must not change it. See kUsage. Knows nothing of cubfc.
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -21,7 +22,7 @@ using namespace random_programs;
 
 constexpr char kUsage[] =
     "usage: random_programs [--seed N] [--programs N] [--seconds N] [--via=linked|dlsym|getproc]\n"
-    "                       [--no-captures] [--no-shrink] [--print] [--help]\n"
+    "                       [--patience N] [--no-captures] [--no-shrink] [--print] [--help]\n"
     "\n"
     "Makes random CUDA programs that are correct, runs them, and checks every byte that they "
     "leave.\n"
@@ -31,6 +32,7 @@ constexpr char kUsage[] =
     "  --seed N       of the first program (1); the next has N + 1\n"
     "  --programs N   how many (100)\n"
     "  --seconds N    stop after so many\n"
+    "  --patience N   seconds for one program, which is stuck if it takes longer (30)\n"
     "  --via=...      how the driver's functions are found (linked)\n"
     "  --no-captures  no stream captures in them\n"
     "  --shrink       look for a shorter program that goes wrong, too; --no-shrink: do not "
@@ -45,6 +47,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t programs = 100;
   std::uint64_t seconds = UINT64_MAX;
+  unsigned patience_seconds = 30;
   bool captures = true;
   bool shrink = true;
   bool print = false;
@@ -62,6 +65,8 @@ Options read_options(int argc, char** argv) {
       options.programs = number();
     } else if (word == "--seconds") {
       options.seconds = number();
+    } else if (word == "--patience") {
+      options.patience_seconds = static_cast<unsigned>(number());
     } else if (word == "--shrink" || word == "--no-shrink") {
       options.shrink = word == "--shrink";
     } else if (word == "--no-captures") {
@@ -80,7 +85,6 @@ Options read_options(int argc, char** argv) {
 }
 
 // A program that is stuck or crashes takes the process along. Its seed is said all the same.
-constexpr unsigned kPatienceSeconds = 30;
 char last_words[64];
 
 void set_last_words(std::uint64_t seed) {
@@ -92,10 +96,26 @@ void say_last_words() {
   [[maybe_unused]] const auto written = write(STDOUT_FILENO, last_words, std::strlen(last_words));
 }
 
+// "  thread 1 is in step 17". Memory is not to be had, and printf is not for a signal's handler.
+void say_where(int thread, const Place& place) {
+  std::array<char, 80> line{};
+  const char* const does[] = {"", "waits before", "is in", "has all done, and ends, after"};
+  const auto doing = static_cast<std::size_t>(place.doing.load());
+  if (doing != 0) {
+    std::snprintf(line.data(), line.size(), "  thread %d %s step %d\n", thread, does[doing],
+                  place.step.load());
+    [[maybe_unused]] const auto written =
+        write(STDOUT_FILENO, line.data(), std::strlen(line.data()));
+  }
+}
+
 void die(int signal) {
   if (signal == SIGALRM) {
-    constexpr std::string_view kStuck = "random_programs: a program did not end in 30 s\n";
+    constexpr std::string_view kStuck = "random_programs: a program does not end\n";
     [[maybe_unused]] const auto written = write(STDOUT_FILENO, kStuck.data(), kStuck.size());
+    for (int thread = 0; thread < kMostThreads; ++thread) {
+      say_where(thread, places[static_cast<std::size_t>(thread)]);
+    }
   }
   say_last_words();
   raise(signal);  // by default from now on, see SA_RESETHAND
@@ -129,7 +149,7 @@ void report(const Program& program, std::uint64_t seed, const std::string& wrong
   Program shortest = program;
   if (options.shrink) {
     shortest = shrink(program, [&](const Program& shorter) {
-      alarm(kPatienceSeconds);
+      alarm(options.patience_seconds);
       const std::string now = runner.run(shorter);
       still_wrong = now.empty() ? still_wrong : now;
       return !now.empty();
@@ -159,7 +179,7 @@ int main(int argc, char** argv) {
   for (; done < options.programs && seconds() < static_cast<double>(options.seconds); ++done) {
     const std::uint64_t seed = options.seed + done;
     set_last_words(seed);
-    alarm(kPatienceSeconds);
+    alarm(options.patience_seconds);
     const Program program = generate(seed, options.captures, devices);
     if (options.print) {
       std::printf("seed %llu\n", static_cast<unsigned long long>(seed));

@@ -22,10 +22,12 @@ void wait_for(Step& step, const std::array<int, kMostThreads>& places) {
 }
 
 // cuda.h, cuThreadExchangeStreamCaptureMode: calls that some captures forbid. It names cudaMalloc;
-// what else allocates, frees or waits is taken to be as unsafe.
+// what else allocates, frees or waits is taken to be as unsafe, cuMemAllocAsync included: an H200
+// forbids it.
 bool is_unsafe(Kind kind) {
   switch (kind) {
     case Kind::kAllocate:
+    case Kind::kAllocateAsync:
     case Kind::kAllocatePitch:
     case Kind::kFree:
     case Kind::kCreateStream:

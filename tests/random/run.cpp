@@ -8,6 +8,9 @@
 #include <vector>
 
 namespace random_programs {
+
+std::array<Place, kMostThreads> places;
+
 namespace {
 
 // What a step writes tells which step it was, and in which run: nothing that an earlier run left is
@@ -53,30 +56,37 @@ class Run {
     for (std::thread& other : others) {
       other.join();
     }
+    places[0].doing = Place::Doing::kEnding;
     if (!failed_) {
       check();
     }
     clean_up();
+    places[0].doing = Place::Doing::kNothing;
     return wrong_;
   }
 
  private:
   // One thread's steps, each when those are done that it has to come after.
   void follow(int thread) {
+    Place& here = at(places, thread);
     for (int place = 0; place < static_cast<int>(program_.steps.size()); ++place) {
       const Step& step = at(program_.steps, place);
       if (step.thread != thread) {
         continue;
       }
+      here.step = place;
+      here.doing = Place::Doing::kWaiting;
       for (int other = 0; other < program_.threads; ++other) {
         wait_for(other, at(step.after, other));
       }
+      here.doing = Place::Doing::kPerforming;
       if (!failed_) {
         perform(step);
       }
       at(done_, thread).store(place, std::memory_order_release);
       at(done_, thread).notify_all();
     }
+    here.doing = Place::Doing::kNothing;
   }
 
   void wait_for(int thread, int place) {

@@ -1,6 +1,8 @@
 // Runs a program on the driver, with real threads, and looks at every byte that it leaves.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -8,6 +10,14 @@
 #include "program.h"
 
 namespace random_programs {
+
+/// Where each thread of the program that runs is, for a signal's handler when it does not end.
+struct Place {
+  enum class Doing : std::uint8_t { kNothing, kWaiting, kPerforming, kEnding };
+  std::atomic<int> step{-1};  // by its place in the program
+  std::atomic<Doing> doing{Doing::kNothing};
+};
+extern std::array<Place, kMostThreads> places;
 
 class Runner {
  public:

@@ -214,7 +214,9 @@ TEST_CASE("nothing that would show an importer a neighbour's memory is handed ou
         CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("a range is exported for other devices when the program has something in each page") {
+// Of a pool's memory a driver may export whole blocks alone.
+TEST_CASE("a range is exported for other devices when the program has something in each page",
+          "[arena]") {
   const TestContext context;
   const std::size_t page = 65536;
   const auto can_export = [](CUdeviceptr from, CUdeviceptr to) {

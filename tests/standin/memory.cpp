@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "entry_point.h"
 #include "graph_memory.h"
+#include "pools.h"
 #include "vmm.h"
 #include "work.h"
 
@@ -120,6 +121,7 @@ CUresult Free(CUdeviceptr address) {
     WaitFor(lock, pending);
   }
   if (allocation.kind == Kind::kGraph) return FreeGraphMemory(address);
+  if (allocation.pool) NotePlainFree(allocation);
   Release(address);
   return CUDA_SUCCESS;
 }

@@ -123,9 +123,16 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
   }
 }
 
-// What cuPointerGetAttributes writes for a pointer that is none, as wide as the attribute.
+// What cuPointerGetAttributes writes for a pointer that is none, as wide as the attribute. An
+// H200's driver leaves what it was for where a range begins and how long it is.
 void GiveDefault(void* out, CUpointer_attribute attribute) {
   switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      if (!BehaviourFlag("cuPointerGetAttributes.unknown_leaves_the_range")) {
+        Give(out, std::uint64_t{0});
+      }
+      break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       Give(out, -2);
       break;
@@ -229,6 +236,12 @@ ENTRY(cuMemGetHandleForAddressRange,
   const Allocation* const found = FindLive(address);
   const bool known = found && found->kind != Kind::kRegistered;
   if (!out || !known) return Behaviour("cuMemGetHandleForAddressRange.not_device_memory");
+  const bool whole = address == found->base && bytes >= found->bytes;
+  if (found->kind == Kind::kPool && !whole) {
+    if (const CUresult error = Behaviour("cuMemGetHandleForAddressRange.part_of_pool_memory")) {
+      return error;
+    }
+  }
   const auto& device = state().devices[static_cast<std::size_t>(found->device)];
   return Give(out, dup(device->memory.fd()));
 }

@@ -83,6 +83,10 @@ cuuint64_t ReservedOf(CUmemoryPool handle, const Pool& pool) {
   return UsedOf(handle) + pool.kept;
 }
 
+cuuint64_t ReportedUseOf(CUmemoryPool handle, const Pool& pool) {
+  return UsedOf(handle) + pool.forgotten;
+}
+
 CUresult GetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* out) {
   const Lock lock(state().mutex);
   if (const CUresult error = CheckAllowedDuringCapture("cuMemPoolGetAttribute")) return error;
@@ -103,7 +107,7 @@ CUresult GetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void* 
       number = ReservedOf(handle, *pool);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-      number = UsedOf(handle);
+      number = ReportedUseOf(handle, *pool);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
       number = pool->most_reserved;
@@ -136,7 +140,7 @@ CUresult SetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, const 
       if (*static_cast<const cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
       const bool reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
       (reserved ? pool->most_reserved : pool->most_used) =
-          reserved ? ReservedOf(handle, *pool) : UsedOf(handle);
+          reserved ? ReservedOf(handle, *pool) : ReportedUseOf(handle, *pool);
       return CUDA_SUCCESS;
     }
     default:
@@ -255,8 +259,16 @@ void Keep(Pool& pool, std::size_t bytes) {
 void NoteUse(CUmemoryPool handle) {
   std::shared_ptr<Pool> pool;
   if (FindPool(handle, pool) != CUDA_SUCCESS) return;
-  pool->most_used = std::max(pool->most_used, UsedOf(handle));
+  pool->most_used = std::max(pool->most_used, ReportedUseOf(handle, *pool));
   pool->most_reserved = std::max(pool->most_reserved, ReservedOf(handle, *pool));
+}
+
+void NotePlainFree(const Allocation& allocation) {
+  std::shared_ptr<Pool> pool;
+  if (FindPool(allocation.pool, pool) == CUDA_SUCCESS &&
+      !BehaviourFlag("cuMemFree.lowers_the_use_of_a_pool")) {
+    pool->forgotten += allocation.bytes;
+  }
 }
 
 void KeepFreed(const Allocation& allocation) {

@@ -15,6 +15,7 @@ struct Pool {
   cuuint64_t release_threshold = 0;
   std::size_t kept = 0;  // bytes of the device
   cuuint64_t most_used = 0;
+  cuuint64_t forgotten = 0;  // bytes that cuMemFree took back, and that count as used all the same
   cuuint64_t most_reserved = 0;
   std::map<CUmemPool_attribute, int> switches = {};
   std::map<int, CUmemAccess_flags> access = {};  // of other devices; empty in a new pool
@@ -40,6 +41,8 @@ cuuint64_t UsedOf(CUmemoryPool handle);
 void Keep(Pool& pool, std::size_t bytes);
 void Discard(Pool& pool, std::size_t bytes);
 
+// cuMemFree takes back an allocation of a pool: on some drivers the pool's use does not go down.
+void NotePlainFree(const Allocation& allocation);
 // The pool keeps the memory of an allocation that was given back, up to its release threshold.
 void KeepFreed(const Allocation& allocation);
 

@@ -210,8 +210,10 @@ TEST_CASE("the high-water marks of a pool are of what was used and of what was h
   const CUmemoryPool pool = NewPool(CU_MEM_LOCATION_TYPE_DEVICE);
   cuuint64_t all = UINT64_MAX;
   REQUIRE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all) == CUDA_SUCCESS);
-  REQUIRE(cuMemFree_v2(AllocateFrom(pool, 8 << 20)) == CUDA_SUCCESS);
-  REQUIRE(cuMemFree_v2(AllocateFrom(pool, 4 << 20)) == CUDA_SUCCESS);
+  for (const std::size_t bytes : {8 << 20, 4 << 20}) {
+    REQUIRE(cuMemFreeAsync(AllocateFrom(pool, bytes), nullptr) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+  }
   CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 8 << 20);
   CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 8 << 20);
   CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) == 8 << 20);
@@ -226,6 +228,19 @@ TEST_CASE("the high-water marks of a pool are of what was used and of what was h
 }
 
 #if CUDA_VERSION >= 13000
+TEST_CASE("what cuMemFree takes back from a pool serves again, and counts as used all the same") {
+  const Device device;
+  const CUmemoryPool pool = NewPool(CU_MEM_LOCATION_TYPE_DEVICE);
+  cuuint64_t all = UINT64_MAX;
+  REQUIRE(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all) == CUDA_SUCCESS);
+  for (const cuuint64_t used : {1 << 20, 2 << 20}) {
+    REQUIRE(cuMemFree_v2(AllocateFrom(pool, 1 << 20)) == CUDA_SUCCESS);
+    CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == used);
+    CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 1 << 20);
+  }
+  REQUIRE(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
+}
+
 TEST_CASE("each place has a default pool and a current one, for pinned and for managed memory") {
   const Device device;
   CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, 0};

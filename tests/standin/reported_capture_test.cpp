@@ -140,6 +140,24 @@ TEST_CASE("reported: in the relaxed mode memory is allocated and freed on every 
   }
 }
 
+TEST_CASE(
+    "observed: beside a global capture a stream allocates nothing, beside a relaxed one it does") {
+  const Device device;
+  const Uncaptured uncaptured;
+  for (const CUstreamCaptureMode mode : kAllModes) {
+    CUdeviceptr memory = 0;
+    const Outcome outcome = WhileCapturing(mode, CU_STREAM_NON_BLOCKING, [&](CUstream) {
+      return cuMemAllocAsync(&memory, 512, uncaptured.stream);
+    });
+    const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+    CHECK(outcome.of_call == (relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+    CHECK((outcome.of_end == CUDA_SUCCESS) == relaxed);
+    if (relaxed) {
+      Must(cuMemFreeAsync(memory, uncaptured.stream));
+    }
+  }
+}
+
 TEST_CASE("reported: no bytes are allocated in stream order in a capture of any mode") {
   const Device device;
   for (const CUstreamCaptureMode mode : kAllModes) {

@@ -84,6 +84,7 @@ CUresult AllocateAsync(CUdeviceptr* out, std::size_t bytes, CUmemoryPool pool, C
     return Behaviour("cuMemAllocAsync.size_zero");
   }
   if (stream->capture) return AllocateCaptured(*stream, out, bytes);
+  if (const CUresult error = CheckAllowedDuringCapture("cuMemAllocAsync")) return error;
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
   if (!pool) pool = CurrentPoolOf(stream->context->device);
   std::shared_ptr<Pool> from;

@@ -18,11 +18,12 @@ MODES = {
 }
 FIRST_SEEDS = 1_000_000  # far apart: no two modes run the same programs
 MOST_PROGRAMS = 999_999
-PATIENCE_SECONDS = 60  # for the program that runs when the time is over, and for a shorter one that fails, too
+PATIENCE_SECONDS = 120  # for one program: contexts come and go in it, and a device makes one after the other
 
 
 def arguments(number, seconds):
-    return ["--seed", str((number + 1) * FIRST_SEEDS), "--programs", str(MOST_PROGRAMS), "--seconds", str(seconds)]
+    return ["--seed", str((number + 1) * FIRST_SEEDS), "--programs", str(MOST_PROGRAMS), "--seconds", str(seconds),
+            "--patience", str(PATIENCE_SECONDS)]
 
 
 def check(machine, seconds):
@@ -31,7 +32,7 @@ def check(machine, seconds):
 
     def run(number, settings):
         environment = machine.environment() if settings is None else machine.preloaded(settings)
-        return machine.run([program, *arguments(number, seconds)], environment, seconds + PATIENCE_SECONDS)
+        return machine.run([program, *arguments(number, seconds)], environment, seconds + 2 * PATIENCE_SECONDS)
 
     with concurrent.futures.ThreadPoolExecutor(len(MODES)) as threads:
         runs = {mode: threads.submit(run, number, settings) for number, (mode, settings) in enumerate(MODES.items())}

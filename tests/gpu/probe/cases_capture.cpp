@@ -62,6 +62,7 @@ struct Prepared {
   CUevent event = nullptr;
   CUstream stream = nullptr;  // that captures nothing
   CUmemoryPool pool = nullptr;
+  CUdeviceptr pooled = 0;  // what the call has allocated from it
 };
 
 using Call = CUresult (*)(Session&, Prepared&);
@@ -69,6 +70,15 @@ using Call = CUresult (*)(Session&, Prepared&);
 CUresult call_alloc(Session& s, Prepared&) {
   CUdeviceptr block = 0;
   return s.cu.cuMemAlloc(&block, std::size_t{4} << 20U);
+}
+// In a stream that captures nothing.
+CUresult call_alloc_async(Session& s, Prepared& prepared) {
+  CUdeviceptr block = 0;
+  const CUresult result = s.cu.cuMemAllocAsync(&block, std::size_t{4} << 20U, prepared.stream);
+  if (result == CUDA_SUCCESS) {
+    prepared.pooled = block;
+  }
+  return result;
 }
 CUresult call_free(Session& s, Prepared& prepared) {
   const CUresult result = s.cu.cuMemFree(prepared.block);
@@ -126,6 +136,7 @@ struct Function {
 
 constexpr std::array kFunctions = std::to_array<Function>({
     {"cuMemAlloc", call_alloc, false},
+    {"cuMemAllocAsync", call_alloc_async, false},
     {"cuMemFree", call_free, false},
     {"cuMemGetInfo", call_info, false},
     {"cuMemGetAddressRange", call_range, false},
@@ -178,6 +189,9 @@ Answer call_during_capture(Session& s, const Function& function, CUstreamCapture
     result = function.call(s, prepared);
   }
   Answer found = with_survival(result, stream);
+  if (prepared.pooled != 0) {
+    s.cu.cuMemFreeAsync(prepared.pooled, prepared.stream);
+  }
   s.cu.cuEventDestroy(prepared.event);
   s.cu.cuStreamDestroy(prepared.stream);
   if (prepared.block != 0) {

@@ -244,6 +244,21 @@ CUresult range_handle(Session& s, CUdeviceptr address, std::size_t bytes) {
   return result;
 }
 
+// The second half of a block, where the whole has a handle.
+Answer part_of_pool_memory(Session& s) {
+  constexpr std::size_t kHalf = std::size_t{2} << 20U;
+  const HeldStream stream(s.cu);
+  CUdeviceptr block = 0;
+  if (const CUresult error = s.cu.cuMemAllocAsync(&block, 2 * kHalf, stream.get())) {
+    return unanswered("cuMemAllocAsync: " + name_of(s.cu, error));
+  }
+  s.cu.cuStreamSynchronize(stream.get());
+  const CUresult whole = range_handle(s, block, 2 * kHalf);
+  const CUresult part = range_handle(s, block + kHalf, kHalf);
+  s.cu.cuMemFreeAsync(block, stream.get());
+  return whole == CUDA_SUCCESS ? answer(part) : unanswered("of all of it: " + name_of(s.cu, whole));
+}
+
 void add_handles(Cases& cases) {
   cases.push_back({"cuMemRetainAllocationHandle.plain_pointer", [](Session& s) {
                      const CUdeviceptr block = s.block();
@@ -271,6 +286,7 @@ void add_handles(Cases& cases) {
                      std::free(host);
                      return answer(result);
                    }});
+  cases.push_back({"cuMemGetHandleForAddressRange.part_of_pool_memory", part_of_pool_memory});
   cases.push_back({"cuMemFree.mapped_range", [](Session& s) {
                      return with_mapped_range(
                          s, [&](CUdeviceptr address) { return s.cu.cuMemFree(address); });

@@ -233,6 +233,27 @@ Answer pool_memory_without_context(Session& s) {
                                 : unanswered("cuPointerGetAttribute: " + name_of(s.cu, result));
 }
 
+// Whether a pool's bytes in use go down when cuMemFree takes a block back.
+Answer free_lowers_use(Session& s) {
+  const HeldStream stream(s.cu);
+  CUmemoryPool pool = nullptr;
+  s.cu.cuDeviceGetDefaultMemPool(&pool, s.device());
+  const auto used = [&] {
+    cuuint64_t bytes = 0;
+    s.cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes);
+    return bytes;
+  };
+  CUdeviceptr block = 0;
+  if (const CUresult error = s.cu.cuMemAllocAsync(&block, std::size_t{4} << 20U, stream.get())) {
+    return unanswered("cuMemAllocAsync: " + name_of(s.cu, error));
+  }
+  s.cu.cuStreamSynchronize(stream.get());
+  const cuuint64_t before = used();
+  s.cu.cuMemFree(block);
+  s.cu.cuCtxSynchronize();
+  return answer_json(truth(used() < before));
+}
+
 Answer unknown_host_pointer(Session& s) {
   const CUdeviceptr block = s.block();
   s.cu.cuMemFree(block);
@@ -241,6 +262,17 @@ Answer unknown_host_pointer(Session& s) {
   void* output = &found;
   s.cu.cuPointerGetAttributes(1, &attribute, &output, block);
   return answer_json(truth(found == block));
+}
+
+Answer unknown_range(Session& s) {
+  constexpr std::uint64_t kUntouched = 0x5a5a5a5a5a5a5a5a;
+  const CUdeviceptr block = s.block();
+  s.cu.cuMemFree(block);
+  std::array attributes{CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  std::array<std::uint64_t, 2> found{kUntouched, kUntouched};
+  std::array<void*, 2> outputs{&found[0], &found[1]};
+  s.cu.cuPointerGetAttributes(2, attributes.data(), outputs.data(), block);
+  return answer_json(truth(found[0] == kUntouched && found[1] == kUntouched));
 }
 
 Answer free_keeps_bytes(Session& s) {
@@ -288,7 +320,9 @@ void add_value_cases(Cases& cases) {
   add("size.accounting", accounting);
   add("cuMemset.waits_for_host_memory", set_waits_for_host_memory);
   add("cuPointerGetAttribute.pool_memory_has_no_context", pool_memory_without_context);
+  add("cuMemFree.lowers_the_use_of_a_pool", free_lowers_use);
   add("cuPointerGetAttributes.unknown_is_its_own_host_pointer", unknown_host_pointer);
+  add("cuPointerGetAttributes.unknown_leaves_the_range", unknown_range);
   add("pitch.alignment", pitch_alignment);
   add("cuMemGetAddressRange.reports_requested_size", reported_size);
   add("cuDevicePrimaryCtxReset.handle_reused", reset_handle, Begins::kInContextAlone);
