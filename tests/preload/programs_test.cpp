@@ -114,7 +114,8 @@ TEST_CASE("with preallocation the driver gets few allocations, and nothing is gi
   }
 }
 
-TEST_CASE("and so it does for programs with one thread", "[one_thread]") {
+TEST_CASE("with preallocation the driver gets few allocations of a program with one thread, too",
+          "[one_thread]") {
   for (const Program& one : with_one_thread()) {
     check_driver_calls(one);
   }

@@ -1,5 +1,6 @@
 // Makes random correct CUDA programs, runs each, and looks at every byte that it leaves: whatever
 // is preloaded must not change it. See kUsage. Knows nothing of cubfc.
+#include <execinfo.h>
 #include <unistd.h>
 
 #include <array>
@@ -101,11 +102,26 @@ void say_where(int thread, const Place& place) {
   std::array<char, 80> line{};
   const char* const does[] = {"", "waits before", "is in", "has all done, and ends, after"};
   const auto doing = static_cast<std::size_t>(place.doing.load());
-  if (doing != 0) {
-    std::snprintf(line.data(), line.size(), "  thread %d %s step %d\n", thread, does[doing],
-                  place.step.load());
-    [[maybe_unused]] const auto written =
-        write(STDOUT_FILENO, line.data(), std::strlen(line.data()));
+  std::snprintf(line.data(), line.size(), "  thread %d %s step %d\n", thread, does[doing],
+                place.step.load());
+  [[maybe_unused]] const auto written = write(STDOUT_FILENO, line.data(), std::strlen(line.data()));
+}
+
+void print_stack(int /*signal*/) {
+  std::array<void*, 64> frames{};
+  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())),
+                       STDOUT_FILENO);
+}
+
+// Each thread prints its own stack.
+void say_where_all_are() {
+  for (int thread = 0; thread < kMostThreads; ++thread) {
+    const Place& place = places[static_cast<std::size_t>(thread)];
+    if (place.doing != Place::Doing::kNothing) {
+      say_where(thread, place);
+      tgkill(getpid(), place.thread, SIGUSR1);
+      usleep(200'000);
+    }
   }
 }
 
@@ -113,9 +129,7 @@ void die(int signal) {
   if (signal == SIGALRM) {
     constexpr std::string_view kStuck = "random_programs: a program does not end\n";
     [[maybe_unused]] const auto written = write(STDOUT_FILENO, kStuck.data(), kStuck.size());
-    for (int thread = 0; thread < kMostThreads; ++thread) {
-      say_where(thread, places[static_cast<std::size_t>(thread)]);
-    }
+    say_where_all_are();
   }
   say_last_words();
   raise(signal);  // by default from now on, see SA_RESETHAND
@@ -126,6 +140,12 @@ void watch() {
   action.sa_handler = die;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
   sigaction(SIGALRM, &action, nullptr);
+  std::array<void*, 1> frame{};
+  backtrace(frame.data(), 1);  // loads what it needs, while memory is to be had
+  struct sigaction of_thread {};
+  of_thread.sa_handler = print_stack;
+  of_thread.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &of_thread, nullptr);
   if (__sanitizer_set_death_callback != nullptr) {
     __sanitizer_set_death_callback(say_last_words);  // it reports crashes itself
     return;

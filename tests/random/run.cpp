@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -69,6 +71,7 @@ class Run {
   // One thread's steps, each when those are done that it has to come after.
   void follow(int thread) {
     Place& here = at(places, thread);
+    here.thread = gettid();
     for (int place = 0; place < static_cast<int>(program_.steps.size()); ++place) {
       const Step& step = at(program_.steps, place);
       if (step.thread != thread) {
@@ -83,7 +86,9 @@ class Run {
       if (!failed_) {
         perform(step);
       }
-      at(done_, thread).store(place, std::memory_order_release);
+      // Sequentially consistent: notify_all() of libstdc++ looks first whether anybody waits, and
+      // must not do that before the other threads see the number.
+      at(done_, thread) = place;
       at(done_, thread).notify_all();
     }
     here.doing = Place::Doing::kNothing;

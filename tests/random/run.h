@@ -1,6 +1,8 @@
 // Runs a program on the driver, with real threads, and looks at every byte that it leaves.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -14,6 +16,7 @@ namespace random_programs {
 /// Where each thread of the program that runs is, for a signal's handler when it does not end.
 struct Place {
   enum class Doing : std::uint8_t { kNothing, kWaiting, kPerforming, kEnding };
+  std::atomic<pid_t> thread{0};
   std::atomic<int> step{-1};  // by its place in the program
   std::atomic<Doing> doing{Doing::kNothing};
 };
