@@ -145,7 +145,11 @@ PROMISE(attributes_at_once_of_no_pointer_are_cleared,
     const bool known = at == valid || at == valid + 1;
     holds("  type", type == (known ? CU_MEMORYTYPE_DEVICE : CUmemorytype{}));
     sees("  size", static_cast<long long>(bytes));
-    known ? holds("  start", start == valid) : sees("  start", static_cast<long long>(start));
+    if (known) {
+      holds("  start", start == valid);
+    } else {
+      sees("  start", static_cast<long long>(start));
+    }
   }
 }
 

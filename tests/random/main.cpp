@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -107,10 +108,13 @@ void say_where(int thread, const Place& place) {
   [[maybe_unused]] const auto written = write(STDOUT_FILENO, line.data(), std::strlen(line.data()));
 }
 
+std::atomic<bool> has_printed = false;
+
 void print_stack(int /*signal*/) {
   std::array<void*, 64> frames{};
   backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())),
                        STDOUT_FILENO);
+  has_printed = true;
 }
 
 // Each thread prints its own stack.
@@ -119,8 +123,11 @@ void say_where_all_are() {
     const Place& place = places[static_cast<std::size_t>(thread)];
     if (place.doing != Place::Doing::kNothing) {
       say_where(thread, place);
+      has_printed = false;
       tgkill(getpid(), place.thread, SIGUSR1);
-      usleep(200'000);
+      for (int tries = 0; tries < 1000 && !has_printed; ++tries) {
+        usleep(1000);  // one that takes no signals prints nothing
+      }
     }
   }
 }

@@ -227,7 +227,6 @@ TEST_CASE("the high-water marks of a pool are of what was used and of what was h
   REQUIRE(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
 }
 
-#if CUDA_VERSION >= 13000
 TEST_CASE("what cuMemFree takes back from a pool serves again, and counts as used all the same") {
   const Device device;
   const CUmemoryPool pool = NewPool(CU_MEM_LOCATION_TYPE_DEVICE);
@@ -241,6 +240,7 @@ TEST_CASE("what cuMemFree takes back from a pool serves again, and counts as use
   REQUIRE(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
 }
 
+#if CUDA_VERSION >= 13000
 TEST_CASE("each place has a default pool and a current one, for pinned and for managed memory") {
   const Device device;
   CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, 0};
