@@ -13,8 +13,9 @@ NO_PYPI = "Can PyPI be reached from here? PIP_INDEX_URL names a mirror of it, HT
 
 # What is installed. PyTorch's wheels fix the versions of NVIDIA's.
 ENVIRONMENTS = {
-    "torch-2.15-cu13": ["torch==2.15.0", "numpy==2.4.6"],
-    "torch-2.7-cu12": ["torch==2.7.1", "numpy==2.4.6"],
+    "torch-2.15-cu13": ["torch==2.15.0", "numpy==2.4.6", "torchvision==0.29.2", "bitsandbytes==0.50.2",
+                        "onnxruntime-gpu==1.31.1", "onnx==1.23.2"],
+    "torch-2.7-cu12": ["torch==2.7.1", "numpy==2.4.6", "torchvision==0.22.1", "bitsandbytes==0.50.2"],
 }
 
 
@@ -49,6 +50,11 @@ class Environment:
         """What takes the place of NVIDIA's libraries: the loader takes a preloaded one for each that asks for its soname,
         before it looks where the wheels' paths lead to. No file of the environment is touched."""
         return sorted(str(path) for path in self.libraries.glob("libcu*.so.*"))
+
+    def lacks(self, modules):
+        """Those of these Python modules that are not in it."""
+        ask = "import importlib.util, sys; print(*(name for name in sys.argv[1:] if not importlib.util.find_spec(name)))"
+        return run([self.python, "-c", ask, *modules]).split()
 
     def variables(self):
         return {"LD_LIBRARY_PATH": f"{self.build / 'tests/standin/lib'}:{self.libraries}"}

@@ -162,6 +162,44 @@ def convolutions():
 
 
 @case
+def vision():
+    """torchvision: a network is trained, another infers, and kernels of its own; not nms(), whose result is as long as a value says
+    that no kernel has computed here."""
+    from torchvision import models, ops
+    model = models.resnet18(num_classes=10).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = [(torch.randn(8, 3, 128, 128), torch.zeros(8, dtype=torch.long)) for _ in range(2)]
+    train(model, optimizer, batches, nn.functional.cross_entropy)
+    books("resnet18")
+    with torch.no_grad():
+        models.vit_b_16().cuda().eval()(torch.randn(2, 3, 224, 224).cuda())
+    books("vit_b_16, inference")
+    boxes = torch.tensor([[0.0, 0.0, 20.0, 20.0], [10.0, 10.0, 60.0, 60.0]]).cuda()
+    image = torch.randn(1, 8, 64, 64).cuda()
+    shapes = [list(out.shape) for out in (
+        ops.roi_align(image, [boxes], (7, 7)), ops.roi_pool(image, [boxes], (7, 7)),
+        ops.deform_conv2d(image, torch.zeros(1, 18, 62, 62).cuda(), torch.randn(4, 8, 3, 3).cuda()))]
+    fact(shapes=shapes)
+    books("kernels of its own")
+
+
+@case
+def quantized():
+    """bitsandbytes: optimizers of 8 bits, one of them with pages of managed memory; layers of 8 and of 4 bits."""
+    import bitsandbytes
+    for kind in (bitsandbytes.optim.Adam8bit, bitsandbytes.optim.PagedAdamW8bit, bitsandbytes.optim.Lion):
+        model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 10)).cuda()
+        batches = [(torch.randn(64, 512), torch.zeros(64, dtype=torch.long)) for _ in range(3)]
+        train(model, kind(model.parameters()), batches, nn.functional.cross_entropy)
+        books(kind.__name__)
+    for layer in (bitsandbytes.nn.Linear8bitLt(1024, 1024, has_fp16_weights=False),
+                  bitsandbytes.nn.Linear4bit(1024, 1024, quant_type="nf4", compute_dtype=torch.half)):
+        out = layer.cuda()(torch.randn(16, 1024).half().cuda())
+        fact(layer=type(layer).__name__, shape=list(out.shape))
+    books("layers")
+
+
+@case
 def graphs():
     """CUDA graphs with private pools: captured, replayed, their memory given back."""
     x = torch.zeros(1 << 20, device="cuda")

@@ -16,8 +16,12 @@ RUN = 6  # events that must agree for the two to be in step again
 # What a handle of cuBLAS takes in PyTorch: 32 MiB on capability 9.0, 8,519,680 bytes below (recordings of GPUs).
 WORKSPACES = {33554432, 8519680}
 
-Event = collections.namedtuple("Event", "action size")
 Recording = collections.namedtuple("Recording", "events allocated reserved")
+
+
+class Event(collections.namedtuple("Event", "action size")):
+    """What is compared; `frames`, of the allocation, is not: versions of PyTorch call by other ways."""
+    frames = ()
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -41,7 +45,7 @@ def read(path):
 
 
 def recording_of(trace):
-    events, peaks, now = [], {"alloc": 0, "segment": 0}, {"alloc": 0, "segment": 0}
+    events, peaks, now, frames_at = [], {"alloc": 0, "segment": 0}, {"alloc": 0, "segment": 0}, {}
     for event in trace:
         action, size = event["action"], event.get("size", 0)
         kind, sign = {"alloc": ("alloc", 1), "free_completed": ("alloc", -1), "segment_alloc": ("segment", 1),
@@ -51,7 +55,10 @@ def recording_of(trace):
             now[kind] += sign * size
             peaks[kind] = max(peaks[kind], now[kind])
         if action in ("alloc", "free_completed"):
+            if action == "alloc":
+                frames_at[event.get("addr")] = event.get("frames", ())
             events.append(Event(action, size))
+            events[-1].frames = frames_at.get(event.get("addr"), ())
     return Recording(events, peaks["alloc"], peaks["segment"])
 
 
@@ -86,9 +93,22 @@ def _next_step(ours, theirs, i, j):
     return best
 
 
+def cause(event):
+    if event.size in WORKSPACES:
+        return "a workspace of cuBLAS's"
+    if any("cub::" in frame["name"] for frame in event.frames):
+        return "a temporary of CUB's, whose size is the version's"
+    python = next((frame for frame in event.frames if frame["filename"].endswith(".py")), None)
+    if not python:
+        return "not known"
+    file = python["filename"].replace("\\", "/").rpartition("-packages/")
+    # In PyTorch's own code it is one version's, not the program's.
+    return f"by {'PyTorch' if file[2].startswith('torch/') else 'the program'}, {python['name']} in {file[2]}"
+
+
 def causes(events):
-    named = collections.Counter("a workspace of cuBLAS's" if event.size in WORKSPACES else "not known" for event in events)
-    return ", ".join(f"{count}: {cause}" for cause, count in named.most_common()) or "none"
+    named = collections.Counter(map(cause, events))
+    return ", ".join(f"{count}: {what}" for what, count in named.most_common()) or "none"
 
 
 def compare(ours, theirs):

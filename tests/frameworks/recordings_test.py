@@ -55,6 +55,20 @@ class Comparing(unittest.TestCase):
         self.assertLess(len(only_ours), 10)
         self.assertIn(f"{2 * 5}: a workspace of cuBLAS's", recordings.causes(only_theirs))
 
+    def test_what_is_left_over_is_named_by_who_allocated_it(self):
+        python = {"filename": "/venv/lib/python3.11/site-packages/torch/nn/init.py", "name": "trunc_normal_", "line": 1}
+        users = {"filename": "C:\\work\\train.py", "name": "main", "line": 1}
+        native = {"filename": "??", "name": "at::native::empty", "line": 0}
+        cub = {"filename": "??", "name": "void at::cuda::cub::radix_sort_pairs<>()", "line": 0}
+        trace = []
+        for address, frames in enumerate(([native, python, users], [native, users], [cub, users], [native], [])):
+            trace += [{"action": "alloc", "size": 5, "addr": address, "frames": frames},
+                      {"action": "free_completed", "size": 5, "addr": address, "frames": [users]}]
+        said = recordings.causes(recordings.recording_of(trace).events)
+        for part in ("2: by PyTorch, trunc_normal_ in torch/nn/init.py", "2: by the program, main in C:/work/train.py",
+                     "2: a temporary of CUB's", "4: not known"):
+            self.assertIn(part, said)
+
     def test_another_program_is_not_equal(self):
         other = [size + 512 * (1 + place % 3) for place, size in enumerate(self.sizes)]
         status, _ = quietly(recordings.compare, recorded(*other), recorded(*self.sizes))

@@ -11,11 +11,13 @@ import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROGRAM = HERE / "pytorch_cases.py"
 SECONDS = 600  # that a run may take
 
 CASES = ("copies", "mlp", "gpt", "large", "convolutions", "graphs", "streams", "pinned", "pools", "brim", "processes", "snapshots",
-         "threads")
+         "threads", "vision", "quantized", "onnx")
+# Cases that PyTorch alone does not run: the Python module that each needs.
+NEEDS = {"vision": "torchvision", "quantized": "bitsandbytes", "onnx": "onnxruntime"}
+NOT_OF_PYTORCH = ("onnx",)  # and so run once, not with each of its allocators
 # What a case needs of the software driver.
 DRIVER = {"large": {"STANDIN_MEMORY": "80GiB", "STANDIN_DATA": "none"}}
 ALLOCATORS = {
@@ -36,7 +38,7 @@ MODES = {
     "ordered": {"CUBFC_STREAM_ORDERED": "arena"},
     "disabled": {"CUBFC_DISABLE": "true"},
 }
-QUICK = {"cases": ("copies", "gpt", "graphs", "brim"), "allocators": ("cache", "none"), "modes": (BARE, "default", "vmm")}
+QUICK = {"cases": ("copies", "gpt", "graphs", "brim", "onnx"), "allocators": ("cache", "none"), "modes": (BARE, "default", "vmm")}
 
 # Not from the caller's environment: it would change what is compared.
 FOREIGN = ("CUBFC_", "STANDIN_", "XLA_", "TF_", "JAX_", "CUDA_", "PYTORCH_", "TORCH_", "LD_")
@@ -58,16 +60,22 @@ Outcome = collections.namedtuple("Outcome", "status facts said peaks")
 Peaks = collections.namedtuple("Peaks", "driver cubfc stand_ins")
 
 
-def plan(options):
-    """Bare first. All modes with PyTorch's cache; with its other allocators those that serve them in another way."""
+def program_of(case):
+    return HERE / ("onnxruntime_cases.py" if case in NOT_OF_PYTORCH else "pytorch_cases.py")
+
+
+def plan(options, lacking=()):
+    """Bare first. All modes with PyTorch's cache; with its other allocators those that serve them in another way. Without what
+    needs one of these Python modules."""
     cases = options.case or (QUICK["cases"] if options.quick else CASES)
+    cases = [case for case in cases if NEEDS.get(case) not in lacking]
     allocators = options.allocator or (QUICK["allocators"] if options.quick else list(ALLOCATORS))
     runs = []
     for allocator in allocators:
         some = (BARE, "default", "deferred", "vmm", "ordered") if allocator != "cache" else tuple(MODES)
         modes = options.mode or (QUICK["modes"] if options.quick else some)
         runs += [Run(case, allocator, mode) for mode in dict.fromkeys((BARE, *modes)) for case in cases
-                 if (case, allocator) not in CANNOT]
+                 if (case, allocator) not in CANNOT and (case not in NOT_OF_PYTORCH or allocator == "cache")]
     return runs
 
 
@@ -91,7 +99,7 @@ class Runner:
 
     def run(self, which):
         """None once it is stopped."""
-        command = [str(self._environment.python), str(PROGRAM), which.case]
+        command = [str(self._environment.python), str(program_of(which.case)), which.case]
         with tempfile.TemporaryDirectory(prefix="cubfc-frameworks-") as folder:
             environment = variables(self._environment, which.allocator, which.mode, self._memory) | DRIVER.get(which.case, {})
             environment |= {"STANDIN_REPORT": f"{folder}/driver-%p", "CUBFC_SUMMARY": f"{folder}/cubfc-%p.json"}
@@ -153,6 +161,7 @@ def refusal(which):
 
 # Where what cubfc takes of the driver is what the program asks for.
 PASSED_ON = ("platform", "disabled")
+MANAGED = ("quantized",)  # cases that take managed memory, too, which the driver counts and PyTorch does not
 
 
 def wrong_peak(which, outcomes):
@@ -167,7 +176,7 @@ def wrong_peak(which, outcomes):
     if cubfc is not None and cubfc - stand_ins != reserved:
         return f"{cubfc:,} bytes at most by cubfc, {stand_ins:,} of them of stand-ins; {reserved:,} by PyTorch"
     like = outcomes.get(which._replace(mode="platform"))  # the stand-ins have the same bare
-    if which.mode in (BARE, *PASSED_ON) and like and like.peaks and driver - like.peaks.stand_ins != reserved:
+    if which.mode in (BARE, *PASSED_ON) and which.case not in MANAGED and like and like.peaks and driver - like.peaks.stand_ins != reserved:
         return f"{driver:,} bytes at most by the driver, {like.peaks.stand_ins:,} of them of stand-ins; {reserved:,} by PyTorch"
     return None
 

@@ -14,6 +14,9 @@ namespace {
 // cudnnBackendDescriptorType_t and cudnnBackendAttributeName_t, as far as they are told apart here.
 constexpr int kDescriptorType = 15;  // CUDNN_TYPE_BACKEND_DESCRIPTOR
 constexpr int kEngineHeuristicResults = 202;
+// What an engine, or the plan that is made of it, needs: of each of these, none.
+constexpr int kEngineWorkspaceSize = 303;
+constexpr int kEngineSharedMemory = 304;
 constexpr int kExecutionPlanWorkspaceSize = 402;
 
 struct Value {
@@ -123,9 +126,10 @@ STANDIN_EXPORT int cudnnBackendGetAttribute(void* descriptor, int name, int type
     if (count) *count = 1;
     return 0;
   }
-  if (name == kExecutionPlanWorkspaceSize) {
+  if (name == kEngineWorkspaceSize || name == kEngineSharedMemory ||
+      name == kExecutionPlanWorkspaceSize) {
     if (count) *count = 1;
-    if (values && asked > 0) *static_cast<std::int64_t*>(values) = 0;
+    if (values && asked > 0) std::memset(values, 0, size_of(type));
     return 0;
   }
   const auto found = from->values.find(name);

@@ -16,6 +16,7 @@ LIBRARIES = pathlib.Path(sys.argv.pop())
 # What a framework's library leaves undefined, by the soname of what should have it.
 ASKED = {"libcublas.so.13": ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSgemm_v2", "cublasSdot_v2",
                              "cublasNewThing"],
+         "libcublas.so.12": ["cublasGemmEx"],  # by a build for an older CUDA, which is not installed
          "libcublasLt.so.13": ["cublasLtMatmulAlgoGetHeuristic", "cublasLtGetVersion"],
          "libcudnn.so.9": ["cudnnCreate", "cudnnGetVersion", "cudnnCreateRNNDescriptor", "cudnnSetRNNDescriptor_v8",
                            "cudnnDestroyRNNDescriptor", "cudnnRNNForward"]}
@@ -43,6 +44,7 @@ USER = """
     assert dnn.cudnnCreateRNNDescriptor(ctypes.byref(descriptor)) == 0 and descriptor.value
     assert dnn.cudnnSetRNNDescriptor_v8(descriptor) == 0 and dnn.cudnnRNNForward(descriptor) == 3000
     assert dnn.cudnnDestroyRNNDescriptor(descriptor) == 0
+    assert dnn.cudnnLookedUpByItsName() == 3000
     print("cudnn", dnn.cudnnGetVersion())
 """
 
@@ -58,6 +60,10 @@ def make_environment(folder):
     (site / "nvidia/cudnn/include").mkdir(parents=True)
     (site / "nvidia/cudnn/include/cudnn_version.h").write_text(
         "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 8\n#define CUDNN_PATCHLEVEL 7\n")
+    for installed in ("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9"):
+        library = site / "nvidia" / installed.split(".")[0][3:] / "lib" / installed
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.touch()
     theirs = []
     for soname, names in ASKED.items():
         source, versions = folder / "theirs.c", folder / "theirs.map"
@@ -70,7 +76,8 @@ def make_environment(folder):
     user = folder / "user.c"
     names = [name for part in ASKED.values() for name in part]
     user.write_text("\n".join(f"int {name}(void);" for name in names) + "\nint call(void) { return "
-                    + " + ".join(f"{name}()" for name in names) + "; }\n")
+                    + " + ".join(f"{name}()" for name in names) + "; }\n"
+                    'const char* looked_up(void) { return "cudnnLookedUpByItsName"; }\n')
     made = run("cc", "-shared", "-fPIC", "-o", site / "framework/libframework.so", user, *theirs)
     assert made.returncode == 0, made.stderr
     (site / "framework/libtext.so").write_text("not an object\n")
@@ -94,7 +101,7 @@ class Libraries(unittest.TestCase):
             "PATH": os.environ["PATH"], "LD_LIBRARY_PATH": f"{LIBRARIES}:{self.out}", "STANDIN_MEMORY": "1GiB", **variables})
 
     def test_what_is_asked_for_is_made_and_serves(self):
-        self.assertEqual(self.made, [*sorted(ASKED), "libnvidia-ml.so.1"])
+        self.assertEqual(self.made, [*sorted({*ASKED} - {"libcublas.so.12"}), "libnvidia-ml.so.1"])
         for capability, workspace in (("9.0", 33554432), ("8.9", 8519680)):
             done = self.run_user(USER, STANDIN_CAPABILITY=capability)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -104,7 +111,8 @@ class Libraries(unittest.TestCase):
             self.assertIn("cudnn 90807", done.stdout)
             self.assertEqual(done.stderr.splitlines(), [
                 "standin: libcublas.so.13: cublasSdot_v2 is not served", "standin: libcublas.so.13: cublasNewThing is not served",
-                "standin: libcudnn.so.9: cudnnRNNForward is not served"])
+                "standin: libcudnn.so.9: cudnnRNNForward is not served",
+                "standin: libcudnn.so.9: cudnnLookedUpByItsName is not served"])
 
     def test_preloaded_ones_take_the_place_of_those_that_the_framework_was_linked_to(self):
         text = """
@@ -115,7 +123,7 @@ class Libraries(unittest.TestCase):
         variables = {"LD_LIBRARY_PATH": f"{self.site / 'framework'}:{self.folder}:{LIBRARIES}"}
         done = self.run_user(text, **variables)
         self.assertIn(str(self.folder / "libcublas.so.13"), done.stdout, done.stderr)
-        preloaded = ":".join(str(self.out / soname) for soname in ASKED)
+        preloaded = ":".join(str(self.out / soname) for soname in self.made)
         done = self.run_user(text, LD_PRELOAD=preloaded, **variables)
         self.assertIn(str(self.out / "libcublas.so.13"), done.stdout, done.stderr)
         self.assertNotIn(str(self.folder / "libcublas.so.13"), done.stdout)

@@ -96,7 +96,14 @@ def wanted_of(folder):
         name, _, version = line.split()[-1].partition("@") if line.strip() else ("", "", "")
         if sonames.match(version.lstrip("@")):
             wanted[version.lstrip("@")].add(name)
-    return wanted
+    installed = {path.name for path in folder.glob("nvidia/**/lib*.so.*")}
+    # cuDNN's frontend, which is compiled into frameworks, can open the library and look functions up by their names.
+    named = {name.decode() for path in objects for name in re.findall(rb"\0(cudnn[A-Z]\w*)(?=\0)", path.read_bytes())}
+    for soname in {name for name in {*wanted, *installed} if re.fullmatch(LIBRARIES["cudnn"].pattern, name)}:
+        wanted[soname] |= named
+    # What has a build for each version of CUDA, as bitsandbytes, uses the one that is installed.
+    return {soname: functions for soname, functions in wanted.items()
+            if soname in installed or not any(name.split(".so.")[0] == soname.split(".so.")[0] for name in installed)}
 
 
 def number(folder, header, name, otherwise, under="nvidia/**/"):
