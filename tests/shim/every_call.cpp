@@ -13,6 +13,7 @@
 #include <cuda.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -111,8 +112,10 @@ class Blocks {
       wrong("a block overlaps another one");
     }
     live_.emplace(address, std::pair{bytes, ++last_word_});
-    const std::size_t words = bytes / sizeof(last_word_);
-    must("cuMemsetD32", [&] { return cuMemsetD32(address, last_word_, words); });
+    const std::size_t rows = rows_of(bytes);
+    must("cuMemsetD2D32", [&] {
+      return cuMemsetD2D32(address, kRow, last_word_, words_of_row(bytes), rows);
+    });
   }
 
   // Not tried again. False when there is no memory.
@@ -151,9 +154,17 @@ class Blocks {
 
   void check(CUdeviceptr address) const {
     const auto& [bytes, word] = live_.at(address);
-    std::vector<std::uint32_t> found(bytes / sizeof(word));
-    const std::size_t whole_words = found.size() * sizeof(word);
-    must("cuMemcpyDtoH", [&] { return cuMemcpyDtoH(found.data(), address, whole_words); });
+    std::vector<std::uint32_t> found(words_of_row(bytes) * rows_of(bytes));
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = address;
+    copy.srcPitch = kRow;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstHost = found.data();
+    copy.WidthInBytes = words_of_row(bytes) * sizeof(word);
+    copy.dstPitch = copy.WidthInBytes;
+    copy.Height = rows_of(bytes);
+    must("cuMemcpy2D", [&] { return cuMemcpy2D(&copy); });
     // The first word is right, and each other one is like the one before.
     if (found.front() != word ||
         std::memcmp(found.data(), found.data() + 1, (found.size() - 1) * sizeof(word)) != 0) {
@@ -168,6 +179,17 @@ class Blocks {
   }
 
  private:
+  // What is written of a block: all of it when it is small; of a large one the beginning of each
+  // row, for memory that is mapped in no smaller pieces keeps all of a row or nothing, and each page
+  // of the host's that is written to costs as much as ten calls.
+  static constexpr std::size_t kRow = 64 * kKiB;
+  static std::size_t rows_of(std::size_t bytes) {
+    return bytes < kRow ? 1 : bytes / kRow;
+  }
+  static std::size_t words_of_row(std::size_t bytes) {
+    return (bytes <= 4 * kRow ? std::min(bytes, kRow) : 64) / sizeof(std::uint32_t);
+  }
+
   std::map<CUdeviceptr, std::pair<std::size_t, std::uint32_t>> live_;
   std::uint32_t last_word_ = 0;
 };
