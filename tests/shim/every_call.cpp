@@ -113,9 +113,8 @@ class Blocks {
     }
     live_.emplace(address, std::pair{bytes, ++last_word_});
     const std::size_t rows = rows_of(bytes);
-    must("cuMemsetD2D32", [&] {
-      return cuMemsetD2D32(address, kRow, last_word_, words_of_row(bytes), rows);
-    });
+    must("cuMemsetD2D32",
+         [&] { return cuMemsetD2D32(address, kRow, last_word_, words_of_row(bytes), rows); });
   }
 
   // Not tried again. False when there is no memory.
@@ -180,12 +179,10 @@ class Blocks {
 
  private:
   // What is written of a block: all of it when it is small; of a large one the beginning of each
-  // row, for memory that is mapped in no smaller pieces keeps all of a row or nothing, and each page
-  // of the host's that is written to costs as much as ten calls.
+  // row, for memory that is mapped in no smaller pieces keeps all of a row or nothing, and each
+  // page of the host's that is written to costs as much as ten calls.
   static constexpr std::size_t kRow = 64 * kKiB;
-  static std::size_t rows_of(std::size_t bytes) {
-    return bytes < kRow ? 1 : bytes / kRow;
-  }
+  static std::size_t rows_of(std::size_t bytes) { return bytes < kRow ? 1 : bytes / kRow; }
   static std::size_t words_of_row(std::size_t bytes) {
     return (bytes <= 4 * kRow ? std::min(bytes, kRow) : 64) / sizeof(std::uint32_t);
   }
