@@ -12,8 +12,9 @@
 namespace cubfc {
 namespace {
 
-// Most of the memory is in pieces of a 64th of the device, so that it is taken in few calls; a part
-// is in smaller ones, so that what is taken back after a request is little.
+// The memory is taken in pieces of a 64th of the device, so that it takes few calls. What is left
+// of one that had to go for a smaller request is taken anew in pieces for more requests of that
+// size, but not in smaller ones than a 1024th.
 constexpr std::uint64_t kLargePieces = 64;
 constexpr std::uint64_t kSmallPieces = 1024;
 
@@ -51,20 +52,53 @@ void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept 
   if (planned() > 0 && !begun_.exchange(true)) {
     hold(planned() - std::min(planned(), taken));
   } else if (given_up > taken) {
-    hold(given_up - taken);
+    hold_in_pieces(given_up - taken, piece_for(taken));
   }
 }
 
-// The smallest that is large enough, else the largest.
+// In which pieces memory is kept for more requests of this size.
+std::uint64_t Preallocation::piece_for(std::uint64_t request) const noexcept {
+  return std::clamp(arena::round_up(std::min(request, large_piece_), granularity_), small_piece_,
+                    large_piece_);
+}
+
+// What goes next for so many bytes: a piece that is large enough, or the first of several smaller
+// ones; those of which less is left over, for that must be taken anew. Precondition: the lock is
+// held, and there are pieces.
+Preallocation::PieceIterator Preallocation::choose(std::uint64_t bytes) const noexcept {
+  const auto larger =
+      std::lower_bound(pieces_.begin(), pieces_.end(), bytes,
+                       [](const Piece& each, std::uint64_t least) { return each.bytes < least; });
+  const bool smaller_ones =
+      larger == pieces_.end() || excess_of_pieces_before(larger, bytes) < larger->bytes - bytes;
+  return smaller_ones ? std::prev(larger) : larger;
+}
+
+// What is left over of pieces before `end`, each smaller than `bytes`, when they go for so many
+// bytes, the largest that fits first; the largest number if they are too few.
+std::uint64_t Preallocation::excess_of_pieces_before(PieceIterator end,
+                                                     std::uint64_t bytes) const noexcept {
+  std::uint64_t last = UINT64_MAX;  // the smallest of those that were too large
+  while (end != pieces_.begin() && bytes > 0) {
+    --end;
+    if (end->bytes <= bytes) {
+      bytes -= end->bytes;
+    } else {
+      last = end->bytes;
+    }
+  }
+  if (bytes == 0) {
+    return 0;
+  }
+  return last == UINT64_MAX ? last : last - bytes;
+}
+
 bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   if (pieces_.empty()) {
     return false;
   }
-  auto chosen =
-      std::lower_bound(pieces_.begin(), pieces_.end(), bytes,
-                       [](const Piece& each, std::uint64_t least) { return each.bytes < least; });
-  chosen = chosen == pieces_.end() ? std::prev(chosen) : chosen;
+  const auto chosen = choose(bytes);
   piece = *chosen;
   pieces_.erase(chosen);
   bytes_.fetch_sub(piece.bytes, std::memory_order_release);
@@ -76,7 +110,7 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
 std::uint64_t Preallocation::give_up(std::uint64_t bytes) noexcept {
   const std::uint64_t given = make_way(bytes);
   if (given > bytes && given - bytes > small_piece_) {
-    hold(given - bytes);
+    hold_in_pieces(given - bytes, piece_for(bytes));
   }
   return given;
 }
@@ -163,18 +197,20 @@ bool Preallocation::keep(Piece piece, Over over) noexcept try {
   return false;
 }
 
-// Smaller pieces when the device has too little for one.
 void Preallocation::hold(std::uint64_t bytes) noexcept {
+  hold_in_pieces(bytes, large_piece_);
+}
+
+// In smaller pieces when the device has too little for one.
+void Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept {
   if (granularity_ == 0) {
     return;
   }
   const RelaxedCapture relaxed(driver_);
   const CUmemAllocationProp properties = physical_memory_of(driver_, device_);
-  std::uint64_t most = large_piece_;
   const std::uint64_t asked = asked_so_far();
   while (bytes >= granularity_ && most >= granularity_) {
-    const std::uint64_t next = bytes > 2 * large_piece_ ? large_piece_ : small_piece_;
-    Piece piece{0, reserve_room(std::min({bytes, next, most}), asked)};
+    Piece piece{0, reserve_room(std::min(bytes, most), asked)};
     if (piece.bytes == 0) {
       break;
     }

@@ -69,6 +69,11 @@ class Preallocation {
   enum class Over : bool { kNot, kAlso };
   bool keep(Piece piece, Over over) noexcept;
   bool take(Piece& piece, std::uint64_t bytes) noexcept;
+  using PieceIterator = std::vector<Piece>::const_iterator;
+  PieceIterator choose(std::uint64_t bytes) const noexcept;
+  std::uint64_t excess_of_pieces_before(PieceIterator end, std::uint64_t bytes) const noexcept;
+  std::uint64_t piece_for(std::uint64_t request) const noexcept;
+  void hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept;
 
   const DriverFunctions& driver_;
   const CUdevice device_;

@@ -113,8 +113,9 @@ TEST_CASE("beside others that come and go, what the limit refuses is refused at 
     const Figures found = figures_of(outcome);
     CHECK(found.live == 400);
     CHECK(found.got == 0);
-    // Who waits for others looks again each millisecond.
-    CHECK(outcome.driver_calls.at("cuMemGetInfo_v2") < 30);
+    // Who waits for others looks again each millisecond, for seconds; who sees them change while it
+    // looks, once more.
+    CHECK(outcome.driver_calls.at("cuMemGetInfo_v2") < 200);
   }
 }
 

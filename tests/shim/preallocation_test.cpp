@@ -57,6 +57,33 @@ TEST_CASE("small requests up to 70% of the device need no allocation but for sli
   verify_arenas();
 }
 
+TEST_CASE("it is taken in few pieces, and of what one leaves over the next growths are served",
+          "[default]") {
+  const std::size_t step = GENERATE(3 * kMiB, 20 * kMiB, 70 * kMiB, 300 * kMiB);
+  const bool changing = GENERATE(false, true);
+  CAPTURE(step, changing);
+  const TestContext context;
+  standin_reset_calls();
+  allocate(kMiB);
+  CHECK(standin_calls("cuMemCreate") <= 64);
+  standin_reset_calls();
+  std::size_t bytes = 0;
+  std::size_t requests = 0;
+  for (; bytes + step <= kDevice / 100 * 60; ++requests) {
+    const std::size_t next = changing ? step - requests % 7 * step / 10 : step;
+    allocate(next);
+    bytes += next;
+  }
+  const std::size_t growths = standin_calls("cuMemAlloc_v2");
+  const std::size_t created = standin_calls("cuMemCreate");
+  const std::size_t released = standin_calls("cuMemRelease");
+  CAPTURE(requests, growths, created, released);
+  const std::size_t large_pieces = bytes / (kDevice / 64);  // of which a growth may need several
+  CHECK(growths + created + released <= 3 * growths + requests + large_pieces + 16);
+  CHECK(created <= growths + growths / 4 + 16);
+  CHECK(standin_live_bytes(0) >= kPreallocated - kSmallPiece);
+}
+
 TEST_CASE("whoever needs nearly all of the device has it at once, while the device works",
           "[default]") {
   const TestContext context;
