@@ -107,21 +107,19 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
   return true;
 }
 
-std::uint64_t Preallocation::give_up(std::uint64_t bytes) noexcept {
+std::uint64_t Preallocation::give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept {
   const std::uint64_t given = make_way(bytes);
-  if (given > bytes && given - bytes > small_piece_) {
-    hold_in_pieces(given - bytes, piece_for(bytes));
-  }
-  return given;
+  const bool is_too_much = given > wanted && given - wanted > small_piece_;
+  return given - (is_too_much ? hold_in_pieces(given - wanted, piece_for(wanted)) : 0);
 }
 
-std::uint64_t Preallocation::give_to_others(std::uint64_t bytes) noexcept {
+std::uint64_t Preallocation::give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept {
   {
     std::unique_lock lock(mutex_);
     ++asked_;
     landed_.wait_for(lock, kPatienceForDriver, [&] { return in_flight_ == 0; });
   }
-  return give_up(bytes);
+  return give_up(bytes, wanted);
 }
 
 std::uint64_t Preallocation::bytes_for_others() noexcept {
@@ -201,11 +199,12 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
   hold_in_pieces(bytes, large_piece_);
 }
 
-// In smaller pieces when the device has too little for one.
-void Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept {
+// In smaller pieces when the device has too little for one. Returns the bytes that are held.
+std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept {
   if (granularity_ == 0) {
-    return;
+    return 0;
   }
+  std::uint64_t held = 0;
   const RelaxedCapture relaxed(driver_);
   const CUmemAllocationProp properties = physical_memory_of(driver_, device_);
   const std::uint64_t asked = asked_so_far();
@@ -226,6 +225,7 @@ void Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noex
     }
     landed_.notify_all();
     if (kept) {
+      held += piece.bytes;
       bytes -= piece.bytes;
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       most = arena::round_down(piece.bytes / 2, granularity_);
@@ -234,6 +234,7 @@ void Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noex
     }
   }
   keep_to_limit();
+  return held;
 }
 
 // What another thread is just taking, or giving back, is waited for: the device counts it.

@@ -41,12 +41,13 @@ class Preallocation {
   void after(std::uint64_t given_up, std::uint64_t taken) noexcept;
 
   // For whoever else needs memory of the device: gives up so many bytes, hardly more, or all there
-  // are. Returns 0 if there were none.
-  std::uint64_t give_up(std::uint64_t bytes) noexcept;
+  // are. Returns how many; 0 if there were none.
+  std::uint64_t give_up(std::uint64_t bytes) noexcept { return give_up(bytes, bytes); }
   // The same for other processes: what the driver is just being asked for is given up, too, and no
-  // more is taken that somebody lacks. And what there is for them: here, or between here and the
-  // driver at this moment.
-  std::uint64_t give_to_others(std::uint64_t bytes) noexcept;
+  // more is taken that somebody lacks. They want `wanted` bytes in all, so that the last piece of
+  // `bytes` need not be taken anew in part. And what there is for them: here, or between here and
+  // the driver at this moment.
+  std::uint64_t give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept;
   std::uint64_t bytes_for_others() noexcept;
   // Takes so many bytes more, as far as device and limit have them, unless others ask meanwhile.
   void hold(std::uint64_t bytes) noexcept;
@@ -73,7 +74,8 @@ class Preallocation {
   PieceIterator choose(std::uint64_t bytes) const noexcept;
   std::uint64_t excess_of_pieces_before(PieceIterator end, std::uint64_t bytes) const noexcept;
   std::uint64_t piece_for(std::uint64_t request) const noexcept;
-  void hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept;
+  std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept;
+  std::uint64_t give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept;
 
   const DriverFunctions& driver_;
   const CUdevice device_;

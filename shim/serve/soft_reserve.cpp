@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "arena/units.h"
 #include "shim/device/device.h"
 #include "shim/serve/map_drawer.h"
 #include "shim/serve/unused_memory.h"
@@ -86,9 +87,7 @@ void SoftReserve::give_all_back() noexcept {
     if (device == nullptr) {
       return;
     }
-    // What is preallocated goes in whole pieces: to give a part of one, the rest is taken anew.
-    while ((device->preallocation.make_way(kPartBytes) > 0 ||
-            unused_.give_to_others(*device, kPartBytes) > 0) &&
+    while (unused_.give_to_others(*device, kPartBytes, arena::kLargestRequestBytes) > 0 &&
            std::chrono::steady_clock::now() < until) {
     }
   }
@@ -108,7 +107,7 @@ void SoftReserve::meet_groups_again() noexcept {
 std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
   Offer& offer = offers_[number];
   Device& device = *offer.device;
-  const std::uint64_t given = unused_.give_to_others(device, std::min(wanted, kPartBytes));
+  const std::uint64_t given = unused_.give_to_others(device, std::min(wanted, kPartBytes), wanted);
   if (given > 0) {
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
                log::bytes(given), log::bytes(wanted));

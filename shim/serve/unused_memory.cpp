@@ -133,8 +133,9 @@ std::uint64_t UnusedMemory::unknown_need(const Device& device, Tries& tries,
   return std::min(kMostUnknownBytes, up_to(most, tries.from_others_));
 }
 
-std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes) noexcept {
-  std::uint64_t given = device.preallocation.give_to_others(bytes);
+std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes,
+                                           std::uint64_t wanted) noexcept {
+  std::uint64_t given = device.preallocation.give_to_others(bytes, wanted);
   given += given < bytes ? release_of_arenas(device, bytes - given, Waits::kNo) : 0;
   return given + (given < bytes ? device.server->trim(true) : 0);
 }

@@ -76,9 +76,10 @@ class UnusedMemory : private ContextListener {
   // there: what is lacking is given up of what is preallocated, here and in other processes.
   void give_up_preallocated(Device& device, std::uint64_t bytes);
 
-  // For SoftReserve, when another process asks: gives back so many bytes of the device, or all that
-  // can be had without a wait for work. Returns the bytes given back. And how many it could be.
-  std::uint64_t give_to_others(Device& device, std::uint64_t bytes) noexcept;
+  // For SoftReserve, when another process asks for `wanted` bytes of the device: gives back `bytes`
+  // of them, or all that can be had without a wait for work. Returns the bytes given back. And how
+  // many it could be.
+  std::uint64_t give_to_others(Device& device, std::uint64_t bytes, std::uint64_t wanted) noexcept;
   std::uint64_t bytes_for_others(Device& device) noexcept;
 
   // Calls the driver for what takes memory by itself (a context, a module, a graph): again as long

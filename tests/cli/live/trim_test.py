@@ -45,6 +45,13 @@ class Trim(UnderCubfc):
         self.assertEqual(self.trim(str(process.pid))[1][process.pid][3], "0 B")
         self.assertGreater(self.taken_by(other), 0)
 
+    def test_what_came_back_is_what_is_no_longer_taken(self):
+        """Also where the steps in which memory is given are no whole number of the pieces in which it is held."""
+        process = self.start("fill:1000", "wait", STANDIN_MEMORY="24GiB")
+        before = self.taken_by(process)
+        _, rows, _ = self.trim(str(process.pid))
+        self.assertEqual(rows[process.pid][3], f"{(before - self.taken_by(process)) / GIB:.2f} GiB")
+
     def test_all_of_it(self):
         process = self.start("freed:2000", "wait")
         self.assertEqual(self.trim(str(process.pid))[0], 0)
