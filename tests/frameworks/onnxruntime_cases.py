@@ -69,7 +69,7 @@ def batches_of_changing_sizes():
 
 
 def a_captured_graph():
-    model, binding = perceptron(8, enable_cuda_graph="1"), None
+    model = perceptron(8, enable_cuda_graph="1")
     x, y = on_device(np.full((8, 512), 3, np.float32)), on_device(np.zeros((8, 512), np.float32))
     binding = model.io_binding()
     binding.bind_ortvalue_input("x", x)

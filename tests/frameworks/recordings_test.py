@@ -57,7 +57,7 @@ class Comparing(unittest.TestCase):
 
     def test_what_is_left_over_is_named_by_who_allocated_it(self):
         python = {"filename": "/venv/lib/python3.11/site-packages/torch/nn/init.py", "name": "trunc_normal_", "line": 1}
-        users = {"filename": "C:\\work\\train.py", "name": "main", "line": 1}
+        users = {"filename": "C:\\training\\train.py", "name": "main", "line": 1}
         native = {"filename": "??", "name": "at::native::empty", "line": 0}
         cub = {"filename": "??", "name": "void at::cuda::cub::radix_sort_pairs<>()", "line": 0}
         trace = []
@@ -65,7 +65,7 @@ class Comparing(unittest.TestCase):
             trace += [{"action": "alloc", "size": 5, "addr": address, "frames": frames},
                       {"action": "free_completed", "size": 5, "addr": address, "frames": [users]}]
         said = recordings.causes(recordings.recording_of(trace).events)
-        for part in ("2: by PyTorch, trunc_normal_ in torch/nn/init.py", "2: by the program, main in C:/work/train.py",
+        for part in ("2: by PyTorch, trunc_normal_ in torch/nn/init.py", "2: by the program, main in C:/training/train.py",
                      "2: a temporary of CUB's", "4: not known"):
             self.assertIn(part, said)
 

@@ -112,9 +112,9 @@ class Blocks {
       wrong("a block overlaps another one");
     }
     live_.emplace(address, std::pair{bytes, ++last_word_});
-    const std::size_t rows = rows_of(bytes);
-    must("cuMemsetD2D32",
-         [&] { return cuMemsetD2D32(address, kRow, last_word_, words_of_row(bytes), rows); });
+    must("cuMemsetD2D32", [&] {
+      return cuMemsetD2D32(address, row_of(bytes), last_word_, words_of_row(bytes), rows_of(bytes));
+    });
   }
 
   // Not tried again. False when there is no memory.
@@ -157,7 +157,7 @@ class Blocks {
     CUDA_MEMCPY2D copy{};
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = address;
-    copy.srcPitch = kRow;
+    copy.srcPitch = row_of(bytes);
     copy.dstMemoryType = CU_MEMORYTYPE_HOST;
     copy.dstHost = found.data();
     copy.WidthInBytes = words_of_row(bytes) * sizeof(word);
@@ -178,13 +178,16 @@ class Blocks {
   }
 
  private:
-  // What is written of a block: all of it when it is small; of a large one the beginning of each
-  // row, for memory that is mapped in no smaller pieces keeps all of a row or nothing, and each
-  // page of the host's that is written to costs as much as ten calls.
-  static constexpr std::size_t kRow = 64 * kKiB;
-  static std::size_t rows_of(std::size_t bytes) { return bytes < kRow ? 1 : bytes / kRow; }
+  // What is written of a block: all of it, as one row, when it is small; of a large one the
+  // beginning of each row of 64 KiB, for memory that is mapped in no smaller pieces keeps all of a
+  // row or nothing, and each page of the host's that is written to costs as much as ten calls.
+  static constexpr std::size_t kSmall = 256 * kKiB;
+  static std::size_t row_of(std::size_t bytes) { return bytes <= kSmall ? kSmall : 64 * kKiB; }
+  static std::size_t rows_of(std::size_t bytes) {
+    return bytes <= kSmall ? 1 : bytes / row_of(bytes);
+  }
   static std::size_t words_of_row(std::size_t bytes) {
-    return (bytes <= 4 * kRow ? std::min(bytes, kRow) : 64) / sizeof(std::uint32_t);
+    return (bytes <= kSmall ? bytes : 64) / sizeof(std::uint32_t);
   }
 
   std::map<CUdeviceptr, std::pair<std::size_t, std::uint32_t>> live_;
