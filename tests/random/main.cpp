@@ -24,7 +24,8 @@ using namespace random_programs;
 
 constexpr char kUsage[] =
     "usage: random_programs [--seed N] [--programs N] [--seconds N] [--via=linked|dlsym|getproc]\n"
-    "                       [--patience N] [--no-captures] [--no-shrink] [--print] [--help]\n"
+    "                       [--patience N] [--no-captures] [--no-shrink] [--runs N] [--print]\n"
+    "                       [--help]\n"
     "\n"
     "Makes random CUDA programs that are correct, runs them, and checks every byte that they "
     "leave.\n"
@@ -39,6 +40,8 @@ constexpr char kUsage[] =
     "  --no-captures  no stream captures in them\n"
     "  --shrink       look for a shorter program that goes wrong, too; --no-shrink: do not "
     "(--shrink)\n"
+    "  --runs N       how often each is run before it counts as right (10 and more: a race does not\n"
+    "                 show each time)\n"
     "  --print        print each program before it runs\n"
     "  --help         this text\n"
     "\n"
@@ -50,6 +53,7 @@ struct Options {
   std::uint64_t programs = 100;
   std::uint64_t seconds = UINT64_MAX;
   unsigned patience_seconds = 30;
+  int runs = 0;  // of a shorter program; 0: shrink() decides
   bool captures = true;
   bool shrink = true;
   bool print = false;
@@ -69,6 +73,8 @@ Options read_options(int argc, char** argv) {
       options.seconds = number();
     } else if (word == "--patience") {
       options.patience_seconds = static_cast<unsigned>(number());
+    } else if (word == "--runs") {
+      options.runs = static_cast<int>(number());
     } else if (word == "--shrink" || word == "--no-shrink") {
       options.shrink = word == "--shrink";
     } else if (word == "--no-captures") {
@@ -175,12 +181,13 @@ void report(const Program& program, std::uint64_t seed, const std::string& wrong
   std::string still_wrong = wrong;
   Program shortest = program;
   if (options.shrink) {
-    shortest = shrink(program, [&](const Program& shorter) {
+    const Fails fails = [&](const Program& shorter) {
       alarm(options.patience_seconds);
       const std::string now = runner.run(shorter);
       still_wrong = now.empty() ? still_wrong : now;
       return !now.empty();
-    });
+    };
+    shortest = shrink(program, fails, options.runs);
     std::printf("shrunk from %zu to %zu steps: %s\n", program.steps.size(), shortest.steps.size(),
                 still_wrong.c_str());
   }

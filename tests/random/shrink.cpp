@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{60};
 
-// A failure that needs a race does not show each time. Short programs take little time.
-int runs_of(const Program& program) {
+// Short programs take little time.
+int enough_for_a_race(const Program& program) {
   return 10 + 500 / static_cast<int>(program.steps.size() + 1);
 }
 
@@ -36,7 +36,8 @@ Program correct_part_of(const Steps& steps, int threads) {
 
 class Shrinker {
  public:
-  Shrinker(const Program& program, const Fails& fails) : best_(program), fails_(fails) {}
+  Shrinker(const Program& program, const Fails& fails, int runs)
+      : best_(program), fails_(fails), runs_(runs) {}
 
   Program shrink() {
     keep_if_it_fails(with_one_thread());
@@ -95,7 +96,8 @@ class Shrinker {
     if (!candidate.end.finished()) {
       return false;
     }
-    for (int run = 0; run < runs_of(candidate) && in_time(); ++run) {
+    const int runs = runs_ > 0 ? runs_ : enough_for_a_race(candidate);
+    for (int run = 0; run < runs && in_time(); ++run) {
       if (fails_(candidate)) {
         best_ = std::move(candidate);
         return true;
@@ -106,14 +108,15 @@ class Shrinker {
 
   Program best_;
   const Fails& fails_;
+  const int runs_;
   const std::chrono::steady_clock::time_point deadline_ =
       std::chrono::steady_clock::now() + kPatience;
 };
 
 }  // namespace
 
-Program shrink(const Program& program, const Fails& fails) {
-  return Shrinker(program, fails).shrink();
+Program shrink(const Program& program, const Fails& fails, int runs) {
+  return Shrinker(program, fails, runs).shrink();
 }
 
 }  // namespace random_programs

@@ -32,7 +32,10 @@ CUresult Create(CUevent* out, unsigned flags) {
 FencePtr EnqueueRecording(Stream& stream, const Event& event) {
   if (!event.shared) return Enqueue(stream, nullptr);
   const std::uint64_t recording = event.shared->Record();
-  return Enqueue(stream, [shared = event.shared, recording] { shared->Complete(recording); });
+  FencePtr end =
+      Enqueue(stream, [shared = event.shared, recording] { shared->Complete(recording); });
+  Ask({end});  // another process that waits could not
+  return end;
 }
 
 CUresult Record(CUevent handle, CUstream stream_handle) {
@@ -61,6 +64,7 @@ CUresult Query(CUevent handle) {
   if (const CUresult error = FindEvent(handle, event)) return error;
   if (event->capture) return FailCapture(*event->capture, "capture.event_query.captured");
   if (const CUresult error = CheckAllowedDuringCapture("cuEventQuery")) return error;
+  Ask(event->fences);
   const bool done = event->shared ? event->shared->IsComplete() : AllDone(event->fences);
   return done ? CUDA_SUCCESS : Behaviour("cuEventQuery.busy");
 }
@@ -98,6 +102,8 @@ CUresult ElapsedTime(float* out, CUevent start_handle, CUevent end_handle) {
     return Behaviour("cuEventElapsedTime.timing_disabled");
   }
   if (!start->recorded || !end->recorded) return Behaviour("cuEventElapsedTime.not_recorded");
+  Ask(start->fences);
+  Ask(end->fences);
   if (!AllDone(start->fences) || !AllDone(end->fences)) {
     return Behaviour("cuEventElapsedTime.busy");
   }

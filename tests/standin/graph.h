@@ -226,8 +226,9 @@ struct PlannedNode {
   std::vector<Plan> bodies;  // of a conditional node
 };
 
-// Later changes of the executable graph do not concern the plan. Records events as of now.
-Plan PlanOf(const ExecGraph& graph);
+// Later changes of the executable graph do not concern the plan. Records events as of now: they are
+// done in the course of the launch, whose end the caller names.
+Plan PlanOf(const ExecGraph& graph, const FencePtr& launch);
 void RunPlan(const Plan& plan, std::chrono::nanoseconds delay);
 
 // What a copy or a set does with the bytes.

@@ -88,15 +88,16 @@ CUresult LaunchGraph(CUgraphExec handle, CUstream stream_handle) {
   if (exec->last_launch) after.push_back(exec->last_launch);
   if (const CUresult error = MapBlocks(blocks.allocated, *stream, after)) return error;
   // It holds the executable graph, whose user objects and addresses it needs.
+  const auto end = std::make_shared<Fence>();
   exec->last_launch = Enqueue(
       *stream,
-      [exec, plan = PlanOf(exec->graph), delay = state().work_delay] {
+      [exec, plan = PlanOf(exec->graph, end), delay = state().work_delay] {
         for (const auto& condition : exec->conditions) {
           if (condition->assigned_at_launch) condition->value = condition->default_value;
         }
         RunPlan(plan, delay);
       },
-      std::move(after));
+      std::move(after), end);
   NoteUse(blocks, *stream, exec->last_launch);
   return CUDA_SUCCESS;
 }

@@ -56,26 +56,28 @@ void RunNode(const PlannedNode& node, std::chrono::nanoseconds delay) {
     Mark(node.record);
   } else if (!node.wait.empty()) {
     Lock lock(state().mutex);
+    Ask(node.wait);
     state().changed.wait(lock, [&] { return AllDone(node.wait); });
   }
 }
 
-void AddToPlan(const ExecGraph& graph, Plan& plan) {
+void AddToPlan(const ExecGraph& graph, const FencePtr& launch, Plan& plan) {
   for (const std::size_t index : graph.order) {
     const ExecNode& node = graph.nodes[index];
     if (std::holds_alternative<ChildNode>(*node.parameters)) {
-      AddToPlan(node.inner.front(), plan);
+      AddToPlan(node.inner.front(), launch, plan);
       continue;
     }
     static const auto empty = std::make_shared<const NodeParameters>();
     PlannedNode planned;
     planned.parameters = node.enabled ? node.parameters : empty;
-    for (const ExecGraph& body : node.inner) planned.bodies.push_back(PlanOf(body));
+    for (const ExecGraph& body : node.inner) planned.bodies.push_back(PlanOf(body, launch));
     std::shared_ptr<Event> event;
     if (const auto* wait = std::get_if<WaitNode>(node.parameters.get())) {
       if (FindEvent(wait->event, event) == CUDA_SUCCESS) planned.wait = event->fences;
     } else if (const auto* record = std::get_if<RecordNode>(node.parameters.get())) {
       planned.record = std::make_shared<Fence>();
+      planned.record->launch = launch;
       if (FindEvent(record->event, event) == CUDA_SUCCESS) {
         event->capture = nullptr;
         event->fences = {planned.record};
@@ -88,9 +90,9 @@ void AddToPlan(const ExecGraph& graph, Plan& plan) {
 
 }  // namespace
 
-Plan PlanOf(const ExecGraph& graph) {
+Plan PlanOf(const ExecGraph& graph, const FencePtr& launch) {
   Plan plan;
-  AddToPlan(graph, plan);
+  AddToPlan(graph, launch, plan);
   return plan;
 }
 

@@ -155,7 +155,7 @@ Settings FromEnvironment() {
         "STANDIN_SHARED",         "STANDIN_BEHAVIOUR",     "STANDIN_JIT",
         "STANDIN_INTEGRATED",     "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN",
         "STANDIN_CAPABILITY",     "STANDIN_SMS",           "STANDIN_THREADS_PER_SM",
-        "STANDIN_DATA",           "STANDIN_CONTEXT"}) {
+        "STANDIN_DATA",           "STANDIN_CONTEXT",       "STANDIN_WORK"}) {
     const char* value = std::getenv(name);
     if (!value || Apply(result, name, value)) continue;
     std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
@@ -187,6 +187,10 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_DATA") {
     out.keeps_data = value == "all";
     return value == "all" || value == "none";
+  }
+  if (name == "STANDIN_WORK") {
+    out.works_when_asked = value == "asked";
+    return value == "at_once" || value == "asked";
   }
   if (name == "STANDIN_MEMORY") return ApplySizes(out.memory, value);
   if (name == "STANDIN_CONTEXT") {

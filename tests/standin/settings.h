@@ -41,6 +41,7 @@ struct Settings {
   std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
   std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
   std::size_t context_bytes = 0;      // of its device, that a context takes
+  bool works_when_asked = false;      // a stream's work begins once somebody asks for its end
   std::chrono::nanoseconds work_delay{0};
   std::chrono::nanoseconds teardown{0};  // until what a process had comes back after its end
   std::vector<LatencyRule> latencies;

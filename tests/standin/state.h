@@ -32,7 +32,9 @@ using Id = unsigned long long;
 // The end of one piece of queued work.
 struct Fence {
   bool done = false;
+  bool asked = false;  // somebody waits for it, or has looked whether it is done
   Clock::time_point when;
+  std::shared_ptr<Fence> launch;  // the end of the graph's launch in which this is marked, if it is
 };
 using FencePtr = std::shared_ptr<Fence>;
 using Fences = std::vector<FencePtr>;
@@ -179,7 +181,7 @@ using Registry = std::unordered_map<Handle, std::shared_ptr<Object>>;
 
 struct State {
   std::mutex mutex;
-  std::condition_variable changed;  // a fence is done, a hold has ended
+  std::condition_variable changed;  // a fence is done or asked for, a hold has ended
   std::unique_ptr<Usage> usage;
   std::vector<std::unique_ptr<Device>> devices;
   Registry<CUcontext, Context> contexts;

@@ -66,7 +66,9 @@ CUresult Query(CUstream handle) {
   if (stream->capture) return FailCapture(*stream->capture, "capture.stream_query.capturing");
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
   if (const CUresult error = CheckAllowedDuringCapture("cuStreamQuery")) return error;
-  return PendingOf(*stream).empty() ? CUDA_SUCCESS : Behaviour("cuStreamQuery.busy");
+  const Fences pending = PendingOf(*stream);
+  Ask(pending);
+  return pending.empty() ? CUDA_SUCCESS : Behaviour("cuStreamQuery.busy");
 }
 
 // A captured stream takes over the event's nodes; another stream joins the event's capture.

@@ -1,9 +1,11 @@
 #include "work.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "behaviour.h"
 #include "capture.h"
+#include "settings.h"
 
 namespace standin {
 namespace {
@@ -16,6 +18,19 @@ void Delay(std::chrono::nanoseconds delay) {
   if (delay.count() > 0) std::this_thread::sleep_for(delay);
 }
 
+// A stream's work is done in its order: who asks for what comes later asks for this, too.
+bool IsAskedFor(const Work& next, const Stream& stream) {
+  return !settings().works_when_asked || next.fence->asked ||
+         std::any_of(stream.queue.begin(), stream.queue.end(),
+                     [](const Work& later) { return later.fence->asked; });
+}
+
+bool MayBegin(const Work& next, const Stream& stream) {
+  if (stream.held || !IsAskedFor(next, stream)) return false;
+  Ask(next.after);
+  return AllDone(next.after);
+}
+
 void RunQueue(StreamPtr stream) {
   Lock lock(state().mutex);
   for (;;) {
@@ -23,7 +38,7 @@ void RunQueue(StreamPtr stream) {
     if (stream->queue.empty()) return;
     Work work = std::move(stream->queue.front());
     stream->queue.pop_front();
-    state().changed.wait(lock, [&] { return !stream->held && AllDone(work.after); });
+    state().changed.wait(lock, [&] { return MayBegin(work, *stream); });
     const auto delay = state().work_delay;
     lock.unlock();
     Delay(delay);
@@ -67,11 +82,10 @@ StreamPtr NewStream(Context& context, unsigned flags, int priority) {
   return stream;
 }
 
-FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after) {
+FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after, FencePtr end) {
   AddImplicitDependencies(stream, after);
-  auto fence = std::make_shared<Fence>();
-  stream.queue.push_back({std::move(run), std::move(after), fence});
-  stream.tail = fence;
+  stream.queue.push_back({std::move(run), std::move(after), end});
+  stream.tail = end;
   if (!stream.started) {
     stream.started = true;
     for (const StreamPtr& owned : stream.context->streams) {
@@ -79,7 +93,7 @@ FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after) {
     }
   }
   stream.wake.notify_one();
-  return fence;
+  return end;
 }
 
 CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence) {
@@ -89,6 +103,16 @@ CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence) {
   return CUDA_SUCCESS;
 }
 
+void Ask(const Fences& fences) {
+  if (!settings().works_when_asked) return;
+  bool any = false;
+  for (const FencePtr& fence : fences) {
+    any = !std::exchange(fence->asked, true) || any;
+    if (fence->launch) any = !std::exchange(fence->launch->asked, true) || any;
+  }
+  if (any) state().changed.notify_all();
+}
+
 bool AllDone(const Fences& fences) {
   return std::all_of(fences.begin(), fences.end(),
                      [](const FencePtr& fence) { return fence->done; });
@@ -96,6 +120,7 @@ bool AllDone(const Fences& fences) {
 
 void WaitFor(Lock& lock, const Fences& fences) {
   if (AllDone(fences)) return;
+  Ask(fences);
   ++state().waiting_calls;
   state().changed.wait(lock, [&] { return AllDone(fences); });
   --state().waiting_calls;

@@ -10,10 +10,16 @@ namespace standin {
 StreamPtr NewStream(Context& context, unsigned flags, int priority);
 
 // Queues work behind the stream's earlier work and behind what the legacy stream's rules demand.
-FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after = {});
+// Returns `end`, which it marks.
+FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after = {},
+                 FencePtr end = std::make_shared<Fence>());
 
 // Enqueues, unless a capture forbids it. For a stream that does not capture. `fence` may be null.
 CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence = nullptr);
+
+// Lets all begin that lead to these ends, if work begins only then (STANDIN_WORK=asked). Whoever
+// waits for a fence or tells the program whether it is done calls this first.
+void Ask(const Fences& fences);
 
 // A call of the program's lets the lock go until all are done (standin_waiting_calls).
 void WaitFor(Lock& lock, const Fences& fences);
