@@ -1,8 +1,10 @@
 // `cubfc trim`: has processes under cubfc give back to the GPU what they do not use.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +23,9 @@ namespace {
 using figures::read;
 using report::bytes_text;
 using report::printable;
+
+// A machine may be busy. A person waits so long for nothing only where a process hangs.
+constexpr std::chrono::seconds kPatienceForAnswer{20};
 
 struct TrimWords {
   int pid = 0;
@@ -93,6 +98,16 @@ std::string advice_for(const Place& place) {
   return text;
 }
 
+// By a signal or a debugger. As far as this process can see it: not in another namespace.
+bool is_stopped(std::int32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // proc(5): PID (NAME) STATE ..., and a name may have parentheses.
+  const std::size_t state = line.rfind(") ");
+  return state != std::string::npos && (line[state + 2] == 'T' || line[state + 2] == 't');
+}
+
 // Those that were meant and could not be asked.
 std::string silent_ones(const TrimWords& words, const std::vector<Rendezvous::Answer>& answers,
                         const live::Processes& processes) {
@@ -118,7 +133,8 @@ void trim(const TrimWords& words) {
   }
   Rendezvous rendezvous;
   const std::vector<Rendezvous::Answer> answers =
-      rendezvous.ask_for_all(words.all ? std::nullopt : std::optional(words.pid));
+      rendezvous.ask_for_all(words.all ? std::nullopt : std::optional(words.pid),
+                             {.most = kPatienceForAnswer, .is_stopped = is_stopped});
   rendezvous.leave();
   const live::Processes processes = live::read_processes();
   const std::string silent = silent_ones(words, answers, processes);
@@ -158,8 +174,8 @@ void add_trim(CLI::App& app) {
 What was preallocated and what holds no block goes back, beside a running program and without its
 help. A process with a fraction or CUBFC_PREALLOCATE=true set holds what it has, and says so.
 Blocks that the program has not freed stay: a framework's own cache is in use to cubfc. What came
-back is shown for each process, and what it still has. Who does not answer within a second (it is
-stopped) is not waited for.
+back is shown for each process, and what it still has. Who is stopped (SIGSTOP,
+a debugger) is not waited for, and who hangs for 20 seconds at most.
 
 Exit status: 0 all who were meant have answered; 1 one has not, or there is none.
 

@@ -17,8 +17,6 @@
 namespace cubfc {
 namespace {
 
-// For an answer, or a part of what was asked for. A process that is stopped gives none.
-constexpr std::chrono::seconds kPatienceForAnswer{1};
 constexpr std::chrono::seconds kMostPatienceForAnswer{30};
 // Between two looks whether those who are waited for are still there.
 constexpr std::chrono::milliseconds kLookForDead{20};
@@ -43,14 +41,16 @@ void wake_all(std::atomic<std::uint32_t>& word) {
 
 // With all who are rung at once.
 struct Rendezvous::Patience {
-  explicit Patience(Now clock) : clock_(clock) {}
+  Patience(Now clock, const Waiting& waiting) : clock_(clock), waiting_(waiting) {}
   const Now clock_;
+  const Waiting& waiting_;
   const Clock::time_point start = clock_();
   Clock::time_point last_progress = start;
 
-  bool is_over() const {
+  bool is_over(std::int32_t pid) const {
     const auto now = clock_();
-    return now - last_progress > kPatienceForAnswer || now - start > kMostPatienceForAnswer;
+    return (waiting_.is_stopped != nullptr && waiting_.is_stopped(pid)) ||
+           now - last_progress > waiting_.most || now - start > kMostPatienceForAnswer;
   }
 };
 
@@ -302,8 +302,9 @@ std::vector<Rendezvous::Other> Rendezvous::others_at(const DeviceId& device, std
 }
 
 // How much each can give, by what it answers now. Who does not is taken out.
-void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& probe) {
-  ring(others, Wanted::kWord, probe);
+void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& probe,
+                                  const Waiting& waiting) {
+  ring(others, Wanted::kWord, probe, waiting);
   for (Other& other : others) {
     other.bytes = other.entry->left.load(std::memory_order_relaxed);
   }
@@ -312,13 +313,14 @@ void Rendezvous::ask_what_is_left(std::vector<Other>& others, const Descriptor& 
 std::vector<Rendezvous::Other> Rendezvous::others_with(const DeviceId& device, std::uint64_t group,
                                                        const Descriptor& probe) {
   std::vector<Other> others = others_at(device, group, probe);
-  ask_what_is_left(others, probe);
+  ask_what_is_left(others, probe, Waiting());
   return others;
 }
 
 // Rings all of them, then waits. Who does not answer is taken out, and is not waited for again
 // until it has answered. Returns what they have given up meanwhile.
-std::uint64_t Rendezvous::ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe) {
+std::uint64_t Rendezvous::ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe,
+                               const Waiting& waiting) {
   struct Ring {
     std::uint32_t number;
     std::uint64_t given_before;
@@ -336,7 +338,7 @@ std::uint64_t Rendezvous::ring(std::vector<Other>& others, Wanted wanted, const 
   }
   std::uint64_t given = 0;
   std::vector<Other> answered;
-  Patience patience(now_);
+  Patience patience(now_, waiting);
   for (std::size_t i = 0; i < others.size(); ++i) {
     if (is_answered(others[i], rings[i].number, patience, probe)) {
       answered.push_back(others[i]);
@@ -365,7 +367,7 @@ bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& p
         before != given) {
       patience.last_progress = now_();
     }
-    if (is_silent || patience.is_over() || !is_there(other.slot, probe)) {
+    if (is_silent || patience.is_over(table_.load()->slots[other.slot].pid.load(std::memory_order_relaxed)) || !is_there(other.slot, probe)) {
       unanswered_[&entry] = last;
       return false;
     }
@@ -407,7 +409,7 @@ std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,
       asked.push_back(other);
     }
   }
-  return ring(asked, Wanted::kBytes, probe);
+  return ring(asked, Wanted::kBytes, probe, Waiting());
 } catch (const std::bad_alloc&) {
   return 0;
 }
@@ -436,7 +438,8 @@ std::uint32_t Rendezvous::changes() noexcept try {
   return 0;
 }
 
-std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32_t> pid) {
+std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32_t> pid,
+                                                        const Waiting& waiting) {
   const std::lock_guard guard(mutex_);
   std::vector<Answer> answers;
   const Descriptor probe = join_as_asker();
@@ -456,8 +459,8 @@ std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32
   // What is given first may be what has kept more from being given.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
-    ask_what_is_left(others, probe);
-    if (ring(others, Wanted::kBytes, probe) == 0) {
+    ask_what_is_left(others, probe, waiting);
+    if (ring(others, Wanted::kBytes, probe, waiting) == 0) {
       break;
     }
   }

@@ -117,15 +117,21 @@ class Rendezvous {
   // has not missed what went from one to the next meanwhile. 0 where there is no file.
   std::uint32_t changes() noexcept;
 
+  // For how long an answer, or a part of what was asked for, is waited for.
+  struct Waiting {
+    Clock::duration most = std::chrono::seconds{1};
+    // Whether the process of this number is known to be stopped, and gives none. Null: nobody knows.
+    bool (*is_stopped)(std::int32_t pid) = nullptr;
+  };
   // For a command that looks on. Has all others, or the one of this number, give up all that they
-  // can, of every device. It waits as above. Throws std::bad_alloc.
+  // can, of every device. Throws std::bad_alloc.
   struct Answer {
     std::int32_t pid;  // in its own namespace
     DeviceId device;
     std::uint64_t given;
     bool is_answered;  // false: not, or not all, within that time
   };
-  std::vector<Answer> ask_for_all(std::optional<std::int32_t> pid);
+  std::vector<Answer> ask_for_all(std::optional<std::int32_t> pid, const Waiting& waiting);
 
   // Before the process ends, when no thread waits for a ring any more.
   void leave() noexcept;
@@ -185,11 +191,13 @@ class Rendezvous {
   std::vector<Other> others_that(Which which, const Descriptor& probe, Taken how = Taken::kByGiver);
   std::vector<Other> others_at(const DeviceId& device, std::uint64_t group, const Descriptor& probe,
                                Taken how = Taken::kByGiver);
-  void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe);
+  void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe,
+                        const Waiting& waiting);
   std::vector<Other> others_with(const DeviceId& device, std::uint64_t group,
                                  const Descriptor& probe);
   enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
-  std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe);
+  std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe,
+                     const Waiting& waiting);
   struct Patience;
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience,
                    const Descriptor& probe);

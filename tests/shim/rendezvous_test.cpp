@@ -249,13 +249,13 @@ TEST_CASE("who asks gets what others have of that device, and no more") {
 
 TEST_CASE("each that is there, or one of them, is asked for all that it has") {
   Rendezvous asking(kName);
-  CHECK(asking.ask_for_all(std::nullopt).empty());
+  CHECK(asking.ask_for_all(std::nullopt, {}).empty());
   {
     const Child child = Child::that_gives(50);
     Giver first(100);
     const Giver of_another(7, kAnother);
-    CHECK(asking.ask_for_all(1 << 30).empty());
-    auto answers = asking.ask_for_all(getpid());
+    CHECK(asking.ask_for_all(1 << 30, {}).empty());
+    auto answers = asking.ask_for_all(getpid(), {});
     REQUIRE(answers.size() == 2);
     std::sort(answers.begin(), answers.end(),
               [](const auto& a, const auto& b) { return a.given < b.given; });
@@ -270,14 +270,14 @@ TEST_CASE("each that is there, or one of them, is asked for all that it has") {
     first.has(10);
     std::uint64_t given = 0;
     std::size_t silent = 0;
-    for (const Rendezvous::Answer& answer : asking.ask_for_all(std::nullopt)) {
+    for (const Rendezvous::Answer& answer : asking.ask_for_all(std::nullopt, {})) {
       given += answer.given;
       silent += answer.is_answered ? 0 : 1;
     }
     CHECK(given == 10);
     CHECK(silent == 1);
   }
-  CHECK(asking.ask_for_all(std::nullopt).empty());  // the dead are not there
+  CHECK(asking.ask_for_all(std::nullopt, {}).empty());  // the dead are not there
   asking.leave();
 }
 
