@@ -367,7 +367,9 @@ bool Rendezvous::is_answered(const Other& other, std::uint32_t ring, Patience& p
         before != given) {
       patience.last_progress = now_();
     }
-    if (is_silent || patience.is_over(table_.load()->slots[other.slot].pid.load(std::memory_order_relaxed)) || !is_there(other.slot, probe)) {
+    if (is_silent ||
+        patience.is_over(table_.load()->slots[other.slot].pid.load(std::memory_order_relaxed)) ||
+        !is_there(other.slot, probe)) {
       unanswered_[&entry] = last;
       return false;
     }

@@ -120,7 +120,8 @@ class Rendezvous {
   // For how long an answer, or a part of what was asked for, is waited for.
   struct Waiting {
     Clock::duration most = std::chrono::seconds{1};
-    // Whether the process of this number is known to be stopped, and gives none. Null: nobody knows.
+    // Whether the process of this number is known to be stopped, and gives none. Null: nobody
+    // knows.
     bool (*is_stopped)(std::int32_t pid) = nullptr;
   };
   // For a command that looks on. Has all others, or the one of this number, give up all that they

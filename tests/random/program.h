@@ -31,8 +31,9 @@ Program generate(std::uint64_t seed, bool captures, int devices);
 /// Whether a program fails when it is run, now.
 using Fails = std::function<bool(const Program&)>;
 
-/// As little of a failing program as still fails, within a minute. What does not fail in `runs` runs
-/// counts as right; 0: in some, the more the shorter it is, since a race does not show each time.
+/// As little of a failing program as still fails, within a minute. What does not fail in `runs`
+/// runs counts as right; 0: in some, the more the shorter it is, since a race does not show each
+/// time.
 Program shrink(const Program& program, const Fails& fails, int runs);
 
 }  // namespace random_programs
