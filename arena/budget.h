@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "arena/units.h"
+
 namespace cubfc::arena {
 
 // A limit that several processes share: what a Budget claims, it claims there, too. Thread-safe.
@@ -81,10 +83,6 @@ class Budget {
   std::uint64_t own_left() const noexcept { return less(limit_, used()); }
 
  private:
-  static std::uint64_t less(std::uint64_t bytes, std::uint64_t used) noexcept {
-    return bytes - std::min(bytes, used);
-  }
-
   const std::uint64_t limit_;
   SharedAccount* const shared_;
   std::atomic<std::uint64_t> used_{0};

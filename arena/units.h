@@ -1,7 +1,9 @@
 // The units in which the arena counts, and how a request is rounded. Knows nothing of blocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace cubfc::arena {
 
@@ -47,7 +49,16 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
   return value / multiple * multiple;  // NOLINT(clang-analyzer-core.DivideZero)
 }
 
-// The same for a multiple that is a power of two and not known to the compiler.
+// Sums and differences of sizes, of which some mean "no limit": at most the largest number, and at
+// least 0.
+constexpr std::uint64_t plus(std::uint64_t bytes, std::uint64_t more) {
+  return bytes + std::min(more, std::numeric_limits<std::uint64_t>::max() - bytes);
+}
+constexpr std::uint64_t less(std::uint64_t bytes, std::uint64_t taken) {
+  return bytes - std::min(bytes, taken);
+}
+
+// round_up() and round_down() for a multiple that is a power of two and not known to the compiler.
 template <typename Number>
 constexpr Number align_up(Number value, Number alignment) {
   return (value + alignment - 1) & ~(alignment - 1);

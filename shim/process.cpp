@@ -11,6 +11,13 @@
 
 #include "config/options.h"
 
+#include "shim/ask/arrays.h"
+#include "shim/ask/memory_info.h"
+#include "shim/ask/peer_copies.h"
+#include "shim/ask/physical_memory.h"
+#include "shim/ask/pointer_queries.h"
+#include "shim/background/map_drawer.h"
+#include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
@@ -18,26 +25,20 @@
 #include "shim/loader/symbols.h"
 #include "shim/meet/locked_mapping.h"
 #include "shim/meet/rendezvous.h"
-#include "shim/serve/arrays.h"
+#include "shim/record/trace_recorder.h"
 #include "shim/serve/device_memory.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
-#include "shim/serve/map_drawer.h"
-#include "shim/serve/memory_info.h"
-#include "shim/serve/peer_copies.h"
-#include "shim/serve/physical_memory.h"
-#include "shim/serve/pointer_queries.h"
-#include "shim/serve/servers.h"
-#include "shim/serve/soft_reserve.h"
 #include "shim/serve/stream_ordered.h"
-#include "shim/serve/unused_memory.h"
-#include "shim/serve/waiting_frees.h"
+#include "shim/servers/servers.h"
 #include "shim/share/figures_page.h"
 #include "shim/share/ipc.h"
+#include "shim/source/memory_sources.h"
+#include "shim/source/unused_memory.h"
 #include "shim/tell/log.h"
 #include "shim/tell/program.h"
 #include "shim/tell/summary.h"
-#include "shim/tell/trace_recorder.h"
+#include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
 
@@ -72,15 +73,16 @@ struct Process::Parts {
         contexts(driver, devices, captures),
         ipc(driver, policy, contexts),
         waiting(driver, contexts, captures),
-        unused(driver, contexts, captures, waiting, rendezvous),
+        unused(driver, contexts, captures, waiting),
+        sources(driver, contexts, unused, rendezvous),
         map(contexts),
         soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),
-        requests(driver, contexts, unused, failed),
+        requests(driver, contexts, sources, failed),
         memory(driver, policy,
-               {callers, contexts, captures, ipc, waiting, unused, failed, requests, soft_reserve,
-                map}),
-        stream_ordered(driver, {contexts, captures, waiting, unused, requests, memory}),
+               {callers, contexts, captures, ipc, waiting, unused, sources, failed, requests,
+                soft_reserve, map}),
+        stream_ordered(driver, {contexts, captures, waiting, sources, requests, memory}),
         info(driver, policy, contexts, rendezvous),
         physical(driver, contexts, requests),
         arrays(driver, contexts, requests),
@@ -97,6 +99,7 @@ struct Process::Parts {
   WaitingFrees waiting;
   Rendezvous rendezvous;
   UnusedMemory unused;
+  MemorySources sources;
   MapDrawer map;
   SoftReserve soft_reserve;
   FailedRequests failed;
@@ -228,6 +231,10 @@ FailedRequests& Process::failed_requests() const {
 SoftReserve& Process::soft_reserve() const {
   return parts_->soft_reserve;
 }
+const MemorySources& Process::sources() const {
+  return parts_->sources;
+}
+
 UnusedMemory& Process::unused() const {
   return parts_->unused;
 }

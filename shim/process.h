@@ -23,6 +23,7 @@ class DriverRequests;
 class FailedRequests;
 class Ipc;
 class MemoryInfo;
+class MemorySources;
 class PeerCopies;
 class PhysicalMemory;
 class PointerQueries;
@@ -67,6 +68,7 @@ class Process {
   Ipc& ipc() const;
   WaitingFrees& waiting() const;
   UnusedMemory& unused() const;
+  const MemorySources& sources() const;
   DriverRequests& requests() const;
   StreamOrdered& stream_ordered() const;
   MemoryInfo& info() const;

@@ -4,7 +4,7 @@
 //
 // To add an allocator: its word in config/ (policy.h, policy.cpp, options.cpp, and then the table
 // in README.md); a RegionSource, if an arena is to take its memory from elsewhere; a class and a
-// case in serve/servers.cpp; new files in CMakeLists.txt; the lists of allocators in tests/ and
+// case in servers/servers.cpp; new files in CMakeLists.txt; the lists of allocators in tests/ and
 // scripts/. One that is no arena also needs a Memory (limit/device_limit.h), and a look at all who
 // ask `by`.
 #pragma once
@@ -132,7 +132,7 @@ class Server {
   virtual std::uint64_t operations() const noexcept { return 0; }
 };
 
-// Makes the server of a new device Process passes choose_server() of serve/servers.h: this room
+// Makes the server of a new device Process passes choose_server() of servers/servers.h: this room
 // may not include that one.
 using ChooseServer = std::unique_ptr<Server> (*)(const DriverFunctions&, const config::Policy&,
                                                  Device&);

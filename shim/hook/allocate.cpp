@@ -1,8 +1,8 @@
 // Memory that the program asks for and gives back: cuMemAlloc, managed and physical memory, arrays.
+#include "shim/ask/arrays.h"
+#include "shim/ask/physical_memory.h"
 #include "shim/hook/calls.h"
-#include "shim/serve/arrays.h"
 #include "shim/serve/device_memory.h"
-#include "shim/serve/physical_memory.h"
 
 namespace cubfc {
 using Functions = DriverFunctions;

@@ -9,8 +9,8 @@
 #include "shim/hook/routes.h"
 #include "shim/limit/callers.h"
 #include "shim/process.h"
-#include "shim/serve/unused_memory.h"
-#include "shim/tell/trace_recorder.h"
+#include "shim/record/trace_recorder.h"
+#include "shim/source/memory_sources.h"
 
 namespace cubfc {
 
@@ -88,8 +88,8 @@ CUresult call_with_room_on(std::optional<CUdevice> device,
     return result;
   }
   const NoCancellation no_cancellation;
-  return process->unused().call_again_with_room(result, device,
-                                                [&] { return call(function, args...); });
+  return process->sources().call_again_with_room(result, device,
+                                                 [&] { return call(function, args...); });
 }
 
 template <typename... Args, typename... Given>

@@ -2,7 +2,7 @@
 // WaitingFrees are told before or after.
 #include "shim/driver/captures.h"
 #include "shim/hook/calls.h"
-#include "shim/serve/waiting_frees.h"
+#include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
 namespace {

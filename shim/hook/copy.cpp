@@ -1,6 +1,6 @@
 // The exported functions that copy within the devices' memory.
+#include "shim/ask/peer_copies.h"
 #include "shim/hook/calls.h"
-#include "shim/serve/peer_copies.h"
 
 namespace cubfc {
 namespace {

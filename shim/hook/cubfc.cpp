@@ -10,7 +10,7 @@
 #include "shim/hook/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/serve/device_memory.h"
-#include "shim/serve/unused_memory.h"
+#include "shim/source/unused_memory.h"
 #include "shim/tell/figures.h"
 #include "shim/tell/summary.h"
 

@@ -1,8 +1,8 @@
 // What the program asks about memory.
+#include "shim/ask/memory_info.h"
+#include "shim/ask/physical_memory.h"
+#include "shim/ask/pointer_queries.h"
 #include "shim/hook/calls.h"
-#include "shim/serve/memory_info.h"
-#include "shim/serve/physical_memory.h"
-#include "shim/serve/pointer_queries.h"
 
 namespace cubfc {
 using Functions = DriverFunctions;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "arena/figures.h"
+#include "shim/record/trace_recorder.h"
 #include "shim/tell/figures.h"
-#include "shim/tell/trace_recorder.h"
 
 namespace cubfc {
 

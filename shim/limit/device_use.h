@@ -16,8 +16,8 @@
 #include "arena/arena.h"
 #include "arena/figures.h"
 #include "arena/lock.h"
+#include "shim/record/trace_recorder.h"
 #include "shim/tell/figures.h"
-#include "shim/tell/trace_recorder.h"
 
 namespace cubfc {
 

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "arena/epoch.h"
+#include "shim/background/map_drawer.h"
+#include "shim/background/soft_reserve.h"
 #include "shim/device/blocks.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
@@ -12,12 +14,11 @@
 #include "shim/serve/announcement.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
-#include "shim/serve/map_drawer.h"
-#include "shim/serve/soft_reserve.h"
-#include "shim/serve/unused_memory.h"
-#include "shim/serve/waiting_frees.h"
 #include "shim/share/ipc.h"
+#include "shim/source/memory_sources.h"
+#include "shim/source/unused_memory.h"
 #include "shim/tell/log.h"
+#include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
 
@@ -63,6 +64,7 @@ DeviceMemory::DeviceMemory(const DriverFunctions& driver, const config::Policy& 
       ipc_(uses.ipc),
       waiting_(uses.waiting),
       unused_(uses.unused),
+      sources_(uses.sources),
       failed_(uses.failed),
       requests_(uses.requests),
       soft_reserve_(uses.soft_reserve),
@@ -184,18 +186,17 @@ void DeviceMemory::collect_waiting(const Context& context) {
 arena::Allocation DeviceMemory::take(Context& context, const Wanted& wanted) {
   collect_waiting(context);
   const std::uint64_t bytes = wanted.bytes;
-  UnusedMemory::Tries tries(context.device, {.bytes = bytes, .counted = true, .from_blocks = true});
+  Search search(sources_, context.device, {.bytes = bytes, .counted = true, .from_blocks = true});
   const auto allocate = [&] {
     const SoftReserve::Taking taking(context.device);
     return context.arena.allocate(bytes, wanted.caller);
   };
   arena::Allocation got = allocate();
   if (got.address == 0) {
-    tries.growth_is(context.arena.growth_for(bytes));
+    search.growth_is(context.arena.growth_for(bytes));
   }
-  for (const auto waits : {UnusedMemory::Waits::kNo, UnusedMemory::Waits::kYes}) {
-    while (got.address == 0 && lacks_memory(got.failure) &&
-           unused_.make_room(context.device, tries, waits)) {
+  for (const auto waits : {Search::Waits::kNo, Search::Waits::kYes}) {
+    while (got.address == 0 && lacks_memory(got.failure) && search.finds_more(waits)) {
       const bool grew = got.grew;
       got = allocate();
       got.grew = got.grew || grew;
@@ -288,7 +289,7 @@ CUresult DeviceMemory::allocate_managed(CUdeviceptr* address, std::size_t bytes,
   if (context == nullptr) {
     return call(address);
   }
-  unused_.give_up_preallocated(context->device, bytes);  // else it would lie on the host
+  sources_.give_up_preallocated(context->device, bytes);  // else it would lie on the host
   return requests_.allocate(*context,
                             {context->device, Memory::kManaged, bytes, "cuMemAllocManaged"},
                             address, call, [&](CUdeviceptr got) { free_relaxed(got); });
@@ -338,7 +339,7 @@ std::size_t DeviceMemory::pitch_alignment(Device& device, unsigned element_bytes
   if (alignment == 0) {
     const RelaxedCapture relaxed(driver_);
     CUdeviceptr sample = 0;
-    if (unused_.call_with_room(device.handle, [&] {
+    if (sources_.call_with_room(device.handle, [&] {
           return driver_.cuMemAllocPitch_v2(&sample, &alignment, 1, 1, element_bytes);
         }) != CUDA_SUCCESS) {
       return 0;

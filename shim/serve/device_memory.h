@@ -11,10 +11,10 @@
 
 #include "arena/arena.h"
 #include "config/policy.h"
+#include "shim/background/idle_trimmer.h"
 #include "shim/device/server.h"
-#include "shim/serve/device_frees.h"
-#include "shim/serve/idle_trimmer.h"
-#include "shim/tell/tick_counter.h"
+#include "shim/record/tick_counter.h"
+#include "shim/wait/device_frees.h"
 
 namespace cubfc {
 
@@ -26,6 +26,7 @@ class FailedRequests;
 class Ipc;
 class MapDrawer;
 class SoftReserve;
+class MemorySources;
 class UnusedMemory;
 class WaitingFrees;
 
@@ -41,6 +42,7 @@ class DeviceMemory {
     Ipc& ipc;
     WaitingFrees& waiting;  // frees that do not wait for the device themselves
     UnusedMemory& unused;
+    const MemorySources& sources;
     FailedRequests& failed;
     DriverRequests& requests;
     SoftReserve& soft_reserve;
@@ -135,6 +137,7 @@ class DeviceMemory {
   Ipc& ipc_;
   WaitingFrees& waiting_;
   UnusedMemory& unused_;
+  const MemorySources& sources_;
   FailedRequests& failed_;
   DriverRequests& requests_;
   SoftReserve& soft_reserve_;

@@ -8,8 +8,8 @@
 namespace cubfc {
 
 DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts,
-                               UnusedMemory& unused, FailedRequests& failed)
-    : driver_(driver), unused_(unused), failed_(failed) {
+                               const MemorySources& sources, FailedRequests& failed)
+    : driver_(driver), sources_(sources), failed_(failed) {
   contexts.add_listener(*this);
 }
 
@@ -20,7 +20,7 @@ bool DriverRequests::is_possible(const DriverRequest& request) {
          (request.memory == Memory::kManaged || request.bytes <= device.total_bytes);
 }
 
-UnusedMemory::Need DriverRequests::need(const DriverRequest& request) {
+Need DriverRequests::need(const DriverRequest& request) {
   return {request.bytes, request.memory != Memory::kManaged,
           request.device.limit.counts(request.memory), request.memory == Memory::kOwnPool};
 }

@@ -10,7 +10,8 @@
 #include "shim/limit/claim.h"
 #include "shim/limit/ledger.h"
 #include "shim/serve/failed_requests.h"
-#include "shim/serve/unused_memory.h"
+#include "shim/source/memory_sources.h"
+#include "shim/source/unused_memory.h"
 
 namespace cubfc {
 
@@ -27,18 +28,18 @@ struct DriverRequest {
 // Thread-safe.
 class DriverRequests : private ContextListener {
  public:
-  DriverRequests(const DriverFunctions& driver, Contexts& contexts, UnusedMemory& unused,
+  DriverRequests(const DriverFunctions& driver, Contexts& contexts, const MemorySources& sources,
                  FailedRequests& failed);
 
   // Claims the bytes, then calls the driver (`call` returns its answer); both again as long as
-  // memory can be given back. `claim` is set exactly when the driver's answer is a success. `undo`
+  // memory is found. `claim` is set exactly when the driver's answer is a success. `undo`
   // gives back what `call` has got: a pool may have grown by more than was claimed.
   template <typename Call, typename Undo>
   CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call,
                           Undo undo) {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
-    UnusedMemory::Tries tries(request.device, need(request));
+    Search search(sources_, request.device, need(request));
     for (;;) {
       claim = Claim::take(request.device.limit, request.memory, request.bytes, request.pool);
       if (claim) {
@@ -48,7 +49,7 @@ class DriverRequests : private ContextListener {
         failure = arena::Failure::kExhausted;
       }
       if (result == CUDA_SUCCESS && DeviceLimit::is_of_pool(request.memory) &&
-          !unused_.make_limit_hold(request.device)) {
+          !sources_.unused().make_limit_hold(request.device)) {
         undo();
         result = CUDA_ERROR_OUT_OF_MEMORY;
         failure = arena::Failure::kOverLimit;
@@ -58,8 +59,7 @@ class DriverRequests : private ContextListener {
         return result;
       }
       claim.reset();
-      if (result != CUDA_ERROR_OUT_OF_MEMORY || !is_possible(request) ||
-          !unused_.make_room(request.device, tries)) {
+      if (result != CUDA_ERROR_OUT_OF_MEMORY || !is_possible(request) || !search.finds_more()) {
         break;
       }
     }
@@ -119,13 +119,13 @@ class DriverRequests : private ContextListener {
  private:
   void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
   static bool is_possible(const DriverRequest& request);
-  static UnusedMemory::Need need(const DriverRequest& request);
+  static Need need(const DriverRequest& request);
   CUresult enter(const Context& context, const DriverRequest& request, CUdeviceptr address,
                  Claim&& claim);
   void tell_of_free(CUdeviceptr address, CUresult result) const;
 
   const DriverFunctions& driver_;
-  UnusedMemory& unused_;
+  const MemorySources& sources_;
   FailedRequests& failed_;
   Ledger<CUdeviceptr> ledger_;
 };

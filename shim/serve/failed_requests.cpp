@@ -6,7 +6,7 @@
 
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
-#include "shim/serve/mapped_memory.h"
+#include "shim/servers/mapped_memory.h"
 #include "shim/share/neighbours.h"
 #include "shim/tell/log.h"
 

@@ -8,8 +8,8 @@
 #include "shim/driver/pushed_context.h"
 #include "shim/serve/device_memory.h"
 #include "shim/serve/driver_requests.h"
-#include "shim/serve/waiting_frees.h"
 #include "shim/tell/log.h"
+#include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
 
@@ -26,7 +26,7 @@ CUresult StreamOrdered::at_driver(const Request& request, CUdeviceptr* address) 
 // While its stream captures, the memory is the graph's, and no call of the program's frees it.
 CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   if (captures_.is_capturing(request.stream, request.per_thread)) {
-    return unused_.call_with_room(std::nullopt, [&] { return at_driver(request, address); });
+    return sources_.call_with_room(std::nullopt, [&] { return at_driver(request, address); });
   }
   const bool plain =
       address != nullptr && request.bytes > 0 && !(request.from_pool && is_of_host(request.pool));

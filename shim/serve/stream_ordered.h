@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "shim/serve/freed_blocks.h"
+#include "shim/wait/freed_blocks.h"
 
 namespace cubfc {
 
@@ -18,7 +18,7 @@ class Captures;
 class Contexts;
 class DeviceMemory;
 class DriverRequests;
-class UnusedMemory;
+class MemorySources;
 class WaitingFrees;
 struct Context;
 struct Device;
@@ -33,7 +33,7 @@ class StreamOrdered {
     Contexts& contexts;
     Captures& captures;
     WaitingFrees& waiting;
-    UnusedMemory& unused;
+    const MemorySources& sources;
     DriverRequests& requests;
     DeviceMemory& memory;
   };
@@ -42,7 +42,7 @@ class StreamOrdered {
         contexts_(uses.contexts),
         captures_(uses.captures),
         waiting_(uses.waiting),
-        unused_(uses.unused),
+        sources_(uses.sources),
         requests_(uses.requests),
         memory_(uses.memory) {}
 
@@ -95,7 +95,7 @@ class StreamOrdered {
   Contexts& contexts_;
   Captures& captures_;
   WaitingFrees& waiting_;
-  UnusedMemory& unused_;
+  const MemorySources& sources_;
   DriverRequests& requests_;
   DeviceMemory& memory_;
   std::atomic<bool> pools_changed_{false};

@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "shim/serve/unused_memory.h"
+#include "shim/source/unused_memory.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;

@@ -3,8 +3,8 @@
 #include <functional>
 #include <utility>
 
+#include "shim/ask/arrays.h"
 #include "shim/device/devices.h"
-#include "shim/serve/arrays.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;

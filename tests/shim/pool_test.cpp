@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "shim/device/devices.h"
-#include "shim/serve/own_pool.h"
-#include "shim/serve/servers.h"
+#include "shim/servers/own_pool.h"
+#include "shim/servers/servers.h"
 #include "shim/test_context.h"
 
 using namespace cubfc::test;

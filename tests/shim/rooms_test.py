@@ -12,7 +12,8 @@ import re
 import sys
 
 # From the top. The files beside the rooms (process.h and so on) are the floor below hook.
-FLOORS = [["hook"], ["."], ["serve"], ["share"], ["device"], ["limit"], ["driver", "meet"], ["loader", "tell"]]
+FLOORS = [["hook"], ["."], ["ask"], ["serve"], ["background"], ["source"], ["servers", "wait"], ["share"], ["device"], ["limit"],
+          ["driver", "meet"], ["record"], ["loader", "tell"]]
 MOST_FLOORS = 8
 PUBLIC = {"cubfc.h"}  # what programs include, which knows nobody
 

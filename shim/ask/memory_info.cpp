@@ -1,0 +1,105 @@
+#include "shim/ask/memory_info.h"
+
+#include <algorithm>
+
+#include "shim/device/contexts.h"
+#include "shim/meet/rendezvous.h"
+#include "shim/wait/waiting_frees.h"
+
+namespace cubfc {
+// Where the driver does not tell which context is current, the limit holds all the same.
+CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* total_bytes) {
+  std::size_t device_free = 0;
+  std::size_t device_total = 0;
+  if (const CUresult result = driver_.cuMemGetInfo_v2(&device_free, &device_total);
+      result != CUDA_SUCCESS) {
+    return result;
+  }
+  Context* const context = contexts_.current();
+  CUdevice device = 0;
+  if (context == nullptr) {
+    driver_.cuCtxGetDevice(&device);
+  }
+  const std::uint64_t total =
+      context != nullptr && context->device.limit.is_seen()
+          ? std::min<std::uint64_t>(device_total, context->device.limit.budget.limit())
+          : shown_total(device_total, context == nullptr ? device : context->device.handle);
+  if (free_bytes != nullptr) {
+    *free_bytes =
+        std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
+  }
+  if (total_bytes != nullptr) {
+    *total_bytes = total;
+  }
+  return CUDA_SUCCESS;
+}
+
+// What waits for the device is given to whoever asks for it (it counts here also while a stream
+// captures, when nobody may wait for it); so is what pools keep, and what other contexts of the
+// device do not use, and what other processes have in a soft reserve. What is free between blocks
+// counts, too, though only requests that fit get it: a program that measures what it takes must see
+// each allocation and each free.
+std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
+  Device& device = context.device;
+  DeviceLimit& limit = device.limit;
+  limit.pools.refresh();
+  // Others would give that up, to the device and to the limit.
+  if (Group* const group = limit.group();
+      group != nullptr && limit.budget.left() < limit.budget.own_left()) {
+    group->clear_the_dead();
+  }
+  const std::uint64_t of_others = unused_by_others(context);
+  const std::uint64_t limit_left =
+      std::min(arena::plus(limit.budget.own_left(), of_others),
+               arena::plus(arena::plus(limit.budget.left(), of_others), unused_by_group(device)));
+  std::uint64_t to_grow =
+      policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others);
+  // Whoever has a limit that the device has room for need not know of others.
+  if (to_grow < limit_left) {
+    to_grow = policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others +
+                                     rendezvous_.offered(device.id));
+  }
+  to_grow = std::min(to_grow, limit_left);
+  Server& server = *device.server;
+  return server.bytes_at_hand(context) + server.growth_in(device.beyond_host_reserve(to_grow));
+}
+
+// Of the group's budget, what other members would give up.
+std::uint64_t MemoryInfo::unused_by_group(const Device& device) {
+  const Group* const group = device.limit.group();
+  const bool is_alone = group == nullptr || group->used() <= device.limit.budget.used();
+  return is_alone ? 0 : rendezvous_.offered(device.id, group->key());
+}
+
+// Of its device's memory, what arenas of other contexts would give up for a request in this one.
+std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
+  int contexts = 0;
+  contexts_.for_each_alive_on(context.device, [&](const Context& /*each*/) { ++contexts; });
+  if (contexts < 2) {
+    return 0;
+  }
+  if (DeviceFrees* const frees = WaitingFrees::known_of(context.device); frees != nullptr) {
+    frees->close_and_collect();  // a block that waits keeps its whole region
+  }
+  std::uint64_t bytes = 0;
+  contexts_.for_each_alive_on(context.device, [&](const Context& other) {
+    bytes += &other == &context ? 0 : other.arena.unused_bytes();
+  });
+  return bytes;
+}
+
+CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) const {
+  const CUresult result = driver_.cuDeviceTotalMem_v2(bytes, device);
+  if (result == CUDA_SUCCESS) {
+    *bytes = shown_total(*bytes, device);
+  }
+  return result;
+}
+
+// Of a device of so many bytes.
+std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) const {
+  const auto limit = policy_.hard_limit(bytes, device);
+  return limit && limit->is_seen() ? std::min(bytes, limit->bytes) : bytes;
+}
+
+}  // namespace cubfc

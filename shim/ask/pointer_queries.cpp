@@ -1,0 +1,172 @@
+#include "shim/ask/pointer_queries.h"
+
+#include <algorithm>
+
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
+#include "shim/device/server.h"
+#include "shim/share/ipc.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+namespace {
+
+// Numbers of blocks carry the first bit, those of other processes' the second, too; the driver
+// counts its own buffers from 1.
+constexpr unsigned long long kOurIds = 1ULL << 63;
+constexpr unsigned long long kImportedIds = kOurIds | 1ULL << 62;
+
+template <typename T>
+bool store(void* value, T answer) {
+  *static_cast<T*>(value) = answer;
+  return true;
+}
+
+}  // namespace
+
+PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
+  const FoundBlock found = find_block(contexts_, address);
+  if (found.live) {
+    return {address,
+            true,
+            found.info.address,
+            found.info.bytes,
+            found.info.id | kOurIds,
+            found.context->is_shareable()};
+  }
+  if (found.context != nullptr) {
+    return {kNowhere, false, 0, 0, 0};
+  }
+  if (const auto import = ipc_.find_import(address)) {
+    const bool open = import->bytes > 0;
+    return !open ? Seen{kNowhere, false, 0, 0, 0}
+                 : Seen{address, true, import->address, import->bytes, import->id | kImportedIds};
+  }
+  return {address, false, 0, 0, 0};
+}
+
+// Stores the attributes that describe the allocation. The others are the region's, too: CONTEXT
+// among them, which is NULL of mapped memory and of a pool's. Libraries tell by it that such memory
+// has no legacy IPC handle (UCX then never asks for one), and that is so here.
+void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, void* value) const {
+  switch (static_cast<int>(attribute)) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      store<CUdeviceptr>(value, block.start);
+      break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      // cuda.h: 1 or 0, of a width that it does not say. The driver has stored a 1.
+      if (policy_.ipc.value == config::Ipc::kDriver || !block.shareable) {
+        store<unsigned char>(value, 0);
+      }
+      break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      store<CUmemoryPool>(value, nullptr);  // also of memory from our own pool
+      break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      store<std::size_t>(value, block.bytes);
+      break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      store<unsigned long long>(value, block.id);
+      break;
+    default:
+      break;
+  }
+}
+
+CUresult PointerQueries::address_range(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
+  const Seen seen = look_at(address);
+  if (!seen.is_block) {
+    return driver_.cuMemGetAddressRange_v2(base, bytes, seen.ask);
+  }
+  CUdeviceptr region = 0;
+  const CUresult result = driver_.cuMemGetAddressRange_v2(&region, nullptr, address);
+  if (result == CUDA_SUCCESS && base != nullptr) {
+    *base = seen.start;
+  }
+  if (result == CUDA_SUCCESS && bytes != nullptr) {
+    *bytes = seen.bytes;
+  }
+  return result;
+}
+
+CUresult PointerQueries::attribute(void* value, CUpointer_attribute attribute,
+                                   CUdeviceptr address) {
+  const Seen seen = look_at(address);
+  const CUresult result = driver_.cuPointerGetAttribute(value, attribute, seen.ask);
+  if (result == CUDA_SUCCESS && seen.is_block) {
+    answer(seen, attribute, value);
+  }
+  return result;
+}
+
+CUresult PointerQueries::attributes(unsigned count, CUpointer_attribute* attributes, void** values,
+                                    CUdeviceptr address) {
+  const Seen seen = look_at(address);
+  const CUresult result = driver_.cuPointerGetAttributes(count, attributes, values, seen.ask);
+  for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+    if (seen.is_block) {
+      answer(seen, attributes[i], values[i]);
+    } else if (seen.ask != address && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
+      // The driver takes what it does not know for the host's own memory, at the address that was
+      // asked for.
+      store<CUdeviceptr>(values[i], address);
+    }
+  }
+  return result;
+}
+
+CUresult PointerQueries::set_attribute(const void* value, CUpointer_attribute attribute,
+                                       CUdeviceptr address) {
+  const Seen seen = look_at(address);
+  if (seen.is_block) {
+    log::debug("cuPointerSetAttribute {} on a block applies to its whole region",
+               static_cast<int>(attribute));
+  }
+  return driver_.cuPointerSetAttribute(value, attribute, seen.ask);
+}
+
+// A caller that registers a small block rounds it out to whole pages (cuda.h: the range must be
+// aligned to the host's; some take the GPU's), so there may be neighbours in the first and the last
+// one, as there are with the driver's own small allocations. But where the program has nothing,
+// nothing is exported.
+CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std::size_t bytes,
+                                          CUmemRangeHandleType type, unsigned long long flags) {
+  const FoundBlock found = find_block(contexts_, address);
+  if (found.context != nullptr && !has_blocks_throughout(*found.context, address, bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return driver_.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
+}
+
+// Whether part of a live block lies in what the range has of each page of the GPU's.
+bool PointerQueries::has_blocks_throughout(Context& context, CUdeviceptr address,
+                                           std::size_t bytes) {
+  const CUdeviceptr range_end = address + bytes;
+  if (range_end < address) {
+    return false;
+  }
+  CUdeviceptr from = address;
+  while (from < range_end) {
+    const auto [start, end] =
+        context.device.server->find_live_from(context, from).value_or(Server::Extent{});
+    const CUdeviceptr page_end = arena::round_up(from + 1, arena::kPageBytes);
+    if (end <= from || start >= std::min(page_end, range_end)) {
+      return false;
+    }
+    from = std::max<CUdeviceptr>(page_end, arena::round_up(end, arena::kPageBytes));
+  }
+  return true;
+}
+
+// cuda.h, cuMemRetainAllocationHandle: only for memory that was mapped with cuMemMap.
+CUresult PointerQueries::retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
+  if (find_block(contexts_, reinterpret_cast<CUdeviceptr>(address)).context != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return driver_.cuMemRetainAllocationHandle(handle, address);
+}
+
+}  // namespace cubfc

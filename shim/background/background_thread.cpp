@@ -1,0 +1,105 @@
+#include "shim/background/background_thread.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace cubfc {
+namespace {
+
+// How long an exit waits for the thread, which may be inside the driver.
+constexpr std::chrono::seconds kPatienceAtExit{2};
+
+constexpr std::chrono::milliseconds kLookAtMain{900};
+
+std::atomic<int> running_threads{0};
+
+// Its state as Linux has it: "Z" when it has ended and others have not.
+char state_of_main() noexcept {
+  std::array<char, 512> text{};
+  const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  const ssize_t length = file < 0 ? -1 : read(file, text.data(), text.size() - 1);
+  if (file >= 0) {
+    close(file);
+  }
+  const char* const name_end = length > 0 ? std::strrchr(text.data(), ')') : nullptr;
+  return name_end != nullptr && name_end[1] == ' ' ? name_end[2] : '?';
+}
+
+int threads_of_process() noexcept {
+  int count = 0;
+  if (DIR* const listing = opendir("/proc/self/task"); listing != nullptr) {
+    while (const dirent* const entry = readdir(listing)) {
+      count += entry->d_name[0] == '.' ? 0 : 1;
+    }
+    closedir(listing);
+  }
+  return count;
+}
+
+}  // namespace
+
+// Looks once a second at most.
+bool BackgroundThread::program_is_over() noexcept {
+  using Clock = std::chrono::steady_clock;
+  static std::atomic<Clock::rep> next_look{0};
+  const auto now = Clock::now().time_since_epoch();
+  Clock::rep due = next_look;
+  const Clock::rep next = (now + kLookAtMain).count();
+  return due <= now.count() && next_look.compare_exchange_strong(due, next) &&
+         state_of_main() == 'Z' && threads_of_process() == 1 + running_threads.load();
+}
+
+bool BackgroundThread::start_once() noexcept {
+  if (started_.exchange(true)) {
+    return true;
+  }
+  running_ = true;
+  ++running_threads;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool made = pthread_create(&thread_, nullptr, &run, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (made) {
+    on_exit(&stop, this);  // registered after the driver's own handlers, it runs before them
+  } else {
+    running_ = false;
+    --running_threads;
+  }
+  return made;
+}
+
+void* BackgroundThread::run(void* self) noexcept {
+  auto& thread = *static_cast<BackgroundThread*>(self);
+  pthread_setname_np(pthread_self(), thread.name_);
+  thread.work_.run();
+  thread.running_.store(false, std::memory_order_release);
+  --running_threads;
+  return nullptr;
+}
+
+// A child inherits its parent's exit handlers, but not the thread.
+void BackgroundThread::stop(int /*status*/, void* self) noexcept {
+  auto& thread = *static_cast<BackgroundThread*>(self);
+  if (thread.mark_.is_in_child()) {
+    return;
+  }
+  thread.work_.interrupt();
+  timespec until{};
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += kPatienceAtExit.count();
+  if (pthread_equal(thread.thread_, pthread_self()) == 0) {  // else it is the last, and exits
+    pthread_timedjoin_np(thread.thread_, nullptr, &until);
+  }
+}
+
+}  // namespace cubfc

@@ -1,0 +1,145 @@
+#include "shim/background/soft_reserve.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "arena/units.h"
+#include "shim/background/map_drawer.h"
+#include "shim/device/device.h"
+#include "shim/source/unused_memory.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+namespace {
+
+// Between two looks whether there is anything else to be done.
+constexpr std::chrono::seconds kLookAround{1};
+
+constexpr std::uint64_t kPartBytes = 1ULL << 30;
+
+// An exit waits for the thread, but not for ever.
+constexpr std::chrono::seconds kMostForAll{1};
+
+}  // namespace
+
+SoftReserve::SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer& map)
+    : rendezvous_(rendezvous),
+      unused_(unused),
+      map_(map),
+      thread_("cubfc-share", {[this] { answer_rings(); }, [this] { rendezvous_.interrupt(); }}) {}
+
+void SoftReserve::offer(Device& device) noexcept {
+  if (device.is_offered.load(std::memory_order_relaxed) || device.is_offered.exchange(true) ||
+      (device.managed && device.limit.group() == nullptr) || !device.policy.gives_to_others()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (offered_ == offers_.size()) {
+    return;
+  }
+  offers_[offered_].device = &device;
+  if (!rendezvous_.offer(device.id, device.limit.group_key())) {
+    log::info("GPU {}: other processes cannot ask for what is not in use: {}", device.handle,
+              why_no_shared_file(errno));
+    return;
+  }
+  ++offered_;
+  if (!thread_.start_once()) {
+    log::info("other processes cannot ask for what is not in use: no thread can be made");
+    rendezvous_.close();
+  }
+}
+
+void SoftReserve::answer_rings() noexcept {
+  for (;;) {
+    switch (rendezvous_.wait_for_ring(kLookAround)) {
+      case Rendezvous::Woken::kByInterrupt:
+        give_all_back();
+        rendezvous_.close();
+        return;
+      case Rendezvous::Woken::kByTime:
+        if (BackgroundThread::program_is_over()) {
+          rendezvous_.interrupt();
+          break;
+        }
+        rendezvous_.meet_again();
+        meet_groups_again();
+        map_.refresh_figures();
+        map_.draw_wanted();
+        break;
+      case Rendezvous::Woken::kByRing:
+        rendezvous_.answer(
+            [this](std::size_t number, std::uint64_t wanted) { return give(number, wanted); },
+            [this](std::size_t number) { return left(number); });
+        break;
+    }
+  }
+}
+
+// The program ends. Nobody can ask it any more, but until its last exit handler has run, and the
+// driver has taken back what it had, that would be lacking to others.
+void SoftReserve::give_all_back() noexcept {
+  rendezvous_.begin_to_close();
+  const auto until = std::chrono::steady_clock::now() + kMostForAll;
+  for (const Offer& offer : offers_) {
+    Device* const device = offer.device.load();
+    if (device == nullptr) {
+      return;
+    }
+    while (unused_.give_to_others(*device, kPartBytes, arena::kLargestRequestBytes) > 0 &&
+           std::chrono::steady_clock::now() < until) {
+    }
+  }
+}
+
+void SoftReserve::meet_groups_again() noexcept {
+  for (const Offer& offer : offers_) {
+    const Device* const device = offer.device.load();
+    if (Group* const group = device == nullptr ? nullptr : device->limit.group();
+        group != nullptr) {
+      group->meet_again();
+    }
+  }
+}
+
+// A part at a time, so that who waits sees that it goes on.
+std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
+  Offer& offer = offers_[number];
+  Device& device = *offer.device;
+  const std::uint64_t given = unused_.give_to_others(device, std::min(wanted, kPartBytes), wanted);
+  if (given > 0) {
+    log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
+               log::bytes(given), log::bytes(wanted));
+  }
+  // What is there and was not given, the driver has refused to take back; or it was on its way.
+  offer.refused = given > 0 ? 0 : unused_.bytes_for_others(device);
+  offer.refused_until = std::chrono::steady_clock::now() + kLookAround;
+  return given;
+}
+
+Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
+  const Offer& offer = offers_[number];
+  Device& device = *offer.device;
+  // Looked at first: what has been taken by then is counted.
+  const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
+  const std::uint64_t bytes = unused_.bytes_for_others(device);
+  const bool is_refused = std::chrono::steady_clock::now() < offer.refused_until;
+  return {bytes - (is_refused ? std::min(bytes, offer.refused) : 0), is_taking};
+}
+
+SoftReserve::Taking::Taking(Device& device) noexcept : device_(device) {
+  device_.takers.fetch_add(1, std::memory_order_relaxed);
+}
+
+SoftReserve::Taking::~Taking() {
+  device_.takers.fetch_sub(1, std::memory_order_release);
+}
+
+void SoftReserve::leave() noexcept {
+  if (!thread_.is_running()) {
+    rendezvous_.leave();
+  }
+}
+
+}  // namespace cubfc

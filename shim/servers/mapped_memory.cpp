@@ -1,0 +1,302 @@
+#include "shim/servers/mapped_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "config/arena_options.h"
+#include "shim/driver/captures.h"
+#include "shim/driver/physical.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+
+std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, const Device& device) {
+  const bool has_functions = driver.cuMemAddressReserve != nullptr &&
+                             driver.cuMemAddressFree != nullptr && driver.cuMemMap != nullptr &&
+                             driver.cuMemUnmap != nullptr && driver.cuMemSetAccess != nullptr;
+  const std::uint64_t granularity =
+      has_functions && !device.managed ? physical_granularity(driver, device.handle) : 0;
+  const std::uint64_t most = std::min(device.total_bytes, device.limit.budget.limit());
+  return granularity == 0 ? 0 : config::page_bytes(most, granularity);
+}
+
+CUmemAllocationProp MappedMemory::page_properties(const DriverFunctions& driver,
+                                                  CUdevice device) noexcept {
+  CUmemAllocationProp properties = physical_memory_of(driver, device);
+  properties.allocFlags.usage = decompresses(driver, device) ? kForDecompression : 0;
+  return properties;
+}
+
+arena::MemorySource::Region MappedMemory::obtain(std::uint64_t /*bytes*/) noexcept {
+  return {0, CUDA_ERROR_NOT_SUPPORTED, false};
+}
+
+void MappedMemory::release(std::span<const Extent> /*regions*/) noexcept {}
+
+MappedMemory::Holdings::~Holdings() {
+  const RelaxedCapture relaxed(driver);
+  release_all(driver, pages, page_bytes);
+  for (const auto& [address, handle] : spare) {
+    driver.cuMemRelease(handle);
+  }
+  for (const auto& [base, bytes] : ranges) {
+    driver.cuMemAddressFree(base, bytes);
+  }
+  budget.give(left_behind_bytes);
+}
+
+std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
+  const std::lock_guard lock(mutex_);
+  return holdings_;
+}
+
+// The driver does not take physical memory with a context.
+std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (holdings_ == nullptr) {
+    return nullptr;
+  }
+  // The arena forgets what it has of the limit.
+  holdings_->left_behind_bytes = (holdings_->pages.size() + holdings_->spare.size()) * page_bytes_;
+  holdings_->budget.force(holdings_->left_behind_bytes);
+  leftovers_->memory = std::exchange(holdings_, nullptr);
+  return std::exchange(leftovers_, nullptr);
+}
+
+arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept try {
+  const RelaxedCapture relaxed(driver_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ == nullptr) {
+      leftovers_ = std::make_unique<Leftovers>();
+      holdings_ = std::make_shared<Holdings>(*this);
+    }
+  }
+  std::map<arena::Address, std::uint64_t> range{{0, bytes}};  // what needs memory comes first
+  CUdeviceptr base = 0;
+  const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);
+  device_.use.driver_called();
+  log::debug("addresses for {}: driver says {}", log::bytes(bytes), name_of(driver_, result));
+  if (result != CUDA_SUCCESS) {
+    return {0, static_cast<int>(result), false};
+  }
+  auto entry = range.extract(range.begin());
+  entry.key() = base;
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ != nullptr) {
+      holdings_->ranges.insert(std::move(entry));
+      return {base, 0, false};
+    }
+  }
+  driver_.cuMemAddressFree(base, bytes);  // the context has ended meanwhile
+  return {0, CUDA_ERROR_CONTEXT_IS_DESTROYED, false};
+} catch (const std::bad_alloc&) {
+  return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
+}
+
+// A spare one, if there is one.
+CUresult MappedMemory::create(Handle& handle) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ != nullptr && !holdings_->spare.empty()) {
+      handle = holdings_->spare.begin()->second;
+      holdings_->spare.erase(holdings_->spare.begin());
+      return CUDA_SUCCESS;
+    }
+  }
+  device_.use.driver_called();
+  return driver_.cuMemCreate(&handle, page_bytes_, &page_properties_, 0);
+}
+
+// Adds one page to those mapped so far.
+CUresult MappedMemory::map_page(arena::Address address, Pages& mapped) {
+  const auto entry = mapped.emplace(address, 0).first;
+  CUresult result = create(entry->second);
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuMemMap(address, page_bytes_, 0, entry->second, 0);
+    device_.use.driver_called();
+    if (result != CUDA_SUCCESS) {
+      driver_.cuMemRelease(entry->second);
+    }
+  }
+  if (result != CUDA_SUCCESS) {
+    mapped.erase(entry);
+  }
+  return result;
+}
+
+// For the memory's own device, if it is to be among them, and for the peers.
+CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes, Own own,
+                                  PeerSet peers) {
+  std::array<CUmemAccessDesc, kMostPeers + 1> access{};
+  std::size_t count = 0;
+  const auto give = [&](CUdevice device) {
+    CUmemAccessDesc& each = access.at(count++);
+    each.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    each.location.id = device;
+    each.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  };
+  if (own == Own::kYes) {
+    give(device_.handle);
+  }
+  for_each_peer(peers, give);
+  device_.use.driver_called();
+  return driver_.cuMemSetAccess(base, bytes, access.data(), count);
+}
+
+// The pages are the arena's, unless the context has ended; once all peers of this moment have
+// access. That the device itself has it is enough where they cannot be given it.
+CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
+                             const Holdings* of_context) {
+  for (;;) {
+    const PeerSet peers = device_.peers.load();
+    CUresult result = set_access(base, bytes, Own::kYes, peers);
+    if (result != CUDA_SUCCESS && peers != 0) {
+      log::warn("other GPUs could not be given access to memory of GPU {}: driver says {}",
+                device_.handle, name_of(driver_, result));
+      result = set_access(base, bytes, Own::kYes, 0);
+    }
+    if (result != CUDA_SUCCESS) {
+      return result;
+    }
+    const std::lock_guard lock(mutex_);
+    if (holdings_.get() != of_context) {
+      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
+    if (device_.peers.load() == peers) {
+      holdings_->pages.merge(mapped);
+      return CUDA_SUCCESS;
+    }  // else one was added meanwhile, and give_access() has not seen these pages
+  }
+}
+
+arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t bytes) noexcept {
+  if (!device_.limit.pools.refresh()) {
+    return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+  }
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();  // its addresses stay meanwhile
+  Pages mapped;
+  CUresult result = of_context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+  try {
+    if (!device_.reserves_allow(driver_, bytes, spare_bytes())) {
+      return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+    }
+    for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
+         page += page_bytes_) {
+      result = map_page(page, mapped);
+    }
+    if (result == CUDA_SUCCESS) {
+      result = enter(base, bytes, mapped, of_context.get());
+    }
+  } catch (const std::bad_alloc&) {
+    release_all(driver_, mapped, page_bytes_);
+    return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
+  }
+  if (result == CUDA_SUCCESS) {
+    return {base, 0, false};
+  }
+  log::debug("{} of memory could not be mapped: driver says {}", log::bytes(bytes),
+             name_of(driver_, result));
+  release_all(driver_, mapped, page_bytes_);
+  return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
+}
+
+std::uint64_t MappedMemory::spare_bytes() {
+  const std::lock_guard lock(mutex_);
+  return holdings_ == nullptr ? 0 : holdings_->spare.size() * page_bytes_;
+}
+
+void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages,
+                               std::uint64_t page_bytes) {
+  for (const auto& [address, handle] : pages) {
+    driver.cuMemUnmap(address, page_bytes);
+    driver.cuMemRelease(handle);
+  }
+}
+
+bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();
+  if (of_context == nullptr) {
+    return false;
+  }
+  // Out of `pages` before the driver is called: give_access() must not take them for refused.
+  Pages going;
+  {
+    const std::lock_guard lock(mutex_);
+    Pages& pages = of_context->pages;
+    for (auto page = pages.lower_bound(base); page != pages.end() && page->first < base + bytes;) {
+      going.insert(pages.extract(page++));  // needs no memory
+    }
+  }
+  const CUresult result = driver_.cuMemUnmap(base, bytes);
+  device_.use.driver_called();
+  log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), name_of(driver_, result));
+  const std::lock_guard lock(mutex_);
+  if (result == CUDA_SUCCESS) {
+    of_context->spare.merge(going);
+  } else {
+    of_context->pages.merge(going);
+  }
+  return result == CUDA_SUCCESS;
+}
+
+void MappedMemory::drop_spare() noexcept {
+  const RelaxedCapture relaxed(driver_);
+  std::multimap<arena::Address, Handle> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ != nullptr) {
+      dropped.swap(holdings_->spare);
+    }
+  }
+  for (const auto& [address, handle] : dropped) {
+    driver_.cuMemRelease(handle);
+    device_.use.driver_called();
+  }
+}
+
+// Pages that are unmapped meanwhile need no access any more. One refusal is no reason to leave out
+// the rest.
+void MappedMemory::give_access(CUdevice peer) noexcept try {
+  std::vector<std::pair<arena::Address, std::uint64_t>> runs;  // of pages side by side
+  {
+    const std::lock_guard lock(mutex_);
+    if (holdings_ == nullptr) {
+      return;
+    }
+    for (const auto& [address, handle] : holdings_->pages) {
+      if (!runs.empty() && runs.back().first + runs.back().second == address) {
+        runs.back().second += page_bytes_;
+      } else {
+        runs.emplace_back(address, page_bytes_);
+      }
+    }
+  }
+  const RelaxedCapture relaxed(driver_);
+  const PeerSet only = peer_bit(peer);
+  CUresult refused = CUDA_SUCCESS;
+  for (const auto& [start, bytes] : runs) {
+    const CUresult result = set_access(start, bytes, Own::kNo, only);
+    for (arena::Address page = start; page < start + bytes && result != CUDA_SUCCESS;
+         page += page_bytes_) {
+      const CUresult of_page = set_access(page, page_bytes_, Own::kNo, only);
+      const std::lock_guard lock(mutex_);
+      if (of_page != CUDA_SUCCESS && holdings_ != nullptr && holdings_->pages.contains(page)) {
+        refused = of_page;
+      }
+    }
+  }
+  if (refused != CUDA_SUCCESS) {
+    log::warn("GPU {} could not be given access to all of the arena of GPU {}: driver says {}",
+              peer, device_.handle, name_of(driver_, refused));
+  }
+} catch (const std::bad_alloc&) {
+  log::warn("GPU {} has no access to some of the arena of GPU {}: the host has no memory", peer,
+            device_.handle);
+}
+
+}  // namespace cubfc

@@ -1,0 +1,78 @@
+#include "shim/servers/region_memory.h"
+
+#include "shim/driver/captures.h"
+#include "shim/tell/log.h"
+
+namespace cubfc {
+
+arena::MemorySource::Region RegionMemory::obtain(std::uint64_t bytes) noexcept {
+  if (!device_.limit.pools.refresh()) {
+    return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
+  }
+  const RelaxedCapture relaxed(driver_);
+  CUdeviceptr base = 0;
+  const CUresult result = allocate(&base, bytes);
+  log::debug("region of {}: driver says {}", log::bytes(bytes), name_of(driver_, result));
+  if (result != CUDA_SUCCESS) {
+    return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
+  }
+  return {base, 0, false};
+}
+
+// What is preallocated makes way, but not for what the device has no room for all the same.
+CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept {
+  if (device_.managed) {
+    device_.use.driver_called();
+    return device_.host_reserve_allows(bytes)
+               ? driver_.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL)
+               : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Preallocation& preallocation = device_.preallocation;
+  const std::uint64_t held = preallocation.bytes();
+  if (!device_.reserves_allow(driver_, bytes, held)) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (held > 0 && held < bytes &&
+      driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
+      bytes > free_bytes + held) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const std::uint64_t given_up = preallocation.make_way(bytes);
+  preallocation.keep_to_limit();
+  const CUresult result = driver_.cuMemAlloc_v2(base, bytes);
+  device_.use.driver_called();
+  if (result == CUDA_SUCCESS) {
+    preallocation.after(given_up, bytes);
+  } else {
+    preallocation.hold(given_up);
+  }
+  return result;
+}
+
+// No work uses them, so that they need not wait for any, as they would in the driver's cuMemFree:
+// they go in the order of a stream in which nothing else is done. What the driver does not take so
+// waits.
+void RegionMemory::release(std::span<const Extent> regions) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  CUstream stream = nullptr;
+  const bool in_stream =
+      !release_waits_ && driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+  for (const auto& [base, bytes] : regions) {
+    CUresult result = in_stream ? driver_.cuMemFreeAsync(base, stream) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result != CUDA_SUCCESS) {
+      release_waits_ = release_waits_ || (in_stream && result == CUDA_ERROR_NOT_SUPPORTED);
+      result = driver_.cuMemFree_v2(base);
+    }
+    device_.use.driver_called();
+    log::debug("region of {} given back: driver says {}", log::bytes(bytes),
+               name_of(driver_, result));
+  }
+  if (in_stream) {
+    driver_.cuStreamSynchronize(stream);
+    driver_.cuStreamDestroy_v2(stream);
+  }
+}
+
+}  // namespace cubfc

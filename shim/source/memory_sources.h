@@ -1,0 +1,65 @@
+// Where memory comes from when a request lacks it. One for the process.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "shim/source/search.h"
+
+namespace cubfc {
+
+class Contexts;
+class Rendezvous;
+class UnusedMemory;
+struct DriverFunctions;
+
+// Thread-safe.
+class MemorySources {
+ public:
+  MemorySources(const DriverFunctions& driver, Contexts& contexts, UnusedMemory& unused,
+                Rendezvous& rendezvous)
+      : contexts_(contexts), driver_(driver), unused_(unused), rendezvous_(rendezvous) {}
+
+  // Calls the driver for what takes memory by itself (a context, a module, a graph): again as long
+  // as it lacks memory of this device, of the current context's if none is named, and some is
+  // found. The driver's last answer.
+  template <typename Call>
+  CUresult call_with_room(std::optional<CUdevice> device, Call call) const {
+    return call_again_with_room(call(), device, call);
+  }
+  // The same when the driver has answered `result` already.
+  template <typename Call>
+  CUresult call_again_with_room(CUresult result, std::optional<CUdevice> device, Call call) const {
+    Device* const of = result == CUDA_ERROR_OUT_OF_MEMORY ? device_of(device) : nullptr;
+    if (of != nullptr) {
+      Search search(*this, *of, {});
+      while (result == CUDA_ERROR_OUT_OF_MEMORY && search.finds_more()) {
+        result = call();
+      }
+    }
+    return result;
+  }
+
+  // Before the driver allocates managed memory, which takes no memory of the device that is not
+  // there: what is lacking is given up of what is preallocated, here and in other processes.
+  void give_up_preallocated(Device& device, std::uint64_t bytes) const;
+
+  // For the sources. What the driver has free of the device, in bytes; nothing: there is no context
+  // in which it could be asked.
+  std::optional<std::uint64_t> free_at_driver(const Device& device) const;
+  Contexts& contexts() const { return contexts_; }
+  UnusedMemory& unused() const { return unused_; }
+  Rendezvous& rendezvous() const { return rendezvous_; }
+
+ private:
+  Device* device_of(std::optional<CUdevice> device) const noexcept;
+
+  Contexts& contexts_;
+  const DriverFunctions& driver_;
+  UnusedMemory& unused_;
+  Rendezvous& rendezvous_;
+};
+
+}  // namespace cubfc

@@ -1,0 +1,116 @@
+#include "shim/source/search.h"
+
+#include <algorithm>
+
+#include "shim/device/device.h"
+#include "shim/source/memory_sources.h"
+#include "shim/source/unused_memory.h"
+
+namespace cubfc {
+namespace {
+
+using arena::less;
+using arena::plus;
+
+// In which something was brought and the request failed all the same. Threads that take what is
+// given back need some tens (siblings_test: 30); more would be for another reason than lack of
+// memory. Passes that have waited end by their time.
+constexpr int kMostPasses = 1000;
+
+// Each pass asks for twice as much as the one before: threads that go on allocating take it as fast
+// as it is given back.
+constexpr int kMostDoublings = 20;
+
+// Of the device, or of the limit. Where there seems to be enough, it was not.
+std::uint64_t lacking(const Request& request, const Pass& pass) {
+  const Need& need = request.need;
+  if (need.bytes == 0) {
+    return pass.is_blind(need) ? UnusedMemory::kMostUnknownBytes : UnusedMemory::kStepBytes;
+  }
+  const std::uint64_t of_device = need.of_device ? pass.at_driver.value_or(0) : need.bytes;
+  const std::uint64_t of_limit = need.counted ? request.device.limit.budget.left() : need.bytes;
+  const std::uint64_t there = std::min(of_device, of_limit);
+  return there < need.bytes ? need.bytes - there : need.bytes;
+}
+
+}  // namespace
+
+// What can be had at once is asked for before anything is waited for. Within both, what is this
+// process's own comes before what others have.
+Search::Search(const MemorySources& sources, Device& device, const Need& need)
+    : request_{sources, device, need},
+      frees_(device),
+      threads_(device),
+      in_order_{                 // at once                    after a wait for
+                &preallocated_,  // gives it up
+                &frees_,         //                            the program's work
+                &unused_,        // gives it back              the program's work
+                &pools_,         //                            the program's work
+                &processes_,     // asks them
+                &threads_,       // what they have given up    (as at once)
+                &taking_,        //                            a nap, For::kOthers
+                &ending_,        //                            a nap, For::kEnding
+                &driver_} {}     //                            a nap, For::kOthers
+
+bool Search::finds_more(Waits waits) {
+  if (passes_ == kMostPasses) {
+    return false;
+  }
+  Pass pass = begin_pass();
+  return ask_at_once(pass) || (waits == Waits::kYes && ask_with_waiting(pass));
+}
+
+Pass Search::begin_pass() {
+  const Need& need = request_.need;
+  Pass pass;
+  pass.at_driver = request_.all.free_at_driver(request_.device);
+  if (pass.at_driver && *pass.at_driver < need.bytes) {
+    request_.refused_with_enough = 0;  // it refused because others were quicker
+  }
+  pass.least = lacking(request_, pass) << std::min(passes_++, kMostDoublings);
+  pass.with_growth = plus(pass.least, less(growth_, need.bytes));
+  pass.is_enough = can_be_enough(pass);
+  return pass;
+}
+
+// Once everything that was freed is free, and all else that no block needs given back. True where
+// that cannot be told.
+bool Search::can_be_enough(const Pass& pass) {
+  const Need& need = request_.need;
+  const std::uint64_t at_driver = need.of_device ? pass.at_driver.value_or(need.bytes) : need.bytes;
+  const std::uint64_t of_limit =
+      need.counted ? request_.device.limit.budget.left() : std::uint64_t{need.bytes};
+  Source::Could lacks{less(need.bytes, at_driver), less(need.bytes, of_limit)};
+  for (Source* const source : in_order_) {
+    if (lacks.of_device == 0 && lacks.of_limit == 0) {
+      return true;
+    }
+    const Source::Could could = source->could_give(request_, lacks);
+    lacks = {less(lacks.of_device, could.of_device), less(lacks.of_limit, could.of_limit)};
+  }
+  return lacks.of_device == 0 && lacks.of_limit == 0;
+}
+
+bool Search::is_asked(const Source& source, const Pass& pass) {
+  return pass.is_enough || !source.holds();
+}
+
+bool Search::ask_at_once(const Pass& pass) {
+  return std::any_of(in_order_.begin(), in_order_.end(), [&](Source* source) {
+    return is_asked(*source, pass) && source->gives_at_once(request_, pass);
+  });
+}
+
+bool Search::ask_with_waiting(Pass& pass) {
+  for (Source* const source : in_order_) {
+    const auto waited = is_asked(*source, pass) ? source->gives_after_wait(request_, pass)
+                                                : Source::Waited::kInVain;
+    if (waited != Source::Waited::kInVain) {
+      passes_ -= waited == Source::Waited::kItsTime ? 1 : 0;
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace cubfc

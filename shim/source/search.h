@@ -1,0 +1,55 @@
+// How memory is looked for when a request lacks it: one source after the other is asked (search.cpp
+// has their order), until one of them has brought something; then the request is tried again. What
+// may be waited for, and for how long, stands there, too.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "shim/source/sources.h"
+
+namespace cubfc {
+
+// For one request, by one thread. Made before the request is tried: what others give back meanwhile
+// is seen then.
+//
+//   Search search(sources, device, need);
+//   while (!succeeds() && search.finds_more()) {}
+class Search {
+ public:
+  Search(const MemorySources& sources, Device& device, const Need& need);
+
+  // An arena would take so much at once for the request.
+  void growth_is(std::uint64_t bytes) { growth_ = bytes; }
+
+  // Asks the sources, first those that have something at once, then, with Waits::kYes, those for
+  // which something has to be waited for. True when the request may succeed now; false when nothing
+  // is left to try, and at once where all that there is would not be enough. While a stream
+  // captures it waits for nothing that has no fence.
+  enum class Waits : bool { kNo, kYes };
+  bool finds_more(Waits waits = Waits::kYes);
+
+ private:
+  Pass begin_pass();
+  bool can_be_enough(const Pass& pass);
+  bool ask_at_once(const Pass& pass);
+  bool ask_with_waiting(Pass& pass);
+  static bool is_asked(const Source& source, const Pass& pass);
+
+  Request request_;
+  std::uint64_t growth_ = 0;
+  int passes_ = 0;  // that have brought something, or may have
+
+  Preallocated preallocated_;
+  FreesThatWait frees_;
+  Unused unused_;
+  PoolsInStreamOrder pools_;
+  OtherProcesses processes_;
+  OtherThreads threads_;
+  ProcessesThatTake taking_;
+  ProcessesThatEnd ending_;
+  TheDriver driver_;
+  const std::array<Source*, 9> in_order_;
+};
+
+}  // namespace cubfc

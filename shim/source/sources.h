@@ -1,0 +1,159 @@
+// Each place that memory may come from, for one request that lacks it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "shim/source/patience.h"
+
+namespace cubfc {
+
+class MemorySources;
+struct Device;
+
+// What a request lacks when it fails.
+struct Need {
+  std::uint64_t bytes = 0;   // 0: only the driver knows how many
+  bool of_device = true;     // of the device's memory; else at most of the limit
+  bool counted = false;      // by the limit
+  bool from_blocks = false;  // freed blocks serve it; else their memory must go back first
+};
+
+// The request, and what its sources share.
+struct Request {
+  const MemorySources& all;
+  Device& device;
+  const Need need;
+  Patience patience = {};
+  std::uint64_t from_processes = 0;  // bytes that others have given up for it
+  int refused_with_enough = 0;       // times in a row, although the driver said it had so much
+
+  // Whether the device, if it were empty, and the limit have so much.
+  bool is_possible() const;
+};
+
+// One time that all sources are asked. Bytes.
+struct Pass {
+  std::optional<std::uint64_t> at_driver;  // free; nothing: there is no context in which to ask
+  std::uint64_t least = 0;                 // to be given up at least
+  std::uint64_t with_growth = 0;           // and so that the arena can grow as it would like
+  bool is_enough = false;                  // if everything that is held were given
+  std::uint32_t changes = 0;               // Rendezvous::changes() before others were looked at
+
+  // A process without a context asks for its first one: the driver alone knows what it lacks, and
+  // nobody can ask it what is free.
+  bool is_blind(const Need& need) const { return need.bytes == 0 && !at_driver; }
+};
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  Source() = default;
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  // Most of them hold memory, and are asked only if all that is held would be enough. Others bring
+  // what somebody else is about to give back, of which nobody knows how much it is.
+  virtual bool holds() const { return true; }
+  // What could come from here: of the device, and of what the limit has left. `lacking`: what those
+  // before it do not have; who would have to ask for its own answer need not where that is 0.
+  struct Could {
+    std::uint64_t of_device = 0;
+    std::uint64_t of_limit = 0;
+  };
+  virtual Could could_give(const Request& /*request*/, const Could& /*lacking*/) { return {}; }
+
+  // True when it has brought something, or may have.
+  virtual bool gives_at_once(Request& /*request*/, const Pass& /*pass*/) { return false; }
+  enum class Waited : std::uint8_t {
+    kInVain,  // or not at all
+    kGave,
+    kItsTime,  // something may have come: the wait is bounded, however often that is so
+  };
+  virtual Waited gives_after_wait(Request& /*request*/, Pass& /*pass*/) { return Waited::kInVain; }
+};
+
+// What is preallocated and in no arena.
+class Preallocated final : public Source {
+ public:
+  Could could_give(const Request& request, const Could& lacking) override;
+  bool gives_at_once(Request& request, const Pass& pass) override;
+};
+
+// What the program has freed and its work may still use, which waits in WaitingFrees. It counts as
+// held by Unused.
+class FreesThatWait final : public Source {
+ public:
+  explicit FreesThatWait(const Device& device);  // before the request is tried
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+
+ private:
+  bool wait(Request& request);
+
+  std::size_t reclaimed_ = 0;            // epochs, when the request was tried
+  std::optional<std::uint64_t> newest_;  // epoch, when the first wait began
+  bool are_done_ = false;
+};
+
+// What arenas and pools have and no block is in. What the driver takes back at once, comes at once.
+class Unused final : public Source {
+ public:
+  Could could_give(const Request& request, const Could& lacking) override;
+  bool gives_at_once(Request& request, const Pass& pass) override;
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+};
+
+// What the program has freed in a stream's order, which pools get back as the stream gets there.
+class PoolsInStreamOrder final : public Source {
+ public:
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+};
+
+// Processes of the user that hold what they do not use; for a group's budget its members.
+class OtherProcesses final : public Source {
+ public:
+  Could could_give(const Request& request, const Could& lacking) override;
+  bool gives_at_once(Request& request, const Pass& pass) override;
+};
+
+// Another thread has given something back since the request was tried, or is just taking more than
+// it needs: that is waited for, a driver call long.
+class OtherThreads final : public Source {
+ public:
+  explicit OtherThreads(const Device& device);  // before the request is tried
+  bool holds() const override { return false; }
+  bool gives_at_once(Request& request, const Pass& pass) override;
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+
+ private:
+  std::uint64_t releases_;  // of the device's budget
+  bool any_takes_ = true;
+};
+
+// Another process gives something up at this moment, for somebody else who takes less; or it is
+// taking memory, and may have more to give then than it says now.
+class ProcessesThatTake final : public Source {
+ public:
+  bool holds() const override { return false; }
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+};
+
+// A process gives back all that it has, since it ends; or a member of the group was killed, and its
+// claims are the group's again, but the driver is still at taking its memory back.
+class ProcessesThatEnd final : public Source {
+ public:
+  bool holds() const override { return false; }
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+};
+
+// Asked last: by now it may have enough. Who was seen to have memory gives it back before it is
+// seen to have none; and what went from one process to another while one after the other was looked
+// at may have been seen with none of them.
+class TheDriver final : public Source {
+ public:
+  bool holds() const override { return false; }
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+};
+
+}  // namespace cubfc

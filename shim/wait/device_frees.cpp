@@ -1,0 +1,298 @@
+#include "shim/wait/device_frees.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "shim/device/contexts.h"
+#include "shim/driver/captures.h"
+
+namespace cubfc {
+namespace {
+
+using std::chrono::steady_clock;
+
+// An allocation asks about so many lanes.
+constexpr std::size_t kFewLanes = 4;
+// And makes so many epochs free at most.
+constexpr std::size_t kAtOnce = 32;
+// A bound for who asks about all lanes, because others go on freeing.
+constexpr std::size_t kMostAtOnce = 1'000'000;
+// Between two looks of who waits.
+constexpr std::chrono::microseconds kShortestPause{20};
+constexpr std::chrono::microseconds kLongestPause{1000};
+// What another thread has in hand comes back when the driver has answered it. What one stream frees
+// may wait for this very thread, and the driver's own allocation would not wait for it.
+constexpr std::chrono::seconds kLongestHope{2};
+
+}  // namespace
+
+// Whether its work may use the device's memory only because it was freed there.
+bool DeviceFrees::is_stranger(const Context* context) const {
+  return context != nullptr && !context->may_use(device_);
+}
+
+bool DeviceFrees::add(Context& context, CUdeviceptr address, const How& how) {
+  bool there = true;
+  if (how.order != nullptr && add_in_order(context, address, how, there)) {
+    return there;
+  }
+  return freed_.add(context, address, is_stranger(how.in) ? how.in : nullptr);
+}
+
+// False when the stream's fence cannot be recorded; `there` is as of add().
+bool DeviceFrees::add_in_order(Context& context, CUdeviceptr address, const How& how, bool& there) {
+  const Order& order = *how.order;
+  Fence fence;
+  {
+    // While another stream captures, nothing may be submitted to a default stream.
+    const WaitPermit permit(captures_);
+    if (permit.given() || !order.stream.is_default()) {
+      fences_.record(fence, *order.context, order.id, order.stream);
+    }
+  }
+  if (!fence.complete) {
+    return false;
+  }
+  try {
+    there = freed_.add(context, address, order, fence,
+                       is_stranger(order.context) ? order.context : nullptr, how.again);
+  } catch (const std::bad_alloc&) {
+    fences_.give_back(fence);
+    throw;
+  }
+  fences_.give_back(fence);  // if it was not taken over
+  return true;
+}
+
+CUdeviceptr DeviceFrees::take_back(Context& context, const Order& order, const Wanted& wanted) {
+  if (!any()) {
+    return 0;
+  }
+  Epochs done;
+  const CUdeviceptr address = freed_.take_back(context, order, wanted, done);
+  if (!done.empty()) {
+    reclaim(done);
+  }
+  return address;
+}
+
+void DeviceFrees::stream_will_end(CUstream stream) {
+  const StreamId ending = stream_id(stream, false);
+  if (!ending.is_default() && any()) {
+    freed_.forget_stream(ending);
+  }
+}
+
+// While a stream captures, it stays open, and full. Another thread may have seen to it, or have
+// freed more since.
+void DeviceFrees::close_when_due() noexcept {
+  if (freed_.is_full()) {
+    {
+      WaitPermit permit(captures_);
+      close(permit);
+    }
+    collect(kFewLanes, kAtOnce);
+  } else if (freed_.has_many_closed()) {
+    collect(kFewLanes, kAtOnce);  // of what is freed in stream order, none is ever open
+  }
+}
+
+void DeviceFrees::close(WaitPermit& permit) noexcept {
+  if (!permit.given()) {
+    return;
+  }
+  if (Epochs closing = freed_.take_open(); !closing.empty()) {
+    record_fence(closing.front(), permit);
+    freed_.put_back(closing, FreedBlocks::Place::kLast);
+  }
+}
+
+// Not now when a context may be ending. Precondition: the permit is given.
+void DeviceFrees::record_fence(Epoch& epoch, WaitPermit& permit) noexcept {
+  fences_.give_back(epoch.fence);
+  if (fences_.can_record()) {
+    fences_.record(epoch.fence, device_, epoch.others);
+  } else {
+    epoch.fence.complete = synchronize_owners(epoch, permit);
+  }
+}
+
+// As a free under CUBFC_FREE=sync. A context whose work has gone wrong for good has no work left.
+bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
+  const Context* done = nullptr;
+  const auto synchronize = [&](const auto& each) {
+    if (each.context == done) {
+      return true;
+    }
+    const CUresult result = permit.given()
+                                ? contexts_.synchronize(*each.context, permit, epoch.others)
+                                : CUDA_ERROR_NOT_READY;
+    done = each.context;
+    return result == CUDA_SUCCESS || stays(result);
+  };
+  return std::all_of(epoch.blocks.begin(), epoch.blocks.end(), synchronize) &&
+         std::all_of(epoch.gathered.begin(), epoch.gathered.end(), synchronize);
+}
+
+// CUDA_ERROR_NOT_READY: not yet. Other errors: that cannot be told now.
+CUresult DeviceFrees::is_done(Epoch& epoch, WaitPermit& permit) {
+  if (!epoch.fence.complete && permit.given() && fences_.can_record()) {
+    record_fence(epoch, permit);
+  }
+  return epoch.fence.complete ? fences_.is_passed(epoch.fence, permit) : CUDA_ERROR_UNKNOWN;
+}
+
+// Asks until the front of so many lanes is not done, or so many epochs are.
+void DeviceFrees::collect(std::size_t lanes, std::size_t most) noexcept {
+  while (lanes > 0 && most > 0) {
+    WaitPermit permit(captures_);  // given back now and then: it holds up captures
+    for (std::size_t i = 0; i < kAtOnce && lanes > 0 && most > 0; ++i) {
+      Epochs one = freed_.take_closed();
+      if (one.empty()) {
+        return;
+      }
+      const CUresult result = is_done(one.front(), permit);
+      if (result == CUDA_SUCCESS) {
+        reclaim(one);
+        --most;
+      } else {
+        one.front().stuck = result != CUDA_ERROR_NOT_READY;
+        freed_.put_back(one, FreedBlocks::Place::kFirst);
+        --lanes;
+      }
+    }
+  }
+}
+
+void DeviceFrees::collect() noexcept {
+  if (freed_.is_full() && fences_.can_record()) {
+    close_when_due();  // a capture has kept it open
+  } else if (freed_.any_closed()) {
+    collect(kFewLanes, kAtOnce);
+  }
+}
+
+void DeviceFrees::close_and_collect(std::size_t lanes, std::size_t most) noexcept {
+  if (!any()) {
+    return;
+  }
+  if (fences_.can_record()) {
+    WaitPermit permit(captures_);
+    close(permit);
+  }
+  collect(lanes, most);
+}
+
+void DeviceFrees::close_and_collect() noexcept {
+  close_and_collect(freed_.lanes() + 1, kMostAtOnce);  // the one that is closed now included
+}
+
+void DeviceFrees::prepare_for_capture() noexcept {
+  close_and_collect(kFewLanes, kAtOnce);
+}
+
+// An epoch about whose fence the driver cannot tell, or that has none.
+bool DeviceFrees::collect_by_waiting() noexcept {
+  WaitPermit permit(captures_);
+  close(permit);
+  for (std::size_t lanes = freed_.lanes(); lanes > 0; --lanes) {
+    Epochs one = freed_.take_closed();
+    if (one.empty()) {
+      break;
+    }
+    const bool may_wait = permit.given() && (one.front().stuck || !one.front().fence.complete);
+    if (may_wait && synchronize_owners(one.front(), permit)) {
+      reclaim(one);
+      return true;
+    }
+    freed_.put_back(one, FreedBlocks::Place::kFirst);
+  }
+  return false;
+}
+
+// Several threads may wait: nothing is kept in hand meanwhile.
+template <typename Predicate>
+bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexcept {
+  using Prospect = FreedBlocks::Prospect;
+  std::optional<steady_clock::time_point> hopeless_since;
+  std::chrono::microseconds pause = kShortestPause;
+  for (;;) {
+    close_and_collect();
+    if (predicate() || !any()) {
+      return predicate();
+    }
+    const Prospect prospect = freed_.prospect();
+    const bool may_last = prospect == Prospect::kInHand ||
+                          (prospect == Prospect::kInStreams && for_streams == ForStreams::kBriefly);
+    if (prospect == Prospect::kPending || (prospect == Prospect::kInStreams && !may_last)) {
+      hopeless_since.reset();
+    } else if (may_last) {
+      const steady_clock::time_point now = steady_clock::now();
+      hopeless_since = hopeless_since.value_or(now);
+      if (now - *hopeless_since > kLongestHope) {
+        return predicate();
+      }
+    } else if (!collect_by_waiting() || predicate()) {
+      return predicate();
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+bool DeviceFrees::wait_for_any(std::size_t before) noexcept {
+  return wait_until(ForStreams::kBriefly, [&] { return freed_.reclaimed() != before; });
+}
+
+void DeviceFrees::wait_for_blocks_of(const Context& context) noexcept {
+  if (any()) {
+    const std::uint64_t newest = freed_.newest();
+    wait_until(ForStreams::kAsLongAsItTakes, [&] { return !freed_.has_until(newest, &context); });
+  }
+}
+
+CUresult DeviceFrees::wait_for_all(const Context& owner, Context* current) {
+  const bool by_events = captures_.any_has_begun() && fences_.can_record();
+  std::optional<WaitPermit> permit(
+      std::in_place, captures_,
+      by_events ? WaitPermit::For::kAnything : WaitPermit::For::kCallsThatBlock);
+  if (!permit->given()) {
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  std::vector<Context*> others;
+  if (is_stranger(current)) {
+    others.push_back(current);
+  }
+  if (by_events && contexts_.knows_current()) {
+    close(*permit);
+    Fence fence;
+    fences_.record(fence, device_, others);
+    if (fence.complete) {
+      permit.reset();
+      const CUresult result = fences_.wait_for(fence, &owner);
+      fences_.give_back(fence);
+      close_and_collect();
+      return result;
+    }
+    fences_.give_back(fence);
+  }
+  // Chosen before the wait: what is freed while it goes on may be used by later work.
+  const std::uint64_t covered = any() ? freed_.cover(device_) : 0;
+  const CUresult result = contexts_.synchronize(owner, *permit, others, current);
+  if (result == CUDA_SUCCESS && covered != 0) {
+    for (Epochs one = freed_.take_covered(covered); !one.empty();
+         one = freed_.take_covered(covered)) {
+      reclaim(one);
+    }
+  }
+  return result;
+}
+
+void DeviceFrees::reclaim(Epochs& epoch) noexcept {
+  fences_.give_back(epoch.front().fence);
+  freed_.reclaim(epoch);
+}
+
+}  // namespace cubfc
