@@ -12,9 +12,9 @@ namespace {
 using arena::less;
 using arena::plus;
 
-// In which something was brought and the request failed all the same. Threads that take what is
-// given back need some tens (siblings_test: 30); more would be for another reason than lack of
-// memory. Passes that have waited end by their time.
+// In which something was brought and the request failed all the same: threads and processes take
+// what is given back. In the tests of that no request needs more than 22. A thousand would have
+// another reason than lack of memory. Passes that have waited are ended by their time.
 constexpr int kMostPasses = 1000;
 
 // Each pass asks for twice as much as the one before: threads that go on allocating take it as fast
