@@ -285,8 +285,8 @@ class Player {
     }
   }
 
-  // As Contexts::start() and Device::begin_arena() (shim/device/). Under bfc what is taken ahead
-  // is the device's, and in no arena's way.
+  // As Contexts::start() and Device::begin_arena() (shim/device/). What is taken ahead is the
+  // device's, and in no arena's way.
   void begin(PlayedArena& played, std::uint32_t device) {
     const std::uint64_t free_bytes =
         std::min(played.device.free_bytes(), played.device.total_bytes);
@@ -295,7 +295,7 @@ class Player {
         {.total_bytes = played.device.total_bytes, .limit_bytes = played.device.budget.limit()},
         policy_.preallocation(free_bytes, played.device.total_bytes));
     planned_[device] = std::max(planned_[device], options.preallocate_bytes);
-    if (!options.whole && policy_.allocator.value == config::Allocator::kBfc) {
+    if (!options.whole) {
       options.preallocate_bytes = 0;
     }
     played.arena.begin(options);

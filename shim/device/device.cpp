@@ -127,8 +127,7 @@ arena::Options Device::begin_arena(std::uint64_t wanted) {
                                                   .is_integrated = integrated,
                                                   .is_managed = managed},
                                                  wanted);
-  if (!options.whole && preallocation.possible() &&
-      server->allocator() == config::Allocator::kBfc) {
+  if (!options.whole && preallocation.possible() && server->by == Server::By::kArena) {
     preallocation.plan(std::exchange(options.preallocate_bytes, 0));
   }
   return options;

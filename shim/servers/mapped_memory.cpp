@@ -7,6 +7,7 @@
 #include "config/arena_options.h"
 #include "shim/driver/captures.h"
 #include "shim/driver/physical.h"
+#include "shim/servers/preallocated.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -178,30 +179,43 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
   }
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();  // its addresses stay meanwhile
-  Pages mapped;
-  CUresult result = of_context == nullptr ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
-  try {
-    if (!device_.reserves_allow(driver_, bytes, spare_bytes())) {
-      return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
-    }
-    for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
-         page += page_bytes_) {
-      result = map_page(page, mapped);
-    }
-    if (result == CUDA_SUCCESS) {
-      result = enter(base, bytes, mapped, of_context.get());
-    }
-  } catch (const std::bad_alloc&) {
-    release_all(driver_, mapped, page_bytes_);
-    return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
+  if (of_context == nullptr) {
+    return {0, CUDA_ERROR_CONTEXT_IS_DESTROYED, false};
   }
+  bool host_has_none = false;
+  const CUresult result = in_place_of_preallocated(driver_, device_, bytes, spare_bytes(), [&] {
+    return map_pages(base, bytes, of_context.get(), host_has_none);
+  });
   if (result == CUDA_SUCCESS) {
     return {base, 0, false};
   }
   log::debug("{} of memory could not be mapped: driver says {}", log::bytes(bytes),
              name_of(driver_, result));
-  release_all(driver_, mapped, page_bytes_);
-  return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY};
+  return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY && !host_has_none};
+}
+
+// All of them, or none. The driver's answer; CUDA_ERROR_OUT_OF_MEMORY, too, where the host has no
+// memory.
+CUresult MappedMemory::map_pages(arena::Address base, std::uint64_t bytes,
+                                 const Holdings* of_context, bool& host_has_none) noexcept {
+  Pages mapped;
+  CUresult result = CUDA_SUCCESS;
+  try {
+    for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
+         page += page_bytes_) {
+      result = map_page(page, mapped);
+    }
+    if (result == CUDA_SUCCESS) {
+      result = enter(base, bytes, mapped, of_context);
+    }
+  } catch (const std::bad_alloc&) {
+    host_has_none = true;
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) {
+    release_all(driver_, mapped, page_bytes_);
+  }
+  return result;
 }
 
 std::uint64_t MappedMemory::spare_bytes() {

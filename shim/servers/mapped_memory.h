@@ -64,6 +64,8 @@ class MappedMemory : public RegionSource {
   std::shared_ptr<Holdings> holdings();
   std::uint64_t spare_bytes();
   CUresult create(Handle& handle);
+  CUresult map_pages(arena::Address base, std::uint64_t bytes, const Holdings* of_context,
+                     bool& host_has_none) noexcept;
   CUresult map_page(arena::Address address, Pages& mapped);
   enum class Own : bool { kNo, kYes };
   CUresult set_access(arena::Address base, std::uint64_t bytes, Own own, PeerSet peers);

@@ -1,6 +1,7 @@
 #include "shim/servers/region_memory.h"
 
 #include "shim/driver/captures.h"
+#include "shim/servers/preallocated.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -19,7 +20,6 @@ arena::MemorySource::Region RegionMemory::obtain(std::uint64_t bytes) noexcept {
   return {base, 0, false};
 }
 
-// What is preallocated makes way, but not for what the device has no room for all the same.
 CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept {
   if (device_.managed) {
     device_.use.driver_called();
@@ -27,28 +27,10 @@ CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept
                ? driver_.cuMemAllocManaged(base, bytes, CU_MEM_ATTACH_GLOBAL)
                : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Preallocation& preallocation = device_.preallocation;
-  const std::uint64_t held = preallocation.bytes();
-  if (!device_.reserves_allow(driver_, bytes, held)) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  if (held > 0 && held < bytes &&
-      driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS &&
-      bytes > free_bytes + held) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const std::uint64_t given_up = preallocation.make_way(bytes);
-  preallocation.keep_to_limit();
-  const CUresult result = driver_.cuMemAlloc_v2(base, bytes);
-  device_.use.driver_called();
-  if (result == CUDA_SUCCESS) {
-    preallocation.after(given_up, bytes);
-  } else {
-    preallocation.hold(given_up);
-  }
-  return result;
+  return in_place_of_preallocated(driver_, device_, bytes, 0, [&] {
+    device_.use.driver_called();
+    return driver_.cuMemAlloc_v2(base, bytes);
+  });
 }
 
 // No work uses them, so that they need not wait for any, as they would in the driver's cuMemFree:
