@@ -15,9 +15,16 @@ namespace cubfc::arena {
 // that holds just the request.
 Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t bytes) {
   const std::uint64_t block_bytes = block_bytes_for(bytes);
+  const std::uint64_t whole_units = round_up(bytes, kSourceUnitBytes);
+  const bool takes_less =
+      whole_units < round_up(Regions::slice_bytes_for(block_bytes), kSourceUnitBytes);
+  const auto needs_less = [&](const Growth& growth) {
+    return growth.failure == Failure::kOverLimit ||
+           (growth.failure == Failure::kExhausted && takes_less);
+  };
   if (to_preallocate_ > 0 && options_.whole && !this_thread_obtains_ && !has_own_region(bytes)) {
     if (const Growth growth = preallocate_whole(lock, Regions::slice_bytes_for(block_bytes));
-        growth.failure != Failure::kOverLimit) {
+        !needs_less(growth)) {
       return growth;
     }
   }
@@ -25,17 +32,13 @@ Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t bytes) {
   const std::uint64_t before = pool_bytes_;
   // No larger than that the request may have it.
   const std::uint64_t least = round_up(bytes, kGranuleBytes);
-  const std::uint64_t whole_units = round_up(bytes, kSourceUnitBytes);
   const Wish own{whole_units - bytes <= bytes / 8 ? whole_units : least, least, 1, 0,
                  Regions::Kind::kOwn};
   Growth growth{false, Failure::kOverLimit, 0};
   if (!has_own_region(bytes)) {
     growth = obtain_slice(lock, block_bytes, kLargestRequestBytes);
   }
-  const bool takes_less =
-      whole_units < round_up(Regions::slice_bytes_for(block_bytes), kSourceUnitBytes);
-  if (growth.failure == Failure::kOverLimit ||
-      (growth.failure == Failure::kExhausted && takes_less)) {
+  if (needs_less(growth)) {
     growth = obtain(lock, own);
   }
   if (!growth.grew) {

@@ -53,6 +53,22 @@ TEST_CASE("whatever blocks are live, the rest of a device can be had as without 
   }
 }
 
+TEST_CASE("the first request can be for all that there is, also where the arena is one region",
+          "[one_thread]") {
+  for (const char* allocator : {"bfc", "vmm"}) {
+    for (const char* memory : {"100MiB", "8GiB", "80GiB"}) {
+      INFO(allocator << " " << memory);
+      const Figures bare = figures("empty", "total", {{"STANDIN_MEMORY", memory}}, false);
+      Environment environment{{"CUBFC_PREALLOCATE", "whole"}, {"CUBFC_ALLOCATOR", allocator}};
+      environment["STANDIN_MEMORY"] = memory;
+      CHECK(figures("empty", "total", environment, true).got == bare.got);
+      environment["STANDIN_MEMORY"] = "100GiB";
+      environment["CUBFC_MEM_LIMIT"] = memory;
+      CHECK(figures("empty", "total", environment, true).got == bare.got);
+    }
+  }
+}
+
 TEST_CASE("in random states what is said to be free can be had", "[one_thread]") {
   for (const auto& [variable, value] : kModes) {
     for (const char* how : {"sum", "create", "async"}) {
