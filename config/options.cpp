@@ -7,256 +7,10 @@
 #include <type_traits>
 
 #include "config/environment.h"
+#include "config/option_readers.h"
 
 namespace cubfc::config {
 namespace {
-
-// A share that is no share (0), or more than there is without unified memory to page it.
-constexpr double kHighestFraction = 1.0;
-constexpr double kHighestUnifiedFraction = 64.0;
-constexpr std::size_t kLongestPath = 4095;  // PATH_MAX less its NUL
-
-// In place, because g++ 12 warns of the string in a variant that is moved out of a temporary.
-template <class T>
-std::optional<Value> value_of(const std::optional<T>& read) {
-  std::optional<Value> value;
-  if (read) {
-    value.emplace(*read);
-  }
-  return value;
-}
-
-std::optional<Value> boolean(std::string_view text, const Policy& /*so_far*/) {
-  return value_of(read_boolean(text));
-}
-
-std::optional<Value> preallocate(std::string_view text, const Policy& /*so_far*/) {
-  const std::optional<bool> yes = read_boolean(text);
-  return yes ? std::optional<Value>(*yes ? Preallocate::kYes : Preallocate::kNo) : std::nullopt;
-}
-
-std::optional<Value> preallocate_or_whole(std::string_view text, const Policy& so_far) {
-  return same_word("whole", trimmed(text)) ? Preallocate::kWhole : preallocate(text, so_far);
-}
-
-std::optional<Value> growth(std::string_view text, const Policy& /*so_far*/) {
-  const std::optional<bool> yes = read_boolean(text);
-  return yes ? std::optional<Value>(*yes ? Preallocate::kNo : Preallocate::kYes) : std::nullopt;
-}
-
-std::optional<Value> size(std::string_view text, const Policy& /*so_far*/) {
-  return value_of(read_size(text));
-}
-
-std::optional<Value> time_above_zero(std::string_view text, const Policy& /*so_far*/) {
-  std::optional<std::chrono::milliseconds> time = read_time(text);
-  if (time == std::chrono::milliseconds{0}) {
-    time.reset();
-  }
-  return value_of(time);
-}
-
-std::optional<std::uint64_t> above_zero(std::string_view text) {
-  const std::optional<std::uint64_t> bytes = read_size(text);
-  return bytes == std::uint64_t{0} ? std::nullopt : bytes;
-}
-
-std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_far*/) {
-  return value_of(above_zero(text));
-}
-
-std::optional<Value> device_sizes(std::string_view text, const Policy& /*so_far*/) {
-  return value_of(read_device_sizes(text, above_zero));
-}
-
-// A number alone is bytes to those who set these names; fewer than a MiB were meant as something
-// else.
-std::optional<std::uint64_t> their_limit(std::string_view text) {
-  constexpr std::uint64_t kFewest = std::uint64_t{1} << 20U;
-  const std::optional<std::uint64_t> bytes = read_size(text);
-  return bytes && *bytes > 0 && *bytes < kFewest && read_count(trimmed(text)) ? std::nullopt
-                                                                              : bytes;
-}
-
-// 0 is no limit.
-std::optional<Value> their_device_sizes(std::string_view text, const Policy& /*so_far*/) {
-  std::optional<DeviceSizes> sizes = read_device_sizes(text, their_limit);
-  if (sizes) {
-    std::erase_if(sizes->listed, [](const auto& entry) { return entry.second == 0; });
-    if (sizes->others == std::uint64_t{0}) {
-      sizes->others.reset();
-    }
-  }
-  return value_of(sizes);
-}
-
-std::optional<Value> group_name(std::string_view text, const Policy& /*so_far*/) {
-  constexpr std::size_t kLongest = 64;
-  const std::string_view name = trimmed(text);
-  const auto is_good = [](unsigned char c) {
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '_' ||
-           c == '-' || c == '.';
-  };
-  const bool good = !name.empty() && name.size() <= kLongest && name.front() != '.' &&
-                    std::ranges::all_of(name, is_good);
-  return value_of(good ? std::optional<std::string>(name) : std::nullopt);
-}
-
-std::optional<Value> mebibytes(std::string_view text, const Policy& /*so_far*/) {
-  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
-  std::optional<std::uint64_t> count = read_count(text);
-  if (count && *count > std::numeric_limits<std::uint64_t>::max() / kMebibyte) {
-    count.reset();
-  }
-  if (count) {
-    *count *= kMebibyte;
-  }
-  return value_of(count);
-}
-
-std::optional<Value> size_or_minus_one(std::string_view text, const Policy& /*so_far*/) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  std::optional<std::int64_t> result;
-  const std::optional<std::uint64_t> bytes = read_size(text);
-  if (trimmed(text) == "-1") {
-    result = -1;
-  } else if (bytes && *bytes <= kMost) {
-    result = static_cast<std::int64_t>(*bytes);
-  }
-  return value_of(result);
-}
-
-std::optional<Value> in_range(std::optional<Fraction> fraction, const Policy& so_far) {
-  const double highest = so_far.unified_memory.value ? kHighestUnifiedFraction : kHighestFraction;
-  if (fraction && (fraction->start <= 0 || fraction->start > highest ||
-                   fraction->limit.value_or(fraction->start) > highest)) {
-    fraction.reset();
-  }
-  return value_of(fraction);
-}
-
-std::optional<Value> fraction(std::string_view text, const Policy& so_far) {
-  return in_range(read_fraction(text), so_far);
-}
-
-std::optional<Value> xla_fraction(std::string_view text, const Policy& so_far) {
-  return in_range(read_xla_fraction(text), so_far);
-}
-
-std::optional<Value> path(std::string_view text, const Policy& /*so_far*/) {
-  const std::string_view name = trimmed(text);
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  std::optional<std::string> result;
-  if (!name.empty() && name.size() <= kLongestPath && std::ranges::none_of(name, is_control)) {
-    result = name;
-  }
-  return value_of(result);
-}
-
-std::optional<Value> frames(std::string_view text, const Policy& /*so_far*/) {
-  constexpr std::uint64_t kMostFrames = 64;
-  std::optional<std::uint64_t> count = read_count(text);
-  if (count && *count > kMostFrames) {
-    count.reset();
-  }
-  return value_of(count);
-}
-
-constexpr std::size_t kLongestLabels = 255;
-
-// As Prometheus has them: a name of letters, digits and _, a value without the characters that
-// would end it.
-bool is_label(std::string_view text) {
-  const auto is_letter = [](char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; };
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const std::size_t equals = text.find('=');
-  const std::string_view name = text.substr(0, equals);
-  return equals != std::string_view::npos && !name.empty() && !is_digit(name.front()) &&
-         std::ranges::all_of(name,
-                             [&](char c) { return is_letter(c) || is_digit(c) || c == '_'; }) &&
-         std::ranges::none_of(text.substr(equals + 1), [](unsigned char c) {
-           return c < 0x20 || c == 0x7f || c == '"' || c == '\\' || c == '=';
-         });
-}
-
-std::optional<Value> label_list(std::string_view text, const Policy& /*so_far*/) {
-  const std::string_view list = trimmed(text);
-  bool good = !list.empty() && list.size() <= kLongestLabels;
-  for (std::size_t start = 0; good && start <= list.size();) {
-    const std::size_t end = std::min(list.find(',', start), list.size());
-    good = is_label(list.substr(start, end - start));
-    start = end + 1;
-  }
-  return value_of(good ? std::optional<std::string>(list) : std::nullopt);
-}
-
-template <class T>
-struct Word {
-  std::string_view word;
-  T value;
-};
-
-// The reader of an option whose values are words.
-template <auto& kWords>
-std::optional<Value> word(std::string_view text, const Policy& /*so_far*/) {
-  std::optional<decltype(kWords.front().value)> result;
-  for (const auto& entry : kWords) {
-    if (same_word(entry.word, trimmed(text))) {
-      result = entry.value;
-    }
-  }
-  return value_of(result);
-}
-
-constexpr std::array kAllocatorWords = std::to_array<Word<Allocator>>({
-    {"bfc", Allocator::kBfc},
-    {"vmm", Allocator::kVmm},
-    {"cuda_async", Allocator::kCudaAsync},
-    {"platform", Allocator::kPlatform},
-});
-constexpr std::array kXlaAllocatorWords = std::to_array<Word<Allocator>>({
-    {"default", Allocator::kBfc},
-    {"bfc", Allocator::kBfc},
-    {"platform", Allocator::kPlatform},
-    {"address", Allocator::kPlatform},
-    {"cuda_async", Allocator::kCudaAsync},
-    {"vmm", Allocator::kVmm},
-});
-constexpr std::array kTfAllocatorWords = std::to_array<Word<Allocator>>({
-    {"cuda_malloc", Allocator::kPlatform},
-    {"cuda_malloc_async", Allocator::kCudaAsync},
-});
-constexpr std::array kFractionOfWords = std::to_array<Word<FractionOf>>({
-    {"free", FractionOf::kFree},
-    {"total", FractionOf::kTotal},
-});
-constexpr std::array kFreeWords = std::to_array<Word<FreeMode>>({
-    {"sync", FreeMode::kSync},
-    {"deferred", FreeMode::kDeferred},
-});
-constexpr std::array kStreamOrderedWords = std::to_array<Word<StreamOrdered>>({
-    {"driver", StreamOrdered::kDriver},
-    {"arena", StreamOrdered::kArena},
-});
-constexpr std::array kIpcWords = std::to_array<Word<Ipc>>({
-    {"cubfc", Ipc::kCubfc},
-    {"driver", Ipc::kDriver},
-});
-constexpr std::array kLimitCountsWords = std::to_array<Word<LimitCounts>>({
-    {"all", LimitCounts::kAll},
-    {"arena", LimitCounts::kArena},
-});
-constexpr std::array kLogLevelWords = std::to_array<Word<LogLevel>>({
-    {"trace", LogLevel::kTrace},
-    {"debug", LogLevel::kDebug},
-    {"info", LogLevel::kInfo},
-    {"warn", LogLevel::kWarn},
-    {"warning", LogLevel::kWarn},
-    {"error", LogLevel::kError},
-    {"err", LogLevel::kError},
-    {"critical", LogLevel::kCritical},
-    {"off", LogLevel::kOff},
-});
 
 std::string text_of(bool value) {
   return value ? "true" : "false";
@@ -277,7 +31,7 @@ std::string text_of(const Fraction& value) {
   return fraction_text(value);
 }
 std::string text_of(const std::string& value) {
-  return shown(value, kLongestPath);
+  return shown(value, readers::kLongestPath);
 }
 template <class T>
 requires std::is_enum_v<T> std::string text_of(T value) {
@@ -348,39 +102,40 @@ constexpr std::string_view kXlaFractionNote =
     "also `0.75+`: start with it, no limit; `0.75-0.85`: start and limit";
 
 constexpr std::array kAllocatorHonoured = std::to_array<Spelling>({
-    {"XLA_PYTHON_CLIENT_ALLOCATOR", word<kXlaAllocatorWords>,
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", readers::xla_allocator,
      "default, bfc, platform, address, cuda_async or vmm",
      "`default`, `bfc` → `bfc`; `platform`, `address` → `platform`; `cuda_async`; `vmm`"},
-    {"TF_GPU_ALLOCATOR", word<kTfAllocatorWords>, "cuda_malloc or cuda_malloc_async",
+    {"TF_GPU_ALLOCATOR", readers::tf_allocator, "cuda_malloc or cuda_malloc_async",
      "`cuda_malloc` → `platform`, `cuda_malloc_async` → `cuda_async`"},
 });
 constexpr std::array kPreallocateHonoured = std::to_array<Spelling>({
-    {"XLA_PYTHON_CLIENT_PREALLOCATE", preallocate, kBooleanForms, ""},
-    {"TF_FORCE_GPU_ALLOW_GROWTH", growth, kBooleanForms, "inverted"},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", readers::preallocate, kBooleanForms, ""},
+    {"TF_FORCE_GPU_ALLOW_GROWTH", readers::growth, kBooleanForms, "inverted"},
 });
 constexpr std::array kFractionHonoured = std::to_array<Spelling>({
-    {"XLA_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, kXlaFractionNote, true},
-    {"XLA_PYTHON_CLIENT_MEM_FRACTION", xla_fraction, kXlaFractionForms, "deprecated by JAX", true},
+    {"XLA_CLIENT_MEM_FRACTION", readers::xla_fraction, kXlaFractionForms, kXlaFractionNote, true},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION", readers::xla_fraction, kXlaFractionForms,
+     "deprecated by JAX", true},
 });
 constexpr std::array kLimitHonoured = std::to_array<Spelling>({
-    {"CUDA_DEVICE_MEMORY_LIMIT", their_device_sizes, kTheirLimitForms,
+    {"CUDA_DEVICE_MEMORY_LIMIT", readers::their_device_sizes, kTheirLimitForms,
      "HAMi, KAI; also `CUDA_DEVICE_MEMORY_LIMIT_<N>` for device N", false, true},
-    {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", their_device_sizes, kTheirLimitForms,
+    {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", readers::their_device_sizes, kTheirLimitForms,
      "MPS: `0=1G,1=512M`"},
-    {"GPU_MEMORY_LIMIT", their_device_sizes, kTheirLimitForms, "KAI"},
+    {"GPU_MEMORY_LIMIT", readers::their_device_sizes, kTheirLimitForms, "KAI"},
 });
 constexpr std::array kPreallocateLimitHonoured = std::to_array<Spelling>({
-    {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", size, kSizeForms, ""},
+    {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", readers::size, kSizeForms, ""},
 });
 constexpr std::array kReserveHonoured = std::to_array<Spelling>({
-    {"TF_DEVICE_MIN_SYS_MEMORY_IN_MB", mebibytes, "a whole number of MiB", "in MiB"},
+    {"TF_DEVICE_MIN_SYS_MEMORY_IN_MB", readers::mebibytes, "a whole number of MiB", "in MiB"},
 });
 constexpr std::array kAsyncHonoured = std::to_array<Spelling>({
-    {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", size_or_minus_one,
+    {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", readers::size_or_minus_one,
      "a size in bytes, or -1 for as much as bfc preallocates", ""},
 });
 constexpr std::array kUnifiedHonoured = std::to_array<Spelling>({
-    {"TF_FORCE_UNIFIED_MEMORY", boolean, kBooleanForms, ""},
+    {"TF_FORCE_UNIFIED_MEMORY", readers::boolean, kBooleanForms, ""},
 });
 
 // A row's last three columns, from the member of Policy that it sets.
@@ -406,7 +161,7 @@ constexpr std::span<const Spelling> kNoneHonoured;
 
 constexpr std::array kOptions = std::to_array<Option>({
     row<&Policy::allocator>(
-        {"CUBFC_ALLOCATOR", word<kAllocatorWords>, "bfc, vmm, cuda_async or platform", ""},
+        {"CUBFC_ALLOCATOR", readers::allocator, "bfc, vmm, cuda_async or platform", ""},
         kAllocatorHonoured, "bfc",
         "`bfc`: best fit with coalescing over regions from the driver. `vmm`: the same over one "
         "address range in which memory moves to where it is needed, so that fragmentation makes no "
@@ -414,7 +169,7 @@ constexpr std::array kOptions = std::to_array<Option>({
         "pool, one of its own whose limit is enforced. "
         "`platform`: every call goes to the driver, still logged, counted and limited"),
     row<&Policy::preallocate>(
-        {"CUBFC_PREALLOCATE", preallocate_or_whole,
+        {"CUBFC_PREALLOCATE", readers::preallocate_or_whole,
          "true, false (also 1/0, yes/no, on/off) or whole", ""},
         kPreallocateHonoured, "true",
         "`true`: take a share of the device at the first allocation; what of it holds no block "
@@ -422,114 +177,119 @@ constexpr std::array kOptions = std::to_array<Option>({
         "processes of the user get by asking what is not in use.) `false`: take memory as it is "
         "needed. `whole`: take the share in one piece, which goes back only when it holds no "
         "block"),
-    limiting(row<&Policy::mem_fraction>({"CUBFC_MEM_FRACTION", fraction, kFractionForms, ""},
-                                        kFractionHonoured, "unset (0.75)",
-                                        "this share of the free memory is preallocated; set, it is "
-                                        "also a hard limit: this share of "
-                                        "the device's total")),
+    limiting(
+        row<&Policy::mem_fraction>({"CUBFC_MEM_FRACTION", readers::fraction, kFractionForms, ""},
+                                   kFractionHonoured, "unset (0.75)",
+                                   "this share of the free memory is preallocated; set, it is "
+                                   "also a hard limit: this share of "
+                                   "the device's total")),
     row<&Policy::mem_fraction_of>(
-        {"CUBFC_MEM_FRACTION_OF", word<kFractionOfWords>, "free or total", ""}, kNoneHonoured,
-        "free", "what the preallocation is a share of; the limit is always a share of the total"),
+        {"CUBFC_MEM_FRACTION_OF", readers::fraction_of, "free or total", ""}, kNoneHonoured, "free",
+        "what the preallocation is a share of; the limit is always a share of the total"),
     limiting(row<&Policy::mem_limit>(
-        {"CUBFC_MEM_LIMIT", device_sizes, kDeviceLimitForms, ""}, kLimitHonoured, "unset",
+        {"CUBFC_MEM_LIMIT", readers::device_sizes, kDeviceLimitForms, ""}, kLimitHonoured, "unset",
         "the hard limit as a size, for each device (or `0=8GiB,1=4GiB`); wins over a fraction")),
     limiting(row<&Policy::group>(
-                 {"CUBFC_GROUP", group_name, kGroupForms, ""}, kNoneHonoured, "unset",
+                 {"CUBFC_GROUP", readers::group_name, kGroupForms, ""}, kNoneHonoured, "unset",
                  "the processes of a user that name the same group share one budget on each "
                  "device, `CUBFC_GROUP_LIMIT`; nothing is preallocated, and what one does not use "
                  "the others have by asking"),
              Limits::kGroup),
     limiting(row<&Policy::group_limit>(
-                 {"CUBFC_GROUP_LIMIT", size_above_zero, kLimitForms, ""}, kNoneHonoured, "unset",
-                 "that budget: a hard limit for all processes of the group together"),
+                 {"CUBFC_GROUP_LIMIT", readers::size_above_zero, kLimitForms, ""}, kNoneHonoured,
+                 "unset", "that budget: a hard limit for all processes of the group together"),
              Limits::kGroup),
-    row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", size, kSizeForms, ""},
+    row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", readers::size, kSizeForms, ""},
                                     kPreallocateLimitHonoured, "unset",
                                     "preallocate at most this much; growth goes on to the limit"),
-    row<&Policy::reserve>({"CUBFC_RESERVE", size, kSizeForms, ""}, kReserveHonoured, "0",
+    row<&Policy::reserve>({"CUBFC_RESERVE", readers::size, kSizeForms, ""}, kReserveHonoured, "0",
                           "leave this much of the device free, for a display or for libraries' "
                           "workspaces"),
     row<&Policy::host_reserve>(
-        {"CUBFC_HOST_RESERVE", size, kSizeForms, ""}, kNoneHonoured, "0",
+        {"CUBFC_HOST_RESERVE", readers::size, kSizeForms, ""}, kNoneHonoured, "0",
         "on a GPU whose memory is the host's: what would leave the host less than this is refused"),
     row<&Policy::async_preallocate>(
-        {"CUBFC_ASYNC_PREALLOCATE", size_or_minus_one,
+        {"CUBFC_ASYNC_PREALLOCATE", readers::size_or_minus_one,
          "a size such as 8GiB, or -1 for as much as bfc preallocates", ""},
         kAsyncHonoured, "0",
         "with `cuda_async`: how much to warm the pool with; `-1`: as much as `bfc` would "
         "preallocate"),
     row<&Policy::trim_after>(
-        {"CUBFC_TRIM_AFTER", time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset",
+        {"CUBFC_TRIM_AFTER", readers::time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset",
         "when the program has neither allocated nor freed for so long, memory that it does not use "
         "goes back to the device, but for what was preallocated; a thread of cubfc's sees to it"),
     row<&Policy::unified_memory>(
-        {"CUBFC_UNIFIED_MEMORY", boolean, kBooleanForms, ""}, kUnifiedHonoured, "false",
+        {"CUBFC_UNIFIED_MEMORY", readers::boolean, kBooleanForms, ""}, kUnifiedHonoured, "false",
         "regions of managed memory, which the driver moves between device and host; allows a share "
         "above 1"),
-    row<&Policy::free_mode>({"CUBFC_FREE", word<kFreeWords>, "sync or deferred", ""}, kNoneHonoured,
-                            "sync",
+    row<&Policy::free_mode>({"CUBFC_FREE", readers::free_mode, "sync or deferred", ""},
+                            kNoneHonoured, "sync",
                             "`sync`: a free waits for the device, as the driver's does. "
                             "`deferred`: it returns at once, "
                             "and the block is reused when all work submitted before has finished"),
     row<&Policy::stream_ordered>(
-        {"CUBFC_STREAM_ORDERED", word<kStreamOrderedWords>, "driver or arena", ""}, kNoneHonoured,
+        {"CUBFC_STREAM_ORDERED", readers::stream_ordered, "driver or arena", ""}, kNoneHonoured,
         "driver",
         "what serves `cuMemAllocAsync`. `driver`: its pools, counted and limited. `arena`: the "
         "arena, in stream order, as long as the program leaves the default pool as it is (not yet "
         "confirmed on a GPU)"),
-    limiting(row<&Policy::limit_counts>(
-                 {"CUBFC_LIMIT_COUNTS", word<kLimitCountsWords>, "all or arena", ""}, kNoneHonoured,
-                 "all",
-                 "what a hard limit counts. `all`: also pools, "
-                 "`cuMemCreate`, managed memory and arrays. "
-                 "`arena`: only what `cuMemAlloc` and its like give"),
-             Limits::kSheds),
+    limiting(
+        row<&Policy::limit_counts>(
+            {"CUBFC_LIMIT_COUNTS", readers::limit_counts, "all or arena", ""}, kNoneHonoured, "all",
+            "what a hard limit counts. `all`: also pools, "
+            "`cuMemCreate`, managed memory and arrays. "
+            "`arena`: only what `cuMemAlloc` and its like give"),
+        Limits::kSheds),
     row<&Policy::ipc>(
-        {"CUBFC_IPC", word<kIpcWords>, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
+        {"CUBFC_IPC", readers::ipc, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
         "how memory is shared with other processes. `cubfc`: by handles that only a process under "
         "cubfc can open. `driver`: by the driver's, for a peer without cubfc: requests of 1 MiB "
         "and more get allocations of their own, smaller blocks cannot be shared, and nothing is "
         "preallocated unless asked for"),
     row<&Policy::log_level>(
-        {"CUBFC_LOG_LEVEL", word<kLogLevelWords>,
-         "trace, debug, info, warn, error, critical or off", ""},
+        {"CUBFC_LOG_LEVEL", readers::log_level, "trace, debug, info, warn, error, critical or off",
+         ""},
         kNoneHonoured, "warn",
         "how much is logged: from `warn` on what is wrong and reports of failed allocations, from "
         "`info` on a line for each arena, from `debug` on regions, from `trace` on every call"),
-    row<&Policy::log_file>({"CUBFC_LOG_FILE", path, kPathForms, ""}, kNoneHonoured, "stderr",
-                           "where the log goes; `%p` is the process id, `%h` the host"),
-    row<&Policy::show_stats>({"CUBFC_SHOW_STATS", boolean, kBooleanForms, ""}, kNoneHonoured,
-                             "false", "a summary at exit, where the log goes"),
+    row<&Policy::log_file>({"CUBFC_LOG_FILE", readers::path, kPathForms, ""}, kNoneHonoured,
+                           "stderr", "where the log goes; `%p` is the process id, `%h` the host"),
+    row<&Policy::show_stats>({"CUBFC_SHOW_STATS", readers::boolean, kBooleanForms, ""},
+                             kNoneHonoured, "false", "a summary at exit, where the log goes"),
     row<&Policy::summary>(
-        {"CUBFC_SUMMARY", path, kPathForms, ""}, kNoneHonoured, "unset",
+        {"CUBFC_SUMMARY", readers::path, kPathForms, ""}, kNoneHonoured, "unset",
         "write the summary at exit to this file, as JSON if its name ends in `.json`; `%p` is the "
         "process id, `%h` the host"),
-    row<&Policy::oom_report>({"CUBFC_OOM_REPORT", path, kPathForms, ""}, kNoneHonoured, "unset",
+    row<&Policy::oom_report>({"CUBFC_OOM_REPORT", readers::path, kPathForms, ""}, kNoneHonoured,
+                             "unset",
                              "append what is told of each failed allocation to this file, in full "
                              "and as a line of JSON; "
                              "`%p` is the process id, `%h` the host"),
-    row<&Policy::trace>({"CUBFC_TRACE", path, kPathForms, ""}, kNoneHonoured, "unset",
+    row<&Policy::trace>({"CUBFC_TRACE", readers::path, kPathForms, ""}, kNoneHonoured, "unset",
                         "record every allocation and free to this file, for `cubfc report` and "
                         "`cubfc replay`; `%p` is the process id, `%h` the host"),
-    row<&Policy::trace_limit>({"CUBFC_TRACE_LIMIT", size_above_zero, kLimitForms, ""},
+    row<&Policy::trace_limit>({"CUBFC_TRACE_LIMIT", readers::size_above_zero, kLimitForms, ""},
                               kNoneHonoured, "4GiB",
                               "nothing more is recorded when the trace has so many bytes (32 for "
                               "each allocation or free)"),
-    row<&Policy::trace_stacks>({"CUBFC_TRACE_STACKS", frames, kFramesForms, ""}, kNoneHonoured, "0",
+    row<&Policy::trace_stacks>({"CUBFC_TRACE_STACKS", readers::frames, kFramesForms, ""},
+                               kNoneHonoured, "0",
                                "record so many frames of the stack of each allocation, too"),
     row<&Policy::share_stats>(
-        {"CUBFC_SHARE_STATS", boolean, kBooleanForms, ""}, kNoneHonoured, "true",
+        {"CUBFC_SHARE_STATS", readers::boolean, kBooleanForms, ""}, kNoneHonoured, "true",
         "figures that `cubfc top` and `cubfc metrics` read while the program runs, in a file of "
         "the user's own that goes with the process"),
     row<&Policy::track_callers>(
-        {"CUBFC_TRACK_CALLERS", boolean, kBooleanForms, ""}, kNoneHonoured, "true",
+        {"CUBFC_TRACK_CALLERS", readers::boolean, kBooleanForms, ""}, kNoneHonoured, "true",
         "tell apart which library asked for memory, in the summary, in reports of failed "
         "allocations and in `cubfc top`"),
-    row<&Policy::labels>({"CUBFC_LABELS", label_list, kLabelForms, ""}, kNoneHonoured, "unset",
+    row<&Policy::labels>({"CUBFC_LABELS", readers::label_list, kLabelForms, ""}, kNoneHonoured,
+                         "unset",
                          "labels for `cubfc metrics`, such as `pod=trainer-0,namespace=ml`"),
-    limiting(row<&Policy::disable>({"CUBFC_DISABLE", boolean, kBooleanForms, ""}, kNoneHonoured,
-                                   "false", "a real off switch: nothing is intercepted"),
-             Limits::kSheds),
+    limiting(
+        row<&Policy::disable>({"CUBFC_DISABLE", readers::boolean, kBooleanForms, ""}, kNoneHonoured,
+                              "false", "a real off switch: nothing is intercepted"),
+        Limits::kSheds),
 });
 
 // environment.h decides by its own short list which variables are copied at load.
