@@ -12,11 +12,12 @@
 namespace cubfc {
 namespace {
 
-// The memory is taken in pieces of a 64th of the device, so that it takes few calls. What is left
-// of one that had to go for a smaller request is taken anew in pieces for more requests of that
-// size, but not in smaller ones than a 1024th.
-constexpr std::uint64_t kLargePieces = 64;
-constexpr std::uint64_t kSmallPieces = 1024;
+// The memory is taken in pieces of a 60th of the device, so that it takes few calls, but for one of
+// them, which is taken in parts from a 16th on, each twice as large, as arenas grow. That is 64 at
+// most. What is left of a piece that had to go for a smaller request is taken anew in pieces for
+// more requests of that size, but not in smaller ones than those.
+constexpr std::uint64_t kLargePieces = 60;
+constexpr std::uint64_t kSmallPieces = 16 * kLargePieces;
 
 // For another thread's driver call.
 constexpr std::chrono::seconds kPatienceForDriver{2};
@@ -50,10 +51,20 @@ void Preallocation::plan(std::uint64_t bytes) noexcept {
 
 void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept {
   if (planned() > 0 && !begun_.exchange(true)) {
-    hold(planned() - std::min(planned(), taken));
+    hold_for_growth(planned() - std::min(planned(), taken));
   } else if (given_up > taken) {
     hold_in_pieces(given_up - taken, piece_for(taken));
   }
+}
+
+// So that each of the first growths finds a piece of its size.
+void Preallocation::hold_for_growth(std::uint64_t bytes) noexcept {
+  for (std::uint64_t piece = small_piece_; piece < large_piece_ && piece > 0; piece *= 2) {
+    const std::uint64_t part = std::min(bytes, piece == small_piece_ ? 2 * piece : piece);
+    hold_in_pieces(part, piece);
+    bytes -= part;
+  }
+  hold(bytes);
 }
 
 // In which pieces memory is kept for more requests of this size.

@@ -15,7 +15,7 @@ constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kGiB = 1 << 30;
 constexpr std::size_t kDevice = 8 * kGiB;
 constexpr std::size_t kPreallocated = kDevice / 4 * 3;
-constexpr std::size_t kSmallPiece = kDevice / 1024;
+constexpr std::size_t kSmallPiece = kDevice / 960;
 
 std::size_t free_bytes() {
   std::size_t bytes = 0;
