@@ -93,16 +93,17 @@ Arena::Growth Arena::reserve_addresses(Locked& lock, std::uint64_t block_bytes) 
 }
 
 // Of what is needed, what is better taken from free blocks, although there may be more: the arena
-// would have more than a tenth and a page beyond the most that was ever in use.
+// would have more than a tenth and a page beyond the most that was ever in use. Nothing, as long as
+// the memory has been taken ahead anyway.
 std::uint64_t Arena::idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const {
   const std::uint64_t page = source_.page_bytes();
   const std::uint64_t most = std::max(peak_granules_in_use_ * kGranuleBytes,
                                       granules_in_use_ * kGranuleBytes + block_bytes);
   const std::uint64_t enough = most + most / kPartIdle + page;
   const std::uint64_t would_be = pool_bytes_ + least_bytes;
-  return to_preallocate_ > 0 || would_be <= enough
-             ? 0
-             : std::min(least_bytes, round_up(would_be - enough, page));
+  const bool is_ahead = to_preallocate_ > 0 || source_.bytes_ahead() >= least_bytes;
+  return is_ahead || would_be <= enough ? 0
+                                        : std::min(least_bytes, round_up(would_be - enough, page));
 }
 
 std::uint64_t Arena::bytes_ahead(std::uint64_t page) const {

@@ -43,6 +43,8 @@ class MemorySource {
   // drop_spare(). False: it has failed, and the memory is there still.
   virtual bool unmap(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return false; }
   virtual void drop_spare() noexcept {}
+  // Bytes that it has taken ahead, for what is mapped next.
+  virtual std::uint64_t bytes_ahead() const noexcept { return 0; }
 };
 
 }  // namespace cubfc::arena

@@ -23,7 +23,7 @@ using trace::Memory;
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::uint64_t kGranularity = arena::kSourceUnitBytes;  // of the driver's pages
-// As UnusedMemory's (shim/serve/): more tries would be for a reason that is not lack of memory.
+// As Search's (shim/source/): more tries would be for a reason that is not lack of memory.
 constexpr int kMostTries = 1000;
 // Contexts that have memory at once; a process has a few for each device.
 constexpr std::size_t kMostArenas = 4096;
@@ -219,7 +219,6 @@ class Player {
       devices_.push_back(std::make_unique<SimulatedDevice>(policy_, device.number,
                                                            total_bytes_of(device, conditions),
                                                            memory_bytes_of(device, conditions)));
-      planned_.push_back(0);
       arenas_of_device_.emplace_back();
     }
   }
@@ -272,7 +271,7 @@ class Player {
             : 0;
     arenas_[group] = std::make_unique<PlayedArena>(device, group, page_bytes, sink_.get());
     arenas_of_device_[number].push_back(arenas_[group].get());
-    begin(*arenas_[group], number);
+    begin(*arenas_[group]);
   }
 
   void end_arena(std::uint32_t group) {
@@ -287,14 +286,14 @@ class Player {
 
   // As Contexts::start() and Device::begin_arena() (shim/device/). What is taken ahead is the
   // device's, and in no arena's way.
-  void begin(PlayedArena& played, std::uint32_t device) {
+  void begin(PlayedArena& played) {
     const std::uint64_t free_bytes =
         std::min(played.device.free_bytes(), played.device.total_bytes);
     arena::Options options = config::arena_options(
         policy_,
         {.total_bytes = played.device.total_bytes, .limit_bytes = played.device.budget.limit()},
         policy_.preallocation(free_bytes, played.device.total_bytes));
-    planned_[device] = std::max(planned_[device], options.preallocate_bytes);
+    played.device.plan(options.preallocate_bytes);
     if (!options.whole) {
       options.preallocate_bytes = 0;
     }
@@ -375,10 +374,8 @@ class Player {
     if (played == nullptr) {
       unclaim(group, slot.bytes);
     } else if (policy_.free_mode.value == config::FreeMode::kDeferred) {
-      const std::uint32_t device = workload_.groups[group].device;
-      const std::uint64_t held =
-          planned_[device] - std::min(planned_[device], devices_[device]->taken_bytes());
-      played->retire(slot.address, arena::block_bytes_for(slot.bytes), held);
+      played->retire(slot.address, arena::block_bytes_for(slot.bytes),
+                     played->device.bytes_ahead());
       return;
     } else {
       played->arena.free(slot.address);
@@ -477,7 +474,7 @@ class Player {
     int count = 0;
   };
 
-  // As UnusedMemory::make_room() (shim/serve/): something has become free.
+  // As Search::finds_more() (shim/source/): something has become free.
   bool make_room(Tries& tries, bool waits) {
     const Need& need = tries.need;
     const SimulatedDevice& device = *devices_[need.device];
@@ -595,7 +592,7 @@ class Player {
     for (std::size_t i = 0; i < devices_.size(); ++i) {
       outcome_.devices.push_back({workload_.devices[i].number, devices_[i]->total_bytes,
                                   total_of(workload_.devices[i], conditions_).origin,
-                                  devices_[i]->budget.limit(), planned_[i],
+                                  devices_[i]->budget.limit(), devices_[i]->planned_bytes(),
                                   devices_[i]->peak_bytes()});
     }
   }
@@ -607,7 +604,6 @@ class Player {
   recordings::TraceWriter* const writer_;
   std::unique_ptr<Sink> sink_;
   std::vector<std::unique_ptr<SimulatedDevice>> devices_;
-  std::vector<std::uint64_t> planned_;                // of each device: what is taken of it ahead
   std::vector<std::unique_ptr<PlayedArena>> arenas_;  // of each group that has one now
   std::size_t arena_count_ = 0;
   std::vector<std::vector<PlayedArena*>> arenas_of_device_;

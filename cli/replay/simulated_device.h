@@ -53,6 +53,10 @@ class SimulatedDevice {
   void give(std::uint64_t bytes) { taken_ -= bytes; }
   std::uint64_t taken_bytes() const { return taken_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
+  // What is taken ahead of it, in all, and what of that is in no arena.
+  void plan(std::uint64_t bytes) { planned_ = std::max(planned_, bytes); }
+  std::uint64_t planned_bytes() const { return planned_; }
+  std::uint64_t bytes_ahead() const { return arena::less(planned_, taken_); }
 
   const std::uint64_t total_bytes;
   arena::Budget budget;
@@ -62,6 +66,7 @@ class SimulatedDevice {
   const std::uint64_t memory_bytes_;
   std::uint64_t taken_ = 0;
   std::uint64_t peak_bytes_ = 0;
+  std::uint64_t planned_ = 0;
 };
 
 // Regions of it for one arena, or pages where `page_bytes` > 0. Addresses begin at `first`; those
@@ -77,6 +82,7 @@ class SimulatedMemory : public arena::MemorySource {
   Region reserve(std::uint64_t bytes) noexcept override;
   Region map(arena::Address base, std::uint64_t bytes) noexcept override;
   bool unmap(arena::Address base, std::uint64_t bytes) noexcept override;
+  std::uint64_t bytes_ahead() const noexcept override { return device_.bytes_ahead(); }
 
   // The context has ended.
   void forget();

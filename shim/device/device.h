@@ -58,8 +58,8 @@ struct Device {
   std::uint64_t total_bytes = 0;
   DeviceUse use;
   DeviceLimit limit;
-  Preallocation preallocation;          // of arenas under CUBFC_ALLOCATOR=bfc
-  std::atomic<bool> is_offered{false};  // to other processes, by SoftReserve (serve/)
+  Preallocation preallocation;          // of its arenas
+  std::atomic<bool> is_offered{false};  // to other processes, by SoftReserve (background/)
   // Requests that are just taking memory from the driver, perhaps more than they need: who asks
   // this process for memory is told so, and waits for what will be left of it.
   std::atomic<int> takers{0};
@@ -80,7 +80,7 @@ struct Device {
   std::atomic<PeerSet> peers{0};
   std::atomic<bool> introduced{false};  // the devices that were known before have been told
 
-  std::atomic<DeviceFrees*> frees{nullptr};  // of its blocks: WaitingFrees (serve/) makes it
+  std::atomic<DeviceFrees*> frees{nullptr};  // of its blocks: WaitingFrees (wait/) makes it
 
   // Its figures are there for readers: once it is known to be the only object of its device.
   void publish() noexcept { use.publish(); }

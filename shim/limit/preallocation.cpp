@@ -212,7 +212,7 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
 
 // In smaller pieces when the device has too little for one. Returns the bytes that are held.
 std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept {
-  if (granularity_ == 0) {
+  if (granularity_ == 0 || bytes < granularity_) {
     return 0;
   }
   std::uint64_t held = 0;

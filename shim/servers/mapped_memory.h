@@ -30,6 +30,7 @@ class MappedMemory : public RegionSource {
   Region map(arena::Address base, std::uint64_t bytes) noexcept override;
   bool unmap(arena::Address base, std::uint64_t bytes) noexcept override;
   void drop_spare() noexcept override;
+  std::uint64_t bytes_ahead() const noexcept override { return device_.preallocation.bytes(); }
   // Not called of a source with pages.
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(std::span<const Extent> regions) noexcept override;

@@ -48,9 +48,11 @@ Search::Search(const MemorySources& sources, Device& device, const Need& need)
                 &pools_,         //                            the program's work
                 &processes_,     // asks them
                 &threads_,       // what they have given up    (as at once)
+                &free_,          //                            (others' ends, as it turns out)
                 &taking_,        //                            a nap, For::kOthers
                 &ending_,        //                            a nap, For::kEnding
-                &driver_} {}     //                            a nap, For::kOthers
+                &free_,          //                            (once more)
+                &in_motion_} {}  //                            a nap, For::kOthers
 
 bool Search::finds_more(Waits waits) {
   if (passes_ == kMostPasses) {

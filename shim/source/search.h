@@ -48,8 +48,9 @@ class Search {
   OtherThreads threads_;
   ProcessesThatTake taking_;
   ProcessesThatEnd ending_;
-  TheDriver driver_;
-  const std::array<Source*, 9> in_order_;
+  FreeByNow free_;
+  InMotion in_motion_;
+  const std::array<Source*, 11> in_order_;
 };
 
 }  // namespace cubfc

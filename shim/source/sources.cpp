@@ -173,11 +173,26 @@ Source::Waited OtherThreads::gives_after_wait(Request& request, Pass& pass) {
   return gives_at_once(request, pass) ? Waited::kGave : Waited::kInVain;
 }
 
+Source::Waited FreeByNow::gives_after_wait(Request& request, Pass& pass) {
+  const Need& need = request.need;
+  if (!need.of_device) {
+    return Waited::kInVain;
+  }
+  if (!pass.changes) {
+    pass.changes = request.all.rendezvous().changes();
+  }
+  pass.at_driver = request.all.free_at_driver(request.device);
+  if (need.bytes == 0 || !pass.at_driver || *pass.at_driver < need.bytes ||
+      request.refused_with_enough == kMostRefusedWithEnough) {
+    return Waited::kInVain;
+  }
+  ++request.refused_with_enough;
+  return Waited::kGave;
+}
+
 Source::Waited ProcessesThatTake::gives_after_wait(Request& request, Pass& pass) {
   const Need& need = request.need;
   const Device& device = request.device;
-  pass.changes = request.all.rendezvous().changes();
-  pass.at_driver = request.all.free_at_driver(device);  // waits may have been long
   const bool blind = pass.is_blind(need);
   if (!need.of_device || !(blind || (need.bytes > 0 && pass.at_driver))) {
     return Waited::kInVain;
@@ -208,19 +223,9 @@ Source::Waited ProcessesThatEnd::gives_after_wait(Request& request, Pass& pass) 
                                                      : Waited::kInVain;
 }
 
-Source::Waited TheDriver::gives_after_wait(Request& request, Pass& pass) {
-  const Need& need = request.need;
-  if (!need.of_device) {
-    return Waited::kInVain;
-  }
-  pass.at_driver = request.all.free_at_driver(request.device);
-  if (need.bytes > 0 && pass.at_driver && *pass.at_driver >= need.bytes &&
-      request.refused_with_enough < kMostRefusedWithEnough) {
-    ++request.refused_with_enough;
-    return Waited::kGave;
-  }
-  const bool may_help = request.is_possible() || pass.is_blind(need);
-  return may_help && request.all.rendezvous().changes() != pass.changes &&
+Source::Waited InMotion::gives_after_wait(Request& request, Pass& pass) {
+  const bool may_help = request.is_possible() || pass.is_blind(request.need);
+  return request.need.of_device && may_help && request.all.rendezvous().changes() != pass.changes &&
                  request.patience.lasts(For::kOthers)
              ? nap(Patience::kNapForOthers)
              : Waited::kInVain;

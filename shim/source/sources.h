@@ -39,7 +39,8 @@ struct Pass {
   std::uint64_t least = 0;                 // to be given up at least
   std::uint64_t with_growth = 0;           // and so that the arena can grow as it would like
   bool is_enough = false;                  // if everything that is held were given
-  std::uint32_t changes = 0;               // Rendezvous::changes() before others were looked at
+  // Rendezvous::changes() before the device and the other processes were looked at.
+  std::optional<std::uint32_t> changes = {};
 
   // A process without a context asks for its first one: the driver alone knows what it lacks, and
   // nobody can ask it what is free.
@@ -147,10 +148,18 @@ class ProcessesThatEnd final : public Source {
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// Asked last: by now it may have enough. Who was seen to have memory gives it back before it is
-// seen to have none; and what went from one process to another while one after the other was looked
-// at may have been seen with none of them.
-class TheDriver final : public Source {
+// The device has enough by now, which others may see, too, and be quicker. Looked at before the
+// other processes and after them: who was seen to have memory gives it back before it is seen to
+// have none.
+class FreeByNow final : public Source {
+ public:
+  bool holds() const override { return false; }
+  Waited gives_after_wait(Request& request, Pass& pass) override;
+};
+
+// Asked last. What went from one process to another, or to the device, while one after the other
+// was looked at may have been seen with none of them.
+class InMotion final : public Source {
  public:
   bool holds() const override { return false; }
   Waited gives_after_wait(Request& request, Pass& pass) override;

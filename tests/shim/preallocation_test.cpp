@@ -1,6 +1,7 @@
 // What is preallocated is a reservation at every moment: nobody else has it, and whatever the
 // program needs memory for takes it without a wait. On a device of 8 GiB.
 #include <atomic>
+#include <random>
 #include <thread>
 
 #include "shim/cubfc.h"
@@ -83,6 +84,27 @@ TEST_CASE("it is taken in few pieces, and of what one leaves over the next growt
   CHECK(growths + created + released <= 3 * growths + requests + large_pieces + 16);
   CHECK(created <= growths + growths / 4 + 16);
   CHECK(standin_live_bytes(0) >= kPreallocated - kSmallPiece);
+}
+
+TEST_CASE("as long as some of it is held, no memory is taken from free blocks to grow",
+          "[default][pages]") {
+  const TestContext context;
+  standin_reset_calls();
+  std::mt19937 random(1);
+  std::vector<std::pair<CUdeviceptr, std::size_t>> blocks(400);
+  std::size_t live = 0;
+  for (int i = 0; i < 5000; ++i) {
+    auto& [address, bytes] = blocks[random() % blocks.size()];
+    if (address != 0) {
+      must(cuMemFree(address));
+      live -= bytes;
+    }
+    bytes = kMiB + random() % (36 * kMiB);
+    address = live + bytes > kDevice / 100 * 30 ? 0 : allocate(bytes);
+    live += address == 0 ? 0 : bytes;
+    REQUIRE(held() > kDevice / 4);
+  }
+  CHECK(standin_calls("cuMemUnmap") == 0);
 }
 
 TEST_CASE("whoever needs nearly all of the device has it at once, while the device works",
