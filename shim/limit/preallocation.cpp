@@ -51,20 +51,10 @@ void Preallocation::plan(std::uint64_t bytes) noexcept {
 
 void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept {
   if (planned() > 0 && !begun_.exchange(true)) {
-    hold_for_growth(planned() - std::min(planned(), taken));
+    hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
   } else if (given_up > taken) {
-    hold_in_pieces(given_up - taken, piece_for(taken));
+    hold_in_pieces(given_up - taken, piece_for(taken), piece_for(taken));
   }
-}
-
-// So that each of the first growths finds a piece of its size.
-void Preallocation::hold_for_growth(std::uint64_t bytes) noexcept {
-  for (std::uint64_t piece = small_piece_; piece < large_piece_ && piece > 0; piece *= 2) {
-    const std::uint64_t part = std::min(bytes, piece == small_piece_ ? 2 * piece : piece);
-    hold_in_pieces(part, piece);
-    bytes -= part;
-  }
-  hold(bytes);
 }
 
 // In which pieces memory is kept for more requests of this size.
@@ -121,7 +111,8 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
 std::uint64_t Preallocation::give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept {
   const std::uint64_t given = make_way(bytes);
   const bool is_too_much = given > wanted && given - wanted > small_piece_;
-  return given - (is_too_much ? hold_in_pieces(given - wanted, piece_for(wanted)) : 0);
+  const std::uint64_t piece = piece_for(wanted);
+  return given - (is_too_much ? hold_in_pieces(given - wanted, piece, piece) : 0);
 }
 
 std::uint64_t Preallocation::give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept {
@@ -207,12 +198,15 @@ bool Preallocation::keep(Piece piece, Over over) noexcept try {
 }
 
 void Preallocation::hold(std::uint64_t bytes) noexcept {
-  hold_in_pieces(bytes, large_piece_);
+  hold_in_pieces(bytes, large_piece_, large_piece_);
 }
 
-// In smaller pieces when the device has too little for one. Returns the bytes that are held.
-std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept {
-  if (granularity_ == 0 || bytes < granularity_) {
+// The first piece of this size, each next one as large as all before it together, up to `most`: so
+// each of an arena's first growths finds one of its size. Smaller ones when the device has too
+// little. Returns the bytes that are held.
+std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
+                                            std::uint64_t most) noexcept {
+  if (granularity_ == 0) {
     return 0;
   }
   std::uint64_t held = 0;
@@ -220,7 +214,7 @@ std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t m
   const CUmemAllocationProp properties = physical_memory_of(driver_, device_);
   const std::uint64_t asked = asked_so_far();
   while (bytes >= granularity_ && most >= granularity_) {
-    Piece piece{0, reserve_room(std::min(bytes, most), asked)};
+    Piece piece{0, reserve_room(std::min({bytes, std::max(held, first), most}), asked)};
     if (piece.bytes == 0) {
       break;
     }

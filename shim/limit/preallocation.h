@@ -74,8 +74,8 @@ class Preallocation {
   PieceIterator choose(std::uint64_t bytes) const noexcept;
   std::uint64_t excess_of_pieces_before(PieceIterator end, std::uint64_t bytes) const noexcept;
   std::uint64_t piece_for(std::uint64_t request) const noexcept;
-  void hold_for_growth(std::uint64_t bytes) noexcept;
-  std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t most) noexcept;
+  std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
+                               std::uint64_t most) noexcept;
   std::uint64_t give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept;
 
   const DriverFunctions& driver_;

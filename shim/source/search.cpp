@@ -80,8 +80,7 @@ Pass Search::begin_pass() {
 bool Search::can_be_enough(const Pass& pass) {
   const Need& need = request_.need;
   const std::uint64_t at_driver = need.of_device ? pass.at_driver.value_or(need.bytes) : need.bytes;
-  const std::uint64_t of_limit =
-      need.counted ? request_.device.limit.budget.left() : std::uint64_t{need.bytes};
+  const std::uint64_t of_limit = need.counted ? request_.device.limit.budget.left() : need.bytes;
   Source::Could lacks{less(need.bytes, at_driver), less(need.bytes, of_limit)};
   for (Source* const source : in_order_) {
     if (lacks.of_device == 0 && lacks.of_limit == 0) {

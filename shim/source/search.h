@@ -1,6 +1,5 @@
 // How memory is looked for when a request lacks it: one source after the other is asked (search.cpp
-// has their order), until one of them has brought something; then the request is tried again. What
-// may be waited for, and for how long, stands there, too.
+// has their order), until one of them has brought something; then the request is tried again.
 #pragma once
 
 #include <array>

@@ -17,8 +17,8 @@ using arena::less;
 
 using For = Patience::For;
 
-// With a hundred times as much as it lacks a request may be refused once or twice, since others are
-// quicker than it, who see that, too. Every time: for another reason.
+// Others see that there is enough, too, and may be quicker. So often in a row: a request is refused
+// for another reason than lack of memory.
 constexpr int kMostRefusedWithEnough = 3;
 
 Source::Waited nap(std::chrono::milliseconds time) {

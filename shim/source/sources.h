@@ -57,8 +57,8 @@ class Source {
   // Most of them hold memory, and are asked only if all that is held would be enough. Others bring
   // what somebody else is about to give back, of which nobody knows how much it is.
   virtual bool holds() const { return true; }
-  // What could come from here: of the device, and of what the limit has left. `lacking`: what those
-  // before it do not have; who would have to ask for its own answer need not where that is 0.
+  // What could come from here: of the device, and of what the limit has left. `lacking`: what the
+  // sources before it do not have; where that is 0, no other process need be asked for the answer.
   struct Could {
     std::uint64_t of_device = 0;
     std::uint64_t of_limit = 0;
