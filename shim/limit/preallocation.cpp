@@ -53,14 +53,18 @@ void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept 
   if (planned() > 0 && !begun_.exchange(true)) {
     hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
   } else if (given_up > taken) {
-    hold_in_pieces(given_up - taken, piece_for(taken), piece_for(taken));
+    hold_for_more(given_up - taken, taken);
   }
 }
 
-// In which pieces memory is kept for more requests of this size.
-std::uint64_t Preallocation::piece_for(std::uint64_t request) const noexcept {
-  return std::clamp(arena::round_up(std::min(request, large_piece_), granularity_), small_piece_,
-                    large_piece_);
+// In pieces for more requests of this size. Returns the bytes that are held.
+std::uint64_t Preallocation::hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept {
+  if (!possible()) {
+    return 0;
+  }
+  const std::uint64_t piece = std::clamp(
+      arena::round_up(std::min(request, large_piece_), granularity_), small_piece_, large_piece_);
+  return hold_in_pieces(bytes, piece, piece);
 }
 
 // What goes next for so many bytes: a piece that is large enough, or the first of several smaller
@@ -111,8 +115,7 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
 std::uint64_t Preallocation::give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept {
   const std::uint64_t given = make_way(bytes);
   const bool is_too_much = given > wanted && given - wanted > small_piece_;
-  const std::uint64_t piece = piece_for(wanted);
-  return given - (is_too_much ? hold_in_pieces(given - wanted, piece, piece) : 0);
+  return given - (is_too_much ? hold_for_more(given - wanted, wanted) : 0);
 }
 
 std::uint64_t Preallocation::give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept {
@@ -206,7 +209,7 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
 // little. Returns the bytes that are held.
 std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
                                             std::uint64_t most) noexcept {
-  if (granularity_ == 0) {
+  if (!possible()) {
     return 0;
   }
   std::uint64_t held = 0;

@@ -73,7 +73,7 @@ class Preallocation {
   using PieceIterator = std::vector<Piece>::const_iterator;
   PieceIterator choose(std::uint64_t bytes) const noexcept;
   std::uint64_t excess_of_pieces_before(PieceIterator end, std::uint64_t bytes) const noexcept;
-  std::uint64_t piece_for(std::uint64_t request) const noexcept;
+  std::uint64_t hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept;
   std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
                                std::uint64_t most) noexcept;
   std::uint64_t give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept;

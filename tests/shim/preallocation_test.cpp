@@ -211,6 +211,18 @@ TEST_CASE("where the driver refuses, what there is can be had all the same", "[d
   CHECK(cuMemAlloc(&block, kGiB) == CUDA_SUCCESS);
 }
 
+TEST_CASE("a device that has no such memory holds nothing, and gives all it has", "[without]") {
+  const TestContext context;
+  CHECK_FALSE(cubfc::Process::active()->contexts().devices().get(0)->preallocation.possible());
+  const CUdeviceptr most = allocate(kDevice / 100 * 97);
+  CHECK(held() == 0);
+  CUdeviceptr more = 0;
+  CHECK(cuMemAlloc(&more, kGiB) == CUDA_ERROR_OUT_OF_MEMORY);
+  must(cuMemFree(most));
+  allocate(kDevice / 100 * 90);
+  CHECK(held() == 0);
+}
+
 TEST_CASE("a slice while a stream captures takes it, too", "[default]") {
   const TestContext context;
   allocate(kMiB);
