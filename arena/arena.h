@@ -3,65 +3,28 @@
 // CUDA, of the environment, or of logging.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
+#include <variant>
 #include <vector>
 
 #include "arena/budget.h"
 #include "arena/epoch.h"
 #include "arena/figures.h"
-#include "arena/lock.h"
+#include "arena/growth.h"
+#include "arena/growth_by_pages.h"
+#include "arena/growth_by_regions.h"
+#include "arena/growth_in_one_region.h"
 #include "arena/memory_source.h"
 #include "arena/options.h"
+#include "arena/pool.h"
 #include "arena/regions.h"
+#include "arena/results.h"
+#include "arena/source_calls.h"
 #include "arena/stats.h"
 
 namespace cubfc::arena {
-
-// Why an allocation failed.
-enum class Failure : std::uint8_t {
-  kNone,
-  kOverLimit,    // the budget does not allow it
-  kFragmented,   // enough is free, but not in one piece, and the arena cannot grow
-  kExhausted,    // the source has no more
-  kTooLarge,     // more than there can ever be
-  kSourceError,  // the source failed for another reason than lack of memory
-  kHostMemory,   // the host has no memory for a record
-};
-
-struct Allocation {
-  Address address = 0;   // 0 when it failed
-  int source_error = 0;  // the source's own code, when it said no
-  Failure failure = Failure::kNone;
-  bool grew = false;  // this call obtained a region
-};
-static_assert(sizeof(Allocation) == 16, "it is returned in registers");
-
-struct BlockInfo {
-  Address address = 0;
-  std::uint64_t bytes = 0;        // as requested
-  std::uint64_t block_bytes = 0;  // with rounding
-  std::uint64_t id = 0;           // no other block of this process has or had it; never 0
-};
-
-// A block between retire() and reclaim().
-struct RetiredBlock {
-  BlockIndex index = kNoBlock;
-  std::uint64_t bytes = 0;       // rounding included
-  std::uint64_t generation = 0;  // of the arena: abandon() ends it
-};
-
-// Blocks that gather() has retired, until reclaim() makes them free: a list in their records.
-struct GatheredBlocks {
-  BlockIndex first = kNoBlock;
-  std::uint32_t count = 0;
-  std::uint64_t bytes = 0;       // rounding included
-  std::uint64_t generation = 0;  // as a RetiredBlock's
-};
 
 // Thread-safe. No lock is held while the source is called.
 class Arena {
@@ -126,7 +89,9 @@ class Arena {
   // arenas that claim an address the one whose region has the higher number is right: the other's
   // memory has been taken away with its context, and it has not been told yet.
   // Takes no lock.
-  std::uint64_t region_at(Address address) const noexcept { return regions_.number_at(address); }
+  std::uint64_t region_at(Address address) const noexcept {
+    return pool_.regions.number_at(address);
+  }
 
   // Gives back to the source what holds no live or retired block, whole regions or whole pages:
   // few that are at least so many bytes, regions of one block's first; all, if they are less.
@@ -164,139 +129,27 @@ class Arena {
   std::string verify() const;
 
  private:
-  using Locked = std::unique_lock<Lock>;
-
-  struct Growth {
-    bool grew = false;
-    Failure failure = Failure::kNone;
-    int source_error = 0;
-  };
-
-  Growth grow(Locked& lock, std::uint64_t bytes);
-  bool wait_for_growth(Locked& lock);
-  Growth obtain_for(Locked& lock, std::uint64_t bytes);
-  Growth obtain_slice(Locked& lock, std::uint64_t block_bytes, std::uint64_t most_bytes);
-  void preallocate_slices(Locked& lock, std::uint64_t bytes);
-  Growth preallocate_whole(Locked& lock, std::uint64_t least_bytes);
-  // A region to be obtained.
-  struct Wish {
-    std::uint64_t bytes;
-    std::uint64_t least_bytes;
-    std::uint64_t back_off;     // when the source has too little, this part less is asked for
-    std::uint64_t block_bytes;  // of the blocks that are to fill it; 0: whatever they are
-    Regions::Kind kind;
-
-    std::uint64_t within(std::uint64_t most) const;
-  };
-  Growth obtain(Locked& lock, const Wish& wish);
-  bool adopt(const MemorySource::Region& region, std::uint64_t bytes, Regions::Kind kind);
-  bool has_own_region(std::uint64_t bytes) const { return bytes > options_.own_above_bytes; }
-  Regions::Placed find_room(std::uint64_t bytes, Search search);
-  Regions::Placed find_room_against_the_rule(std::uint64_t bytes);
-  std::uint64_t bytes_of(const std::vector<std::uint16_t>& regions) const;
-  std::uint64_t release(Locked& lock, const std::vector<std::uint16_t>& unused);
-  std::vector<std::uint16_t> choose(std::vector<std::uint16_t> from, std::uint64_t bytes) const;
-  // Calls the source, which other threads wait for if they must grow, too.
-  template <typename Call>
-  auto without_lock(Locked& lock, Call call) {
-    ++growing_;
-    lock.unlock();
-    const bool nested = std::exchange(this_thread_obtains_, true);
-    const auto result = call();
-    this_thread_obtains_ = nested;
-    lock.lock();
-    --growing_;
-    source_ended_.notify_all();
-    return result;
-  }
-  // Over a source with pages: growth_by_pages.cpp.
-  struct Move;
-  using Moves = std::vector<Move>;
-  Growth map_for(Locked& lock, std::uint64_t block_bytes);
-  Growth reserve_addresses(Locked& lock, std::uint64_t block_bytes);
-  std::uint64_t idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const;
-  std::uint64_t bytes_ahead(std::uint64_t page) const;
-  std::uint64_t take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place,
-                                    Moves& moves);
-  static std::uint64_t bytes_of(const Moves& moves);
-  void put_back(const Moves& moves);
-  std::uint64_t unmap(Locked& lock, Moves& moves);
-  Growth map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);
-  std::uint64_t unmap_unused(Locked& lock, std::uint64_t most_bytes);
-  Allocation allocate_with_growth(std::uint64_t bytes, Caller caller) noexcept;
+  void set_options(const Options& options);
+  template <typename Kind>
+  void grow_by();
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
   // And in a slice.
   bool is_plain(std::uint64_t bytes) const { return bytes - 1 < largest_in_slice_; }
-  void set_options(const Options& options);
-  std::uint64_t num_allocs() const {
-    return (last_number_ - number_before_first_) / Block::kNumberStep;
-  }
+  Allocation allocate_with_growth(std::uint64_t bytes, Caller caller) noexcept;
+  Growth::Outcome grow(Locked& lock, std::uint64_t bytes);
+  bool wait_for_growth(Locked& lock);
+  Regions::Placed find_room(std::uint64_t bytes, Search search);
   Address count_allocation(const Regions::Placed& placed, std::uint64_t bytes, Caller caller);
-  void count_free(const Block& block);
-  void count_marked(const Block& block);
-  static std::uint64_t requested_bytes(const Block& block);
-  void count_pool_peaks() noexcept;
-  void write_allocation(const Block& block, Address address, std::uint64_t bytes);
-  void write_free(BlockIndex index);
-  void write_retired(BlockIndex index);
-  void write_reclaimed(BlockIndex index);
-  void write_unused(BlockIndex index);
-  FreedBlock freed_block(BlockIndex index) const;
-  void record_reclaimed(BlockIndex first);
-  void write_abandoned() noexcept;
-  void write_resized() noexcept;
   void make_free(BlockIndex index);
-  Headroom room() const noexcept;
   BlockInfo info_of(BlockIndex index) const;
 
-  // Inside the source, where a hook of somebody else's may allocate: such an allocation waits for
-  // nobody and takes no more than it needs.
-  static constinit thread_local bool this_thread_obtains_;
-
-  MemorySource& source_;
-  Budget& budget_;
-  Options options_;
-
-  // Set once, by observe().
-  Figures* figures_ = nullptr;
-  const Figure* peaks_ = nullptr;
-  Observer* observer_ = nullptr;
-  Observer* recorder_ = nullptr;  // the same, if it records
-
-  mutable Lock lock_;                   // guards all below, but for Regions::number_at()
+  Pool pool_;                           // its lock guards all below, too
   std::uint64_t largest_possible_ = 0;  // of requests, in bytes
   std::uint64_t largest_in_slice_ = 0;  // of those that have no region of their own
-  // What each allocation and each free counts; stats() derives the rest.
-  std::uint64_t last_number_;  // see Block::number()
-  std::uint64_t num_frees_ = 0;
-  std::uint64_t granules_in_use_ = 0;  // of live and retired blocks
-  std::uint64_t peak_granules_in_use_ = 0;
-  std::uint64_t padding_ = 0;  // bytes of live blocks beyond what was asked for
-  std::uint64_t largest_request_ = 0;
   GatheredBlocks gathered_;
-  Regions regions_;
-
-  std::condition_variable_any source_ended_;
-  int growing_ = 0;                   // threads that are asking the source right now
-  int releasing_ = 0;                 // threads that are giving back
-  std::uint64_t to_preallocate_ = 0;  // bytes, at the next growth
-  bool source_is_dry_ = false;        // it had too little when it was last asked
-  std::uint64_t next_step_bytes_ = 0;
-  std::uint64_t generation_ = 1;
-  const std::uint64_t number_before_first_;
-  std::uint64_t num_failures_ = 0;
-  std::uint64_t lost_blocks_ = 0;  // neither freed nor live: abandon() forgot them
-  std::uint64_t granules_retired_ = 0;
-  std::uint64_t regions_obtained_ = 0;
-  std::uint64_t usable_bytes_ = 0;  // of regions, less their unused leads
-  std::uint64_t pool_bytes_ = 0;    // of regions, as obtained
-  std::uint64_t peak_pool_bytes_ = 0;
-  std::uint64_t marked_bytes_ = 0;
-  std::uint64_t peak_marked_bytes_ = 0;
-  std::uint64_t marked_peak_pool_bytes_ = 0;
+  bool source_is_dry_ = false;  // it had too little when it was last asked
+  std::variant<GrowthByRegions, GrowthInOneRegion, GrowthByPages> growths_;
+  Growth* growth_;  // the one that growths_ holds
 };
-
-// "over the limit", "fragmented", ...: for messages.
-const char* describe(Failure failure);
 
 }  // namespace cubfc::arena

@@ -1,11 +1,8 @@
-// How an arena grows over a source with pages: it reserves one range of addresses, maps memory
-// where a block then fits, and takes memory from free blocks elsewhere when there is no more.
-// Growth is contiguous, so that free blocks coalesce across it; and fragmentation can make no
-// request fail while the limit, less the pages in which live and retired blocks lie, is enough for
-// it.
+#include "arena/growth_by_pages.h"
+
 #include <algorithm>
 
-#include "arena/arena.h"
+#include "arena/units.h"
 
 namespace cubfc::arena {
 namespace {
@@ -23,70 +20,67 @@ constexpr std::uint64_t kTimesReserved = 4;
 
 }  // namespace
 
-// A part of a region on its way between free and vacant.
-struct Arena::Move {
-  BlockIndex block;
-  Address base;
-  std::uint64_t bytes;
-  bool unmapped = false;
-};
+void GrowthByPages::begin(const Options& options) noexcept {
+  to_preallocate_ = options.preallocate_bytes;
+  largest_request_ = options.largest_bytes;
+}
 
 // First more than is needed, while there is plenty; then just that; then with memory of free
 // blocks.
-Arena::Growth Arena::map_for(Locked& lock, std::uint64_t block_bytes) {
-  const std::uint64_t page = source_.page_bytes();
+Growth::Outcome GrowthByPages::grow(Locked& lock, std::uint64_t request) {
+  const std::uint64_t block_bytes = block_bytes_for(request);
   std::uint64_t ahead = kLargestRequestBytes;
   bool is_dry = false;  // the source has not what is needed
   for (;;) {
-    regions_.reserve_for_moves(1);
-    const Regions::Place place =
-        regions_.place_for(block_bytes, static_cast<std::uint32_t>(page / kGranuleBytes));
+    pool_.regions.reserve_for_moves(1);
+    const Regions::Place place = pool_.regions.place_for(block_bytes, page_granules());
     if (place.vacancy == kNoBlock) {
       return reserve_addresses(lock, block_bytes);
     }
     const std::uint64_t least = std::uint64_t{place.granules} * kGranuleBytes;
     const std::uint64_t idle = idle_bytes(least, block_bytes);
     const std::uint64_t more =
-        is_dry || idle > 0 ? 0
-                           : std::min({ahead, bytes_ahead(page), regions_.bytes_of(place.vacancy)});
+        is_dry || idle > 0
+            ? 0
+            : std::min({ahead, bytes_ahead(), pool_.regions.bytes_of(place.vacancy)});
     const std::uint64_t bytes = std::max(least, more);
-    const std::uint64_t left = round_down(budget_.left(), page);
+    const std::uint64_t left = round_down(pool_.budget.left(), page_);
     const std::uint64_t to_reuse = is_dry          ? least
                                    : bytes > least ? 0
-                                                   : std::max(least - std::min(least, left), idle);
-    Moves from;
-    const std::uint64_t reused = take_out_free_pages(to_reuse, place, from);
-    if (!budget_.take(bytes - reused)) {
+                                                   : std::max(less(least, left), idle);
+    Moves from = take_out_free_pages(to_reuse, place);
+    const std::uint64_t reused = bytes_of(from);
+    if (!pool_.budget.take(bytes - reused)) {
       put_back(from);
       if (bytes == least) {
         return {false, Failure::kOverLimit, 0};
       }
-      ahead = std::max(least, std::min(bytes - page, left));
+      ahead = std::max(least, std::min(bytes - page_, left));
       continue;
     }
     if (is_dry && reused == 0) {
-      budget_.give(bytes);
+      pool_.budget.give(bytes);
       return {false, Failure::kExhausted, 0};
     }
-    const Growth growth = map(lock, place, bytes, from);
-    if (growth.failure != Failure::kExhausted || is_dry) {
-      return growth;
+    const Outcome outcome = map(lock, place, bytes, from);
+    if (outcome.failure != Failure::kExhausted || is_dry) {
+      return outcome;
     }
     is_dry = bytes == least;
-    ahead = std::max(least, round_down(bytes / 10 * 9, page));
+    ahead = std::max(least, round_down(bytes / 10 * 9, page_));
   }
 }
 
-Arena::Growth Arena::reserve_addresses(Locked& lock, std::uint64_t block_bytes) {
-  const std::uint64_t page = source_.page_bytes();
-  const std::uint64_t all = std::min(options_.largest_bytes, kLargestRequestBytes / kTimesReserved);
-  const std::uint64_t bytes = round_up(std::max(kTimesReserved * all, block_bytes + page), page);
-  const std::uint64_t generation = generation_;
-  const MemorySource::Region region = without_lock(lock, [&] { return source_.reserve(bytes); });
+Growth::Outcome GrowthByPages::reserve_addresses(Locked& lock, std::uint64_t block_bytes) {
+  const std::uint64_t all = std::min(largest_request_, kLargestRequestBytes / kTimesReserved);
+  const std::uint64_t bytes = round_up(std::max(kTimesReserved * all, block_bytes + page_), page_);
+  const std::uint64_t generation = pool_.generation;
+  const MemorySource::Region region =
+      pool_.calls.without_lock(lock, [&] { return pool_.source.reserve(bytes); });
   if (region.base == 0) {
     return {false, Failure::kSourceError, region.error};
   }
-  if (generation == generation_ && !regions_.add_vacant(region.base, bytes)) {
+  if (generation == pool_.generation && !pool_.regions.add_vacant(region.base, bytes)) {
     return {false, Failure::kTooLarge, 0};
   }
   return {};
@@ -95,34 +89,36 @@ Arena::Growth Arena::reserve_addresses(Locked& lock, std::uint64_t block_bytes) 
 // Of what is needed, what is better taken from free blocks, although there may be more: the arena
 // would have more than a tenth and a page beyond the most that was ever in use. Nothing, as long as
 // the memory has been taken ahead anyway.
-std::uint64_t Arena::idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const {
-  const std::uint64_t page = source_.page_bytes();
-  const std::uint64_t most = std::max(peak_granules_in_use_ * kGranuleBytes,
-                                      granules_in_use_ * kGranuleBytes + block_bytes);
-  const std::uint64_t enough = most + most / kPartIdle + page;
-  const std::uint64_t would_be = pool_bytes_ + least_bytes;
-  const bool is_ahead = to_preallocate_ > 0 || source_.bytes_ahead() >= least_bytes;
+std::uint64_t GrowthByPages::idle_bytes(std::uint64_t least_bytes,
+                                        std::uint64_t block_bytes) const {
+  const std::uint64_t most =
+      std::max(pool_.counts.peak_bytes_in_use(), pool_.counts.bytes_in_use() + block_bytes);
+  const std::uint64_t enough = most + most / kPartIdle + page_;
+  const std::uint64_t would_be = pool_.counts.pool_bytes() + least_bytes;
+  const bool is_ahead = to_preallocate_ > 0 || pool_.source.bytes_ahead() >= least_bytes;
   return is_ahead || would_be <= enough ? 0
-                                        : std::min(least_bytes, round_up(would_be - enough, page));
+                                        : std::min(least_bytes, round_up(would_be - enough, page_));
 }
 
-std::uint64_t Arena::bytes_ahead(std::uint64_t page) const {
-  if (growing_ > 0) {
+std::uint64_t GrowthByPages::bytes_ahead() const {
+  if (pool_.calls.anybody_grows()) {
     return 0;  // another thread is at it, or a hook of the source's
   }
-  return std::max(round_up(to_preallocate_, page),
-                  round_down(std::min(pool_bytes_ / kPartAhead, kMostAheadBytes), page));
+  return std::max(
+      round_up(to_preallocate_, page_),
+      round_down(std::min(pool_.counts.pool_bytes() / kPartAhead, kMostAheadBytes), page_));
 }
 
 // Takes free memory out (live and retired blocks keep their pages), whole pages, up to
-// `most_bytes`, but none that the place counts on. Returns how much. Throws std::bad_alloc and has
-// changed nothing then.
-std::uint64_t Arena::take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place,
-                                         Moves& moves) {
+// `most_bytes`, but none that the place counts on. Throws std::bad_alloc and has changed nothing
+// then.
+GrowthByPages::Moves GrowthByPages::take_out_free_pages(std::uint64_t most_bytes,
+                                                        const Regions::Place& place) {
+  Moves moves;
   if (most_bytes == 0) {
-    return 0;
+    return moves;
   }
-  const auto page = static_cast<std::uint32_t>(source_.page_bytes() / kGranuleBytes);
+  const std::uint32_t page = page_granules();
   struct Part {
     BlockIndex block;
     std::uint32_t start;
@@ -130,8 +126,8 @@ std::uint64_t Arena::take_out_free_pages(std::uint64_t most_bytes, const Regions
   };
   std::vector<Part> parts;
   std::uint64_t missing = most_bytes / kGranuleBytes;
-  regions_.for_each_free_from(page, [&](BlockIndex index) {
-    const Block& block = regions_.block(index);
+  pool_.regions.for_each_free_from(page, [&](BlockIndex index) {
+    const Block& block = pool_.regions.block(index);
     const bool is_behind = place.vacancy != kNoBlock && block.previous == place.vacancy;
     const bool is_before = place.vacancy != kNoBlock && block.next == place.vacancy;
     const std::uint64_t start =
@@ -145,15 +141,15 @@ std::uint64_t Arena::take_out_free_pages(std::uint64_t most_bytes, const Regions
     }
   });
   moves.reserve(parts.size());
-  regions_.reserve_for_moves(static_cast<std::uint32_t>(parts.size()) + 1);
+  pool_.regions.reserve_for_moves(static_cast<std::uint32_t>(parts.size()) + 1);
   for (const Part& part : parts) {
-    const BlockIndex taken = regions_.take_out(part.block, part.start, part.granules);
-    moves.push_back({taken, regions_.address_of(taken), regions_.bytes_of(taken)});
+    const BlockIndex taken = pool_.regions.take_out(part.block, part.start, part.granules);
+    moves.push_back({taken, pool_.regions.address_of(taken), pool_.regions.bytes_of(taken)});
   }
-  return most_bytes - missing * kGranuleBytes;
+  return moves;
 }
 
-std::uint64_t Arena::bytes_of(const Moves& moves) {
+std::uint64_t GrowthByPages::bytes_of(const Moves& moves) {
   std::uint64_t bytes = 0;
   for (const Move& move : moves) {
     bytes += move.bytes;
@@ -161,112 +157,120 @@ std::uint64_t Arena::bytes_of(const Moves& moves) {
   return bytes;
 }
 
-void Arena::put_back(const Moves& moves) {
+void GrowthByPages::put_back(const Moves& moves) {
   for (const Move& move : moves) {
-    regions_.settle(move.block, BlockState::kFree);
+    pool_.regions.settle(move.block, BlockState::kFree);
   }
 }
 
 // Takes the memory away from what was taken out; where the source fails, it is free again. What was
 // unmapped is of the budget still, but not of the arena. Returns its bytes.
-std::uint64_t Arena::unmap(Locked& lock, Moves& moves) {
+std::uint64_t GrowthByPages::unmap(Locked& lock, Moves& moves) {
   if (moves.empty()) {
     return 0;
   }
   const std::uint64_t all = bytes_of(moves);
-  pool_bytes_ -= all;
-  usable_bytes_ -= all;
-  const std::uint64_t generation = generation_;
-  without_lock(lock, [&] {
+  pool_.counts.memory_leaves(all);
+  const std::uint64_t generation = pool_.generation;
+  pool_.calls.without_lock(lock, [&] {
     for (Move& move : moves) {
-      move.unmapped = source_.unmap(move.base, move.bytes);
+      move.unmapped = pool_.source.unmap(move.base, move.bytes);
     }
     return true;
   });
-  if (generation != generation_) {
+  if (generation != pool_.generation) {
     return all;
   }
   std::uint64_t still_there = 0;
   for (const Move& move : moves) {
-    regions_.settle(move.block, move.unmapped ? BlockState::kVacant : BlockState::kFree);
+    pool_.regions.settle(move.block, move.unmapped ? BlockState::kVacant : BlockState::kFree);
     still_there += move.unmapped ? 0 : move.bytes;
-    if (move.unmapped && recorder_ != nullptr) {
-      recorder_->shrank(move.base, move.bytes);
+    if (move.unmapped) {
+      pool_.counts.memory_left(move.base, move.bytes);
     }
   }
-  pool_bytes_ += still_there;
-  usable_bytes_ += still_there;
-  write_resized();
+  pool_.counts.memory_stays(still_there);
+  pool_.write_resized();
   return all - still_there;
 }
 
 // Precondition: the budget has granted `bytes` less what is taken out of free blocks.
-Arena::Growth Arena::map(Locked& lock, const Regions::Place& place, std::uint64_t bytes,
-                         Moves& from) {
-  const BlockIndex block = regions_.take_out(place.vacancy, regions_.block(place.vacancy).start,
-                                             static_cast<std::uint32_t>(bytes / kGranuleBytes));
-  const Address base = regions_.address_of(block);
-  const std::uint64_t generation = generation_;
+Growth::Outcome GrowthByPages::map(Locked& lock, const Regions::Place& place, std::uint64_t bytes,
+                                   Moves& from) {
+  const BlockIndex block =
+      pool_.regions.take_out(place.vacancy, pool_.regions.block(place.vacancy).start,
+                             static_cast<std::uint32_t>(bytes / kGranuleBytes));
+  const Address base = pool_.regions.address_of(block);
+  const std::uint64_t generation = pool_.generation;
   const std::uint64_t taken_out = bytes_of(from);
   const std::uint64_t unmapped = unmap(lock, from);
   std::uint64_t granted = bytes - taken_out + unmapped;
   MemorySource::Region mapped;
   Failure failure = Failure::kOverLimit;
-  if (generation == generation_ && (granted == bytes || budget_.take(bytes - granted))) {
+  if (generation == pool_.generation && (granted == bytes || pool_.budget.take(bytes - granted))) {
     granted = bytes;
-    mapped = without_lock(lock, [&] { return source_.map(base, bytes); });
+    mapped = pool_.calls.without_lock(lock, [&] { return pool_.source.map(base, bytes); });
     failure = mapped.exhausted ? Failure::kExhausted : Failure::kSourceError;
   }
-  const auto drop_spare = [&] {
-    source_.drop_spare();
-    return true;
-  };
-  if (generation != generation_) {
-    budget_.give(granted);
-    without_lock(lock, [&] {
-      if (mapped.base != 0) {
-        source_.unmap(base, bytes);
-      }
-      return drop_spare();
-    });
+  if (generation != pool_.generation) {
+    pool_.budget.give(granted);
+    if (mapped.base != 0) {
+      pool_.calls.without_lock(lock, [&] { return pool_.source.unmap(base, bytes); });
+    }
+    drop_spare(lock);
     return {false, Failure::kSourceError, mapped.error};
   }
   if (mapped.base == 0) {
-    budget_.give(granted);
-    regions_.settle(block, BlockState::kVacant);
-    without_lock(lock, drop_spare);
+    pool_.budget.give(granted);
+    pool_.regions.settle(block, BlockState::kVacant);
+    drop_spare(lock);
     return {false, failure, mapped.error};
   }
-  regions_.settle(block, BlockState::kFree);
+  pool_.regions.settle(block, BlockState::kFree);
   to_preallocate_ = 0;
-  ++regions_obtained_;
-  usable_bytes_ += bytes;
-  pool_bytes_ += bytes;
-  count_pool_peaks();
-  if (recorder_ != nullptr) {
-    recorder_->grew(base, bytes);
-  }
-  write_resized();
+  pool_.counts.memory_came(base, bytes, bytes);
+  pool_.write_resized();
   if (!from.empty()) {
-    without_lock(lock, drop_spare);
+    drop_spare(lock);
   }
   return {true, Failure::kNone, 0};
 }
 
-// `most_bytes` is whole pages.
-std::uint64_t Arena::unmap_unused(Locked& lock, std::uint64_t most_bytes) {
-  Moves moves;
-  take_out_free_pages(most_bytes, {}, moves);
-  ++releasing_;
+// What was unmapped for a place and is not mapped there.
+void GrowthByPages::drop_spare(Locked& lock) {
+  pool_.calls.without_lock(lock, [&] {
+    pool_.source.drop_spare();
+    return true;
+  });
+}
+
+// Whole pages.
+std::uint64_t GrowthByPages::release(Locked& lock, std::uint64_t most_bytes) {
+  Moves moves = take_out_free_pages(most_bytes, {});
+  const SourceCalls::Release releasing(pool_.calls);
   const std::uint64_t bytes = unmap(lock, moves);
   if (bytes > 0) {
-    without_lock(lock, [&] {
-      source_.drop_spare();
-      return true;
-    });
-    budget_.release(bytes);
+    drop_spare(lock);
+    pool_.budget.release(bytes);
   }
-  --releasing_;
+  return bytes;
+}
+
+std::uint64_t GrowthByPages::release_unused(Locked& lock, std::uint64_t bytes) {
+  return release(lock, round_up(std::min(bytes, pool_.counts.pool_bytes()), page_));
+}
+
+std::uint64_t GrowthByPages::release_beyond(Locked& lock, std::uint64_t keep_bytes) {
+  return release(lock, round_down(less(pool_.counts.pool_bytes(), keep_bytes), page_));
+}
+
+std::uint64_t GrowthByPages::unused_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  const std::uint32_t page = page_granules();
+  pool_.regions.for_each_free_from(page, [&](BlockIndex index) {
+    const Block& block = pool_.regions.block(index);
+    bytes += less(round_down(block.end(), page), round_up(block.start, page)) * kGranuleBytes;
+  });
   return bytes;
 }
 

@@ -1,136 +1,131 @@
-// How an arena grows over a source that gives regions, and which ones it gives back. Slices hold
-// many blocks, the first little, each next one twice as large, so that a program that needs a
-// little more does not take a lot; a large request has a region of its own.
+#include "arena/growth_by_regions.h"
+
 #include <algorithm>
 #include <iterator>
 #include <new>
 #include <utility>
-#include <vector>
 
-#include "arena/arena.h"
+#include "arena/units.h"
 
 namespace cubfc::arena {
 
-// A region for the request, and what else is due. Where there is no room for a slice's lead, one
-// that holds just the request.
-Arena::Growth Arena::obtain_for(Locked& lock, std::uint64_t bytes) {
-  const std::uint64_t block_bytes = block_bytes_for(bytes);
-  const std::uint64_t whole_units = round_up(bytes, kSourceUnitBytes);
-  const bool takes_less =
-      whole_units < round_up(Regions::slice_bytes_for(block_bytes), kSourceUnitBytes);
-  const auto needs_less = [&](const Growth& growth) {
-    return growth.failure == Failure::kOverLimit ||
-           (growth.failure == Failure::kExhausted && takes_less);
-  };
-  if (to_preallocate_ > 0 && options_.whole && !this_thread_obtains_ && !has_own_region(bytes)) {
-    if (const Growth growth = preallocate_whole(lock, Regions::slice_bytes_for(block_bytes));
-        !needs_less(growth)) {
-      return growth;
-    }
-  }
-  const std::uint64_t all = this_thread_obtains_ ? 0 : std::exchange(to_preallocate_, 0);
-  const std::uint64_t before = pool_bytes_;
-  // No larger than that the request may have it.
-  const std::uint64_t least = round_up(bytes, kGranuleBytes);
-  const Wish own{whole_units - bytes <= bytes / 8 ? whole_units : least, least, 1, 0,
-                 Regions::Kind::kOwn};
-  Growth growth{false, Failure::kOverLimit, 0};
-  if (!has_own_region(bytes)) {
-    growth = obtain_slice(lock, block_bytes, kLargestRequestBytes);
-  }
-  if (needs_less(growth)) {
-    growth = obtain(lock, own);
-  }
-  if (!growth.grew) {
+void GrowthByRegions::begin(const Options& options) noexcept {
+  options_ = options;
+  to_preallocate_ = options.preallocate_bytes;
+  next_step_bytes_ = kSourceUnitBytes;
+}
+
+std::uint64_t GrowthByRegions::bytes_for(std::uint64_t request) const noexcept {
+  return has_own_region(request) ? request : std::max(request, next_step_bytes_) + kRegionLeadBytes;
+}
+
+// A region for the request; after the first one all that is to be preallocated, in slices.
+Growth::Outcome GrowthByRegions::grow(Locked& lock, std::uint64_t request) {
+  const std::uint64_t all =
+      SourceCalls::this_thread_is_inside() ? 0 : std::exchange(to_preallocate_, 0);
+  const std::uint64_t before = pool_.counts.pool_bytes();
+  const Outcome outcome = obtain_for(lock, request);
+  if (!outcome.grew) {
     to_preallocate_ = std::max(to_preallocate_, all);
-  } else if (all > 0 && !options_.whole) {
-    preallocate_slices(lock, all - std::min(all, pool_bytes_ - std::min(pool_bytes_, before)));
+  } else if (all > 0) {
+    preallocate_slices(lock, less(all, less(pool_.counts.pool_bytes(), before)));
   }
-  return growth;
+  return outcome;
+}
+
+// A slice, or where there is no room for a slice's lead, a region that holds just the request.
+Growth::Outcome GrowthByRegions::obtain_for(Locked& lock, std::uint64_t request) {
+  // No larger than that the request may have it.
+  const std::uint64_t whole_units = round_up(request, kSourceUnitBytes);
+  const std::uint64_t least = round_up(request, kGranuleBytes);
+  const Wish own{whole_units - request <= request / 8 ? whole_units : least, least, 1, 0,
+                 Regions::Kind::kOwn};
+  Outcome outcome{false, Failure::kOverLimit, 0};
+  if (!has_own_region(request)) {
+    outcome = obtain_slice(lock, block_bytes_for(request), kLargestRequestBytes);
+  }
+  return needs_less(outcome, request) ? obtain(lock, own) : outcome;
+}
+
+// Whether a region that holds just the request may be had where a slice was not.
+bool GrowthByRegions::needs_less(const Outcome& outcome, std::uint64_t request) {
+  const std::uint64_t slice =
+      round_up(Regions::slice_bytes_for(block_bytes_for(request)), kSourceUnitBytes);
+  return outcome.failure == Failure::kOverLimit ||
+         (outcome.failure == Failure::kExhausted && round_up(request, kSourceUnitBytes) < slice);
 }
 
 // The next slice, which several blocks of this size fill, as programs ask for the same size again.
 // Its lead comes on top.
-Arena::Growth Arena::obtain_slice(Locked& lock, std::uint64_t block_bytes,
-                                  std::uint64_t most_bytes) {
+Growth::Outcome GrowthByRegions::obtain_slice(Locked& lock, std::uint64_t block_bytes,
+                                              std::uint64_t most_bytes) {
   const std::uint64_t least_bytes = Regions::slice_bytes_for(block_bytes);
   const std::uint64_t most = std::min(next_step_bytes_, most_bytes);
-  const std::uint64_t step =
-      this_thread_obtains_ ? least_bytes : std::max(most - most % block_bytes, block_bytes);
-  const Growth growth = obtain(
+  const std::uint64_t step = SourceCalls::this_thread_is_inside()
+                                 ? least_bytes
+                                 : std::max(most - most % block_bytes, block_bytes);
+  const Outcome outcome = obtain(
       lock,
       {round_up(std::max(step + Regions::lead_for(block_bytes), least_bytes), kSourceUnitBytes),
        least_bytes, 2, block_bytes, Regions::Kind::kSlice});
-  if (growth.grew && !this_thread_obtains_) {
+  if (outcome.grew && !SourceCalls::this_thread_is_inside()) {
     next_step_bytes_ = std::min(next_step_bytes_ * 2, options_.slice_bytes);
   }
-  return growth;
+  return outcome;
 }
 
 // As far as the source has them.
-void Arena::preallocate_slices(Locked& lock, std::uint64_t bytes) {
+void GrowthByRegions::preallocate_slices(Locked& lock, std::uint64_t bytes) {
   while (bytes >= 2 * kSourceUnitBytes) {
-    const std::uint64_t before = pool_bytes_;
+    const std::uint64_t before = pool_.counts.pool_bytes();
     if (!obtain_slice(lock, kSourceUnitBytes, bytes - kSourceUnitBytes).grew ||
-        pool_bytes_ <= before) {
+        pool_.counts.pool_bytes() <= before) {
       return;
     }
-    bytes -= std::min(bytes, pool_bytes_ - before);
+    bytes = less(bytes, pool_.counts.pool_bytes() - before);
   }
-}
-
-// In one region. When the source has less, a tenth less is asked for until it gives, as XLA does.
-Arena::Growth Arena::preallocate_whole(Locked& lock, std::uint64_t least_bytes) {
-  const std::uint64_t all = std::exchange(to_preallocate_, 0);  // no other thread does it, too
-  const std::uint64_t bytes =
-      round_down(std::min(all, Regions::slice_bytes_for(kLargestRequestBytes)), kGranuleBytes);
-  const Growth growth =
-      obtain(lock, {std::max(bytes, least_bytes), least_bytes, 10, 0, Regions::Kind::kSlice});
-  if (!growth.grew) {
-    to_preallocate_ = all;
-  }
-  return growth;
 }
 
 // As much of a region as fits into so many bytes, and no more than its blocks need.
-std::uint64_t Arena::Wish::within(std::uint64_t most) const {
+std::uint64_t GrowthByRegions::Wish::within(std::uint64_t most) const {
   const std::uint64_t lead = block_bytes == 0 ? 0 : Regions::lead_for(block_bytes);
-  const std::uint64_t usable = most - std::min(most, lead);
+  const std::uint64_t usable = less(most, lead);
   const std::uint64_t filled =
       block_bytes == 0 ? most : round_up(usable - usable % block_bytes + lead, kSourceUnitBytes);
   return std::max(least_bytes, std::min(filled, most));
 }
 
 // Asks the source for a region, for smaller ones while it has too little.
-Arena::Growth Arena::obtain(Locked& lock, const Wish& wish) {
-  const auto less = [&](std::uint64_t than) {
+Growth::Outcome GrowthByRegions::obtain(Locked& lock, const Wish& wish) {
+  const auto smaller = [&](std::uint64_t than) {
     return wish.within(round_down(than - than / wish.back_off, kSourceUnitBytes));
   };
   // What is left may change under another arena of the same device: never more than that.
-  const auto allowed = [&] { return round_down(budget_.left(), kGranuleBytes); };
+  const auto allowed = [&] { return round_down(pool_.budget.left(), kGranuleBytes); };
   const std::uint64_t least_bytes = wish.least_bytes;
   const std::uint64_t most = allowed();
   std::uint64_t bytes = wish.bytes <= most ? wish.bytes : wish.within(most);
   for (;;) {
-    if (!budget_.take(bytes)) {
+    if (!pool_.budget.take(bytes)) {
       if (bytes == least_bytes) {
         return {false, Failure::kOverLimit, 0};
       }
-      bytes = std::min(less(bytes), wish.within(allowed()));
+      bytes = std::min(smaller(bytes), wish.within(allowed()));
       continue;
     }
-    const std::uint64_t generation = generation_;
-    const MemorySource::Region region = without_lock(lock, [&] { return source_.obtain(bytes); });
-    const bool ended = generation != generation_;
+    const std::uint64_t generation = pool_.generation;
+    const MemorySource::Region region =
+        pool_.calls.without_lock(lock, [&] { return pool_.source.obtain(bytes); });
+    const bool ended = generation != pool_.generation;
     if (region.base != 0 && !ended && adopt(region, bytes, wish.kind)) {
       return {true, Failure::kNone, 0};
     }
-    budget_.give(bytes);
+    pool_.budget.give(bytes);
     if (region.base != 0) {
       if (!ended) {  // else it went with its context, and its address may be somebody else's
         lock.unlock();
         const MemorySource::Extent back{region.base, bytes};
-        source_.release({&back, 1});
+        pool_.source.release({&back, 1});
         lock.lock();
       }
       return {false, Failure::kHostMemory, 0};
@@ -139,48 +134,44 @@ Arena::Growth Arena::obtain(Locked& lock, const Wish& wish) {
       return {false, Failure::kSourceError, region.error};
     }
     // Rather than a smaller slice: regions of one block's, once they are given back.
-    const bool is_least =
-        bytes == least_bytes || (wish.kind == Regions::Kind::kSlice && regions_.has_unused_own());
+    const bool is_least = bytes == least_bytes ||
+                          (wish.kind == Regions::Kind::kSlice && pool_.regions.has_unused_own());
     if (is_least) {
       return {false, Failure::kExhausted, region.error};
     }
-    bytes = less(bytes);
+    bytes = smaller(bytes);
   }
 }
 
-bool Arena::adopt(const MemorySource::Region& region, std::uint64_t bytes, Regions::Kind kind) try {
-  if (!regions_.add(region.base, bytes, kind)) {
+bool GrowthByRegions::adopt(const MemorySource::Region& region, std::uint64_t bytes,
+                            Regions::Kind kind) try {
+  if (!pool_.regions.add(region.base, bytes, kind)) {
     return false;
   }
-  const Regions::Region* added = regions_.region_around(region.base);
-  ++regions_obtained_;
-  usable_bytes_ += std::uint64_t{added->granules} * kGranuleBytes;
-  pool_bytes_ += bytes;
-  count_pool_peaks();
-  if (recorder_ != nullptr) {
-    recorder_->grew(region.base, bytes);
-  }
-  write_resized();
+  const Regions::Region* added = pool_.regions.region_around(region.base);
+  pool_.counts.memory_came(region.base, bytes, std::uint64_t{added->granules} * kGranuleBytes);
+  pool_.write_resized();
   return true;
 } catch (const std::bad_alloc&) {
   return false;
 }
 
-std::uint64_t Arena::bytes_of(const std::vector<std::uint16_t>& regions) const {
+std::uint64_t GrowthByRegions::bytes_of(const Numbers& regions) const {
   std::uint64_t bytes = 0;
   for (const std::uint16_t number : regions) {
-    bytes += regions_.all()[number].obtained_bytes;
+    bytes += pool_.regions.all()[number].obtained_bytes;
   }
   return bytes;
 }
 
 // Few regions of these that are together as large as `bytes`, hardly larger; all if they are not.
-std::vector<std::uint16_t> Arena::choose(std::vector<std::uint16_t> from,
-                                         std::uint64_t bytes) const {
-  const auto bytes_of = [&](std::uint16_t number) { return regions_.all()[number].obtained_bytes; };
+GrowthByRegions::Numbers GrowthByRegions::choose(Numbers from, std::uint64_t bytes) const {
+  const auto bytes_of = [&](std::uint16_t number) {
+    return pool_.regions.all()[number].obtained_bytes;
+  };
   std::sort(from.begin(), from.end(),
             [&](std::uint16_t a, std::uint16_t b) { return bytes_of(a) < bytes_of(b); });
-  std::vector<std::uint16_t> chosen;
+  Numbers chosen;
   while (bytes > 0 && !from.empty()) {
     auto next = std::lower_bound(
         from.begin(), from.end(), bytes,
@@ -194,32 +185,74 @@ std::vector<std::uint16_t> Arena::choose(std::vector<std::uint16_t> from,
 }
 
 // Throws std::bad_alloc and has changed nothing then.
-std::uint64_t Arena::release(Locked& lock, const std::vector<std::uint16_t>& unused) {
+std::uint64_t GrowthByRegions::release(Locked& lock, const Numbers& unused) {
   if (unused.empty()) {
     return 0;
   }
   std::vector<MemorySource::Extent> released;
   released.reserve(unused.size());
   const std::uint64_t bytes = bytes_of(unused);
-  pool_bytes_ -= bytes;
   for (const std::uint16_t number : unused) {
-    const Regions::Region& region = regions_.all()[number];
+    const Regions::Region& region = pool_.regions.all()[number];
     released.push_back({region.obtained_base, region.obtained_bytes});
-    usable_bytes_ -= std::uint64_t{region.granules} * kGranuleBytes;
-    if (recorder_ != nullptr) {
-      recorder_->shrank(region.obtained_base, region.obtained_bytes);
-    }
-    regions_.remove(number);
+    pool_.counts.memory_went(region.obtained_base, region.obtained_bytes,
+                             std::uint64_t{region.granules} * kGranuleBytes);
+    pool_.regions.remove(number);
   }
-  write_resized();
-  ++releasing_;
+  pool_.write_resized();
+  const SourceCalls::Release releasing(pool_.calls);
   lock.unlock();
-  source_.release(released);
+  pool_.source.release(released);
   lock.lock();
-  budget_.release(bytes);
-  --releasing_;
-  source_ended_.notify_all();
+  pool_.budget.release(bytes);
   return bytes;
+}
+
+// Regions of one block's first: they serve few other requests.
+std::uint64_t GrowthByRegions::release_unused(Locked& lock, std::uint64_t bytes) {
+  Numbers own;
+  Numbers slices;
+  for (const std::uint16_t number : pool_.regions.numbers()) {
+    if (pool_.regions.is_unused(number)) {
+      (pool_.regions.all()[number].own ? own : slices).push_back(number);
+    }
+  }
+  Numbers chosen = choose(std::move(own), bytes);
+  const Numbers more = choose(std::move(slices), less(bytes, bytes_of(chosen)));
+  chosen.insert(chosen.end(), more.begin(), more.end());
+  return release(lock, chosen);
+}
+
+std::uint64_t GrowthByRegions::release_beyond(Locked& lock, std::uint64_t keep_bytes) {
+  std::uint64_t left = pool_.counts.pool_bytes();
+  Numbers chosen;
+  for (const std::uint16_t number : pool_.regions.numbers()) {
+    const std::uint64_t bytes = pool_.regions.all()[number].obtained_bytes;
+    if (pool_.regions.is_unused(number) && left - bytes >= keep_bytes) {
+      chosen.push_back(number);
+      left -= bytes;
+    }
+  }
+  return release(lock, chosen);
+}
+
+std::uint64_t GrowthByRegions::unused_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const std::uint16_t number : pool_.regions.numbers()) {
+    bytes += pool_.regions.is_unused(number) ? pool_.regions.all()[number].obtained_bytes : 0;
+  }
+  return bytes;
+}
+
+// A slice that has room for it, or a region of one block's, which becomes a slice.
+Regions::Placed GrowthByRegions::find_room_against_the_rule(std::uint64_t request) {
+  if (const Regions::Placed placed = pool_.regions.allocate(request, Search::kEverywhere)) {
+    return placed;
+  }
+  const std::uint64_t lost = pool_.regions.make_slice_of_own(block_bytes_for(request));
+  pool_.counts.became_unusable(lost);
+  pool_.write_resized();
+  return lost == 0 ? Regions::Placed{} : pool_.regions.allocate(request, Search::kEverywhere);
 }
 
 }  // namespace cubfc::arena

@@ -27,6 +27,20 @@ TEST_CASE("preallocation asks the source once, and later requests not at all") {
   CHECK(memory.asked == std::vector<std::uint64_t>{3 * kGiB});
 }
 
+TEST_CASE("an arena grows as the options say that it begins with, whatever it was made with") {
+  MadeUpMemory memory(4 * kGiB);
+  Budget budget;
+  Arena arena(memory, budget, {});
+  arena.begin({.preallocate_bytes = 3 * kGiB, .whole = true});
+  REQUIRE(arena.allocate(kMiB).address != 0);
+  CHECK(memory.asked == std::vector<std::uint64_t>{3 * kGiB});
+  arena.abandon();
+  arena.begin({.preallocate_bytes = kGiB});
+  REQUIRE(arena.allocate(kMiB).address != 0);
+  CHECK(memory.asked.size() > 5);
+  CHECK(arena.verify() == "");
+}
+
 TEST_CASE("preallocation backs off by tenths when the device has less") {
   MadeUpMemory memory(40 * kGiB);
   Budget budget;

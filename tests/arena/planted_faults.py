@@ -76,9 +76,9 @@ FAULTS = [
      "const std::uint64_t end = round_down(block.end(), page);",
      "const std::uint64_t end = round_up(block.end(), page);"),
     ("what could not be mapped belongs to nobody", "growth_by_pages.cpp",
-     "    regions_.settle(block, BlockState::kVacant);\n", ""),
+     "    pool_.regions.settle(block, BlockState::kVacant);\n", ""),
     ("what could not be mapped stays on the budget", "growth_by_pages.cpp",
-     "  if (mapped.base == 0) {\n    budget_.give(granted);", "  if (mapped.base == 0) {"),
+     "  if (mapped.base == 0) {\n    pool_.budget.give(granted);", "  if (mapped.base == 0) {"),
     ("memory that could not be unmapped is lost", "growth_by_pages.cpp",
      "move.unmapped ? BlockState::kVacant : BlockState::kFree", "BlockState::kVacant"),
     ("a region of one block's is handed out twice", "regions.cpp",
@@ -90,28 +90,28 @@ FAULTS = [
      "  region.own = false;\n"),
     ("a region that becomes a slice is one block's still", "regions.cpp",
      "  region.own = false;\n", ""),
-    ("a region in use is given back", "arena.cpp",
-     "    if (regions_.is_unused(number)) {", "    if (true) {"),
+    ("a region in use is given back", "growth_by_regions.cpp",
+     "    if (pool_.regions.is_unused(number)) {", "    if (true) {"),
     ("a region is given back twice", "growth_by_regions.cpp",
      "    from.erase(next);\n", ""),
     ("what is given back stays on the budget", "growth_by_regions.cpp",
-     "  lock.lock();\n  budget_.release(bytes);\n", "  lock.lock();\n"),
+     "  lock.lock();\n  pool_.budget.release(bytes);\n", "  lock.lock();\n"),
     ("a place is taken that ends before the block does", "regions.cpp",
      "if (behind.state != BlockState::kFree || end > behind.end()) {", "if (false) {"),
-    ("what is reclaimed stays on its caller's account", "arena.cpp",
-     "  figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));\n", ""),
+    ("what is reclaimed stays on its caller's account", "counts.h",
+     "    figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));\n", ""),
     ("a caller's part at the peak is that of the last change", "figures.h",
      "    if (read(since) != peaks) [[unlikely]] {\n", "    {\n"),
-    ("a reclaimed block is not taken off the figures", "arena.cpp",
-     "  put(figures_->granules_retired, granules_retired_);\n  write_unused(index);\n",
-     "  put(figures_->granules_retired, granules_retired_);\n"),
+    ("a reclaimed block is not taken off the figures", "counts.h",
+     "      put(figures_->granules_retired, granules_retired_);\n      write_unused(block);\n",
+     "      put(figures_->granules_retired, granules_retired_);\n"),
     ("a block that comes back is counted twice", "arena.cpp",
-     "    write_reclaimed(block.index);\n", ""),
-    ("memory that was given back is not told of", "growth_by_regions.cpp",
-     "      recorder_->shrank(region.obtained_base, region.obtained_bytes);\n", ""),
+     "  pool_.counts.reclaimed(pool_.regions.block(block.index));\n", ""),
+    ("memory that was given back is not told of", "counts.cpp",
+     "  pool_bytes_ -= bytes;\n  memory_left(base, bytes);\n", "  pool_bytes_ -= bytes;\n"),
     ("pages that were unmapped are not told of", "growth_by_pages.cpp",
-     "      recorder_->shrank(move.base, move.bytes);\n", ""),
-    ("an abandoned arena's figures stay", "arena.cpp",
+     "      pool_.counts.memory_left(move.base, move.bytes);\n", ""),
+    ("an abandoned arena's figures stay", "counts.cpp",
      "  put(figures_->granules_in_use, 0);\n", ""),
 ]
 
@@ -139,7 +139,7 @@ def main() -> int:
                             *arguments.link, "-pthread", "-o", binary], check=True)
             try:
                 ended = subprocess.run([binary], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                       timeout=10, env={**os.environ, "CUBFC_TEST_SHRINK": "no"})
+                                       timeout=60, env={**os.environ, "CUBFC_TEST_SHRINK": "no"})
             except subprocess.TimeoutExpired:
                 return False
             return ended.returncode == 0

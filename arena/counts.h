@@ -1,0 +1,187 @@
+// What an arena counts: of its blocks at each call, and of its memory when that changes. All of it
+// is written down in the Figures, and told to the Observer, as it is counted.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "arena/block.h"
+#include "arena/epoch.h"
+#include "arena/figures.h"
+#include "arena/regions.h"
+#include "arena/stats.h"
+#include "arena/units.h"
+
+namespace cubfc::arena {
+
+// Not thread-safe: the arena's lock is held at each call. What a call tells of has just been done,
+// but for freed(), retired() and reclaimed(), whose block is still what it was.
+class Counts {
+ public:
+  Counts();
+
+  // See Arena::observe().
+  void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
+  // Who is to be told of each block; nullptr: nobody.
+  Observer* recorder() const noexcept { return recorder_; }
+
+  // Gives the block its number. Returns its address.
+  Address allocated(Block& block, Address address, std::uint64_t bytes, Caller caller) {
+    last_number_ += Block::kNumberStep;
+    block.set_number(last_number_ | caller);
+    granules_in_use_ += block.granules;
+    if (granules_in_use_ > peak_granules_in_use_) [[unlikely]] {
+      peak_granules_in_use_ = granules_in_use_;
+    }
+    padding_ += block.use.padding;
+    if (bytes > largest_request_) [[unlikely]] {
+      largest_request_ = bytes;
+    }
+    if (caller >= kMarked) [[unlikely]] {
+      marked_allocated(block);
+    }
+    if (figures_ != nullptr) {
+      write_allocation(block, address, bytes);
+    }
+    return address;
+  }
+
+  // A live block becomes free at once, or waits until it is reclaimed.
+  void freed(const Regions& regions, BlockIndex index) {
+    const Block& block = regions.block(index);
+    no_longer_live(block);
+    granules_in_use_ -= block.granules;
+    if (figures_ != nullptr) {
+      put(figures_->num_frees, num_frees_);
+      write_unused(block);
+      if (recorder_ != nullptr) [[unlikely]] {
+        recorder_->freed(freed_block(regions, index));
+      }
+    }
+  }
+  void retired(const Regions& regions, BlockIndex index) {
+    const Block& block = regions.block(index);
+    no_longer_live(block);
+    granules_retired_ += block.granules;
+    if (figures_ != nullptr) {
+      put(figures_->num_frees, num_frees_);
+      put(figures_->granules_retired, granules_retired_);
+      if (recorder_ != nullptr) [[unlikely]] {
+        recorder_->retired(freed_block(regions, index));
+      }
+    }
+  }
+  // The recorder is told by record_reclaimed(), of several at once.
+  void reclaimed(const Block& block) {
+    granules_retired_ -= block.granules;
+    granules_in_use_ -= block.granules;
+    if (figures_ != nullptr) {
+      put(figures_->granules_retired, granules_retired_);
+      write_unused(block);
+    }
+  }
+  // One block, or up to kReclaimedAtOnce of a list, that are about to be reclaimed. Precondition:
+  // there is a recorder.
+  static constexpr std::size_t kReclaimedAtOnce = 32;
+  void record_reclaimed(const Regions& regions, BlockIndex index);
+  void record_list_reclaimed(const Regions& regions, BlockIndex first);
+
+  // A region, or pages that were mapped: `usable` of its bytes are for blocks.
+  void memory_came(Address base, std::uint64_t bytes, std::uint64_t usable);
+  void memory_went(Address base, std::uint64_t bytes, std::uint64_t usable);
+  // The same in two steps, for pages whose memory may turn out to stay.
+  void memory_leaves(std::uint64_t bytes);
+  void memory_stays(std::uint64_t bytes);
+  void memory_left(Address base, std::uint64_t bytes);
+  // Of what is there less is for blocks.
+  void became_unusable(std::uint64_t bytes) { usable_bytes_ -= bytes; }
+  // To be called after any of these, and after a failure.
+  void write_resized(const Regions& regions) noexcept;
+
+  void failed() { ++num_failures_; }
+  // All blocks and all memory are gone; the regions are empty.
+  void abandoned(const Regions& regions) noexcept;
+
+  std::uint64_t bytes_in_use() const { return granules_in_use_ * kGranuleBytes; }
+  std::uint64_t peak_bytes_in_use() const { return peak_granules_in_use_ * kGranuleBytes; }
+  std::uint64_t bytes_retired() const { return granules_retired_ * kGranuleBytes; }
+  std::uint64_t usable_bytes() const { return usable_bytes_; }
+  std::uint64_t pool_bytes() const { return pool_bytes_; }
+  std::uint64_t regions_obtained() const { return regions_obtained_; }
+  // But for what there is to grow.
+  Headroom room() const noexcept {
+    return {peak_bytes_in_use(), usable_bytes_ - bytes_in_use(), bytes_retired(), 0};
+  }
+  // But for what the regions and the budget know.
+  Stats stats() const noexcept;
+  Marked marked() const noexcept;
+  void restart_marked_peak() noexcept { peak_marked_bytes_ = marked_bytes_; }
+  void restart_marked_pool_peak() noexcept { marked_peak_pool_bytes_ = pool_bytes_; }
+
+  // Of a live block.
+  static std::uint64_t requested_bytes(const Block& block) {
+    return block.granules * kGranuleBytes - block.use.padding;
+  }
+
+ private:
+  static FreedBlock freed_block(const Regions& regions, BlockIndex index) {
+    return {regions.address_of(index), regions.bytes_of(index)};
+  }
+  std::uint64_t num_allocs() const {
+    return (last_number_ - number_before_first_) / Block::kNumberStep;
+  }
+  void no_longer_live(const Block& block) {
+    ++num_frees_;
+    padding_ -= block.use.padding;
+    if (block.is_marked()) [[unlikely]] {
+      marked_bytes_ -= requested_bytes(block);
+    }
+  }
+  void marked_allocated(const Block& block);
+  // Precondition of both: there are figures.
+  void write_allocation(const Block& block, Address address, std::uint64_t bytes) {
+    put(figures_->last_number, last_number_);
+    put(figures_->granules_in_use, granules_in_use_);
+    figures_->callers[block.caller()].change(block.granules, read(*peaks_));
+    if (granules_in_use_ > read(figures_->look_at)) [[unlikely]] {
+      observer_->exceeded();
+    }
+    if (recorder_ != nullptr) [[unlikely]] {
+      recorder_->allocated(address, bytes, block.use.padding, block.caller());
+    }
+  }
+  void write_unused(const Block& block) {
+    put(figures_->granules_in_use, granules_in_use_);
+    figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));
+  }
+
+  // Set once, by observe().
+  Figures* figures_ = nullptr;
+  const Figure* peaks_ = nullptr;
+  Observer* observer_ = nullptr;
+  Observer* recorder_ = nullptr;  // the same, if it records
+
+  // What each allocation and each free counts; stats() derives the rest.
+  std::uint64_t last_number_;  // see Block::number()
+  std::uint64_t num_frees_ = 0;
+  std::uint64_t granules_in_use_ = 0;  // of live and retired blocks
+  std::uint64_t peak_granules_in_use_ = 0;
+  std::uint64_t padding_ = 0;  // bytes of live blocks beyond what was asked for
+  std::uint64_t largest_request_ = 0;
+  std::uint64_t granules_retired_ = 0;
+
+  const std::uint64_t number_before_first_;
+  std::uint64_t num_failures_ = 0;
+  std::uint64_t lost_blocks_ = 0;  // neither freed nor live: they were abandoned
+  std::uint64_t regions_obtained_ = 0;
+  std::uint64_t usable_bytes_ = 0;  // of regions, less their unused leads
+  std::uint64_t pool_bytes_ = 0;    // of regions, as obtained
+  std::uint64_t peak_pool_bytes_ = 0;
+  std::uint64_t marked_bytes_ = 0;
+  std::uint64_t peak_marked_bytes_ = 0;
+  std::uint64_t marked_peak_pool_bytes_ = 0;
+};
+
+}  // namespace cubfc::arena

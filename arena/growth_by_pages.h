@@ -1,0 +1,57 @@
+// How an arena grows over a source with pages: it reserves one range of addresses, maps memory
+// where a block then fits, and takes memory from free blocks elsewhere when there is no more.
+// Growth is contiguous, so that free blocks coalesce across it; and fragmentation can make no
+// request fail while the limit, less the pages in which live and retired blocks lie, is enough for
+// it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "arena/growth.h"
+
+namespace cubfc::arena {
+
+class GrowthByPages final : public Growth {
+ public:
+  explicit GrowthByPages(Pool& pool) : pool_(pool), page_(pool.source.page_bytes()) {}
+
+  void begin(const Options& options) noexcept override;
+  // There is one region.
+  std::uint64_t largest_in_slice() const noexcept override { return kLargestRequestBytes; }
+  std::uint64_t bytes_for(std::uint64_t request) const noexcept override { return request; }
+  Outcome grow(Locked& lock, std::uint64_t request) override;
+  Regions::Placed find_room_against_the_rule(std::uint64_t /*request*/) override { return {}; }
+  std::uint64_t unused_bytes() const noexcept override;
+  std::uint64_t release_unused(Locked& lock, std::uint64_t bytes) override;
+  std::uint64_t release_beyond(Locked& lock, std::uint64_t keep_bytes) override;
+
+ private:
+  // A part of a region on its way between free and vacant.
+  struct Move {
+    BlockIndex block;
+    Address base;
+    std::uint64_t bytes;
+    bool unmapped = false;
+  };
+  using Moves = std::vector<Move>;
+  static std::uint64_t bytes_of(const Moves& moves);
+
+  Outcome reserve_addresses(Locked& lock, std::uint64_t block_bytes);
+  std::uint64_t idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const;
+  std::uint64_t bytes_ahead() const;
+  Moves take_out_free_pages(std::uint64_t most_bytes, const Regions::Place& place);
+  void put_back(const Moves& moves);
+  Outcome map(Locked& lock, const Regions::Place& place, std::uint64_t bytes, Moves& from);
+  std::uint64_t unmap(Locked& lock, Moves& moves);
+  std::uint64_t release(Locked& lock, std::uint64_t most_bytes);
+  void drop_spare(Locked& lock);
+  std::uint32_t page_granules() const { return static_cast<std::uint32_t>(page_ / kGranuleBytes); }
+
+  Pool& pool_;
+  const std::uint64_t page_;           // in bytes
+  std::uint64_t to_preallocate_ = 0;   // bytes, at the next growth
+  std::uint64_t largest_request_ = 0;  // that is served, in bytes
+};
+
+}  // namespace cubfc::arena
