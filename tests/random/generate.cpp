@@ -16,8 +16,7 @@ constexpr int kNone = -1;
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, bool captures, int devices)
-      : random_(seed), may_capture_(captures), devices_(devices) {}
+  Generator(std::uint64_t seed, const Allowed& allowed) : random_(seed), allowed_(allowed) {}
 
   Program make() {
     begin();
@@ -100,8 +99,9 @@ class Generator {
   }
 
   void begin() {
-    program_.threads = one_in(3) ? 1 : between(2, kMostThreads);
-    captures_ = one_in(2) && may_capture_;
+    const int threads = one_in(3) ? 1 : between(2, kMostThreads);
+    program_.threads = allowed_.threads ? threads : 1;
+    captures_ = one_in(2) && allowed_.captures;
     ordered_ = one_in(3);
     for (std::uint32_t& words : words_) {
       words = 128U * static_cast<unsigned>(one_in(12)  ? between(512, 6144)
@@ -119,7 +119,7 @@ class Generator {
     add({.kind = one_in(2) ? Kind::kCreateContext : Kind::kRetainPrimary,
          .thread = any_thread(),
          .context = context,
-         .choice = one_in(3) ? devices_ - 1 : 0});
+         .choice = one_in(3) ? allowed_.devices - 1 : 0});
     for (int streams = between(1, 4); streams > 0; --streams) {
       create_stream(context);
     }
@@ -160,8 +160,7 @@ class Generator {
   Program program_;
   const Model& model_ = program_.end;
   std::array<std::uint32_t, 3> words_{};
-  const bool may_capture_;
-  const int devices_;
+  const Allowed allowed_;
   bool captures_ = false;  // what there is much of
   bool ordered_ = false;
   int number_ = 0;
@@ -458,8 +457,8 @@ void Generator::end_something() {
 
 }  // namespace
 
-Program generate(std::uint64_t seed, bool captures, int devices) {
-  return Generator(seed, captures, devices).make();
+Program generate(std::uint64_t seed, const Allowed& allowed) {
+  return Generator(seed, allowed).make();
 }
 
 }  // namespace random_programs

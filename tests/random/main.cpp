@@ -24,8 +24,9 @@ using namespace random_programs;
 
 constexpr char kUsage[] =
     "usage: random_programs [--seed N] [--programs N] [--seconds N] [--via=linked|dlsym|getproc]\n"
-    "                       [--patience N] [--no-captures] [--no-shrink] [--runs N] [--print]\n"
-    "                       [--help]\n"
+    "                       [--patience N] [--no-captures] [--one-thread] [--no-shrink] [--runs "
+    "N]\n"
+    "                       [--print] [--help]\n"
     "\n"
     "Makes random CUDA programs that are correct, runs them, and checks every byte that they "
     "leave.\n"
@@ -38,6 +39,7 @@ constexpr char kUsage[] =
     "  --patience N   seconds for one program, which is stuck if it takes longer (30)\n"
     "  --via=...      how the driver's functions are found (linked)\n"
     "  --no-captures  no stream captures in them\n"
+    "  --one-thread   each has one thread\n"
     "  --shrink       look for a shorter program that goes wrong, too; --no-shrink: do not "
     "(--shrink)\n"
     "  --runs N       how often each is run before it counts as right (10 and more: a race does "
@@ -55,7 +57,7 @@ struct Options {
   std::uint64_t seconds = UINT64_MAX;
   unsigned patience_seconds = 30;
   int runs = 0;  // of a shorter program; 0: shrink() decides
-  bool captures = true;
+  Allowed allowed;
   bool shrink = true;
   bool print = false;
 };
@@ -79,7 +81,9 @@ Options read_options(int argc, char** argv) {
     } else if (word == "--shrink" || word == "--no-shrink") {
       options.shrink = word == "--shrink";
     } else if (word == "--no-captures") {
-      options.captures = false;
+      options.allowed.captures = false;
+    } else if (word == "--one-thread") {
+      options.allowed.threads = false;
     } else if (word == "--print") {
       options.print = true;
     } else if (word == "--help") {
@@ -193,17 +197,19 @@ void report(const Program& program, std::uint64_t seed, const std::string& wrong
                 still_wrong.c_str());
   }
   print(shortest);
-  std::printf("again: random_programs --seed %llu --programs 1%s\n",
-              static_cast<unsigned long long>(seed), options.captures ? "" : " --no-captures");
+  std::printf("again: random_programs --seed %llu --programs 1%s%s\n",
+              static_cast<unsigned long long>(seed),
+              options.allowed.captures ? "" : " --no-captures",
+              options.allowed.threads ? "" : " --one-thread");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = read_options(argc, argv);
+  Options options = read_options(argc, argv);
   const programs::Driver api = programs::open_driver(options.via);
   Runner runner(api);
-  const int devices = runner.devices();
+  options.allowed.devices = runner.devices();
   watch();
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {
@@ -215,7 +221,7 @@ int main(int argc, char** argv) {
     const std::uint64_t seed = options.seed + done;
     set_last_words(seed);
     alarm(options.patience_seconds);
-    const Program program = generate(seed, options.captures, devices);
+    const Program program = generate(seed, options.allowed);
     if (options.print) {
       std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
       print(program);

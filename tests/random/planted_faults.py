@@ -93,9 +93,9 @@ def main() -> int:
                         "-Wl,-Bsymbolic-functions", "-Wl,--exclude-libs,ALL",
                         *(str(changed) if word == its_object else word for word in arguments.link), "-ldl",
                         "-pthread"], check=True)
-        # The first is shrunk to what a person can read. Work begins only when it is asked for: that a program
-        # goes wrong is no race, and one run of a shorter one tells.
-        how, said = ("--shrink --runs 1", r"shrunk from \d+ to 1?\d steps: \w+ \d+: \d+ wrong bytes") if number == 0 else (
+        # The first is shrunk to what a person can read. Work begins only when it is asked for, and there is one
+        # thread: that a program goes wrong is no race, and one run of a shorter one tells.
+        how, said = ("--one-thread --shrink --runs 1", r"shrunk from \d+ to 1?\d steps: \w+ \d+: \d+ wrong bytes") if number == 0 else (
             "--no-shrink", r"seed \d+: (\w+ \d+: \d+ wrong bytes|step \d+, \w+: CUDA_ERROR_STREAM_CAPTURE_)|it ended at seed")
         ended = subprocess.run(
             [arguments.programs, "--seed", "1", "--programs", str(PROGRAMS), *how.split(), *mode.split()[1:]], text=True,

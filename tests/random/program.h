@@ -24,16 +24,22 @@ struct Program {
   }
 };
 
-/// The same program for the same seed, everywhere, on the first one or two of the `devices`; one in
-/// which no stream captures, unless `captures`.
-Program generate(std::uint64_t seed, bool captures, int devices);
+/// What programs may have.
+struct Allowed {
+  int devices = 1;
+  bool captures = true;  // a stream may capture
+  bool threads = true;   // several of them
+};
+
+/// The same program for the same seed, everywhere, on the first one or two of the devices.
+Program generate(std::uint64_t seed, const Allowed& allowed);
 
 /// Whether a program fails when it is run, now.
 using Fails = std::function<bool(const Program&)>;
 
-/// As little of a failing program as still fails, within a minute. What does not fail in `runs`
-/// runs counts as right; 0: in some, the more the shorter it is, since a race does not show each
-/// time.
+/// As little of a failing program as still fails, found in a few thousand runs at most. What does
+/// not fail in `runs` runs counts as right; 0: in some, the more the shorter it is, since a race
+/// does not show each time.
 Program shrink(const Program& program, const Fails& fails, int runs);
 
 }  // namespace random_programs

@@ -1,7 +1,6 @@
 // Leaves out steps as long as what is left still fails. What is left is asked of the model anew, so
 // that it is a correct program: steps that need one that is gone go, too.
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "program.h"
@@ -9,7 +8,7 @@
 namespace random_programs {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+constexpr int kMostRuns = 4000;
 
 // Short programs take little time.
 int enough_for_a_race(const Program& program) {
@@ -41,7 +40,7 @@ class Shrinker {
 
   Program shrink() {
     keep_if_it_fails(with_one_thread());
-    for (std::size_t chunk = best_.steps.size() / 2; chunk > 0 && in_time();) {
+    for (std::size_t chunk = best_.steps.size() / 2; chunk > 0 && may_run();) {
       const bool shorter = leave_out(chunk);
       const bool simpler = chunk == 1 && fill_instead_of_copying();
       chunk = (shorter || simpler) && chunk == 1 ? 1 : chunk / 2;
@@ -50,7 +49,7 @@ class Shrinker {
   }
 
  private:
-  bool in_time() const { return std::chrono::steady_clock::now() < deadline_; }
+  bool may_run() const { return runs_left_ > 0; }
 
   Steps with_one_thread() const {
     Steps steps = best_.steps;
@@ -63,7 +62,7 @@ class Shrinker {
   bool leave_out(std::size_t chunk) {
     bool any = false;
     // From the end: what comes later depends on what comes earlier.
-    for (std::size_t end = best_.steps.size(); end > 0 && in_time();) {
+    for (std::size_t end = best_.steps.size(); end > 0 && may_run();) {
       const std::size_t start = end > chunk ? end - chunk : 0;
       Steps rest = best_.steps;
       const auto first = rest.begin();
@@ -78,7 +77,7 @@ class Shrinker {
   // What made the bytes that are copied can go then.
   bool fill_instead_of_copying() {
     bool any = false;
-    for (std::size_t i = 0; i < best_.steps.size() && in_time(); ++i) {
+    for (std::size_t i = 0; i < best_.steps.size() && may_run(); ++i) {
       Steps steps = best_.steps;
       Step& step = steps[i];
       if (step.kind == Kind::kCopyIn || step.kind == Kind::kCopyWithin) {
@@ -97,7 +96,7 @@ class Shrinker {
       return false;
     }
     const int runs = runs_ > 0 ? runs_ : enough_for_a_race(candidate);
-    for (int run = 0; run < runs && in_time(); ++run) {
+    for (int run = 0; run < runs && may_run(); ++run, --runs_left_) {
       if (fails_(candidate)) {
         best_ = std::move(candidate);
         return true;
@@ -108,9 +107,8 @@ class Shrinker {
 
   Program best_;
   const Fails& fails_;
-  const int runs_;
-  const std::chrono::steady_clock::time_point deadline_ =
-      std::chrono::steady_clock::now() + kPatience;
+  const int runs_;  // of each candidate
+  int runs_left_ = kMostRuns;
 };
 
 }  // namespace
