@@ -3,37 +3,25 @@
 #include <algorithm>
 #include <new>
 #include <utility>
-#include <variant>
 
 namespace cubfc::arena {
 
-Arena::Arena(MemorySource& source, Budget& budget, const Options& options)
-    : pool_(source, budget),
-      growths_(std::in_place_type<GrowthByRegions>, pool_),
-      growth_(&std::get<GrowthByRegions>(growths_)) {
+Arena::Arena(MemorySource& source, Budget& budget, const Options& options) : pool_(source, budget) {
   set_options(options);
 }
 
-void Arena::set_options(const Options& options) {
+Growth& Arena::way_to_grow(const Options& options) {
   if (pool_.source.page_bytes() > 0) {
-    grow_by<GrowthByPages>();
-  } else if (options.whole) {
-    grow_by<GrowthInOneRegion>();
-  } else {
-    grow_by<GrowthByRegions>();
+    return by_pages_;
   }
+  return options.whole ? static_cast<Growth&>(in_one_region_) : by_regions_;
+}
+
+void Arena::set_options(const Options& options) {
+  growth_ = &way_to_grow(options);
   growth_->begin(options);
   largest_possible_ = std::min({kLargestRequestBytes, options.largest_bytes, pool_.budget.limit()});
   largest_in_slice_ = std::min(largest_possible_, growth_->largest_in_slice());
-}
-
-// It is of another kind at the beginning only. Later a thread that calls the source may still be
-// in it: that finds itself in an arena that has been abandoned, and goes on.
-template <typename Kind>
-void Arena::grow_by() {
-  if (!std::holds_alternative<Kind>(growths_)) {
-    growth_ = &growths_.emplace<Kind>(pool_);
-  }
 }
 
 void Arena::begin(const Options& options) noexcept {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "arena/budget.h"
@@ -130,8 +129,7 @@ class Arena {
 
  private:
   void set_options(const Options& options);
-  template <typename Kind>
-  void grow_by();
+  Growth& way_to_grow(const Options& options);
   bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
   // And in a slice.
   bool is_plain(std::uint64_t bytes) const { return bytes - 1 < largest_in_slice_; }
@@ -143,13 +141,17 @@ class Arena {
   void make_free(BlockIndex index);
   BlockInfo info_of(BlockIndex index) const;
 
-  Pool pool_;                           // its lock guards all below, too
+  // Guarded by the pool's lock, all of it, but for Regions::number_at(). What each call reads is
+  // first, side by side.
   std::uint64_t largest_possible_ = 0;  // of requests, in bytes
   std::uint64_t largest_in_slice_ = 0;  // of those that have no region of their own
   GatheredBlocks gathered_;
   bool source_is_dry_ = false;  // it had too little when it was last asked
-  std::variant<GrowthByRegions, GrowthInOneRegion, GrowthByPages> growths_;
-  Growth* growth_;  // the one that growths_ holds
+  Pool pool_;
+  GrowthByRegions by_regions_{pool_};
+  GrowthInOneRegion in_one_region_{pool_};
+  GrowthByPages by_pages_{pool_};
+  Growth* growth_ = &by_regions_;  // one of them
 };
 
 }  // namespace cubfc::arena

@@ -1,6 +1,9 @@
 #include "arena/counts.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <span>
 
 namespace cubfc::arena {
 namespace {
@@ -24,7 +27,7 @@ void Counts::observe(Figures& figures, Observer& observer, const Figure& peaks) 
   peaks_ = &peaks;
 }
 
-[[gnu::noinline]] void Counts::marked_allocated(const Block& block) {
+void Counts::marked_allocated(const Block& block) {
   marked_bytes_ += requested_bytes(block);
   peak_marked_bytes_ = std::max(peak_marked_bytes_, marked_bytes_);
 }

@@ -2,10 +2,8 @@
 // is written down in the Figures, and told to the Observer, as it is counted.
 #pragma once
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "arena/block.h"
 #include "arena/epoch.h"
@@ -16,8 +14,8 @@
 
 namespace cubfc::arena {
 
-// Not thread-safe: the arena's lock is held at each call. What a call tells of has just been done,
-// but for freed(), retired() and reclaimed(), whose block is still what it was.
+// Not thread-safe: the arena's lock is held at each call. A block that a call tells of has its
+// size, its number and what it asked for in its record, whatever its state is.
 class Counts {
  public:
   Counts();
@@ -82,8 +80,8 @@ class Counts {
       write_unused(block);
     }
   }
-  // One block, or up to kReclaimedAtOnce of a list, that are about to be reclaimed. Precondition:
-  // there is a recorder.
+  // One block, or up to kReclaimedAtOnce of a list. Precondition: there is a recorder, and they are
+  // in their records still.
   static constexpr std::size_t kReclaimedAtOnce = 32;
   void record_reclaimed(const Regions& regions, BlockIndex index);
   void record_list_reclaimed(const Regions& regions, BlockIndex first);
@@ -97,7 +95,7 @@ class Counts {
   void memory_left(Address base, std::uint64_t bytes);
   // Of what is there less is for blocks.
   void became_unusable(std::uint64_t bytes) { usable_bytes_ -= bytes; }
-  // To be called after any of these, and after a failure.
+  // To be called when one of these is complete, and after a failure.
   void write_resized(const Regions& regions) noexcept;
 
   void failed() { ++num_failures_; }

@@ -38,10 +38,11 @@ class Growth {
   // std::bad_alloc.
   virtual Regions::Placed find_room_against_the_rule(std::uint64_t request) = 0;
 
-  // What holds no live or retired block: how much, and giving it back. Of that, whole regions or
-  // pages: few that are at least so many bytes, or all; or all that leave so many bytes. Return
-  // what was given back. Throw std::bad_alloc and have changed nothing then.
+  // What holds no live or retired block, in bytes.
   virtual std::uint64_t unused_bytes() const noexcept = 0;
+  // Give of that back, whole regions or pages: few that are at least so many bytes, or all of it if
+  // it is less; or all that leave the arena so many bytes. Return the bytes that were given back.
+  // Throw std::bad_alloc and have changed nothing then.
   virtual std::uint64_t release_unused(Locked& lock, std::uint64_t bytes) = 0;
   virtual std::uint64_t release_beyond(Locked& lock, std::uint64_t keep_bytes) = 0;
 };

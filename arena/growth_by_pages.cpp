@@ -22,7 +22,7 @@ constexpr std::uint64_t kTimesReserved = 4;
 
 void GrowthByPages::begin(const Options& options) noexcept {
   to_preallocate_ = options.preallocate_bytes;
-  largest_request_ = options.largest_bytes;
+  largest_bytes_ = options.largest_bytes;
 }
 
 // First more than is needed, while there is plenty; then just that; then with memory of free
@@ -72,7 +72,7 @@ Growth::Outcome GrowthByPages::grow(Locked& lock, std::uint64_t request) {
 }
 
 Growth::Outcome GrowthByPages::reserve_addresses(Locked& lock, std::uint64_t block_bytes) {
-  const std::uint64_t all = std::min(largest_request_, kLargestRequestBytes / kTimesReserved);
+  const std::uint64_t all = std::min(largest_bytes_, kLargestRequestBytes / kTimesReserved);
   const std::uint64_t bytes = round_up(std::max(kTimesReserved * all, block_bytes + page_), page_);
   const std::uint64_t generation = pool_.generation;
   const MemorySource::Region region =
@@ -214,10 +214,13 @@ Growth::Outcome GrowthByPages::map(Locked& lock, const Regions::Place& place, st
   }
   if (generation != pool_.generation) {
     pool_.budget.give(granted);
-    if (mapped.base != 0) {
-      pool_.calls.without_lock(lock, [&] { return pool_.source.unmap(base, bytes); });
-    }
-    drop_spare(lock);
+    pool_.calls.without_lock(lock, [&] {
+      if (mapped.base != 0) {
+        pool_.source.unmap(base, bytes);
+      }
+      pool_.source.drop_spare();
+      return true;
+    });
     return {false, Failure::kSourceError, mapped.error};
   }
   if (mapped.base == 0) {

@@ -8,7 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "arena/block.h"
 #include "arena/growth.h"
+#include "arena/options.h"
+#include "arena/pool.h"
+#include "arena/regions.h"
+#include "arena/units.h"
 
 namespace cubfc::arena {
 
@@ -49,9 +54,9 @@ class GrowthByPages final : public Growth {
   std::uint32_t page_granules() const { return static_cast<std::uint32_t>(page_ / kGranuleBytes); }
 
   Pool& pool_;
-  const std::uint64_t page_;           // in bytes
-  std::uint64_t to_preallocate_ = 0;   // bytes, at the next growth
-  std::uint64_t largest_request_ = 0;  // that is served, in bytes
+  const std::uint64_t page_;          // in bytes
+  std::uint64_t to_preallocate_ = 0;  // bytes, at the next growth
+  std::uint64_t largest_bytes_ = 0;   // that is served, in bytes
 };
 
 }  // namespace cubfc::arena

@@ -7,6 +7,10 @@
 #include <vector>
 
 #include "arena/growth.h"
+#include "arena/memory_source.h"
+#include "arena/options.h"
+#include "arena/pool.h"
+#include "arena/regions.h"
 
 namespace cubfc::arena {
 
@@ -36,7 +40,7 @@ class GrowthByRegions : public Growth {
   };
   Outcome obtain(Locked& lock, const Wish& wish);
   bool has_own_region(std::uint64_t request) const { return request > options_.own_above_bytes; }
-  // A region for the request, and no more.
+  // Room for the request; preallocates nothing.
   Outcome obtain_for(Locked& lock, std::uint64_t request);
   static bool needs_less(const Outcome& outcome, std::uint64_t request);
 

@@ -1,5 +1,5 @@
 // The regions of an arena and the blocks in them: best fit, split, coalesce, find by address. The
-// whole allocator but for locking, growth and limits (arena.h).
+// whole allocator but for locking (arena.h), growth (growth.h) and statistics (counts.h).
 //
 // Invariants (verify() checks each of them):
 //   - the blocks of a region cover it without gap or overlap, linked in address order, in a ring

@@ -2,6 +2,7 @@
 // and those that wait until they are back.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -50,9 +51,9 @@ class SourceCalls {
   bool anybody_grows() const { return growing_ > 0; }
   bool anybody_calls() const { return growing_ > 0 || releasing_ > 0; }
 
-  // Waits until a call of another thread has ended and `done` says so. Not for ever: the other is
-  // inside the driver, where a hook of somebody else's may make it wait for a lock that this thread
-  // holds. Returns what `done` says at last.
+  // Waits until `done`, which is asked at first and whenever a call has ended. Not for ever: the
+  // other thread is inside the driver, where a hook of somebody else's may make it wait for a lock
+  // that this thread holds. Returns what `done` says at last.
   template <typename Done>
   bool wait(Locked& lock, Done done) {
     return ended_.wait_for(lock, kPatience, done);
