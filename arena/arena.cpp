@@ -116,15 +116,15 @@ void Arena::count_failure() noexcept {
   pool_.write_resized();
 }
 
-// Makes room for a request, or says why there is none. Lets go of the lock
-// meanwhile, so the room may be gone again when it returns: the caller looks again.
+// Makes room for a request, or says why there is none. Lets go of the lock meanwhile, so the room
+// may be gone again when it returns: the caller looks again.
 Growth::Outcome Arena::grow(Locked& lock, std::uint64_t bytes) {
   if (wait_for_growth(lock)) {
     return {};
   }
   Growth::Outcome growth = growth_->grow(lock, bytes);
   if ((growth.failure == Failure::kOverLimit || growth.failure == Failure::kExhausted) &&
-      pool_.free_bytes() >= block_bytes_for(bytes)) {
+      pool_.counts.free_bytes() >= block_bytes_for(bytes)) {
     growth.failure = Failure::kFragmented;
   }
   return growth;

@@ -108,10 +108,10 @@ class Counts {
   std::uint64_t usable_bytes() const { return usable_bytes_; }
   std::uint64_t pool_bytes() const { return pool_bytes_; }
   std::uint64_t regions_obtained() const { return regions_obtained_; }
+  // Free, though perhaps not in one piece.
+  std::uint64_t free_bytes() const { return usable_bytes_ - bytes_in_use(); }
   // But for what there is to grow.
-  Headroom room() const noexcept {
-    return {peak_bytes_in_use(), usable_bytes_ - bytes_in_use(), bytes_retired(), 0};
-  }
+  Headroom room() const noexcept { return {peak_bytes_in_use(), free_bytes(), bytes_retired(), 0}; }
   // But for what the regions and the budget know.
   Stats stats() const noexcept;
   Marked marked() const noexcept;

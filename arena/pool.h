@@ -18,8 +18,6 @@ struct Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Free, though perhaps not in one piece.
-  std::uint64_t free_bytes() const { return counts.usable_bytes() - counts.bytes_in_use(); }
   // To be called when memory has come or gone, and after a failure.
   void write_resized() noexcept { counts.write_resized(regions); }
 

@@ -20,12 +20,13 @@ constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 // blocks have regions of their own, a call of the driver each, as without an arena.
 void in_slices_for_group(arena::Options& options, std::uint64_t limit_bytes) noexcept {
   constexpr std::uint64_t kBlock = 2ULL << 20;
+  constexpr std::uint64_t kLargeSlice = 128ULL << 20;
   const std::uint64_t small = std::max<std::uint64_t>(limit_bytes / 256, 32ULL << 20);
-  const std::uint64_t large = std::min<std::uint64_t>(limit_bytes / 32, 128ULL << 20);
+  const std::uint64_t large = std::min(limit_bytes / 32, kLargeSlice);
   options.slice_bytes = std::min(options.slice_bytes,
                                  arena::round_up(std::max(small, large), arena::kSourceUnitBytes));
   options.own_above_bytes = std::min(options.own_above_bytes, small / 16);
-  if (options.slice_bytes < 128ULL << 20) {
+  if (options.slice_bytes < kLargeSlice) {
     options.own_above_bytes = std::min(options.own_above_bytes, kBlock - 1);
   }
 }
