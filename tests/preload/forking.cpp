@@ -1,8 +1,9 @@
 // used:  threads use CUDA without a context (physical memory) and ask for the time, while the main
 //        thread forks again and again. Each child finds CUDA refused and ends by itself: one that
 //        hangs is ended by its alarm, and that is an error.
-// first: the same while the threads make the process's first calls, which take long: each malloc
-//        in them sleeps.
+// first: the same while the threads make the process's first calls; in forking_slowly these take
+// long: each
+//        malloc in them sleeps.
 // early: a process that has asked CUDA for something before it initialized it forks; its child
 //        initializes CUDA and uses it.
 #include <cuda.h>
@@ -23,8 +24,7 @@ thread_local bool allocates_slowly = false;
 
 }  // namespace
 
-// The sanitizers have a malloc of their own.
-#if !CUBFC_TEST_SANITIZED
+#if CUBFC_TEST_SLOW_MALLOC
 extern "C" void* __libc_malloc(std::size_t bytes);  // NOLINT(bugprone-reserved-identifier): glibc's
 extern "C" void* malloc(std::size_t bytes) {
   if (allocates_slowly) {
@@ -37,11 +37,7 @@ extern "C" void* malloc(std::size_t bytes) {
 namespace {
 
 constexpr int kThreads = 3;
-#ifdef __SANITIZE_THREAD__
-constexpr int kForks = 20;  // each takes up to a second
-#else
 constexpr int kForks = 300;
-#endif
 constexpr unsigned kSeconds = 20;
 
 CUmemAllocationProp properties() {

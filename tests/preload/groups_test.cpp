@@ -327,7 +327,7 @@ TEST_CASE("a name without a limit, or a limit without a name, gives nothing and 
 }
 
 TEST_CASE("many members that start together get what the limit has for them") {
-  constexpr int kProcesses = kSanitized ? 8 : 64;
+  const int kProcesses = kSanitized ? 8 : 64;
   const Environment environment = new_group(device(), "8GiB");
   const std::string each_one = std::to_string(7600 / kProcesses);
   std::vector<Running> running;
@@ -371,7 +371,7 @@ TEST_CASE("killed at any moment, members leave nothing that the group misses") {
 // Each member's whole path, from the program's call to the driver's. One that is killed may have a
 // claim for which the driver was not asked yet, or the other way round.
 TEST_CASE("64 programs that allocate at random and are killed never claim more than the limit") {
-  constexpr std::size_t kPrograms = kSanitized ? 12 : 64;
+  const std::size_t kPrograms = kSanitized ? 12 : 64;
   constexpr std::uint64_t kLimit = 4ULL << 30;
   for (const Environment& mode : kModes) {
     INFO(named(mode));

@@ -33,7 +33,7 @@ struct ScratchFolder {
 // The folder above this program in which the library under test lies where it was built.
 std::filesystem::path build_folder() {
   const std::filesystem::path library =
-      std::filesystem::path(CUBFC_TEST_LIBRARY).lexically_relative(CUBFC_TEST_BUILD);
+      std::filesystem::path(CUBFC_TEST_BUILT_LIBRARY).lexically_relative(CUBFC_TEST_BUILD);
   std::filesystem::path folder = std::filesystem::canonical("/proc/self/exe").parent_path();
   while (!std::filesystem::exists(folder / library)) {
     if (folder == folder.parent_path()) {
@@ -42,6 +42,16 @@ std::filesystem::path build_folder() {
     folder = folder.parent_path();
   }
   return folder;
+}
+
+// What the environment says, else `otherwise`.
+std::string set_or(const char* variable, const std::string& otherwise) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? otherwise : value;
+}
+
+std::string in_programs_build(const std::string& path) {
+  return set_or("CUBFC_TEST_PROGRAMS", in_build(CUBFC_TEST_BUILD)) + "/" + path;
 }
 
 std::string read_file(const std::string& path) {
@@ -191,12 +201,17 @@ std::string in_build(const std::string& path) {
 }
 
 std::string program(const std::string& name) {
-  return in_build(std::string(CUBFC_TEST_PROGRAMS) + "/" + name);
+  return in_programs_build("tests/programs/" + name);
+}
+
+std::string preload_program(const std::string& name) {
+  return in_programs_build("tests/preload/" + name);
 }
 
 std::string preload(const std::string& others) {
-  std::string value = CUBFC_TEST_SANITIZER_RUNTIME;
-  value += (value.empty() ? "" : ":") + in_build(CUBFC_TEST_LIBRARY);
+  std::string value = set_or("CUBFC_TEST_SANITIZER", "");
+  value +=
+      (value.empty() ? "" : ":") + set_or("CUBFC_TEST_LIBRARY", in_build(CUBFC_TEST_BUILT_LIBRARY));
   return value + (others.empty() ? "" : ":") + others;
 }
 

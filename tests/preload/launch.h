@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -62,9 +63,17 @@ std::string scratch(const std::string& name);
 // Where processes that are started here find each other.
 std::string runtime_folder();
 
-std::string program(const std::string& name);  // the path of a program of tests/programs
-// Where a file of the build lies: the build folder may have been carried to another machine.
+// Whether the library under test is that of another build, with a sanitizer. The environment says
+// so:
+//   CUBFC_TEST_SANITIZER           the sanitizer's runtime
+//   CUBFC_TEST_LIBRARY             the library, instead of this build's
+//   CUBFC_TEST_PROGRAMS            the build folder whose programs are run, instead of this one's
+inline const bool kSanitized = std::getenv("CUBFC_TEST_SANITIZER") != nullptr;
+
+// A program or a library of tests/programs and of this folder, each by its file's name.
+std::string program(const std::string& name);
+std::string preload_program(const std::string& name);
+// Where a file of this build lies: the build folder may have been carried to another machine.
 std::string in_build(const std::string& path);
-inline constexpr bool kSanitized = CUBFC_TEST_SANITIZED;
 
 }  // namespace cubfc::test

@@ -58,7 +58,7 @@ TEST_CASE("a limit of another project's name limits, and leaves the reported tot
 
 TEST_CASE("where XLA's runtime is loaded, its settings are its own; cubfc's names hold") {
   const auto run = [](const char* percent, Environment environment) {
-    environment["LD_PRELOAD"] = preload() + ":" CUBFC_TEST_XLA_CUDA_PLUGIN;
+    environment["LD_PRELOAD"] = preload(preload_program("xla_cuda_plugin.so"));
     environment["CUBFC_LOG_LEVEL"] = "info";
     return run_together({take(percent)}, environment).front();
   };
@@ -430,11 +430,11 @@ TEST_CASE("what the runtime allocates in a stream is its caller's, not the runti
   for (const char* served_by : {"driver", "arena"}) {
     INFO(served_by);
     std::filesystem::remove(path);
-    const Outcome outcome =
-        run_preloaded({CUBFC_TEST_ALLOCATES_IN_STREAM}, {{"STANDIN_MEMORY", "1GiB"},
-                                                         {"CUBFC_LOG_LEVEL", "off"},
-                                                         {"CUBFC_STREAM_ORDERED", served_by},
-                                                         {"CUBFC_OOM_REPORT", path}});
+    const Outcome outcome = run_preloaded({preload_program("allocates_in_stream")},
+                                          {{"STANDIN_MEMORY", "1GiB"},
+                                           {"CUBFC_LOG_LEVEL", "off"},
+                                           {"CUBFC_STREAM_ORDERED", served_by},
+                                           {"CUBFC_OOM_REPORT", path}});
     INFO(outcome.out + outcome.err);
     REQUIRE(outcome.status == 0);
     REQUIRE(reports_in(path).size() == 1);

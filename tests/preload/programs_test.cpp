@@ -187,7 +187,8 @@ TEST_CASE(
     if (kSanitized && what != "early") {
       continue;  // a child of several threads waits for a sanitizer's own locks, without cubfc, too
     }
-    const std::vector<std::string> command{CUBFC_TEST_FORKING, what};
+    const std::vector<std::string> command{
+        preload_program(what == "first" ? "forking_slowly" : "forking"), what};
     // A child has threads that it did not start, and cannot join.
     const Environment leaks_threads{{"TSAN_OPTIONS", "atexit_sleep_ms=0:report_thread_leaks=0"}};
     const Outcome bare = run(command, leaks_threads);
@@ -206,7 +207,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a tool calls back from inside the driver's calls") {
-  const std::vector<std::string> command{CUBFC_TEST_CALLBACKS};
+  const std::vector<std::string> command{preload_program("callbacks")};
   const Outcome bare = run(command);
   INFO(bare.out << bare.err);
   REQUIRE(bare.status == 0);
@@ -233,7 +234,7 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
     ways.push_back("last");
   }
   for (const char* way : ways) {
-    const std::vector<std::string> command{CUBFC_TEST_MANNERS, way};
+    const std::vector<std::string> command{preload_program("manners"), way};
     const Outcome bare = run(command);
     INFO(way << ": " << bare.out << bare.err);
     REQUIRE(bare.status == 0);
@@ -248,7 +249,7 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
 
 TEST_CASE("a limit on the size of files ends no program", "[one_thread]") {
   // The software driver's own files for physical memory are 2 MiB long then.
-  const std::vector<std::string> command{CUBFC_TEST_MANNERS, "small"};
+  const std::vector<std::string> command{preload_program("manners"), "small"};
   const Outcome bare = run(command, {{"STANDIN_MEMORY", "64MiB"}});
   CHECK(bare.out == "limit 0\nallocate 0\n");
   compare(bare, run_preloaded(command, {{"STANDIN_MEMORY", "64MiB"}}));
@@ -260,7 +261,7 @@ TEST_CASE("a thread is cancelled in each function as without cubfc") {
     return;
   }
   std::ifstream map(CUBFC_TEST_EXPORTS_MAP);
-  std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_each"};
+  std::vector<std::string> command{preload_program("manners"), "cancel_each"};
   void* const driver = dlopen(CUBFC_TEST_STANDIN "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   REQUIRE(driver != nullptr);
   for (std::string line; std::getline(map, line);) {
@@ -294,7 +295,7 @@ TEST_CASE("a thread is cancelled in its first calls as without cubfc") {
     return;
   }
   for (const char* function : {"cuCtxGetDevice", "cuThreadExchangeStreamCaptureMode"}) {
-    const std::vector<std::string> command{CUBFC_TEST_MANNERS, "cancel_first", function};
+    const std::vector<std::string> command{preload_program("manners"), "cancel_first", function};
     const Outcome bare = run(command);
     CHECK(bare.out == "cancelled 1\ncancelled 1\n");
     for (const Mode& mode : modes()) {
@@ -309,7 +310,7 @@ TEST_CASE("where the host has no memory for cubfc, a call fails and the program 
     WARN("a sanitizer has a malloc of its own: not tried");
     return;
   }
-  const std::vector<std::string> command{CUBFC_TEST_NO_HOST_MEMORY};
+  const std::vector<std::string> command{preload_program("no_host_memory")};
   const Outcome bare = run(command);
   REQUIRE(bare.status == 0);
   for (const Mode& mode : modes()) {

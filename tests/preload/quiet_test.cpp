@@ -125,17 +125,17 @@ TEST_CASE("the library exports exactly what exports.map names") {
   const std::set<std::string> wanted = all_matches(text.str(), "\n +([a-zA-Z_0-9]+);");
   REQUIRE(wanted.count("dlsym") == 1);
   REQUIRE(wanted.count("cuMemAlloc_v2") == 1);
-  const Outcome symbols = run({"nm", "-D", "--defined-only", CUBFC_TEST_LIBRARY});
+  const Outcome symbols = run({"nm", "-D", "--defined-only", CUBFC_TEST_BUILT_LIBRARY});
   CHECK(all_matches(symbols.out, " [A-Za-z] ([^ \n]+)\n") == wanted);
 }
 
 TEST_CASE("the library needs only glibc, of version 2.34 or older") {
-  const Outcome needed = run({"readelf", "-d", CUBFC_TEST_LIBRARY});
+  const Outcome needed = run({"readelf", "-d", CUBFC_TEST_BUILT_LIBRARY});
   for (const std::string& library : all_matches(needed.out, "NEEDED\\).*\\[([^\\]]+)\\]")) {
     INFO(library);
     CHECK((library == "libc.so.6" || library == "libm.so.6" || library.starts_with("ld-linux")));
   }
-  const Outcome symbols = run({"objdump", "-T", CUBFC_TEST_LIBRARY});
+  const Outcome symbols = run({"objdump", "-T", CUBFC_TEST_BUILT_LIBRARY});
   for (const std::string& minor : all_matches(symbols.out, "GLIBC_2\\.([0-9]+)")) {
     INFO("GLIBC_2." << minor);
     CHECK(std::stoi(minor) <= 34);
@@ -145,7 +145,7 @@ TEST_CASE("the library needs only glibc, of version 2.34 or older") {
 }
 
 TEST_CASE("the library asks for no network") {
-  const std::string symbols = run({"objdump", "-T", CUBFC_TEST_LIBRARY}).out;
+  const std::string symbols = run({"objdump", "-T", CUBFC_TEST_BUILT_LIBRARY}).out;
   const auto needs = [&](const std::string& function) {
     return symbols.find(" " + function + "\n") != std::string::npos;
   };

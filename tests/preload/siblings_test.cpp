@@ -72,7 +72,7 @@ TEST_CASE("four processes get what four get without cubfc") {
 }
 
 TEST_CASE("many processes that start together get what they get without cubfc") {
-  constexpr int kProcesses = kSanitized ? 8 : 64;
+  const int kProcesses = kSanitized ? 8 : 64;
   const Environment environment = under_cubfc(device("8GiB"));
   std::vector<Running> running;
   for (int i = 0; i < kProcesses; ++i) {
@@ -86,7 +86,7 @@ TEST_CASE("many processes that start together get what they get without cubfc") 
 }
 
 TEST_CASE("processes that begin while others end get what they get without cubfc") {
-  constexpr int kProcesses = kSanitized ? 8 : 48;
+  const int kProcesses = kSanitized ? 8 : 48;
   for (const Environment& mode : kSoft) {
     INFO(named(mode));
     Environment environment = under_cubfc(device("8GiB", mode));

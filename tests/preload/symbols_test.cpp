@@ -5,7 +5,7 @@
 using namespace cubfc::test;
 
 TEST_CASE("RTLD_NEXT and RTLD_DEFAULT of other libraries resolve as without us") {
-  const std::vector<std::string> command{CUBFC_TEST_LOOK_UPS};
+  const std::vector<std::string> command{preload_program("look_ups")};
   for (const char* others : {"", CUBFC_TEST_NEXT_LIBRARY}) {
     const Outcome bare = run(command, {{"LD_PRELOAD", others}});
     REQUIRE(bare.status == 0);
@@ -17,7 +17,7 @@ TEST_CASE("RTLD_NEXT and RTLD_DEFAULT of other libraries resolve as without us")
 
 TEST_CASE(
     "each of several runtimes keeps its own error, and who else overrides cudaMalloc its calls") {
-  const std::vector<std::string> command{CUBFC_TEST_TWO_RUNTIMES};
+  const std::vector<std::string> command{preload_program("two_runtimes")};
   for (const char* others : {"", CUBFC_TEST_OVERRIDING_LIBRARY}) {
     const Outcome bare = run(command, {{"LD_PRELOAD", others}});
     REQUIRE(bare.status == 0);
@@ -26,7 +26,7 @@ TEST_CASE(
       INFO(allocator);
       // Behind us, and before us.
       for (const std::string& libraries :
-           {preload(others), std::string(others) + ":" + CUBFC_TEST_LIBRARY}) {
+           {preload(others), std::string(others) + ":" + CUBFC_TEST_BUILT_LIBRARY}) {
         INFO(libraries);
         const Outcome preloaded =
             run(command, {{"LD_PRELOAD", libraries}, {"CUBFC_ALLOCATOR", allocator}});
@@ -43,7 +43,7 @@ TEST_CASE("a tool that replaces the driver's functions in memory sees every call
     for (const char* allocator : {"bfc", "vmm", "cuda_async", "platform"}) {
       INFO(look_up << ", " << allocator);
       const Outcome outcome =
-          run_preloaded({CUBFC_TEST_WATCHED, look_up}, {{"CUBFC_ALLOCATOR", allocator}});
+          run_preloaded({preload_program("watched"), look_up}, {{"CUBFC_ALLOCATOR", allocator}});
       CHECK(outcome.out == "seen: 20 allocations, 20 frees\n");
       CHECK(outcome.status == 0);
     }
@@ -75,7 +75,7 @@ TEST_CASE("a library that itself overrides dlsym coexists, before us and behind 
 }
 
 TEST_CASE("dlsym from many threads while libraries load does not deadlock") {
-  const Outcome outcome = run_preloaded({CUBFC_TEST_RACE});
+  const Outcome outcome = run_preloaded({preload_program("race")});
   INFO(outcome.err);
   CHECK(outcome.status == 0);
 }
