@@ -25,9 +25,20 @@ void GrowthByPages::begin(const Options& options) noexcept {
   largest_bytes_ = options.largest_bytes;
 }
 
-// First more than is needed, while there is plenty; then just that; then with memory of free
-// blocks.
 Growth::Outcome GrowthByPages::grow(Locked& lock, std::uint64_t request) {
+  const DropsSpare drops{*this, lock};
+  return grow_with_spare(lock, request);
+}
+
+GrowthByPages::DropsSpare::~DropsSpare() {
+  if (growth.pool_.source.spare_bytes() > 0) {
+    growth.drop_spare(lock);
+  }
+}
+
+// First more than is needed, while there is plenty; then just that; then what the source had of it,
+// and for the rest memory of free blocks.
+Growth::Outcome GrowthByPages::grow_with_spare(Locked& lock, std::uint64_t request) {
   const std::uint64_t block_bytes = block_bytes_for(request);
   std::uint64_t ahead = kLargestRequestBytes;
   bool is_dry = false;  // the source has not what is needed
@@ -45,7 +56,8 @@ Growth::Outcome GrowthByPages::grow(Locked& lock, std::uint64_t request) {
             : std::min({ahead, bytes_ahead(), pool_.regions.bytes_of(place.vacancy)});
     const std::uint64_t bytes = std::max(least, more);
     const std::uint64_t left = round_down(pool_.budget.left(), page_);
-    const std::uint64_t to_reuse = is_dry          ? least
+    const std::uint64_t spare = pool_.source.spare_bytes();
+    const std::uint64_t to_reuse = is_dry          ? less(least, std::min(spare, left))
                                    : bytes > least ? 0
                                                    : std::max(less(least, left), idle);
     Moves from = take_out_free_pages(to_reuse, place);
@@ -58,7 +70,7 @@ Growth::Outcome GrowthByPages::grow(Locked& lock, std::uint64_t request) {
       ahead = std::max(least, std::min(bytes - page_, left));
       continue;
     }
-    if (is_dry && reused == 0) {
+    if (is_dry && reused == 0 && spare < least) {
       pool_.budget.give(bytes);
       return {false, Failure::kExhausted, 0};
     }
@@ -67,7 +79,7 @@ Growth::Outcome GrowthByPages::grow(Locked& lock, std::uint64_t request) {
       return outcome;
     }
     is_dry = bytes == least;
-    ahead = std::max(least, round_down(bytes / 10 * 9, page_));
+    ahead = std::max(least, std::min(pool_.source.spare_bytes(), bytes - page_));
   }
 }
 
@@ -214,32 +226,24 @@ Growth::Outcome GrowthByPages::map(Locked& lock, const Regions::Place& place, st
   }
   if (generation != pool_.generation) {
     pool_.budget.give(granted);
-    pool_.calls.without_lock(lock, [&] {
-      if (mapped.base != 0) {
-        pool_.source.unmap(base, bytes);
-      }
-      pool_.source.drop_spare();
-      return true;
-    });
+    if (mapped.base != 0) {
+      pool_.calls.without_lock(lock, [&] { return pool_.source.unmap(base, bytes); });
+    }
     return {false, Failure::kSourceError, mapped.error};
   }
   if (mapped.base == 0) {
     pool_.budget.give(granted);
     pool_.regions.settle(block, BlockState::kVacant);
-    drop_spare(lock);
     return {false, failure, mapped.error};
   }
   pool_.regions.settle(block, BlockState::kFree);
   to_preallocate_ = 0;
   pool_.counts.memory_came(base, bytes, bytes);
   pool_.write_resized();
-  if (!from.empty()) {
-    drop_spare(lock);
-  }
   return {true, Failure::kNone, 0};
 }
 
-// What was unmapped for a place and is not mapped there.
+// What was unmapped, or made, for a place and is not mapped there.
 void GrowthByPages::drop_spare(Locked& lock) {
   pool_.calls.without_lock(lock, [&] {
     pool_.source.drop_spare();

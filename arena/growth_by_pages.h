@@ -42,6 +42,14 @@ class GrowthByPages final : public Growth {
   using Moves = std::vector<Move>;
   static std::uint64_t bytes_of(const Moves& moves);
 
+  // Nothing is spare any more when a growth has ended, however it has.
+  struct DropsSpare {
+    ~DropsSpare();
+    GrowthByPages& growth;
+    Locked& lock;
+  };
+
+  Outcome grow_with_spare(Locked& lock, std::uint64_t request);
   Outcome reserve_addresses(Locked& lock, std::uint64_t block_bytes);
   std::uint64_t idle_bytes(std::uint64_t least_bytes, std::uint64_t block_bytes) const;
   std::uint64_t bytes_ahead() const;

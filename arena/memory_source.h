@@ -37,12 +37,15 @@ class MemorySource {
   virtual std::uint64_t page_bytes() const noexcept { return 0; }
   // Addresses without memory, aligned to a page. The source keeps them until it ends.
   virtual Region reserve(std::uint64_t /*bytes*/) noexcept { return {}; }
-  // Puts memory at reserved addresses, whole pages; all of it or, with an error, none.
+  // Puts memory at reserved addresses, whole pages; all of it or, with an error, none. Where it is
+  // exhausted, what there was is kept for the next map() until drop_spare().
   virtual Region map(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return {}; }
   // Takes it away, from the same or other whole pages. The memory is kept for the next map() until
   // drop_spare(). False: it has failed, and the memory is there still.
   virtual bool unmap(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return false; }
   virtual void drop_spare() noexcept {}
+  // Bytes that are kept so.
+  virtual std::uint64_t spare_bytes() const noexcept { return 0; }
   // Bytes that it has taken ahead, for what is mapped next.
   virtual std::uint64_t bytes_ahead() const noexcept { return 0; }
 };

@@ -37,7 +37,7 @@ void MappedMemory::release(std::span<const Extent> /*regions*/) noexcept {}
 
 MappedMemory::Holdings::~Holdings() {
   const RelaxedCapture relaxed(driver);
-  release_all(driver, pages, page_bytes);
+  release_all(driver, pages, ~arena::Address{0}, page_bytes);
   for (const auto& [address, handle] : spare) {
     driver.cuMemRelease(handle);
   }
@@ -111,21 +111,26 @@ CUresult MappedMemory::create(Handle& handle) {
   return driver_.cuMemCreate(&handle, page_bytes_, &page_properties_, 0);
 }
 
-// Adds one page to those mapped so far.
-CUresult MappedMemory::map_page(arena::Address address, Pages& mapped) {
-  const auto entry = mapped.emplace(address, 0).first;
-  CUresult result = create(entry->second);
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuMemMap(address, page_bytes_, 0, entry->second, 0);
-    device_.use.driver_called();
+// A page for each address, as far as the driver has them. Throws std::bad_alloc.
+CUresult MappedMemory::make(arena::Address base, std::uint64_t bytes, Pages& made) {
+  CUresult result = CUDA_SUCCESS;
+  for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
+       page += page_bytes_) {
+    const auto entry = made.emplace(page, 0).first;
+    result = create(entry->second);
     if (result != CUDA_SUCCESS) {
-      driver_.cuMemRelease(entry->second);
+      made.erase(entry);
     }
   }
-  if (result != CUDA_SUCCESS) {
-    mapped.erase(entry);
-  }
   return result;
+}
+
+// Nothing is left of them where the context has ended.
+void MappedMemory::keep_as_spare(Pages& made, const Holdings* of_context) {
+  const std::lock_guard lock(mutex_);
+  if (holdings_.get() == of_context) {
+    holdings_->spare.merge(made);
+  }
 }
 
 // For the memory's own device, if it is to be among them, and for the peers.
@@ -149,7 +154,7 @@ CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes, Own 
 
 // The pages are the arena's, unless the context has ended; once all peers of this moment have
 // access. That the device itself has it is enough where they cannot be given it.
-CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
+CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& made,
                              const Holdings* of_context) {
   for (;;) {
     const PeerSet peers = device_.peers.load();
@@ -167,7 +172,7 @@ CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& ma
       return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     if (device_.peers.load() == peers) {
-      holdings_->pages.merge(mapped);
+      holdings_->pages.merge(made);
       return CUDA_SUCCESS;
     }  // else one was added meanwhile, and give_access() has not seen these pages
   }
@@ -194,39 +199,49 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
   return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY && !host_has_none};
 }
 
-// All of them, or none. The driver's answer; CUDA_ERROR_OUT_OF_MEMORY, too, where the host has no
-// memory.
+// All of them, or none; but all are made before one is mapped, and where the device has too few,
+// those that it had are spare. The driver's answer; CUDA_ERROR_OUT_OF_MEMORY, too, where the host
+// has no memory.
 CUresult MappedMemory::map_pages(arena::Address base, std::uint64_t bytes,
                                  const Holdings* of_context, bool& host_has_none) noexcept {
-  Pages mapped;
+  Pages made;
+  arena::Address mapped_end = base;
   CUresult result = CUDA_SUCCESS;
   try {
-    for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
-         page += page_bytes_) {
-      result = map_page(page, mapped);
+    result = make(base, bytes, made);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      keep_as_spare(made, of_context);
+    }
+    while (result == CUDA_SUCCESS && mapped_end < base + bytes) {
+      result = driver_.cuMemMap(mapped_end, page_bytes_, 0, made.at(mapped_end), 0);
+      device_.use.driver_called();
+      mapped_end += result == CUDA_SUCCESS ? page_bytes_ : 0;
     }
     if (result == CUDA_SUCCESS) {
-      result = enter(base, bytes, mapped, of_context);
+      result = enter(base, bytes, made, of_context);
     }
   } catch (const std::bad_alloc&) {
     host_has_none = true;
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) {
-    release_all(driver_, mapped, page_bytes_);
+    release_all(driver_, made, mapped_end, page_bytes_);
   }
   return result;
 }
 
-std::uint64_t MappedMemory::spare_bytes() {
+std::uint64_t MappedMemory::spare_bytes() const noexcept {
   const std::lock_guard lock(mutex_);
   return holdings_ == nullptr ? 0 : holdings_->spare.size() * page_bytes_;
 }
 
+// Those below `mapped_end` are mapped.
 void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages,
-                               std::uint64_t page_bytes) {
+                               arena::Address mapped_end, std::uint64_t page_bytes) {
   for (const auto& [address, handle] : pages) {
-    driver.cuMemUnmap(address, page_bytes);
+    if (address < mapped_end) {
+      driver.cuMemUnmap(address, page_bytes);
+    }
     driver.cuMemRelease(handle);
   }
 }

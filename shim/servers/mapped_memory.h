@@ -30,6 +30,7 @@ class MappedMemory : public RegionSource {
   Region map(arena::Address base, std::uint64_t bytes) noexcept override;
   bool unmap(arena::Address base, std::uint64_t bytes) noexcept override;
   void drop_spare() noexcept override;
+  std::uint64_t spare_bytes() const noexcept override;
   std::uint64_t bytes_ahead() const noexcept override { return device_.preallocation.bytes(); }
   // Not called of a source with pages.
   Region obtain(std::uint64_t bytes) noexcept override;
@@ -63,19 +64,18 @@ class MappedMemory : public RegionSource {
   };
 
   std::shared_ptr<Holdings> holdings();
-  std::uint64_t spare_bytes();
   CUresult create(Handle& handle);
+  CUresult make(arena::Address base, std::uint64_t bytes, Pages& made);
+  void keep_as_spare(Pages& made, const Holdings* of_context);
   CUresult map_pages(arena::Address base, std::uint64_t bytes, const Holdings* of_context,
                      bool& host_has_none) noexcept;
-  CUresult map_page(arena::Address address, Pages& mapped);
   enum class Own : bool { kNo, kYes };
   CUresult set_access(arena::Address base, std::uint64_t bytes, Own own, PeerSet peers);
-  CUresult enter(arena::Address base, std::uint64_t bytes, Pages& mapped,
-                 const Holdings* of_context);
+  CUresult enter(arena::Address base, std::uint64_t bytes, Pages& made, const Holdings* of_context);
   static CUmemAllocationProp page_properties(const DriverFunctions& driver,
                                              CUdevice device) noexcept;
   static void release_all(const DriverFunctions& driver, const Pages& pages,
-                          std::uint64_t page_bytes);
+                          arena::Address mapped_end, std::uint64_t page_bytes);
 
   const DriverFunctions& driver_;
   Device& device_;
@@ -83,7 +83,7 @@ class MappedMemory : public RegionSource {
   // Of every page; the driver is asked for them once.
   const CUmemAllocationProp page_properties_;
 
-  std::mutex mutex_;                      // guards all below
+  mutable std::mutex mutex_;              // guards all below
   std::shared_ptr<Holdings> holdings_;    // nullptr before the first range
   std::unique_ptr<Leftovers> leftovers_;  // for leave_behind()
 };

@@ -52,7 +52,11 @@ void RegionMemory::release(std::span<const Extent> regions) noexcept {
                name_of(driver_, result));
   }
   if (in_stream) {
-    driver_.cuStreamSynchronize(stream);
+    // Until they are the device's: who asked for them asks for memory next. Once more, where an
+    // error that is none of theirs has cut it short.
+    if (driver_.cuStreamSynchronize(stream) != CUDA_SUCCESS) {
+      driver_.cuStreamSynchronize(stream);
+    }
     driver_.cuStreamDestroy_v2(stream);
   }
 }

@@ -48,6 +48,7 @@ class MadeUpPages : public MemorySource {
     wrong_calls += is_reserved(base, bytes) ? 0 : 1;
     const std::uint64_t fresh = bytes - (bytes < spare_ ? bytes : spare_);
     if (fresh > free_) {
+      spare_ += keeps_what_there_was ? std::exchange(free_, 0) : 0;
       return {0, 2, true};
     }
     free_ -= fresh;
@@ -91,7 +92,10 @@ class MadeUpPages : public MemorySource {
     return mapped_.size() * page_bytes_;
   }
   std::uint64_t free_bytes() const { return free_; }
-  std::uint64_t spare_bytes() const { return spare_; }
+  std::uint64_t spare_bytes() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return spare_;
+  }
   std::size_t ranges() const { return ranges_.size(); }
 
   int wrong_calls = 0;
@@ -99,6 +103,7 @@ class MadeUpPages : public MemorySource {
   int unmaps = 0;
   long fail_after = -1;  // so many calls succeed, and one fails; -1: none fails
   std::function<void()> before_map;
+  bool keeps_what_there_was = true;  // of a map() that it has too little for
 
  private:
   bool fails() { return fail_after >= 0 && fail_after-- == 0; }

@@ -98,6 +98,48 @@ TEST_CASE("pages: what is free in pieces serves a request that needs all of it")
   f.check();
 }
 
+TEST_CASE("pages: of free blocks only that is moved which the source has no more of") {
+  Fixture f(64 * kMiB, 16 * kMiB);  // the device is what is short
+  const Address large = f.take(6 * kMiB);
+  f.take(2 * kMiB);
+  f.take(4 * kMiB);
+  REQUIRE(f.arena.free(large));
+  REQUIRE(f.memory.free_bytes() == 4 * kMiB);
+  const int unmaps = f.memory.unmaps;
+  f.take(8 * kMiB);
+  CHECK(f.memory.free_bytes() == 0);
+  CHECK(f.memory.unmaps == unmaps + 1);
+  CHECK(f.memory.is_mapped(large + 4 * kMiB, 2 * kMiB));
+  CHECK(f.arena.stats().pool_bytes == 16 * kMiB);
+  f.check();
+}
+
+TEST_CASE(
+    "pages: a growth that fails leaves nothing with the source, and all that there is can be had") {
+  Fixture f(64 * kMiB, 16 * kMiB);
+  const Address large = f.take(6 * kMiB);
+  f.take(4 * kMiB);
+  REQUIRE(f.arena.free(large));
+  CHECK(f.failure_of(14 * kMiB) == Failure::kExhausted);
+  CHECK(f.memory.free_bytes() + f.arena.stats().pool_bytes == 16 * kMiB);
+  f.check();
+  f.take(12 * kMiB);
+  f.check();
+}
+
+TEST_CASE("pages: a request that needs all that is free, in the arena and beyond it, is served") {
+  for (const bool keeps : {true, false}) {
+    Fixture f(64 * kMiB, 16 * kMiB);
+    f.memory.keeps_what_there_was = keeps;
+    const Address large = f.take(6 * kMiB);
+    f.take(2 * kMiB);
+    REQUIRE(f.arena.free(large));
+    f.take(14 * kMiB);
+    CHECK(f.memory.free_bytes() == 0);
+    f.check();
+  }
+}
+
 TEST_CASE("pages: waiting blocks keep their memory") {
   Fixture f(8 * kMiB);
   const Address block = f.take(4 * kMiB);

@@ -19,6 +19,9 @@ namespace {
 
 constexpr std::size_t kMappingAlignment = std::size_t{2} << 20;
 
+// As many addresses as memory, where there are addresses to spare.
+constexpr std::size_t kTimes = 8;
+
 std::size_t AlignUp(std::size_t value, std::size_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
@@ -26,6 +29,11 @@ std::size_t AlignUp(std::size_t value, std::size_t alignment) {
 std::size_t Chunk() {
   static const std::size_t bytes = BehaviourSize("size.accounting");
   return bytes;
+}
+
+std::size_t Addresses(std::size_t capacity) {
+  const bool to_spare = Behaviour("cuMemAlloc.fragmented") == CUDA_SUCCESS;
+  return to_spare ? kTimes * AlignUp(capacity, Chunk()) : capacity;
 }
 
 [[noreturn]] void Refuse(const char* what) {
@@ -39,21 +47,24 @@ DeviceMemory::DeviceMemory(int device, std::size_t bytes, std::size_t reserved, 
     : device_(device),
       total_(bytes),
       capacity_(bytes - (reserved < bytes ? reserved : bytes)),
+      addresses_(Addresses(capacity_)),
       usage_(usage) {
   fd_ = memfd_create("standin-device", MFD_CLOEXEC);
-  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(total_)) != 0) Refuse("memfd_create");
-  const std::size_t room = total_ + kMappingAlignment;
+  if (fd_ < 0 || ftruncate(fd_, static_cast<off_t>(addresses_)) != 0) {
+    Refuse("memfd_create");
+  }
+  const std::size_t room = addresses_ + kMappingAlignment;
   void* const start =
       mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (start == MAP_FAILED) Refuse("mmap");
   base_ = AlignUp(reinterpret_cast<std::uintptr_t>(start), kMappingAlignment);
-  if (total_ > 0 && mmap(reinterpret_cast<void*>(base_), total_, PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd_, 0) == MAP_FAILED) {
+  if (addresses_ > 0 && mmap(reinterpret_cast<void*>(base_), addresses_, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd_, 0) == MAP_FAILED) {
     Refuse("mmap");
   }
-  madvise(reinterpret_cast<void*>(base_), total_, MADV_DONTDUMP);
-  if (capacity_ > 0) holes_[0] = capacity_;
-  users_.resize(capacity_ / Chunk() + 1);
+  madvise(reinterpret_cast<void*>(base_), addresses_, MADV_DONTDUMP);
+  if (addresses_ > 0) holes_[0] = addresses_;
+  users_.resize(addresses_ / Chunk() + 1);
 }
 
 std::size_t DeviceMemory::Round(std::size_t bytes) {
@@ -63,7 +74,7 @@ std::size_t DeviceMemory::Round(std::size_t bytes) {
 
 // The last chunk may be a smaller one.
 std::size_t DeviceMemory::ChunkBytes(std::size_t chunk) const {
-  return std::min(Chunk(), capacity_ - chunk * Chunk());
+  return std::min(Chunk(), addresses_ - chunk * Chunk());
 }
 
 // False, with nothing changed, when the device has not the bytes of the chunks that are new.

@@ -1,7 +1,9 @@
 // One device's memory: a range of addresses with real bytes behind it, handed out first fit, and
 // the count of what is in use. It is taken from the device in large chunks ("size.accounting" of
-// the behaviour data), which allocations share. Knows nothing of contexts or of CUDA's rules. Not
-// thread safe.
+// the behaviour data), which allocations share. There are several times as many addresses as memory
+// where "cuMemAlloc.fragmented" succeeds, as with page
+// tables: holes between allocations make none fail then. Knows nothing
+// of contexts or of CUDA's rules. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +20,8 @@ class DeviceMemory {
  public:
   DeviceMemory(int device, std::size_t bytes, std::size_t reserved, Usage& usage);
 
-  // The address of `bytes` bytes, or nothing when the device is full or in pieces.
+  // The address of `bytes` bytes, or nothing when the device is full (or in pieces, where there are
+  // no addresses to spare).
   std::optional<std::uintptr_t> Take(std::size_t bytes);
   void Give(std::uintptr_t address, std::size_t bytes);
 
@@ -28,9 +31,11 @@ class DeviceMemory {
 
   std::size_t total() const { return total_; }
   std::size_t free();
+  // Whether `bytes` that could not be taken are free, in pieces.
+  bool InPieces(std::size_t bytes) { return addresses_ == capacity_ && bytes <= free(); }
   std::size_t live() const { return live_; }  // of this process, without what is free in chunks
   std::size_t peak() const { return peak_; }
-  bool Contains(std::uintptr_t address) const { return address - base_ < total_; }
+  bool Contains(std::uintptr_t address) const { return address - base_ < addresses_; }
 
   // The bytes are those of this file, so that another process can map them.
   int fd() const { return fd_; }
@@ -45,7 +50,8 @@ class DeviceMemory {
 
   const int device_;
   const std::size_t total_;
-  const std::size_t capacity_;  // total without what others hold
+  const std::size_t capacity_;   // total without what others hold
+  const std::size_t addresses_;  // bytes of them
   Usage& usage_;
   int fd_ = -1;
   std::uintptr_t base_ = 0;

@@ -27,8 +27,8 @@ CUresult AllocatePlain(CUdeviceptr* out, std::size_t bytes) {
     return CUDA_SUCCESS;
   }
   const auto& device = state().devices[static_cast<std::size_t>(context->device)];
-  return Behaviour(bytes > device->memory.free() ? "cuMemAlloc.above_device"
-                                                 : "cuMemAlloc.fragmented");
+  return Behaviour(device->memory.InPieces(bytes) ? "cuMemAlloc.fragmented"
+                                                  : "cuMemAlloc.above_device");
 }
 
 CUresult AllocatePitched(CUdeviceptr* out, std::size_t* pitch_out, std::size_t width,
