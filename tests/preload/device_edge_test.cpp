@@ -64,14 +64,16 @@ TEST_CASE("blocks of changing sizes that fill a device fail under cubfc no often
   }
 }
 
-// What a block needs of pages is a twentieth of it on average; it takes at most an eighth.
+// A block is at most 12% larger than the one before it: of its some 190 pages it lacks 8 on
+// average, which are unmapped elsewhere and mapped.
 TEST_CASE("vmm moves no more memory for a large block than it lacks where the old one was") {
   const Environment mode{{"CUBFC_ALLOCATOR", "vmm"}, {"CUBFC_PREALLOCATE", "false"}};
   const auto moved = [&](const char* percent) {
     const Outcome few = under(mode, {"ring", percent, "100"});
     const Outcome many = under(mode, {"ring", percent, "600"});
-    CHECK(asked_by(many).failed == 0);
-    const double blocks = static_cast<double>(asked_by(many).asked - asked_by(few).asked);
+    const Asked asked = asked_by(many);
+    CHECK(asked.failed == 0);
+    const double blocks = static_cast<double>(asked.asked - asked_by(few).asked);
     return static_cast<double>(memory_calls(many) - memory_calls(few)) / blocks;
   };
   CHECK(moved("75") < 16);

@@ -1,9 +1,8 @@
 // used:  threads use CUDA without a context (physical memory) and ask for the time, while the main
 //        thread forks again and again. Each child finds CUDA refused and ends by itself: one that
 //        hangs is ended by its alarm, and that is an error.
-// first: the same while the threads make the process's first calls; in forking_slowly these take
-// long: each
-//        malloc in them sleeps.
+// first: the same while the threads make the process's first calls, which take long in
+//        forking_slowly: each malloc in them sleeps.
 // early: a process that has asked CUDA for something before it initialized it forks; its child
 //        initializes CUDA and uses it.
 #include <cuda.h>

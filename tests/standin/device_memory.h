@@ -1,9 +1,8 @@
 // One device's memory: a range of addresses with real bytes behind it, handed out first fit, and
 // the count of what is in use. It is taken from the device in large chunks ("size.accounting" of
-// the behaviour data), which allocations share. There are several times as many addresses as memory
-// where "cuMemAlloc.fragmented" succeeds, as with page
-// tables: holes between allocations make none fail then. Knows nothing
-// of contexts or of CUDA's rules. Not thread safe.
+// the behaviour data), which allocations share. Where "cuMemAlloc.fragmented" succeeds there are
+// several times as many addresses as memory, as with page tables: holes between allocations make
+// none fail then. Knows nothing of contexts or of CUDA's rules. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +50,7 @@ class DeviceMemory {
   const int device_;
   const std::size_t total_;
   const std::size_t capacity_;   // total without what others hold
-  const std::size_t addresses_;  // bytes of them
+  const std::size_t addresses_;  // so many bytes of them, from base_ on
   Usage& usage_;
   int fd_ = -1;
   std::uintptr_t base_ = 0;
