@@ -291,8 +291,8 @@ void Arena::restart_marked_pool_peak() noexcept {
 
 BlockInfo Arena::info_of(BlockIndex index) const {
   const Block& block = pool_.regions.block(index);
-  return {pool_.regions.address_of(index), Counts::requested_bytes(block),
-          pool_.regions.bytes_of(index), block.id()};
+  return {pool_.regions.address_of(index), block.requested_bytes(), pool_.regions.bytes_of(index),
+          block.id()};
 }
 
 std::optional<BlockInfo> Arena::find_containing(Address address) const noexcept {
@@ -347,7 +347,7 @@ std::vector<BlockSnapshot> Arena::snapshot() const {
       if (block.state != BlockState::kVacant && block.state != BlockState::kMoving) {
         const bool is_marked = block.state == BlockState::kLive && block.is_marked();
         blocks.push_back({pool_.regions.address_of(index), pool_.regions.bytes_of(index),
-                          block.state, is_marked ? Counts::requested_bytes(block) : 0});
+                          block.state, is_marked ? block.requested_bytes() : 0});
       }
     }
   }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "arena/units.h"
+
 namespace cubfc::arena {
 
 // Names a record. No block has record 0, which may be written: that saves asking whether there is
@@ -78,6 +80,8 @@ struct Block {
   std::uint64_t id() const { return number() / kNumberStep; }
   std::uint8_t caller() const { return static_cast<std::uint8_t>(number() % kMarked); }
   bool is_marked() const { return (number() & kMarked) != 0; }
+  // Of a live block.
+  std::uint64_t requested_bytes() const { return granules * kGranuleBytes - use.padding; }
 };
 static_assert(sizeof(Block) == 32, "two records share a cache line");
 

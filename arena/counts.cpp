@@ -19,21 +19,18 @@ std::uint64_t number_of_arena() {
 Counts::Counts() : last_number_(number_of_arena()), number_before_first_(last_number_) {}
 
 void Counts::observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept {
-  figures_ = &figures;
   put(figures.first_number, number_before_first_);
   put(figures.last_number, last_number_);
-  observer_ = &observer;
-  recorder_ = observer.records() ? &observer : nullptr;
-  peaks_ = &peaks;
+  writer_.observe(figures, observer, peaks);
 }
 
 void Counts::marked_allocated(const Block& block) {
-  marked_bytes_ += requested_bytes(block);
+  marked_bytes_ += block.requested_bytes();
   peak_marked_bytes_ = std::max(peak_marked_bytes_, marked_bytes_);
 }
 
 void Counts::record_reclaimed(const Regions& regions, BlockIndex index) {
-  recorder_->reclaimed(std::array{freed_block(regions, index)});
+  recorder()->reclaimed(std::array{freed_block(regions, index)});
 }
 
 void Counts::record_list_reclaimed(const Regions& regions, BlockIndex first) {
@@ -43,7 +40,7 @@ void Counts::record_list_reclaimed(const Regions& regions, BlockIndex first) {
        index = regions.block(index).use.next_gathered) {
     blocks[count++] = freed_block(regions, index);
   }
-  recorder_->reclaimed(std::span(blocks).first(count));
+  recorder()->reclaimed(std::span(blocks).first(count));
 }
 
 void Counts::memory_came(Address base, std::uint64_t bytes, std::uint64_t usable) {
@@ -52,8 +49,8 @@ void Counts::memory_came(Address base, std::uint64_t bytes, std::uint64_t usable
   pool_bytes_ += bytes;
   peak_pool_bytes_ = std::max(peak_pool_bytes_, pool_bytes_);
   marked_peak_pool_bytes_ = std::max(marked_peak_pool_bytes_, pool_bytes_);
-  if (recorder_ != nullptr) {
-    recorder_->grew(base, bytes);
+  if (recorder() != nullptr) {
+    recorder()->grew(base, bytes);
   }
 }
 
@@ -74,20 +71,20 @@ void Counts::memory_stays(std::uint64_t bytes) {
 }
 
 void Counts::memory_left(Address base, std::uint64_t bytes) {
-  if (recorder_ != nullptr) {
-    recorder_->shrank(base, bytes);
+  if (recorder() != nullptr) {
+    recorder()->shrank(base, bytes);
   }
 }
 
 void Counts::write_resized(const Regions& regions) noexcept {
-  if (figures_ != nullptr) {
-    put(figures_->usable_bytes, usable_bytes_);
-    put(figures_->pool_bytes, pool_bytes_);
-    put(figures_->peak_pool_bytes, peak_pool_bytes_);
-    put(figures_->num_failures, num_failures_);
-    put(figures_->regions, regions.count());
-    put(figures_->largest_free_block_bytes, regions.largest_fit_bytes());
-    observer_->resized();
+  if (Figures* const figures = writer_.figures(); figures != nullptr) {
+    put(figures->usable_bytes, usable_bytes_);
+    put(figures->pool_bytes, pool_bytes_);
+    put(figures->peak_pool_bytes, peak_pool_bytes_);
+    put(figures->num_failures, num_failures_);
+    put(figures->regions, regions.count());
+    put(figures->largest_free_block_bytes, regions.largest_fit_bytes());
+    writer_.resized();
   }
 }
 
@@ -99,17 +96,10 @@ void Counts::abandoned(const Regions& regions) noexcept {
   padding_ = 0;
   usable_bytes_ = 0;
   pool_bytes_ = 0;
-  if (figures_ == nullptr) {
+  if (writer_.figures() == nullptr) {
     return;
   }
-  put(figures_->granules_in_use, 0);
-  put(figures_->granules_retired, 0);
-  for (CallerFigures& each : figures_->callers) {
-    each.change(~read(each.has) + 1, read(*peaks_));
-  }
-  if (recorder_ != nullptr) {
-    recorder_->abandoned();
-  }
+  writer_.abandoned();
   write_resized(regions);
 }
 

@@ -7,6 +7,7 @@
 
 #include "arena/block.h"
 #include "arena/epoch.h"
+#include "arena/figure_writer.h"
 #include "arena/figures.h"
 #include "arena/regions.h"
 #include "arena/stats.h"
@@ -23,7 +24,7 @@ class Counts {
   // See Arena::observe().
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
   // Who is to be told of each block; nullptr: nobody.
-  Observer* recorder() const noexcept { return recorder_; }
+  Observer* recorder() const noexcept { return writer_.recorder(); }
 
   // Gives the block its number. Returns its address.
   Address allocated(Block& block, Address address, std::uint64_t bytes, Caller caller) {
@@ -40,8 +41,8 @@ class Counts {
     if (caller >= kMarked) [[unlikely]] {
       marked_allocated(block);
     }
-    if (figures_ != nullptr) {
-      write_allocation(block, address, bytes);
+    if (writer_.figures() != nullptr) {
+      writer_.allocated(block, address, bytes, granules_in_use_);
     }
     return address;
   }
@@ -51,11 +52,11 @@ class Counts {
     const Block& block = regions.block(index);
     no_longer_live(block);
     granules_in_use_ -= block.granules;
-    if (figures_ != nullptr) {
-      put(figures_->num_frees, num_frees_);
-      write_unused(block);
-      if (recorder_ != nullptr) [[unlikely]] {
-        recorder_->freed(freed_block(regions, index));
+    if (Figures* const figures = writer_.figures(); figures != nullptr) {
+      put(figures->num_frees, num_frees_);
+      writer_.unused(block, granules_in_use_);
+      if (recorder() != nullptr) [[unlikely]] {
+        recorder()->freed(freed_block(regions, index));
       }
     }
   }
@@ -63,11 +64,11 @@ class Counts {
     const Block& block = regions.block(index);
     no_longer_live(block);
     granules_retired_ += block.granules;
-    if (figures_ != nullptr) {
-      put(figures_->num_frees, num_frees_);
-      put(figures_->granules_retired, granules_retired_);
-      if (recorder_ != nullptr) [[unlikely]] {
-        recorder_->retired(freed_block(regions, index));
+    if (Figures* const figures = writer_.figures(); figures != nullptr) {
+      put(figures->num_frees, num_frees_);
+      put(figures->granules_retired, granules_retired_);
+      if (recorder() != nullptr) [[unlikely]] {
+        recorder()->retired(freed_block(regions, index));
       }
     }
   }
@@ -75,9 +76,9 @@ class Counts {
   void reclaimed(const Block& block) {
     granules_retired_ -= block.granules;
     granules_in_use_ -= block.granules;
-    if (figures_ != nullptr) {
-      put(figures_->granules_retired, granules_retired_);
-      write_unused(block);
+    if (Figures* const figures = writer_.figures(); figures != nullptr) {
+      put(figures->granules_retired, granules_retired_);
+      writer_.unused(block, granules_in_use_);
     }
   }
   // One block, or up to kReclaimedAtOnce of a list. Precondition: there is a recorder, and they are
@@ -118,11 +119,6 @@ class Counts {
   void restart_marked_peak() noexcept { peak_marked_bytes_ = marked_bytes_; }
   void restart_marked_pool_peak() noexcept { marked_peak_pool_bytes_ = pool_bytes_; }
 
-  // Of a live block.
-  static std::uint64_t requested_bytes(const Block& block) {
-    return block.granules * kGranuleBytes - block.use.padding;
-  }
-
  private:
   static FreedBlock freed_block(const Regions& regions, BlockIndex index) {
     return {regions.address_of(index), regions.bytes_of(index)};
@@ -134,33 +130,12 @@ class Counts {
     ++num_frees_;
     padding_ -= block.use.padding;
     if (block.is_marked()) [[unlikely]] {
-      marked_bytes_ -= requested_bytes(block);
+      marked_bytes_ -= block.requested_bytes();
     }
   }
   void marked_allocated(const Block& block);
-  // Precondition of both: there are figures.
-  void write_allocation(const Block& block, Address address, std::uint64_t bytes) {
-    put(figures_->last_number, last_number_);
-    put(figures_->granules_in_use, granules_in_use_);
-    figures_->callers[block.caller()].change(block.granules, read(*peaks_));
-    if (granules_in_use_ > read(figures_->look_at)) [[unlikely]] {
-      observer_->exceeded();
-    }
-    if (recorder_ != nullptr) [[unlikely]] {
-      recorder_->allocated(address, bytes, block.use.padding, block.caller());
-    }
-  }
-  void write_unused(const Block& block) {
-    put(figures_->granules_in_use, granules_in_use_);
-    figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));
-  }
 
-  // Set once, by observe().
-  Figures* figures_ = nullptr;
-  const Figure* peaks_ = nullptr;
-  Observer* observer_ = nullptr;
-  Observer* recorder_ = nullptr;  // the same, if it records
-
+  FigureWriter writer_;
   // What each allocation and each free counts; stats() derives the rest.
   std::uint64_t last_number_;  // see Block::number()
   std::uint64_t num_frees_ = 0;

@@ -49,8 +49,7 @@ Growth::Outcome GrowthByRegions::obtain_for(Locked& lock, std::uint64_t request)
 
 // Whether a region that holds just the request may be had where a slice was not.
 bool GrowthByRegions::needs_less(const Outcome& outcome, std::uint64_t request) {
-  const std::uint64_t slice =
-      round_up(Regions::slice_bytes_for(block_bytes_for(request)), kSourceUnitBytes);
+  const std::uint64_t slice = round_up(slice_bytes_for(block_bytes_for(request)), kSourceUnitBytes);
   return outcome.failure == Failure::kOverLimit ||
          (outcome.failure == Failure::kExhausted && round_up(request, kSourceUnitBytes) < slice);
 }
@@ -59,15 +58,14 @@ bool GrowthByRegions::needs_less(const Outcome& outcome, std::uint64_t request) 
 // Its lead comes on top.
 Growth::Outcome GrowthByRegions::obtain_slice(Locked& lock, std::uint64_t block_bytes,
                                               std::uint64_t most_bytes) {
-  const std::uint64_t least_bytes = Regions::slice_bytes_for(block_bytes);
+  const std::uint64_t least_bytes = slice_bytes_for(block_bytes);
   const std::uint64_t most = std::min(next_step_bytes_, most_bytes);
   const std::uint64_t step = SourceCalls::this_thread_is_inside()
                                  ? least_bytes
                                  : std::max(most - most % block_bytes, block_bytes);
-  const Outcome outcome = obtain(
-      lock,
-      {round_up(std::max(step + Regions::lead_for(block_bytes), least_bytes), kSourceUnitBytes),
-       least_bytes, 2, block_bytes, Regions::Kind::kSlice});
+  const Outcome outcome =
+      obtain(lock, {round_up(std::max(step + lead_for(block_bytes), least_bytes), kSourceUnitBytes),
+                    least_bytes, 2, block_bytes, Regions::Kind::kSlice});
   if (outcome.grew && !SourceCalls::this_thread_is_inside()) {
     next_step_bytes_ = std::min(next_step_bytes_ * 2, options_.slice_bytes);
   }
@@ -88,7 +86,7 @@ void GrowthByRegions::preallocate_slices(Locked& lock, std::uint64_t bytes) {
 
 // As much of a region as fits into so many bytes, and no more than its blocks need.
 std::uint64_t GrowthByRegions::Wish::within(std::uint64_t most) const {
-  const std::uint64_t lead = block_bytes == 0 ? 0 : Regions::lead_for(block_bytes);
+  const std::uint64_t lead = block_bytes == 0 ? 0 : lead_for(block_bytes);
   const std::uint64_t usable = less(most, lead);
   const std::uint64_t filled =
       block_bytes == 0 ? most : round_up(usable - usable % block_bytes + lead, kSourceUnitBytes);

@@ -11,7 +11,7 @@ namespace cubfc::arena {
 // more.
 Growth::Outcome GrowthInOneRegion::grow(Locked& lock, std::uint64_t request) {
   if (to_preallocate_ > 0 && !SourceCalls::this_thread_is_inside() && !has_own_region(request)) {
-    const Outcome outcome = preallocate(lock, Regions::slice_bytes_for(block_bytes_for(request)));
+    const Outcome outcome = preallocate(lock, slice_bytes_for(block_bytes_for(request)));
     if (!needs_less(outcome, request)) {
       return outcome;
     }
@@ -29,7 +29,7 @@ Growth::Outcome GrowthInOneRegion::grow(Locked& lock, std::uint64_t request) {
 Growth::Outcome GrowthInOneRegion::preallocate(Locked& lock, std::uint64_t least_bytes) {
   const std::uint64_t all = std::exchange(to_preallocate_, 0);  // no other thread does it, too
   const std::uint64_t bytes =
-      round_down(std::min(all, Regions::slice_bytes_for(kLargestRequestBytes)), kGranuleBytes);
+      round_down(std::min(all, slice_bytes_for(kLargestRequestBytes)), kGranuleBytes);
   const Outcome outcome =
       obtain(lock, {std::max(bytes, least_bytes), least_bytes, 10, 0, Regions::Kind::kSlice});
   if (!outcome.grew) {

@@ -12,7 +12,7 @@ std::atomic<std::uint64_t> regions_ever{0};
 
 }  // namespace
 
-std::size_t Regions::Region::stretches() const {
+std::size_t Region::stretches() const {
   return (std::size_t{first} + granules + kStretchGranules - 1) / kStretchGranules;
 }
 

@@ -14,15 +14,15 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "arena/address_table.h"
 #include "arena/bins.h"
 #include "arena/block.h"
+#include "arena/freed_sizes.h"
+#include "arena/region.h"
 #include "arena/region_map.h"
 #include "arena/units.h"
 
@@ -31,37 +31,7 @@ namespace cubfc::arena {
 // Not thread-safe, but for number_at().
 class Regions {
  public:
-  struct alignas(64) Region {   // of a power of two bytes: found by a shift
-    Address obtained_base = 0;  // what the memory source gave; 0: no region has this number
-    std::uint64_t obtained_bytes = 0;
-    Address base = 0;            // granules count from here
-    std::uint32_t first = 0;     // where its blocks begin: of a slice, behind the unused lead
-    std::uint32_t granules = 0;  // of its blocks
-    bool own = false;            // it is one block's
-    BlockIndex edge = kNoBlock;  // its next is the first block, its previous the last
-    // Grows in the order in which the process's regions were obtained, by whatever arena.
-    std::uint64_t number = 0;
-
-    bool exists() const { return obtained_base != 0; }
-    Address end() const { return obtained_base + obtained_bytes; }
-    std::size_t stretches() const;  // of its blocks: each has a landmark at most
-
-   private:
-    friend class Regions;
-    // To find the block around any address without a walk from the region's start: for each stretch
-    // of 4 MiB the block that was last handed out, or found, there. By now its record may be
-    // unused, or another block's: who looks must see to that.
-    std::unique_ptr<BlockIndex[]> landmarks_;
-  };
-
-  // What of a slice cannot be used by blocks of `block_bytes`, because of the lead and their
-  // alignment; and the bytes of one that holds a block, wherever it starts.
-  static constexpr std::uint64_t lead_for(std::uint64_t block_bytes) {
-    return std::max(kRegionLeadBytes, alignment_for(block_bytes));
-  }
-  static constexpr std::uint64_t slice_bytes_for(std::uint64_t block_bytes) {
-    return block_bytes + std::max(kRegionLeadBytes + kPageBytes, alignment_for(block_bytes));
-  }
+  using Region = arena::Region;
 
   // What a region that the source gave is for.
   enum class Kind : bool {
@@ -71,14 +41,12 @@ class Regions {
   // Adds it. False when it is too small to hold a block or there are 65,536 regions. Throws
   // std::bad_alloc and is unchanged then.
   bool add(Address base, std::uint64_t bytes, Kind kind);
-
-  // Adds addresses without memory, one vacant block: for an arena that maps memory itself. They
-  // start on a page of the source's. As add() otherwise.
+  // The same for addresses without memory, one vacant block: for an arena that maps memory itself.
+  // They start on a page of the source's.
   bool add_vacant(Address base, std::uint64_t bytes);
 
   // Forgets every region and block; keeps the host memory for what comes next.
   void clear() noexcept;
-
   // Whether it holds no live and no retired block.
   bool is_unused(std::uint16_t region) const;
   // Forgets an unused region. The caller returns it to the source.
@@ -101,33 +69,16 @@ class Regions {
 
   // Takes the live block that starts at `address` away from the program without making it free.
   // kNoBlock when there is none.
-  BlockIndex retire(Address address) {
-    const BlockIndex index = table_.take(address, LiesAt{*this, address});
-    if (index != kNoBlock) {
-      blocks_[index].state = BlockState::kRetired;
-    }
-    return index;
-  }
+  BlockIndex retire(Address address);
   // Whether a request of so many bytes may have the block, by where it starts.
-  bool is_aligned_for(BlockIndex index, std::uint64_t bytes) const {
-    const Block& block = blocks_[index];
-    return regions_[block.region].own ||
-           block.start % (alignment_for(block_bytes_for(bytes)) / kGranuleBytes) == 0;
-  }
+  bool is_aligned_for(BlockIndex index, std::uint64_t bytes) const;
   // A retired block is live again, for a request that it is large enough for. Throws std::bad_alloc
   // and changes nothing then. Precondition: it is less than 4 GiB larger.
   Placed revive(BlockIndex index, std::uint64_t bytes);
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
 
-  // Where memory is to be mapped so that a block fits: so many granules, whole pages, from the
-  // start of `vacancy` on. What is free in front of it is made use of, and what is free behind it
-  // as far as `end`.
-  struct Place {
-    BlockIndex vacancy = kNoBlock;
-    std::uint32_t granules = 0;
-    std::uint64_t end = 0;  // of the block, from the start of the region
-  };
+  using Place = arena::Place;
   // The place that takes least memory; of several the first. No vacancy when no place is large
   // enough. Looks at every vacancy.
   Place place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const;
@@ -144,7 +95,7 @@ class Regions {
   }
 
   // The live block that starts at / contains `address`, or kNoBlock.
-  BlockIndex find(Address address) const { return table_.find(address, LiesAt{*this, address}); }
+  BlockIndex find(Address address) const;
   BlockIndex find_containing(Address address) const;
   // The one that contains it, else the next one in its region; kNoBlock if there is none.
   BlockIndex find_live_from(Address address) const;
@@ -173,44 +124,8 @@ class Regions {
   std::string verify() const;
 
  private:
-  // Between two landmarks.
-  static constexpr std::uint32_t kStretchGranules = (4U << 20) / kGranuleBytes;
-  static constexpr std::uint32_t stretch_of(std::uint32_t start) {
-    return start / kStretchGranules;
-  }
-  // Where the edge of a region starts: in a stretch that no block starts in.
-  static constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
-  static constexpr std::uint32_t kMostGranules = kNowhere / kStretchGranules * kStretchGranules;
-
   BlockIndex find_covering(Address address) const;
-  struct LiesAt {
-    const Regions& regions;
-    Address address;
-    bool operator()(BlockIndex index) const { return regions.address_of(index) == address; }
-  };
-
-  // Which sizes have been freed before, one bit for each hash of a size.
-  class FreedSizes {
-   public:
-    void add(std::uint32_t granules) { words_[word_of(granules)] |= bit_of(granules); }
-    bool has(std::uint32_t granules) const {
-      return (words_[word_of(granules)] & bit_of(granules)) != 0;
-    }
-    void clear() noexcept { words_.fill(0); }
-
-   private:
-    static constexpr std::uint32_t kHashBits = 12;
-    static std::uint32_t hash_of(std::uint32_t granules) {
-      return (granules * 0x9E3779B1U) >> (32 - kHashBits);
-    }
-    static std::uint32_t word_of(std::uint32_t granules) { return hash_of(granules) / 64; }
-    static std::uint64_t bit_of(std::uint32_t granules) {
-      return std::uint64_t{1} << (hash_of(granules) % 64);
-    }
-
-    std::array<std::uint64_t, (1U << kHashBits) / 64> words_{};
-  };
-
+  struct LiesAt;
   Address address_of(const Block& block) const {
     return regions_[block.region].base + std::uint64_t{block.start} * kGranuleBytes;
   }

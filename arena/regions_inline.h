@@ -6,6 +6,30 @@
 
 namespace cubfc::arena {
 
+struct Regions::LiesAt {
+  const Regions& regions;
+  Address address;
+  bool operator()(BlockIndex index) const { return regions.address_of(index) == address; }
+};
+
+inline BlockIndex Regions::retire(Address address) {
+  const BlockIndex index = table_.take(address, LiesAt{*this, address});
+  if (index != kNoBlock) {
+    blocks_[index].state = BlockState::kRetired;
+  }
+  return index;
+}
+
+inline bool Regions::is_aligned_for(BlockIndex index, std::uint64_t bytes) const {
+  const Block& block = blocks_[index];
+  return regions_[block.region].own ||
+         block.start % (alignment_for(block_bytes_for(bytes)) / kGranuleBytes) == 0;
+}
+
+inline BlockIndex Regions::find(Address address) const {
+  return table_.find(address, LiesAt{*this, address});
+}
+
 inline void Regions::link_between(BlockIndex previous, BlockIndex index, BlockIndex next) {
   blocks_[index].previous = previous;
   blocks_[index].next = next;

@@ -16,6 +16,7 @@
 #include "shim/ask/peer_copies.h"
 #include "shim/ask/physical_memory.h"
 #include "shim/ask/pointer_queries.h"
+#include "shim/background/idle_trimmer.h"
 #include "shim/background/map_drawer.h"
 #include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
@@ -26,10 +27,12 @@
 #include "shim/meet/locked_mapping.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/record/trace_recorder.h"
-#include "shim/serve/device_memory.h"
+#include "shim/serve/allocations.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
+#include "shim/serve/frees.h"
 #include "shim/serve/stream_ordered.h"
+#include "shim/serve/time_in_calls.h"
 #include "shim/servers/servers.h"
 #include "shim/share/figures_page.h"
 #include "shim/share/ipc.h"
@@ -79,15 +82,32 @@ struct Process::Parts {
         soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),
         requests(driver, contexts, sources, failed),
-        memory(driver, policy,
-               {callers, contexts, captures, ipc, waiting, unused, sources, failed, requests,
-                soft_reserve, map}),
-        stream_ordered(driver, {contexts, captures, waiting, sources, requests, memory}),
+        idle_trimmer(policy.trim_after.value,
+                     {[this] { return unused.trim(false); }, [this] { return operations(); }}),
+        time_in_calls(policy),
+        allocations(driver, policy,
+                    {callers, contexts, captures, sources, failed, requests, soft_reserve, map,
+                     idle_trimmer, time_in_calls}),
+        frees(driver, policy, {contexts, ipc, waiting, requests, time_in_calls}),
+        stream_ordered(driver,
+                       {contexts, captures, waiting, sources, requests, allocations, frees}),
         info(driver, policy, contexts, rendezvous),
         physical(driver, contexts, requests),
         arrays(driver, contexts, requests),
         pointers(driver, policy, contexts, ipc),
         peer_copies(driver, contexts) {}
+
+  // Another number after each allocation and each free.
+  std::uint64_t operations() const noexcept {
+    const Ledger<CUdeviceptr>::Totals at_driver = requests.ledger().totals();
+    std::uint64_t operations = at_driver.allocations + at_driver.frees;
+    for (const Context* context = contexts.first(); context != nullptr; context = context->next) {
+      const arena::Stats stats = context->arena.stats();
+      operations += stats.num_allocs + stats.num_frees + stats.num_failures;
+    }
+    devices.for_each([&](const Device& device) { operations += device.server->operations(); });
+    return operations;
+  }
 
   FiguresPage figures;
   std::unique_ptr<TraceRecorder> trace;
@@ -104,7 +124,10 @@ struct Process::Parts {
   SoftReserve soft_reserve;
   FailedRequests failed;
   DriverRequests requests;
-  DeviceMemory memory;
+  IdleTrimmer idle_trimmer;
+  TimeInCalls time_in_calls;
+  Allocations allocations;
+  Frees frees;
   StreamOrdered stream_ordered;
   MemoryInfo info;
   PhysicalMemory physical;
@@ -166,7 +189,7 @@ void at_exit() noexcept {
     process->trace()->flush();
     process->trace()->tell_problem();
   }
-  const std::chrono::nanoseconds in_calls = process->memory().time_spent();
+  const std::chrono::nanoseconds in_calls = process->time_in_calls();
   if (const auto& path = process->policy().summary.value) {
     write_summary(*path, process->figures(), in_calls);
   }
@@ -210,11 +233,15 @@ Process::Process(const DriverFunctions& driver, config::Policy policy,
       policy_(policy_under_tools(std::move(policy))),
       overridden_(overridden),
       parts_(std::make_unique<Parts>(driver_, policy_)),
-      memory_(parts_->memory),
+      allocations_(parts_->allocations),
+      frees_(parts_->frees),
       contexts_(parts_->contexts) {}
 
 Process::~Process() = default;
 
+std::chrono::nanoseconds Process::time_in_calls() const {
+  return parts_->time_in_calls.spent();
+}
 Captures& Process::captures() const {
   return parts_->captures;
 }

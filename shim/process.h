@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -15,12 +16,13 @@ namespace cubfc {
 namespace figures {
 struct ProcessFigures;
 }
+class Allocations;
 class Arrays;
 class Captures;
 class Contexts;
-class DeviceMemory;
 class DriverRequests;
 class FailedRequests;
+class Frees;
 class Ipc;
 class MemoryInfo;
 class MemorySources;
@@ -62,7 +64,8 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   // What acts, one object for each purpose (see each one's header).
-  DeviceMemory& memory() const { return memory_; }
+  Allocations& allocations() const { return allocations_; }
+  Frees& frees() const { return frees_; }
   Contexts& contexts() const { return contexts_; }
   Captures& captures() const;
   Ipc& ipc() const;
@@ -90,6 +93,8 @@ class Process {
   const figures::ProcessFigures& figures() const;
   // Of these some are written now and then only, such as the largest free block: now they are.
   void refresh_figures() const noexcept;
+  // See TimeInCalls::spent().
+  std::chrono::nanoseconds time_in_calls() const;
   // nullptr if nothing is recorded.
   TraceRecorder* trace() const noexcept;
   // At the very end: nobody is to read them any more.
@@ -109,7 +114,9 @@ class Process {
   const ForkMark mark_;
   struct Parts;
   const std::unique_ptr<Parts> parts_;
-  DeviceMemory& memory_;  // of the parts: what is asked most
+  // Of the parts: what is asked most.
+  Allocations& allocations_;
+  Frees& frees_;
   Contexts& contexts_;
 };
 

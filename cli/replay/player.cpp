@@ -411,7 +411,7 @@ class Player {
     }
   }
 
-  // As DeviceMemory::take() (shim/serve/): from what the arena has; then by growth; then with what
+  // As Allocations::take() (shim/serve/): from what the arena has; then by growth; then with what
   // can be given back at once; then from regions that are not for it; then with what waits.
   arena::Address take(PlayedArena& played, std::uint32_t group, std::uint64_t bytes) {
     arena::Allocation got = played.arena.allocate(bytes);

@@ -7,6 +7,7 @@
 #include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
+
 // Where the driver does not tell which context is current, the limit holds all the same.
 CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* total_bytes) {
   std::size_t device_free = 0;

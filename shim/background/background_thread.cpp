@@ -11,11 +11,10 @@
 #include <cstring>
 #include <ctime>
 
+#include "shim/patience.h"
+
 namespace cubfc {
 namespace {
-
-// How long an exit waits for the thread, which may be inside the driver.
-constexpr std::chrono::seconds kPatienceAtExit{2};
 
 constexpr std::chrono::milliseconds kLookAtMain{900};
 
@@ -96,7 +95,7 @@ void BackgroundThread::stop(int /*status*/, void* self) noexcept {
   thread.work_.interrupt();
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += kPatienceAtExit.count();
+  until.tv_sec += patience::kForDriverCall.count();
   if (pthread_equal(thread.thread_, pthread_self()) == 0) {  // else it is the last, and exits
     pthread_timedjoin_np(thread.thread_, nullptr, &until);
   }

@@ -1,4 +1,4 @@
-// Gives unused memory back while the program is idle, as CUBFC_TRIM_AFTER asks for. DeviceMemory
+// Gives unused memory back while the program is idle, as CUBFC_TRIM_AFTER asks for. Allocations
 // calls start_once() at each allocation, and the first call starts a thread; without the option
 // there is none. The thread looks four times in the time of CUBFC_TRIM_AFTER whether the program
 // has allocated or freed anything. When it has not for so long, what is unused goes back, and no

@@ -7,7 +7,7 @@
 
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
-#include "shim/tell/out_of_memory.h"
+#include "shim/tell/out_of_memory_text.h"
 
 namespace cubfc {
 

@@ -7,6 +7,7 @@
 #include "arena/units.h"
 #include "shim/background/map_drawer.h"
 #include "shim/device/device.h"
+#include "shim/patience.h"
 #include "shim/source/unused_memory.h"
 #include "shim/tell/log.h"
 
@@ -17,9 +18,6 @@ namespace {
 constexpr std::chrono::seconds kLookAround{1};
 
 constexpr std::uint64_t kPartBytes = 1ULL << 30;
-
-// An exit waits for the thread, but not for ever.
-constexpr std::chrono::seconds kMostForAll{1};
 
 }  // namespace
 
@@ -81,7 +79,7 @@ void SoftReserve::answer_rings() noexcept {
 // driver has taken back what it had, that would be lacking to others.
 void SoftReserve::give_all_back() noexcept {
   rendezvous_.begin_to_close();
-  const auto until = std::chrono::steady_clock::now() + kMostForAll;
+  const auto until = std::chrono::steady_clock::now() + patience::kForGivingBackAtExit;
   for (const Offer& offer : offers_) {
     Device* const device = offer.device.load();
     if (device == nullptr) {

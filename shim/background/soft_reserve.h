@@ -1,6 +1,6 @@
 // What this process has taken of a device and does not use, other processes of the user that run
 // under cubfc have by asking: what was preallocated, and what arenas and the pool keep.
-// DeviceMemory calls offer() before an arena or the pool takes anything; from then on a thread
+// Allocations calls offer() before an arena or the pool takes anything; from then on a thread
 // answers those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
 // (Policy::gives_to_others), and there is no thread. When the program ends, the thread gives all of
 // it back to the device, and ends before the driver does.
@@ -64,7 +64,7 @@ class SoftReserve {
     std::uint64_t refused = 0;
     std::chrono::steady_clock::time_point refused_until;
   };
-  std::array<Offer, Rendezvous::kDevices> offers_;  // by number
+  std::array<Offer, meeting::kDevices> offers_;  // by number
   BackgroundThread thread_;
 };
 

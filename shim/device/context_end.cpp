@@ -3,14 +3,11 @@
 #include <chrono>
 #include <utility>
 
+#include "shim/device/context_use.h"
 #include "shim/device/contexts.h"
+#include "shim/patience.h"
 
 namespace cubfc {
-namespace {
-
-constexpr std::chrono::seconds kPatienceForUses{2};
-
-}  // namespace
 
 void ContextUses::taken(References& references) {
   const std::lock_guard lock(mutex_);
@@ -54,7 +51,8 @@ std::unique_ptr<Leftovers> ContextUses::take_unneeded() noexcept {
 }
 
 void ContextUses::wait_for_ends(std::unique_lock<std::mutex>& lock, const Context& context) {
-  changed_.wait_for(lock, kPatienceForUses, [&] { return context.ends == 0 || !context.alive(); });
+  changed_.wait_for(lock, patience::kForDriverCall,
+                    [&] { return context.ends == 0 || !context.alive(); });
 }
 
 ContextEnd::ContextEnd(Contexts& contexts, const Which& which, Call call)
@@ -93,7 +91,7 @@ bool ContextEnd::is_not_last() {
     ++references_->leaving;
     return true;
   }
-  uses.changed_.wait_for(lock, kPatienceForUses, [&] { return references_->leaving == 0; });
+  uses.changed_.wait_for(lock, patience::kForDriverCall, [&] { return references_->leaving == 0; });
   return false;
 }
 
@@ -116,7 +114,7 @@ void ContextEnd::keep_others_out() {
   for (Context* context = first_; context != end_; context = context->next) {
     context->ends += concerns(*context) ? 1 : 0;
   }
-  uses.changed_.wait_for(lock, kPatienceForUses, [&] {
+  uses.changed_.wait_for(lock, patience::kForDriverCall, [&] {
     for (const Context* context = first_; context != end_; context = context->next) {
       if (concerns(*context) && context->users > 0) {
         return false;
@@ -178,6 +176,27 @@ ContextEnd::~ContextEnd() {
     *place = *place == nullptr ? nullptr : next_;
     unneeded = uses.take_unneeded();
     uses.changed_.notify_all();
+  }
+}
+
+ContextUse::ContextUse(Contexts& contexts, Context& context, Waits waits)
+    : uses_(contexts.uses_), context_(context) {
+  std::unique_lock lock(uses_.mutex_);
+  if (waits == Waits::kYes && context.ends > 0) {
+    uses_.wait_for_ends(lock, context);
+  }
+  allowed_ = context.ends == 0 && context.alive();
+  context_.users += allowed_ ? 1 : 0;
+}
+
+ContextUse::~ContextUse() {
+  if (!allowed_) {
+    return;
+  }
+  const std::lock_guard lock(uses_.mutex_);
+  --context_.users;
+  if (context_.ends > 0) {
+    uses_.changed_.notify_all();  // who is to end it waits
   }
 }
 

@@ -5,10 +5,13 @@
 #include "shim/device/context_use.h"
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
+#include "shim/driver/context_queries.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
+
 namespace {}  // namespace
 
 constinit thread_local Contexts::Remembered Contexts::remembered_;
@@ -21,7 +24,7 @@ Context* Contexts::look_up_current() {
   if (driver_.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || handle == nullptr) {
     return nullptr;
   }
-  const std::uint64_t its_id = id_of(handle);
+  const std::uint64_t its_id = id_of(driver_, handle);
   const std::uint64_t generation = generation_.load(std::memory_order_acquire);
   const RelaxedCapture relaxed(driver_);
   CUdevice device = 0;
@@ -31,8 +34,8 @@ Context* Contexts::look_up_current() {
   }
   CUcontext memory_handle = handle;
   if (greens_.is_green(id)) {
-    memory_handle = primary_of(device).value_or(nullptr);
-    id = memory_handle == nullptr ? 0 : id_of(memory_handle);
+    memory_handle = primary_of(driver_, device).value_or(nullptr);
+    id = memory_handle == nullptr ? 0 : id_of(driver_, memory_handle);
   }
   if (id != 0) {
     drop_others_of(memory_handle, id);
@@ -74,11 +77,6 @@ Context* Contexts::owner_of(CUdeviceptr address) const noexcept {
   return block ? block->context : nullptr;
 }
 
-std::uint64_t Contexts::id_of(CUcontext context) const {
-  unsigned long long id = 0;
-  return driver_.cuCtxGetId(context, &id) == CUDA_SUCCESS ? id : 0;
-}
-
 Context* Contexts::find(std::uint64_t id) const noexcept {
   for (Context* context = first(); context != nullptr; context = context->next) {
     if (context->id.load(std::memory_order_acquire) == id) {
@@ -93,7 +91,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
     return known;
   }
   Device* const its_device = devices_.get(device_handle);
-  const std::optional<CUcontext> primary = primary_of(device_handle);
+  const std::optional<CUcontext> primary = primary_of(driver_, device_handle);
   if (its_device == nullptr || !primary) {
     return nullptr;  // what is to be known of it for as long as it lives, the driver must tell
   }
@@ -155,13 +153,13 @@ bool Contexts::start(Context& context) {
 }
 
 void Contexts::created(CUcontext handle, CUdevice device) {
-  if (const std::uint64_t id = id_of(handle); id != 0) {
+  if (const std::uint64_t id = id_of(driver_, handle); id != 0) {
     find_or_make(handle, id, device);
   }
 }
 
 void Contexts::turned_green(CUcontext context) {
-  const std::uint64_t id = id_of(context);
+  const std::uint64_t id = id_of(driver_, context);
   greens_.turned_into(id);
   forget_handles();  // who looks it up from here on is told
 }
@@ -190,7 +188,7 @@ References* Contexts::references_to(CUcontext handle, std::optional<CUdevice> de
 
 // nullptr if there is none.
 CUcontext Contexts::handle_of_primary(CUdevice device) const {
-  if (const auto handle = primary_of(device)) {
+  if (const auto handle = primary_of(driver_, device)) {
     return *handle;
   }
   for (const Context* context = first(); context != nullptr; context = context->next) {
@@ -203,7 +201,7 @@ CUcontext Contexts::handle_of_primary(CUdevice device) const {
 
 // The context that this handle means, nullptr if it is not known here.
 Context* Contexts::known_as(CUcontext handle, std::uint64_t* its_id) const {
-  const std::uint64_t driver_says = handle == nullptr ? 0 : id_of(handle);
+  const std::uint64_t driver_says = handle == nullptr ? 0 : id_of(driver_, handle);
   for (Context* context = first(); context != nullptr && handle != nullptr;
        context = context->next) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
@@ -288,25 +286,6 @@ void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
   for (ContextListener* listener : listeners_) {
     listener->context_ended(id);
   }
-}
-
-// The primary context's handle, nullptr if it is not active: asking never makes it active. Nothing
-// if the driver cannot tell.
-std::optional<CUcontext> Contexts::primary_of(CUdevice device) const {
-  unsigned flags = 0;
-  int active = 0;
-  CUcontext primary = nullptr;
-  if (driver_.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS) {
-    return std::nullopt;
-  }
-  if (active == 0) {
-    return nullptr;
-  }
-  if (driver_.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
-    return std::nullopt;
-  }
-  driver_.cuDevicePrimaryCtxRelease_v2(device);
-  return primary;
 }
 
 void Contexts::peer_access_will_be_enabled(CUcontext peer) {

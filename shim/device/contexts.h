@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "shim/device/context.h"
 #include "shim/device/context_end.h"
-#include "shim/device/device.h"
 #include "shim/device/green_contexts.h"
 #include "shim/driver/driver.h"
 
@@ -124,8 +124,6 @@ class Contexts {
   enum class Needed : bool { kNo, kByOtherCalls };
   void drop(Context& context, std::uint64_t id, Needed leftovers);
   bool is_gone(const Context& context) const;
-  std::uint64_t id_of(CUcontext context) const;
-  std::optional<CUcontext> primary_of(CUdevice device) const;
   CUcontext handle_of_current(const Context* context) const;
   CUresult synchronize_one(CUcontext context, CUcontext current);
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "config/arena_options.h"
-#include "shim/driver/captures.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -131,20 +130,6 @@ arena::Options Device::begin_arena(std::uint64_t wanted) {
     preallocation.plan(std::exchange(options.preallocate_bytes, 0));
   }
   return options;
-}
-
-bool Context::is_broken(const DriverFunctions& driver) {
-  if (!has(kBroken)) {
-    return false;
-  }
-  std::size_t free_bytes = 0;
-  std::size_t total_bytes = 0;
-  const RelaxedCapture relaxed(driver);
-  const bool is_still = stays(driver.cuMemGetInfo_v2(&free_bytes, &total_bytes));
-  if (!is_still) {
-    clear(kBroken);
-  }
-  return is_still;
 }
 
 }  // namespace cubfc

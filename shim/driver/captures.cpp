@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "shim/patience.h"
+
 namespace cubfc {
-namespace {
-
-// A thread that is about to block in the driver is in it after so long, also when there are too few
-// processors.
-constexpr std::chrono::milliseconds kTimeToEnter{250};
-// Nothing else that a permit is for lasts as long.
-constexpr std::chrono::seconds kLongestPermit{2};
-
-}  // namespace
 
 Captures::Open Captures::describe(CUstream stream, bool per_thread) const {
   CUcontext context = nullptr;
@@ -40,10 +33,10 @@ void Captures::will_begin() {
   has_begun_.store(true, std::memory_order_release);
   recount();
   // Until none is out, or each was in one blocking call all the time.
-  const auto end = std::chrono::steady_clock::now() + kLongestPermit;
+  const auto end = std::chrono::steady_clock::now() + patience::kLongestPermit;
   std::uint64_t before = permits_.load(std::memory_order_seq_cst);
   while (out_of(before) > 0 && std::chrono::steady_clock::now() < end) {
-    no_wait_.wait_for(lock, kTimeToEnter,
+    no_wait_.wait_for(lock, patience::kTimeToEnter,
                       [&] { return out_of(permits_.load(std::memory_order_seq_cst)) == 0; });
     const std::uint64_t now = permits_.load(std::memory_order_seq_cst);
     if (now == before && out_of(now) == blocked_of(now)) {

@@ -1,7 +1,6 @@
 // The stream captures that are open in the process. While one is open, nothing of ours may
-// synchronise, and a call that allocates or frees at the driver must be made in the relaxed mode
-// (cuda.h, cuThreadExchangeStreamCaptureMode), or the driver would invalidate the program's
-// capture.
+// synchronise (WaitPermit), and a call that allocates or frees at the driver must be made in the
+// relaxed mode (relaxed_capture.h), or the driver would invalidate the program's capture.
 #pragma once
 
 #include <atomic>
@@ -143,27 +142,6 @@ class WaitPermit {
   bool is_out_ = false;       // it is counted
   bool blocked_ = false;      // as being in a call that blocks, all the time
   bool has_blocked_ = false;  // it has been in one
-};
-
-// While it lives, this thread's driver calls do not disturb captures, those of other threads that
-// begin meanwhile among them.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(const DriverFunctions& driver)
-      : driver_(driver),
-        changed_(driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
-  ~RelaxedCapture() {
-    if (changed_ && driver_.cuThreadExchangeStreamCaptureMode(&mode_) != CUDA_SUCCESS) {
-      driver_.cuThreadExchangeStreamCaptureMode(&mode_);  // the thread must not stay in this mode
-    }
-  }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  const DriverFunctions& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
-  const bool changed_;
 };
 
 }  // namespace cubfc

@@ -2,21 +2,23 @@
 #include "shim/ask/arrays.h"
 #include "shim/ask/physical_memory.h"
 #include "shim/hook/calls.h"
-#include "shim/serve/device_memory.h"
+#include "shim/serve/allocations.h"
+#include "shim/serve/frees.h"
 
 namespace cubfc {
+
 using Functions = DriverFunctions;
 
 void tidy_frees(Process& process) {
   const NoCancellation no_cancellation;
-  process.memory().tidy_frees();
+  process.frees().tidy();
 }
 
 // What the arena does not have at hand.
 [[gnu::noinline]] static CUresult allocate_otherwise(CUdeviceptr* address, size_t bytes,
                                                      const void* asking) {
   return answer_to(
-      asking, [&](Process& p) { return p.memory().allocate(address, bytes); },
+      asking, [&](Process& p) { return p.allocations().allocate(address, bytes); },
       &Functions::cuMemAlloc_v2, address, bytes);
 }
 
@@ -26,7 +28,7 @@ extern "C" {
 CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Process* const process = Process::active(); process != nullptr && address != nullptr)
       [[likely]] {
-    const CUdeviceptr got = process->memory().take_at_hand(bytes, __builtin_return_address(0));
+    const CUdeviceptr got = process->allocations().take_at_hand(bytes, __builtin_return_address(0));
     if (got != 0) [[likely]] {
       *address = got;
       return CUDA_SUCCESS;
@@ -40,14 +42,14 @@ CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t wi
   return answer_to(
       __builtin_return_address(0),
       [&](Process& p) {
-        return p.memory().allocate_pitch(address, pitch, width, height, element_bytes);
+        return p.allocations().allocate_pitch(address, pitch, width, height, element_bytes);
       },
       &Functions::cuMemAllocPitch_v2, address, pitch, width, height, element_bytes);
 }
 
 CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
   if (Process* const process = Process::active(); process != nullptr) [[likely]] {
-    const auto freed = process->memory().free_at_hand(address);
+    const auto freed = process->frees().free_at_hand(address);
     if (freed != arena::Arena::Gathered::kNot) [[likely]] {
       if (freed == arena::Arena::Gathered::kFull) [[unlikely]] {
         tidy_frees(*process);
@@ -55,14 +57,14 @@ CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
       return CUDA_SUCCESS;
     }
   }
-  return answer([&](Process& p) { return p.memory().free(address); }, &Functions::cuMemFree_v2,
+  return answer([&](Process& p) { return p.frees().free(address); }, &Functions::cuMemFree_v2,
                 address);
 }
 
 CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   return answer_to(
       __builtin_return_address(0),
-      [&](Process& p) { return p.memory().allocate_managed(address, bytes, flags); },
+      [&](Process& p) { return p.allocations().allocate_managed(address, bytes, flags); },
       &Functions::cuMemAllocManaged, address, bytes, flags);
 }
 

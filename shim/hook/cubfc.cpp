@@ -9,7 +9,6 @@
 
 #include "shim/hook/no_cancellation.h"
 #include "shim/process.h"
-#include "shim/serve/device_memory.h"
 #include "shim/source/unused_memory.h"
 #include "shim/tell/figures.h"
 #include "shim/tell/summary.h"
@@ -94,7 +93,7 @@ __attribute__((visibility("default"))) unsigned long long cubfc_dump(char* text,
     return 0;
   }
   try {
-    const std::string all = cubfc::summary_json(process->figures(), process->memory().time_spent());
+    const std::string all = cubfc::summary_json(process->figures(), process->time_in_calls());
     if (bytes > 0) {
       text[all.copy(text, bytes - 1)] = '\0';
     }

@@ -5,6 +5,7 @@
 #include "shim/hook/calls.h"
 
 namespace cubfc {
+
 using Functions = DriverFunctions;
 
 namespace wrapper {

@@ -12,7 +12,8 @@
 #include "shim/loader/loaded_objects.h"
 #include "shim/loader/symbols.h"
 #include "shim/process.h"
-#include "shim/serve/device_memory.h"
+#include "shim/serve/allocations.h"
+#include "shim/serve/frees.h"
 
 // Thin on purpose: what is plain goes to the arena; everything else, every failure included, goes
 // to the program's runtime, which comes back through the driver's entry points and keeps its last
@@ -54,7 +55,7 @@ CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes, const void*
   if (cubfc::TraceRecorder* const trace = process.trace(); trace != nullptr) {
     trace->capture_stack(caller);
   }
-  return process.memory().try_allocate(bytes);
+  return process.allocations().try_allocate(bytes);
 } catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
   return 0;
 }
@@ -88,7 +89,7 @@ RuntimeError allocate_for(const char* name, const void* caller, Arguments... arg
 
 [[gnu::noinline]] bool free_otherwise(cubfc::Process& process, CUdeviceptr address) try {
   const cubfc::NoCancellation no_cancellation;
-  return process.memory().try_free(address);
+  return process.frees().try_free(address);
 } catch (const std::bad_alloc&) {
   return false;
 }
@@ -105,7 +106,7 @@ __attribute__((visibility("default"))) RuntimeError cudaMalloc(void** address, s
       [[unlikely]] {
     return allocate_otherwise(nullptr, address, bytes, caller);
   }
-  const CUdeviceptr got = process->memory().take_at_hand(bytes, caller);
+  const CUdeviceptr got = process->allocations().take_at_hand(bytes, caller);
   if (got == 0) [[unlikely]] {
     return allocate_otherwise(process, address, bytes, caller);
   }
@@ -118,7 +119,7 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
   if (process != nullptr && address != nullptr && !process->overridden().cuda_free &&
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
     const auto block = reinterpret_cast<CUdeviceptr>(address);
-    const auto freed = process->memory().free_at_hand(block);
+    const auto freed = process->frees().free_at_hand(block);
     if (freed == cubfc::arena::Arena::Gathered::kFull) [[unlikely]] {
       cubfc::tidy_frees(*process);
     }

@@ -3,6 +3,7 @@
 #include "shim/share/ipc.h"
 
 namespace cubfc {
+
 using Functions = DriverFunctions;
 
 namespace wrapper {

@@ -3,6 +3,7 @@
 #include "shim/hook/calls.h"
 
 namespace cubfc {
+
 using Functions = DriverFunctions;
 
 namespace wrapper {

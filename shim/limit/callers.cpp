@@ -9,6 +9,7 @@
 
 #include "arena/kept_errno.h"
 #include "shim/loader/mapped_file.h"
+#include "shim/record/trace_recorder.h"
 
 namespace cubfc {
 

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "arena/figures.h"
-#include "shim/record/trace_recorder.h"
 #include "shim/tell/figures.h"
 
 namespace cubfc {
+
+class TraceRecorder;
 
 // One for the process. Thread-safe; takes none of the loader's locks, which a thread may hold that
 // waits for this one.

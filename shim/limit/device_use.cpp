@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "shim/record/trace_recorder.h"
+
 namespace cubfc {
 namespace {
 

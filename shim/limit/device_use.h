@@ -16,10 +16,12 @@
 #include "arena/arena.h"
 #include "arena/figures.h"
 #include "arena/lock.h"
-#include "shim/record/trace_recorder.h"
 #include "shim/tell/figures.h"
+#include "shim/tell/trace_format.h"
 
 namespace cubfc {
+
+class TraceRecorder;
 
 // Thread-safe. Throws nothing but where it says so.
 class DeviceUse {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shim/driver/captures.h"
+#include "shim/driver/relaxed_capture.h"
 
 namespace cubfc {
 

@@ -6,8 +6,9 @@
 #include <new>
 
 #include "arena/units.h"
-#include "shim/driver/captures.h"
 #include "shim/driver/physical.h"
+#include "shim/driver/relaxed_capture.h"
+#include "shim/patience.h"
 
 namespace cubfc {
 namespace {
@@ -18,9 +19,6 @@ namespace {
 // more requests of that size, but not in smaller ones than those.
 constexpr std::uint64_t kLargePieces = 60;
 constexpr std::uint64_t kSmallPieces = 16 * kLargePieces;
-
-// For another thread's driver call.
-constexpr std::chrono::seconds kPatienceForDriver{2};
 
 }  // namespace
 
@@ -67,45 +65,12 @@ std::uint64_t Preallocation::hold_for_more(std::uint64_t bytes, std::uint64_t re
   return hold_in_pieces(bytes, piece, piece);
 }
 
-// What goes next for so many bytes: a piece that is large enough, or the first of several smaller
-// ones; those of which less is left over, for that must be taken anew. Precondition: the lock is
-// held, and there are pieces.
-Preallocation::PieceIterator Preallocation::choose(std::uint64_t bytes) const noexcept {
-  const auto larger =
-      std::lower_bound(pieces_.begin(), pieces_.end(), bytes,
-                       [](const Piece& each, std::uint64_t least) { return each.bytes < least; });
-  const bool smaller_ones =
-      larger == pieces_.end() || excess_of_pieces_before(larger, bytes) < larger->bytes - bytes;
-  return smaller_ones ? std::prev(larger) : larger;
-}
-
-// What is left over of pieces before `end`, each smaller than `bytes`, when they go for so many
-// bytes, the largest that fits first; the largest number if they are too few.
-std::uint64_t Preallocation::excess_of_pieces_before(PieceIterator end,
-                                                     std::uint64_t bytes) const noexcept {
-  std::uint64_t last = UINT64_MAX;  // the smallest of those that were too large
-  while (end != pieces_.begin() && bytes > 0) {
-    --end;
-    if (end->bytes <= bytes) {
-      bytes -= end->bytes;
-    } else {
-      last = end->bytes;
-    }
-  }
-  if (bytes == 0) {
-    return 0;
-  }
-  return last == UINT64_MAX ? last : last - bytes;
-}
-
 bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   if (pieces_.empty()) {
     return false;
   }
-  const auto chosen = choose(bytes);
-  piece = *chosen;
-  pieces_.erase(chosen);
+  piece = pieces_.take(bytes);
   bytes_.fetch_sub(piece.bytes, std::memory_order_release);
   use_.no_longer_reserved(piece.handle, piece.bytes);
   moving_ += piece.bytes;
@@ -122,7 +87,7 @@ std::uint64_t Preallocation::give_to_others(std::uint64_t bytes, std::uint64_t w
   {
     std::unique_lock lock(mutex_);
     ++asked_;
-    landed_.wait_for(lock, kPatienceForDriver, [&] { return in_flight_ == 0; });
+    landed_.wait_for(lock, patience::kForDriverCall, [&] { return in_flight_ == 0; });
   }
   return give_up(bytes, wanted);
 }
@@ -189,10 +154,7 @@ bool Preallocation::keep(Piece piece, Over over) noexcept try {
   if (planned() == 0 && over == Over::kNot) {
     return false;
   }
-  const auto place =
-      std::upper_bound(pieces_.begin(), pieces_.end(), piece.bytes,
-                       [](std::uint64_t size, const Piece& each) { return size < each.bytes; });
-  pieces_.insert(place, piece);
+  pieces_.add(piece);
   bytes_.fetch_add(piece.bytes, std::memory_order_release);
   use_.reserved(piece.handle, piece.bytes);
   return true;
@@ -254,7 +216,7 @@ void Preallocation::keep_to_limit() noexcept {
     std::uint64_t over = 0;
     {
       std::unique_lock lock(mutex_);
-      landed_.wait_for(lock, kPatienceForDriver,
+      landed_.wait_for(lock, patience::kForDriverCall,
                        [&] { return in_flight_ + moving_ == 0 || at_most() <= budget_.left(); });
       over = bytes() - std::min(bytes(), budget_.left());
     }
@@ -269,7 +231,7 @@ void Preallocation::end() noexcept {
     std::unique_lock lock(mutex_);
     planned_ = 0;
     begun_ = false;
-    landed_.wait_for(lock, kPatienceForDriver, [&] { return in_flight_ == 0; });
+    landed_.wait_for(lock, patience::kForDriverCall, [&] { return in_flight_ == 0; });
   }
   make_way(arena::kLargestRequestBytes);
 }

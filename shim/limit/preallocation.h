@@ -7,11 +7,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
-#include <vector>
 
 #include "arena/budget.h"
 #include "shim/driver/driver.h"
 #include "shim/limit/device_use.h"
+#include "shim/limit/held_pieces.h"
 
 namespace cubfc {
 
@@ -58,10 +58,7 @@ class Preallocation {
   void end() noexcept;
 
  private:
-  struct Piece {
-    CUmemGenericAllocationHandle handle;
-    std::uint64_t bytes;
-  };
+  using Piece = HeldPieces::Piece;
 
   std::uint64_t at_most() const noexcept;
   std::uint64_t part_of(std::uint64_t device_bytes, std::uint64_t parts) const noexcept;
@@ -70,9 +67,6 @@ class Preallocation {
   enum class Over : bool { kNot, kAlso };
   bool keep(Piece piece, Over over) noexcept;
   bool take(Piece& piece, std::uint64_t bytes) noexcept;
-  using PieceIterator = std::vector<Piece>::const_iterator;
-  PieceIterator choose(std::uint64_t bytes) const noexcept;
-  std::uint64_t excess_of_pieces_before(PieceIterator end, std::uint64_t bytes) const noexcept;
   std::uint64_t hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept;
   std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
                                std::uint64_t most) noexcept;
@@ -89,8 +83,8 @@ class Preallocation {
   std::atomic<bool> begun_{false};  // what was planned has been taken once
   std::atomic<std::uint64_t> bytes_{0};
 
-  std::mutex mutex_;             // guards all below, and changes of planned_ and bytes_
-  std::vector<Piece> pieces_;    // smallest first
+  std::mutex mutex_;  // guards all below, and changes of planned_ and bytes_
+  HeldPieces pieces_;
   std::uint64_t in_flight_ = 0;  // bytes that the driver is being asked for
   std::uint64_t moving_ = 0;     // bytes that the driver is being given back
   std::uint64_t asked_ = 0;      // how often others have asked

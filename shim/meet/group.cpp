@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "shim/meet/locked_mapping.h"
+#include "shim/patience.h"
 #include "shim/tell/format.h"
 #include "shim/tell/log.h"
 
@@ -31,18 +32,11 @@ bool is_other_version(std::uint64_t magic) noexcept {
          (magic ^ kGroupMagic) >> kVersionShift << kVersionShift == (magic ^ kGroupMagic);
 }
 
-// The driver takes back what a killed process had within this time.
-constexpr std::chrono::nanoseconds kUntilTakenBack = std::chrono::seconds(5);
-
 // The same clock in all processes.
 std::uint64_t now_ns() noexcept {
   return static_cast<std::uint64_t>(
       std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
-
-// Another that clears the dead at this moment is waited for, on a machine with much to do for long.
-constexpr int kMostNaps = 50'000;
-constexpr std::chrono::microseconds kNapForClearing{100};
 
 }  // namespace
 
@@ -79,7 +73,9 @@ struct Group::File {
   // The driver may not have all of its memory back.
   bool has_just_lost_member() const noexcept {
     const std::uint64_t lost = header.lost_ns.load(std::memory_order_relaxed);
-    return lost != 0 && now_ns() - lost < static_cast<std::uint64_t>(kUntilTakenBack.count());
+    return lost != 0 &&
+           now_ns() - lost < static_cast<std::uint64_t>(
+                                 std::chrono::nanoseconds(patience::kUntilTakenBack).count());
   }
 
   Header header;
@@ -258,10 +254,10 @@ void Group::clear_the_dead_of(File& file, IfBusy if_busy) noexcept {
   }
   const LockedForMoment only_ours(locks);
   for (int naps = 0; !lock_byte(locks.get(), File::kClearing, F_WRLCK); ++naps) {
-    if (if_busy == IfBusy::kLeave || naps == kMostNaps) {
+    if (if_busy == IfBusy::kLeave || naps == patience::kMostNapsForClearing) {
       return;
     }
-    std::this_thread::sleep_for(kNapForClearing);
+    std::this_thread::sleep_for(patience::kNapForClearing);
   }
   for (std::size_t i = 0; i < GroupTable::kMembers; ++i) {
     std::atomic<std::int32_t>& pid = file.header.owners[i].pid;

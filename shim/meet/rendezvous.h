@@ -1,6 +1,7 @@
 // Where the processes of a user meet that use the same GPU: a file in which each one that has
 // memory to give up for others has a slot, with what it has, and a bell. Whoever lacks memory looks
-// there, rings, and waits until it is answered. Knows bytes and processes; nothing of CUDA.
+// there, rings, and waits until it is answered (rendezvous_asking.h). Knows bytes and processes;
+// nothing of CUDA.
 //
 // A slot is its process's as long as that holds the lock of the slot's byte, which dies with it
 // however it ends; the slot of a dead process is cleared by the next that looks at it. The last
@@ -8,12 +9,10 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -22,6 +21,8 @@
 
 #include "shim/loader/fork_mark.h"
 #include "shim/meet/device_id.h"
+#include "shim/meet/rendezvous_asking.h"
+#include "shim/meet/rendezvous_table.h"
 #include "shim/meet/shared_files.h"
 
 namespace cubfc {
@@ -30,15 +31,12 @@ namespace cubfc {
 // for, and nothing else.
 class Rendezvous {
  public:
-  static constexpr std::size_t kDevices = 31;
-
-  using Clock = std::chrono::steady_clock;
-  using Now = Clock::time_point (*)();
+  using Now = Asking::Now;
 
   // Those meet that give the same name. A version is part of it: cubfc with another layout of the
   // file meets elsewhere. `now`: the time for which others' answers are waited for.
   explicit Rendezvous(
-      std::string name = "rendezvous-5", Now now = [] { return Clock::now(); })
+      std::string name = "rendezvous-5", Now now = [] { return std::chrono::steady_clock::now(); })
       : name_(std::move(name)), now_(now) {}
 
   // For a process that has something to give.
@@ -50,20 +48,14 @@ class Rendezvous {
   // Waits until somebody has rung, interrupt() has been called, or so much time has passed.
   enum class Woken : std::uint8_t { kByRing, kByTime, kByInterrupt };
   Woken wait_for_ring(std::chrono::nanoseconds most) noexcept;
-  // What a process has for others of a device.
-  struct Left {
-    Left(std::uint64_t could_be_given, bool takes = false) noexcept
-        : bytes(could_be_given), is_taking(takes) {}
-    std::uint64_t bytes;  // that it could give up
-    bool is_taking;       // memory from the driver at this moment: of that it may soon have more
-  };
+  using Left = meeting::Left;
   // Answers whoever has rung. For each device that was asked for, `give` is called with its number
   // and how many bytes are wanted; it returns what it has given up, which may be less, and is
   // called again as long as there is something. Then `left` is called: a Left, or its bytes.
   template <typename Give, typename Left>
   void answer(Give give, Left left) noexcept {
     Slot& slot = *own_;
-    for (std::size_t number = 0; number < slot.devices.load(std::memory_order_acquire); ++number) {
+    for (std::size_t number = 0; number < slot.num_devices(); ++number) {
       Entry& entry = slot.entries[number];
       const std::uint32_t rings = entry.rings.load(std::memory_order_acquire);
       if (rings == entry.answers.load(std::memory_order_relaxed)) {
@@ -117,13 +109,7 @@ class Rendezvous {
   // has not missed what went from one to the next meanwhile. 0 where there is no file.
   std::uint32_t changes() noexcept;
 
-  // For how long an answer, or a part of what was asked for, is waited for.
-  struct Waiting {
-    Clock::duration most = std::chrono::seconds{1};
-    // Whether the process of this number is known to be stopped, and gives none. Null: nobody
-    // knows.
-    bool (*is_stopped)(std::int32_t pid) = nullptr;
-  };
+  using Waiting = Asking::Waiting;
   // For a command that looks on. Has all others, or the one of this number, give up all that they
   // can, of every device. Throws std::bad_alloc.
   struct Answer {
@@ -138,70 +124,18 @@ class Rendezvous {
   void leave() noexcept;
 
  private:
-  struct alignas(128) Entry {
-    DeviceId device;
-    std::uint64_t group;                // 0: none
-    std::atomic<std::uint64_t> wanted;  // by those who have rung since the last answer
-    std::atomic<std::uint64_t> given;   // bytes ever
-    std::atomic<std::uint64_t> left;    // Left::bytes, at the last answer
-    std::atomic<bool> is_taking;        // likewise
-    std::atomic<std::uint32_t> rings;
-    std::atomic<std::uint32_t> answers;  // the last ring that is answered. A futex
-  };
-  struct Slot {
-    std::atomic<std::uint32_t> bell;  // counts. A futex
-    std::atomic<std::uint32_t> devices;
-    std::atomic<std::int32_t> pid;  // in its own namespace: for people
-    alignas(128) std::array<Entry, kDevices> entries;
-  };
-  static constexpr std::size_t kSlots = 512;
-  static constexpr std::size_t kPage = 4096;
-  static_assert(sizeof(Slot) == kPage, "a slot of which nothing is used takes no memory");
-  // By a process that offers something, or is giving it back to end.
-  enum class Taken : std::uint32_t { kNot, kByGiver, kByOneThatCloses };
-  struct Header {
-    std::atomic<std::uint32_t> slots;  // those behind were never taken
-    std::atomic<std::uint32_t> changes;
-    std::array<std::atomic<Taken>, kSlots> taken;
-  };
-  static_assert(sizeof(Header) <= kPage);
-  struct Table {
-    union {
-      Header header;
-      std::array<char, kPage> page;
-    };
-    std::array<Slot, kSlots> slots;
-  };
-  // Another process, and what it is asked for.
-  struct Other {
-    std::size_t slot;
-    Entry* entry;
-    std::uint64_t bytes;  // that it could give up, or is asked for
-  };
+  using Entry = meeting::Entry;
+  using Slot = meeting::Slot;
+  using Table = meeting::Table;
+  using Taken = meeting::Taken;
 
   std::optional<SharedFile> join_with_slot();
   static void begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept;
   bool join_as_giver();
   bool take_slot(int file, Table& table);
-  Descriptor join_as_asker();
+  std::optional<Asking> join_as_asker();
   void set_taken(Taken taken) noexcept;
   void note_change() noexcept { table_.load()->header.changes.fetch_add(1); }
-  std::vector<std::size_t> taken_by_others(Taken how) const;
-  bool is_there(std::size_t slot, const Descriptor& probe);
-  template <typename Which>
-  std::vector<Other> others_that(Which which, const Descriptor& probe, Taken how = Taken::kByGiver);
-  std::vector<Other> others_at(const DeviceId& device, std::uint64_t group, const Descriptor& probe,
-                               Taken how = Taken::kByGiver);
-  void ask_what_is_left(std::vector<Other>& others, const Descriptor& probe,
-                        const Waiting& waiting);
-  std::vector<Other> others_with(const DeviceId& device, std::uint64_t group,
-                                 const Descriptor& probe);
-  enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
-  std::uint64_t ring(std::vector<Other>& others, Wanted wanted, const Descriptor& probe,
-                     const Waiting& waiting);
-  struct Patience;
-  bool is_answered(const Other& other, std::uint32_t ring, Patience& patience,
-                   const Descriptor& probe);
   static void put(Entry& entry, std::uint32_t rings, Left left) noexcept;
 
   const std::string name_;
@@ -213,7 +147,7 @@ class Rendezvous {
 
   std::mutex mutex_;  // guards what follows; held while waiting for answers
   std::optional<SharedFile> file_;
-  std::map<const Entry*, std::uint32_t> unanswered_;  // what its `answers` was then
+  Asking::Unanswered unanswered_;
   bool left_ = false;
 };
 

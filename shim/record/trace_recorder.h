@@ -1,6 +1,6 @@
 // Writes the trace (CUBFC_TRACE): whatever thread has something to record puts it into a buffer,
-// and the one that fills the buffer writes it to the file. Knows what a record is (trace_format.h),
-// not what it is for.
+// and the one that fills the buffer writes it to the file (trace_file.h). Knows what a record is
+// (trace_format.h), not what it is for.
 #pragma once
 
 #include <array>
@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "arena/figures.h"
+#include "shim/record/stacks.h"
+#include "shim/record/trace_file.h"
 #include "shim/tell/trace_format.h"
 
 namespace cubfc {
@@ -39,7 +39,7 @@ class TraceRecorder {
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  std::uint32_t stack_depth() const noexcept { return stack_depth_; }
+  std::uint32_t stack_depth() const noexcept { return stacks_.depth(); }
 
   // What happens, see trace::Kind. The time and the thread are added.
   struct What {
@@ -63,9 +63,7 @@ class TraceRecorder {
   std::uint8_t begin_place(const trace::PlaceText& place) noexcept;
   void end_place(std::uint8_t place) noexcept;
 
-  // Captures the calling thread's stack for the next allocation that it records. Must not be called
-  // under a lock that a library's constructor may wait for: finding the way up may take the dynamic
-  // linker's. It begins where the program's call returns to.
+  // See Stacks::capture(): for the next allocation that the calling thread records.
   void capture_stack(const void* return_address) noexcept;
   // Before the allocation's own record.
   void record_stack() noexcept;
@@ -88,15 +86,19 @@ class TraceRecorder {
     alignas(trace::Record) std::array<std::byte, kBufferBytes> bytes;
   };
 
-  // Which file it is, whatever lies at the path.
-  struct File {
-    std::string path;  // absolute
-    std::uint64_t device;
-    std::uint64_t inode;
-    void* mapped;  // a page of it, which keeps it locked without a descriptor
+  // Numbers of places that are there. Thread-safe.
+  class Places {
+   public:
+    // 255 where all are taken, whose places cannot be told apart.
+    std::uint8_t take() noexcept;
+    void give_back(std::uint8_t place) noexcept;
+
+   private:
+    std::mutex mutex_;
+    std::array<bool, 256> taken_{};  // guarded by the mutex
   };
-  static std::optional<File> open_unlocked(const std::string& path);
-  TraceRecorder(const File& file, const Settings& settings);
+
+  TraceRecorder(std::unique_ptr<TraceFile> file, const Settings& settings);
   void begin(const Settings& settings);
   std::uint64_t now_ns() const noexcept;
   std::uint16_t thread_number() noexcept;
@@ -110,32 +112,19 @@ class TraceRecorder {
   void filled(Buffer& buffer, std::uint64_t at, std::size_t bytes) noexcept;
   void copy(std::uint64_t at, const void* data, std::size_t bytes) noexcept;
   void write_out(Buffer& buffer, std::uint64_t start, std::size_t bytes) noexcept;
-  enum class Problem : std::uint8_t { kNone, kFull, kReplaced, kCannotWrite };
-  void stop(Problem problem, int error) noexcept;
-  void record_objects_of(const std::uintptr_t* frames, std::size_t count) noexcept;
-
-  const File file_;
+  const std::unique_ptr<TraceFile> file_;
   const std::uint64_t limit_;
-  const std::uint32_t stack_depth_;
+  Stacks stacks_;
   const std::uint64_t number_;    // no other recorder of the process has it
   const std::uint64_t start_ns_;  // of the monotonic clock
   std::unique_ptr<std::array<Buffer, kBuffers>> buffers_;
 
   alignas(64) std::atomic<std::uint64_t> head_{0};  // bytes of the file that are given away
   std::atomic<bool> stopped_{false};
-  std::atomic<Problem> problem_{Problem::kNone};
-  std::atomic<int> error_{0};
-  std::atomic<bool> told_{false};
   std::atomic<std::uint64_t> end_{~std::uint64_t{0}};  // of the file, once it is full
   std::atomic<std::uint32_t> threads_{0};
 
-  std::mutex mutex_;  // guards what follows; nothing is recorded under it but names
-  std::array<bool, 256> places_{};
-  struct Range {
-    std::uintptr_t start;
-    std::uintptr_t end;
-  };
-  std::vector<Range> code_;  // that kObjects has told of
+  Places places_;
 };
 
 }  // namespace cubfc

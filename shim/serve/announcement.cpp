@@ -1,6 +1,6 @@
 #include "shim/serve/announcement.h"
 
-#include "shim/device/device.h"
+#include "shim/device/context.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {

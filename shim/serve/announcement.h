@@ -9,7 +9,7 @@ namespace cubfc {
 struct Context;
 struct DriverFunctions;
 
-// DeviceMemory calls it when an arena has grown, and before each request that a pool or the driver
+// Allocations calls it when an arena has grown, and before each request that a pool or the driver
 // serves; the first call in a context writes the line. At level info; at warn when the arena got
 // over 64 MiB less than was to be preallocated. Thread-safe.
 void announce(const DriverFunctions& driver, const config::Policy& policy,

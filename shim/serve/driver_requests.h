@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "shim/device/device.h"
-#include "shim/driver/captures.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/limit/claim.h"
 #include "shim/limit/ledger.h"
 #include "shim/serve/failed_requests.h"

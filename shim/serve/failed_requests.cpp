@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "shim/device/contexts.h"
-#include "shim/driver/captures.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/servers/mapped_memory.h"
 #include "shim/share/neighbours.h"
 #include "shim/tell/log.h"
@@ -96,6 +96,13 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
   }
 } catch (const std::bad_alloc&) {
   log::write(log::Level::kWarn, "out of memory, and the host has none left for a report");
+}
+
+void FailedRequests::served(Context& context, std::uint64_t bytes) noexcept {
+  served(bytes);
+  if (context.has(Context::kListenedTo)) [[unlikely]] {
+    listen_no_longer_than_needed(context);
+  }
 }
 
 void FailedRequests::listen_no_longer_than_needed(Context& context) const noexcept {

@@ -5,7 +5,6 @@
 
 #include "arena/arena.h"
 #include "config/policy.h"
-#include "shim/device/device.h"
 #include "shim/tell/out_of_memory.h"
 
 namespace cubfc {
@@ -36,12 +35,7 @@ class FailedRequests {
       reporter_.served(bytes);
     }
   }
-  void served(Context& context, std::uint64_t bytes) noexcept {
-    served(bytes);
-    if (context.has(Context::kListenedTo)) [[unlikely]] {
-      listen_no_longer_than_needed(context);
-    }
-  }
+  void served(Context& context, std::uint64_t bytes) noexcept;
   // At the process's end.
   void finish() noexcept { reporter_.finish(); }
 

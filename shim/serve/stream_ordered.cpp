@@ -6,8 +6,10 @@
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
-#include "shim/serve/device_memory.h"
+#include "shim/driver/relaxed_capture.h"
+#include "shim/serve/allocations.h"
 #include "shim/serve/driver_requests.h"
+#include "shim/serve/frees.h"
 #include "shim/tell/log.h"
 #include "shim/wait/waiting_frees.h"
 
@@ -48,16 +50,16 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
         again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
       *address = again;
-      memory_.served_again(*context, request.bytes);
+      allocations_.served_again(*context, request.bytes);
       return CUDA_SUCCESS;
     }
   }
-  return memory_.allocate_from_arena(*context, address, {request.bytes, asking()}, function);
+  return allocations_.allocate_from_arena(*context, address, {request.bytes, asking()}, function);
 }
 
 // Of what an arena serves in place of a pool: it is counted as such.
 arena::Caller StreamOrdered::asking() const {
-  return memory_.asking() | arena::kMarked;
+  return allocations_.asking() | arena::kMarked;
 }
 
 bool StreamOrdered::is_of_host(CUmemoryPool pool) {
@@ -111,8 +113,8 @@ std::optional<FreedBlocks::Order> StreamOrdered::order_in(Context& context, CUst
 // other: of the current context's device, of its pool as it came. What a pool gives outlives its
 // context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
 bool StreamOrdered::is_served_by_arena(const Request& request, const Context& context) {
-  return memory_.serves_stream_order() && !request.from_pool && !captures_.any_open() &&
-         memory_.served_by(context.device, request.bytes) == Server::By::kArena &&
+  return allocations_.serves_stream_order() && !request.from_pool && !captures_.any_open() &&
+         allocations_.served_by(context.device, request.bytes) == Server::By::kArena &&
          !pools_changed_.load(std::memory_order_relaxed) && context.primary &&
          contexts_.current() == &context;
 }
@@ -154,18 +156,18 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
   const bool has_context =
       !stream_id(stream, per_thread).is_default() ||
       (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr);
-  if (const CUresult refused = memory_.refused_by_driver(*context, address, has_context);
+  if (const CUresult refused = frees_.refused_by_driver(*context, address, has_context);
       refused != CUDA_SUCCESS) {
     return refused;
   }
   Context* const of_stream = context_of(*context, stream, per_thread);
   const auto order = of_stream == nullptr ? std::nullopt : order_in(*of_stream, stream, per_thread);
-  const bool again = of_stream == context && memory_.serves_stream_order() &&
+  const bool again = of_stream == context && allocations_.serves_stream_order() &&
                      context->device.server->by != Server::By::kPool;
-  const CUresult result = memory_.free_later(*context, address,
-                                             {.in = of_stream == context ? nullptr : of_stream,
-                                              .order = order ? &*order : nullptr,
-                                              .again = again});
+  const CUresult result = frees_.free_later(*context, address,
+                                            {.in = of_stream == context ? nullptr : of_stream,
+                                             .order = order ? &*order : nullptr,
+                                             .again = again});
   log::trace("cuMemFreeAsync {:#x}: {}", address, name_of(driver_, result));
   return result;
 }
@@ -173,7 +175,7 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
 // Of devices whose own pool this is. Only primary contexts' arenas serve in its place.
 template <typename Visit>
 void StreamOrdered::for_each_arena_in_place_of(CUmemoryPool pool, Visit visit) {
-  if (!memory_.serves_stream_order() || driver_.cuDeviceGetDefaultMemPool == nullptr) {
+  if (!allocations_.serves_stream_order() || driver_.cuDeviceGetDefaultMemPool == nullptr) {
     return;
   }
   const RelaxedCapture relaxed(driver_);

@@ -14,10 +14,11 @@
 
 namespace cubfc {
 
+class Allocations;
 class Captures;
 class Contexts;
-class DeviceMemory;
 class DriverRequests;
+class Frees;
 class MemorySources;
 class WaitingFrees;
 struct Context;
@@ -35,7 +36,8 @@ class StreamOrdered {
     WaitingFrees& waiting;
     const MemorySources& sources;
     DriverRequests& requests;
-    DeviceMemory& memory;
+    Allocations& allocations;
+    Frees& frees;
   };
   StreamOrdered(const DriverFunctions& driver, const Uses& uses)
       : driver_(driver),
@@ -44,7 +46,8 @@ class StreamOrdered {
         waiting_(uses.waiting),
         sources_(uses.sources),
         requests_(uses.requests),
-        memory_(uses.memory) {}
+        allocations_(uses.allocations),
+        frees_(uses.frees) {}
 
   struct Request {
     std::size_t bytes;
@@ -97,7 +100,8 @@ class StreamOrdered {
   WaitingFrees& waiting_;
   const MemorySources& sources_;
   DriverRequests& requests_;
-  DeviceMemory& memory_;
+  Allocations& allocations_;
+  Frees& frees_;
   std::atomic<bool> pools_changed_{false};
   std::mutex mutex_;                      // guards the list
   std::vector<CUmemoryPool> host_pools_;  // of the host's memory, which no device's limit counts

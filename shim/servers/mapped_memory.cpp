@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "config/arena_options.h"
-#include "shim/driver/captures.h"
 #include "shim/driver/physical.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/servers/preallocated.h"
 #include "shim/tell/log.h"
 

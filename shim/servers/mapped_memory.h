@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "shim/device/device.h"
+#include "shim/device/context.h"
 
 namespace cubfc {
 

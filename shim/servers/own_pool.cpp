@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/servers/pool_creation.h"
 #include "shim/tell/log.h"
 

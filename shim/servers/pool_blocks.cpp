@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "shim/device/device.h"
+#include "shim/device/context.h"
 
 namespace cubfc {
 namespace {

@@ -1,6 +1,6 @@
 #include "shim/servers/region_memory.h"
 
-#include "shim/driver/captures.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/servers/preallocated.h"
 #include "shim/tell/log.h"
 

@@ -1,7 +1,7 @@
 // The memory of an arena under CUBFC_ALLOCATOR=bfc.
 #pragma once
 
-#include "shim/device/device.h"
+#include "shim/device/context.h"
 
 namespace cubfc {
 

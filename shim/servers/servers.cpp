@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "shim/device/device.h"
+#include "shim/device/context.h"
 #include "shim/servers/mapped_memory.h"
 #include "shim/servers/own_pool.h"
 #include "shim/servers/region_memory.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "shim/tell/figures.h"
-#include "shim/tell/out_of_memory.h"
+#include "shim/tell/out_of_memory_text.h"
 
 namespace cubfc {
 

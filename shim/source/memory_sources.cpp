@@ -4,8 +4,8 @@
 
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
-#include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/meet/rendezvous.h"
 
 namespace cubfc {

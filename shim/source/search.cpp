@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shim/device/device.h"
+#include "shim/patience.h"
 #include "shim/source/memory_sources.h"
 #include "shim/source/unused_memory.h"
 
@@ -11,15 +12,6 @@ namespace {
 
 using arena::less;
 using arena::plus;
-
-// In which something was brought and the request failed all the same: threads and processes take
-// what is given back. In the tests of that no request needs more than 22. A thousand would have
-// another reason than lack of memory. Passes that have waited are ended by their time.
-constexpr int kMostPasses = 1000;
-
-// Each pass asks for twice as much as the one before: threads that go on allocating take it as fast
-// as it is given back.
-constexpr int kMostDoublings = 20;
 
 // Of the device, or of the limit. Where there seems to be enough, it was not.
 std::uint64_t lacking(const Request& request, const Pass& pass) {
@@ -55,7 +47,7 @@ Search::Search(const MemorySources& sources, Device& device, const Need& need)
                 &in_motion_} {}  //                            a nap, For::kOthers
 
 bool Search::finds_more(Waits waits) {
-  if (passes_ == kMostPasses) {
+  if (passes_ == patience::kMostPasses) {
     return false;
   }
   Pass pass = begin_pass();
@@ -69,7 +61,7 @@ Pass Search::begin_pass() {
   if (pass.at_driver && *pass.at_driver < need.bytes) {
     request_.refused_with_enough = 0;  // it refused because others were quicker
   }
-  pass.least = lacking(request_, pass) << std::min(passes_++, kMostDoublings);
+  pass.least = lacking(request_, pass) << std::min(passes_++, patience::kMostDoublings);
   pass.with_growth = plus(pass.least, less(growth_, need.bytes));
   pass.is_enough = can_be_enough(pass);
   return pass;

@@ -6,6 +6,7 @@
 
 #include "shim/device/contexts.h"
 #include "shim/meet/rendezvous.h"
+#include "shim/patience.h"
 #include "shim/source/memory_sources.h"
 #include "shim/source/unused_memory.h"
 #include "shim/wait/waiting_frees.h"
@@ -16,10 +17,6 @@ namespace {
 using arena::less;
 
 using For = Patience::For;
-
-// Others see that there is enough, too, and may be quicker. So often in a row: a request is refused
-// for another reason than lack of memory.
-constexpr int kMostRefusedWithEnough = 3;
 
 Source::Waited nap(std::chrono::milliseconds time) {
   std::this_thread::sleep_for(time);
@@ -183,7 +180,7 @@ Source::Waited FreeByNow::gives_after_wait(Request& request, Pass& pass) {
   }
   pass.at_driver = request.all.free_at_driver(request.device);
   if (need.bytes == 0 || !pass.at_driver || *pass.at_driver < need.bytes ||
-      request.refused_with_enough == kMostRefusedWithEnough) {
+      request.refused_with_enough == patience::kMostRefusedWithEnough) {
     return Waited::kInVain;
   }
   ++request.refused_with_enough;
@@ -204,7 +201,7 @@ Source::Waited ProcessesThatTake::gives_after_wait(Request& request, Pass& pass)
                   *pass.at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
   const bool may_have_it = others.is_taking && (blind || request.is_possible());
   return (have_it || may_have_it) && request.patience.lasts(For::kOthers)
-             ? nap(Patience::kNapForOthers)
+             ? nap(patience::kNapForOthers)
              : Waited::kInVain;
 }
 
@@ -219,7 +216,7 @@ Source::Waited ProcessesThatEnd::gives_after_wait(Request& request, Pass& pass) 
   }
   const bool any = (group != nullptr && group->has_just_lost_member()) ||
                    request.all.rendezvous().is_any_closing(request.device.id);
-  return any && request.patience.lasts(For::kEnding) ? nap(Patience::kNapForEnding)
+  return any && request.patience.lasts(For::kEnding) ? nap(patience::kNapForEnding)
                                                      : Waited::kInVain;
 }
 
@@ -227,7 +224,7 @@ Source::Waited InMotion::gives_after_wait(Request& request, Pass& pass) {
   const bool may_help = request.is_possible() || pass.is_blind(request.need);
   return request.need.of_device && may_help && request.all.rendezvous().changes() != pass.changes &&
                  request.patience.lasts(For::kOthers)
-             ? nap(Patience::kNapForOthers)
+             ? nap(patience::kNapForOthers)
              : Waited::kInVain;
 }
 

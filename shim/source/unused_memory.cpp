@@ -9,6 +9,7 @@
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/wait/waiting_frees.h"
 
 namespace cubfc {

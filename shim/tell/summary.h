@@ -10,7 +10,7 @@
 namespace cubfc {
 
 // A line for each device and more for what it holds, without "cubfc: " before the first; empty when
-// there is nothing to say. `in_calls`: DeviceMemory::time_spent(), 0 where it was not measured.
+// there is nothing to say. `in_calls`: TimeInCalls::spent(), 0 where it was not measured.
 std::string summary_text(const figures::ProcessFigures& process, std::chrono::nanoseconds in_calls);
 
 // The same and all else that is known, as one JSON object and an end of line.

@@ -7,6 +7,7 @@
 
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
+#include "shim/patience.h"
 
 namespace cubfc {
 namespace {
@@ -19,12 +20,6 @@ constexpr std::size_t kFewLanes = 4;
 constexpr std::size_t kAtOnce = 32;
 // A bound for who asks about all lanes, because others go on freeing.
 constexpr std::size_t kMostAtOnce = 1'000'000;
-// Between two looks of who waits.
-constexpr std::chrono::microseconds kShortestPause{20};
-constexpr std::chrono::microseconds kLongestPause{1000};
-// What another thread has in hand comes back when the driver has answered it. What one stream frees
-// may wait for this very thread, and the driver's own allocation would not wait for it.
-constexpr std::chrono::seconds kLongestHope{2};
 
 }  // namespace
 
@@ -217,7 +212,7 @@ template <typename Predicate>
 bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexcept {
   using Prospect = FreedBlocks::Prospect;
   std::optional<steady_clock::time_point> hopeless_since;
-  std::chrono::microseconds pause = kShortestPause;
+  std::chrono::microseconds pause = patience::kShortestPause;
   for (;;) {
     close_and_collect();
     if (predicate() || !any()) {
@@ -231,14 +226,14 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
     } else if (may_last) {
       const steady_clock::time_point now = steady_clock::now();
       hopeless_since = hopeless_since.value_or(now);
-      if (now - *hopeless_since > kLongestHope) {
+      if (now - *hopeless_since > patience::kForDriverCall) {
         return predicate();
       }
     } else if (!collect_by_waiting() || predicate()) {
       return predicate();
     }
     std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, patience::kLongestPause);
   }
 }
 

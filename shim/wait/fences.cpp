@@ -8,6 +8,7 @@
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/driver/relaxed_capture.h"
 
 namespace cubfc {
 

@@ -8,6 +8,12 @@
 #include "shim/device/contexts.h"
 
 namespace cubfc {
+
+using freed::Block;
+using freed::BySize;
+using freed::Gathered;
+using freed::Lane;
+
 namespace {
 
 // A lane that is empty stays for the next free of its stream, while there are no more than so many.
@@ -15,7 +21,7 @@ constexpr std::size_t kMostEmptyLanes = 8;
 
 }  // namespace
 
-bool FreedBlocks::Epoch::has_any_of(const Context* context) const {
+bool freed::Epoch::has_any_of(const Context* context) const {
   const auto is_meant = [&](const auto& each) {
     return context == nullptr || each.context == context;
   };

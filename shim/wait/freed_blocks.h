@@ -1,70 +1,26 @@
 // The books of what waits on one device: blocks that the program has freed and that work may still
 // use. They are retired: nothing finds them, and nobody is given them before that work is done.
-//
-// What waits is kept in epochs, whose blocks are free when their fence has passed. Plain frees
-// gather in an open epoch, whose fence, for all work on the device, is made when it is closed. A
-// free in a stream's order is a closed epoch with a fence at once, in the lane of its stream.
+// They are kept in epochs (epochs.h).
 #pragma once
 
 #include <atomic>
-#include <compare>
 #include <cstdint>
 #include <list>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <vector>
 
 #include "shim/device/server.h"
 #include "shim/driver/stream_id.h"
-#include "shim/wait/fences.h"
+#include "shim/wait/epochs.h"
 
 namespace cubfc {
 
 // Thread-safe. Calls no function of the driver's, but that a server's reclaim() may.
 class FreedBlocks {
  public:
-  // A stream in whose order something was freed, while its context has the id.
-  struct Order {
-    Context* context = nullptr;  // the stream's; else all work on the device is meant
-    std::uint64_t id = 0;        // of the context
-    StreamId stream = {0, 0};
-    // clang-tidy 14 sees a 0 in what the compiler makes of it.
-    auto operator<=>(const Order&) const = default;  // NOLINT(modernize-use-nullptr)
-  };
-
-  struct Lane;
-  struct Epoch;
-  using Epochs = std::list<Epoch>;  // nodes are moved, so that only adding needs memory
-  using BySize = std::multimap<std::uint64_t, Epochs::iterator>;
-  struct Block {
-    Context* context;
-    Server::Retired retired;
-  };
-  struct Gathered {
-    Context* context;
-    arena::GatheredBlocks blocks;
-  };
-  struct Epoch {
-    Epoch() : hand(1, this) {}
-    // Whether it has a block of this context, or of any if it is nullptr.
-    bool has_any_of(const Context* context) const;
-    bool empty() const { return blocks.empty() && gathered.empty(); }
-
-    Lane* lane = nullptr;
-    std::vector<Block> blocks;
-    std::vector<Gathered> gathered;  // and what arenas have gathered
-    std::uint64_t bytes = 0;         // of `blocks`
-    std::vector<Context*> others;  // that it was freed in, and that may not use the device's memory
-    std::uint64_t number = 0;      // in the order in which epochs begin
-    std::uint64_t covered = 0;     // by the last cover()
-    bool in_hand = false;
-    bool stuck = false;      // the driver could not tell about its fence when it was asked last
-    std::list<Epoch*> hand;  // its node for in_hand_, while it is not there
-    // Of one block that its stream may take back: where it finds it.
-    std::optional<BySize::iterator> by_size = std::nullopt;
-    Fence fence = {};
-  };
+  using Order = freed::Order;
+  using Epoch = freed::Epoch;
+  using Epochs = freed::Epochs;
 
   FreedBlocks(Device& device, const Contexts& contexts);  // throws std::bad_alloc
 
@@ -133,22 +89,14 @@ class FreedBlocks {
   // Whether an epoch that is no newer holds a block: of this context, if one is named.
   bool has_until(std::uint64_t newest, const Context* context = nullptr) noexcept;
 
-  struct Lane {
-    Lane() : turn(1, this) {}
-    Epochs closed;  // oldest first
-    BySize by_size;
-    int in_hand = 0;        // of its epochs
-    std::list<Lane*> turn;  // its node for turns_, while it is not there
-  };
-
  private:
   static constexpr std::ptrdiff_t kMany = 8;
 
   // The first waits for the device. A lane stays as long as something waits in it.
-  using Lanes = std::map<Order, Lane>;
+  using Lanes = std::map<Order, freed::Lane>;
 
   static void forget_size(Epoch& epoch) noexcept;
-  Epochs take(Lane& lane, Epochs::iterator which) noexcept;
+  Epochs take(freed::Lane& lane, Epochs::iterator which) noexcept;
   void put(Epochs& epoch, Place place) noexcept;
   void take_in_hand(Epoch& epoch) noexcept;
   void let_go(Epoch& epoch) noexcept;
@@ -176,8 +124,8 @@ class FreedBlocks {
   Epochs open_;
   std::uint64_t open_number_ = 1;
   std::list<Epoch*> in_hand_;
-  std::list<Lane*> turns_;     // the lanes that have closed epochs, in the order of their turns
-  std::uint64_t numbers_ = 1;  // given out
+  std::list<freed::Lane*> turns_;  // the lanes that have closed epochs, in the order of their turns
+  std::uint64_t numbers_ = 1;      // given out
 };
 
 }  // namespace cubfc

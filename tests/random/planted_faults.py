@@ -26,7 +26,7 @@ FAULTS = [
      "if (!context->may_use(owner.device) &&", "if (context != &owner &&"),
     ("once something has captured, a free waits for a part of the work", "sync", "wait/fences.cpp",
      "bool concerned = context->may_use(device) ||", "bool concerned = fence.marks.empty() ||"),
-    ("a block that is freed while a stream captures is free at once", "sync", "serve/device_memory.cpp",
+    ("a block that is freed while a stream captures is free at once", "sync", "serve/frees.cpp",
      "return free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});",
      "return owner.device.server->free(owner, address);"),
     ("a block that an arena is to gather is free at once", "deferred", "wait/freed_blocks.cpp",

@@ -80,7 +80,7 @@ bool is_rung(Rendezvous& rendezvous) {
 }
 
 // A clock by which no time passes but what a test says.
-using Clock = cubfc::Rendezvous::Clock;
+using Clock = cubfc::Asking::Clock;
 std::atomic<Clock::rep> time_passed{0};
 std::atomic<int> looks_at_time{0};
 std::atomic<bool> is_looked_at{false};  // by somebody who has patience

@@ -135,7 +135,7 @@ class Counter:
         def noting_long_waits(seen):
             """Of the calls that took long, which is a matter of time."""
             return sum(cost for (_, _, function), (_, cost) in seen.edges.items()
-                       if function.split("'")[0].startswith("cubfc::DeviceMemory::note_long_wait("))
+                       if function.split("'")[0].startswith("cubfc::Frees::note_long_wait("))
 
         sums = []
         for passes in (SHORT, LONG):

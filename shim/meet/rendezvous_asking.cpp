@@ -1,0 +1,144 @@
+#include "shim/meet/rendezvous_asking.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "shim/meet/locked_mapping.h"
+#include "shim/patience.h"
+
+namespace cubfc {
+
+using meeting::Entry;
+using meeting::Slot;
+using meeting::Taken;
+
+// With all who are rung at once.
+struct Asking::Patience {
+  Patience(Now clock, const Waiting& waiting) : clock_(clock), waiting_(waiting) {}
+  const Now clock_;
+  const Waiting& waiting_;
+  const Clock::time_point start = clock_();
+  Clock::time_point last_progress = start;
+
+  bool is_over(std::int32_t pid) const {
+    const auto now = clock_();
+    return (waiting_.is_stopped != nullptr && waiting_.is_stopped(pid)) ||
+           now - last_progress > waiting_.most || now - start > patience::kForAllAnswers;
+  }
+};
+
+// Whether the slot is taken by a process that lives. The slot of a dead one is cleared.
+bool Asking::is_there(std::size_t slot) {
+  std::atomic<Taken>& taken = table_.header.taken[slot];
+  if (taken.load(std::memory_order_acquire) == Taken::kNot) {
+    return false;
+  }
+  if (!lock_byte(probe_.get(), slot, F_WRLCK)) {
+    return errno == EAGAIN || errno == EACCES;
+  }
+  taken.store(Taken::kNot, std::memory_order_relaxed);
+  table_.header.changes.fetch_add(1);
+  lock_byte(probe_.get(), slot, F_UNLCK);
+  return false;
+}
+
+// Those that are alive and for which `which` is true.
+template <typename Which>
+Asking::Others Asking::those_that(Which which, Taken how) {
+  Others others;
+  for (const std::size_t i : meeting::taken_by_others(table_, own_, how)) {
+    Slot& slot = table_.slots[i];
+    for (std::size_t number = 0; number < slot.num_devices(); ++number) {
+      if (which(slot, slot.entries[number]) && is_there(i)) {
+        others.push_back({i, &slot.entries[number], 0});
+      }
+    }
+  }
+  return others;
+}
+
+Asking::Others Asking::at(const DeviceId& device, std::uint64_t group, Taken how) {
+  return those_that(
+      [&](const Slot& /*slot*/, const Entry& entry) {
+        return entry.device == device && (group == 0 || entry.group == group);
+      },
+      how);
+}
+
+Asking::Others Asking::of_process(std::optional<std::int32_t> pid) {
+  return those_that(
+      [&](const Slot& slot, const Entry& /*entry*/) {
+        return !pid || slot.pid.load(std::memory_order_relaxed) == *pid;
+      },
+      Taken::kByGiver);
+}
+
+void Asking::ask_what_is_left(Others& others, const Waiting& waiting) {
+  ring(others, Wanted::kWord, waiting);
+  for (Other& other : others) {
+    other.bytes = other.entry->left.load(std::memory_order_relaxed);
+  }
+}
+
+std::uint64_t Asking::ask_for_bytes(Others& others, const Waiting& waiting) {
+  return ring(others, Wanted::kBytes, waiting);
+}
+
+// Rings all of them, then waits. Who does not answer is taken out, and is not waited for again
+// until it has answered. Returns what they have given up meanwhile.
+std::uint64_t Asking::ring(Others& others, Wanted wanted, const Waiting& waiting) {
+  struct Ring {
+    std::uint32_t number;
+    std::uint64_t given_before;
+  };
+  std::vector<Ring> rings;
+  rings.reserve(others.size());
+  for (const Other& other : others) {
+    Entry& entry = *other.entry;
+    const std::uint64_t before = entry.given.load(std::memory_order_relaxed);
+    entry.wanted.fetch_add(wanted == Wanted::kBytes ? other.bytes : 0, std::memory_order_relaxed);
+    rings.push_back({entry.rings.fetch_add(1, std::memory_order_acq_rel) + 1, before});
+    Slot& slot = table_.slots[other.slot];
+    slot.bell.fetch_add(1, std::memory_order_release);
+    meeting::wake_all(slot.bell);
+  }
+  std::uint64_t given = 0;
+  Others answered;
+  Patience patience(now_, waiting);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (is_answered(others[i], rings[i].number, patience)) {
+      answered.push_back(others[i]);
+    }
+    given += others[i].entry->given.load(std::memory_order_relaxed) - rings[i].given_before;
+  }
+  others = std::move(answered);
+  return given;
+}
+
+// Waits for it.
+bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patience) {
+  Entry& entry = *other.entry;
+  const auto silent = unanswered_.find(&entry);
+  std::uint64_t given = entry.given.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
+    if (static_cast<std::int32_t>(last - ring) >= 0) {  // they count round
+      unanswered_.erase(&entry);
+      return true;
+    }
+    const bool is_silent = silent != unanswered_.end() && silent->second == last;
+    if (const std::uint64_t before =
+            std::exchange(given, entry.given.load(std::memory_order_relaxed));
+        before != given) {
+      patience.last_progress = now_();
+    }
+    if (is_silent || patience.is_over(pid_of(other)) || !is_there(other.slot)) {
+      unanswered_[&entry] = last;
+      return false;
+    }
+    meeting::wait_while(entry.answers, last, patience::kLookForDead);
+  }
+}
+
+}  // namespace cubfc

@@ -1,0 +1,81 @@
+// A process asks the others that meet in a Rendezvous: it rings, and waits until they have
+// answered. Made by Rendezvous for one question, under its lock.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "shim/meet/descriptor.h"
+#include "shim/meet/device_id.h"
+#include "shim/meet/rendezvous_table.h"
+#include "shim/patience.h"
+
+namespace cubfc {
+
+class Asking {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Now = Clock::time_point (*)();
+  // Those that did not answer in time: what `answers` of the entry was then. They are not waited
+  // for again until it has changed.
+  using Unanswered = std::map<const meeting::Entry*, std::uint32_t>;
+
+  // `own`: the asking process's slot, or nullptr. `probe`: the file, opened for this question: its
+  // locks say who is alive.
+  Asking(meeting::Table& table, const meeting::Slot* own, Descriptor probe, Unanswered& unanswered,
+         Now now)
+      : table_(table), own_(own), probe_(std::move(probe)), unanswered_(unanswered), now_(now) {}
+
+  // Another process, and what it is asked for.
+  struct Other {
+    std::size_t slot;
+    meeting::Entry* entry;
+    std::uint64_t bytes;  // that it could give up, or is asked for
+  };
+  using Others = std::vector<Other>;
+
+  // Those that are alive and share this device; with a group, those that are in it.
+  Others at(const DeviceId& device, std::uint64_t group,
+            meeting::Taken how = meeting::Taken::kByGiver);
+  // Those that are alive, of every device; of this process only, if it is named.
+  Others of_process(std::optional<std::int32_t> pid);
+
+  // For how long an answer, or a part of what was asked for, is waited for.
+  struct Waiting {
+    Clock::duration most = patience::kForAnswer;
+    // Whether the process of this number is known to be stopped, and gives none. Null: nobody
+    // knows.
+    bool (*is_stopped)(std::int32_t pid) = nullptr;
+  };
+  // How much each can give, by what it answers now. Who does not answer is taken out.
+  void ask_what_is_left(Others& others, const Waiting& waiting);
+  // Has each give up its `bytes`. Who does not answer is taken out. Returns what they have given up
+  // meanwhile.
+  std::uint64_t ask_for_bytes(Others& others, const Waiting& waiting);
+
+  std::int32_t pid_of(const Other& other) const {
+    return table_.slots[other.slot].pid.load(std::memory_order_relaxed);
+  }
+
+ private:
+  struct Patience;
+  template <typename Which>
+  Others those_that(Which which, meeting::Taken how);
+  bool is_there(std::size_t slot);
+  enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
+  std::uint64_t ring(Others& others, Wanted wanted, const Waiting& waiting);
+  bool is_answered(const Other& other, std::uint32_t ring, Patience& patience);
+
+  meeting::Table& table_;
+  const meeting::Slot* const own_;
+  const Descriptor probe_;
+  Unanswered& unanswered_;
+  const Now now_;
+};
+
+}  // namespace cubfc

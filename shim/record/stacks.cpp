@@ -1,0 +1,115 @@
+#include "shim/record/stacks.h"
+
+#include <link.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "shim/tell/format.h"
+
+namespace cubfc {
+namespace {
+
+struct Captured {
+  std::size_t frames;
+  std::array<std::uintptr_t, Stacks::kMostFrames> stack;
+};
+constinit thread_local Captured captured{};
+
+int read_counts(dl_phdr_info* info, std::size_t /*bytes*/, void* counts) {
+  *static_cast<Stacks::LoadedObjects*>(counts) = {info->dlpi_adds, info->dlpi_subs};
+  return 1;  // the first object knows them as well as any
+}
+
+struct Walk {
+  std::uintptr_t* frames;
+  std::size_t most;
+  std::size_t count;
+};
+
+_Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
+  auto& walk = *static_cast<Walk*>(data);
+  const auto frame = static_cast<std::uintptr_t>(_Unwind_GetIP(context));
+  if (frame == 0) {  // there is nobody whom a thread's first function returns to
+    return _URC_END_OF_STACK;
+  }
+  if (walk.count < walk.most) {
+    walk.frames[walk.count++] = frame;
+  }
+  return walk.count < walk.most ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+}  // namespace
+
+Stacks::LoadedObjects Stacks::LoadedObjects::of_now() noexcept {
+  LoadedObjects counts;
+  dl_iterate_phdr(&read_counts, &counts);
+  return counts;
+}
+
+std::span<const std::uintptr_t> Stacks::capture(const void* return_address) noexcept {
+  constexpr std::size_t kMostOfOurs = 16;
+  std::array<std::uintptr_t, kMostFrames + kMostOfOurs> frames{};
+  Walk walk{frames.data(), depth_ + kMostOfOurs, 0};
+  _Unwind_Backtrace(&add_frame, &walk);
+  const auto end = frames.begin() + static_cast<std::ptrdiff_t>(walk.count);
+  auto first = std::find(frames.begin(), end, reinterpret_cast<std::uintptr_t>(return_address));
+  first = first == end ? frames.begin() : first;
+  captured.frames = std::min(static_cast<std::size_t>(end - first), std::size_t{depth_});
+  std::copy_n(first, captured.frames, captured.stack.begin());
+  return {captured.stack.data(), captured.frames};
+}
+
+std::span<const std::uintptr_t> Stacks::take() noexcept {
+  return {captured.stack.data(), std::exchange(captured.frames, 0)};
+}
+
+bool Stacks::is_known(std::uintptr_t frame) const {
+  const auto behind = std::upper_bound(
+      code_.begin(), code_.end(), frame,
+      [](std::uintptr_t address, const Range& range) { return address < range.start; });
+  return behind != code_.begin() && frame < std::prev(behind)->end;
+}
+
+// Code that was made, and lies in no object, is not looked for again and again: only where objects
+// have been loaded or unloaded since.
+void Stacks::tell_new_objects(std::span<const std::uintptr_t> frames,
+                              const std::function<void(const std::string& text)>& tell) {
+  const std::lock_guard lock(mutex_);
+  if (std::all_of(frames.begin(), frames.end(),
+                  [&](std::uintptr_t frame) { return is_known(frame); })) {
+    return;
+  }
+  const LoadedObjects now = LoadedObjects::of_now();
+  std::FILE* const maps = now == told_of_ ? nullptr : std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) {
+    return;
+  }
+  told_of_ = now;
+  code_.clear();
+  std::string text;
+  std::array<char, 4352> line{};
+  while (std::fgets(line.data(), line.size(), maps) != nullptr) {
+    unsigned long start = 0;
+    unsigned long end = 0;
+    unsigned long offset = 0;
+    char executable = '-';
+    int path_at = 0;
+    if (std::sscanf(line.data(), "%lx-%lx %*c%*c%c%*c %lx %*s %*s %n", &start, &end, &executable,
+                    &offset, &path_at) == 4 &&
+        executable == 'x') {
+      code_.push_back({start, end});  // in the order of their addresses
+      const std::string_view path(line.data() + path_at);
+      text += format("{:x} {:x} {:x} {}\n", start, end, offset, path.substr(0, path.find('\n')));
+    }
+  }
+  std::fclose(maps);
+  tell(text);
+}
+
+}  // namespace cubfc

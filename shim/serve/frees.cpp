@@ -1,0 +1,143 @@
+#include "shim/serve/frees.h"
+
+#include "config/policy.h"
+#include "shim/device/blocks.h"
+#include "shim/device/contexts.h"
+#include "shim/device/devices.h"
+#include "shim/serve/driver_requests.h"
+#include "shim/share/ipc.h"
+#include "shim/tell/log.h"
+#include "shim/wait/waiting_frees.h"
+
+namespace cubfc {
+
+Frees::Frees(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses)
+    : driver_(driver),
+      contexts_(uses.contexts),
+      ipc_(uses.ipc),
+      waiting_(uses.waiting),
+      requests_(uses.requests),
+      time_(uses.time),
+      is_deferred_(policy.free_mode.value == config::FreeMode::kDeferred),
+      at_hand_(is_deferred_ && !uses.time.watches_each_call()),
+      times_waits_(policy.observes()) {}
+
+arena::Arena::Gathered Frees::free_at_hand(CUdeviceptr address) {
+  Context* const context = at_hand_ ? contexts_.current_if_remembered() : nullptr;
+  DeviceFrees* const frees = context != nullptr && context->is_plain() && !ipc_.any_exports()
+                                 ? WaitingFrees::known_of(context->device)
+                                 : nullptr;
+  return frees != nullptr ? frees->gather(*context, address) : arena::Arena::Gathered::kNot;
+}
+
+// Mostly it lies in the arena of the current context: whoever that is, by its id, no other's can
+// lie there.
+inline Frees::Freed Frees::find_freed(CUdeviceptr address) {
+  Context* const current = contexts_.current();
+  const bool is_owner =
+      current != nullptr && current->is_plain() && current->arena.region_at(address) != 0;
+  return {is_owner ? current : contexts_.owner_of(address), current};
+}
+
+// What lies in the owner's arena, or is a block that it has from the pool.
+CUresult Frees::free_of(const Freed& freed, CUdeviceptr address) {
+  CUcontext current = nullptr;
+  const bool has_context =
+      freed.current != nullptr ||
+      (driver_.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != nullptr);
+  CUresult result = refused_by_driver(*freed.owner, address, has_context);
+  if (result == CUDA_SUCCESS) {
+    result = free_block(freed, address);
+    if (log::enabled(log::Level::kTrace)) [[unlikely]] {
+      log::trace("cuMemFree {:#x}: {}", address, name_of(driver_, result));
+    }
+  }
+  return result;
+}
+
+void Frees::tidy() noexcept {
+  contexts_.devices().for_each([](const Device& device) {
+    if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
+      frees->close_when_due();
+    }
+  });
+}
+
+CUresult Frees::free(CUdeviceptr address) {
+  const TimeInCalls::Stopwatch stopwatch(time_);
+  const Freed freed = find_freed(address);
+  return freed.owner == nullptr
+             ? requests_.free(address, [&] { return driver_.cuMemFree_v2(address); })
+             : free_of(freed, address);
+}
+
+bool Frees::try_free(CUdeviceptr address) {
+  const TimeInCalls::Stopwatch stopwatch(time_);
+  const Freed freed = find_freed(address);
+  return freed.owner != nullptr && free_of(freed, address) == CUDA_SUCCESS;
+}
+
+// Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
+// nowhere. A block may begin where its region does.
+CUresult Frees::refused_by_driver(const Context& owner, CUdeviceptr address,
+                                  bool has_context) const {
+  if (has_context && !owner.has(Context::kBroken)) [[likely]] {
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = driver_.cuMemFree_v2(
+      owner.device.server->has_blocks_beside_arenas() ? kNowhere : address + 1);
+  return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+}
+
+// Waits for the device, then frees; or leaves the waiting to DeviceFrees: always under
+// CUBFC_FREE=deferred, else while a stream captures or a context may be ending, which is what the
+// two errors below stand for. An interior pointer, a double free: the driver must not see it, it
+// knows only the region.
+CUresult Frees::free_block(const Freed& freed, CUdeviceptr address) {
+  Context& owner = *freed.owner;
+  if (!is_deferred_) {
+    const CUresult result = wait_in_free(freed);
+    if (result == CUDA_SUCCESS) {
+      ipc_.will_free(address);
+      return owner.device.server->free(owner, address);
+    }
+    if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result != CUDA_ERROR_NOT_READY) {
+      return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
+    }
+  }
+  return free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});
+}
+
+CUresult Frees::free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how) {
+  DeviceFrees& frees = waiting_.of(context.device);
+  ipc_.will_free(address);
+  if (!frees.add(context, address, how)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  frees.close_when_due();
+  return CUDA_SUCCESS;
+}
+
+// A function of its own, by which counts of instructions leave it out (tests/bench/instructions):
+// whether a wait is long is a matter of time.
+[[gnu::noinline, gnu::cold]] void Frees::note_long_wait(const Freed& freed,
+                                                        TickCounter::Ticks start,
+                                                        TickCounter::Ticks end) {
+  freed.owner->device.use.waited(ticks_.time_between(start, end));
+}
+
+CUresult Frees::wait_in_free(const Freed& freed) {
+  DeviceFrees& frees = waiting_.of(freed.owner->device);
+  if (!times_waits_) {
+    return frees.wait_for_all(*freed.owner, freed.current);
+  }
+  const TickCounter::Ticks start = TickCounter::now();
+  const CUresult result = frees.wait_for_all(*freed.owner, freed.current);
+  const TickCounter::Ticks end = TickCounter::now();
+  if (ticks_.is_long(start, end)) [[unlikely]] {
+    note_long_wait(freed, start, end);
+  }
+  return result;
+}
+
+}  // namespace cubfc
