@@ -56,7 +56,7 @@ class Pickle {
   const Value* find(const Value& dict, std::string_view name) const;
 
  private:
-  friend class PickleReader;
+  friend class PickleMachine;  // fills it
 
   Value root_;
   std::vector<std::string> texts_;

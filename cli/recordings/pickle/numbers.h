@@ -1,0 +1,33 @@
+// Integers and floats, as pickles have them in lines and in bytes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "cli/recordings/pickle.h"
+
+namespace cubfc::recordings {
+
+Pickle::Value bool_value(bool value);
+Pickle::Value integer_value(std::int64_t value);
+Pickle::Value float_value(double value);
+
+// A number, or what is wrong with what should be one.
+struct ReadNumber {
+  Pickle::Value value;
+  const char* fault = nullptr;
+};
+
+// An integer in decimal digits.
+ReadNumber read_decimal(std::string_view text);
+// Likewise, but protocol 1 has "00" and "01" for False and True.
+ReadNumber read_decimal_or_bool(std::string_view text);
+ReadNumber read_float(std::string_view text);
+// An integer in two's complement, the lowest byte first; 9 bytes at most.
+ReadNumber read_little_endian(std::string_view bytes);
+
+// The number of something in the memo.
+std::optional<std::uint64_t> read_memo_number(std::string_view text);
+
+}  // namespace cubfc::recordings

@@ -1,0 +1,39 @@
+// What a PyTorch snapshot says of each device: what the reader of the pickle (reader.h) finds, and
+// events are made of (events.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "cli/recordings/recording.h"
+
+namespace cubfc::recordings {
+
+struct DeviceHistory {
+  // Of the device's trace: something that happened.
+  struct Entry {
+    trace::Kind kind = trace::Kind::kNothing;
+    std::uint64_t time_us = 0;
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t free_bytes = 0;  // kOutOfMemory: that the device had
+    std::uint32_t stack = kNone;
+  };
+  // A block or a segment.
+  struct Extent {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t padding = 0;
+    std::uint32_t stack = kNone;
+  };
+
+  std::vector<Entry> entries;    // the oldest first
+  std::vector<Extent> segments;  // that are there at the end
+  std::vector<Extent> blocks;    // likewise
+};
+
+// By the devices' numbers.
+using DeviceHistories = std::map<std::uint64_t, DeviceHistory>;
+
+}  // namespace cubfc::recordings
