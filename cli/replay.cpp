@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/recordings/open_recording.h"
 #include "cli/replay/fit.h"
+#include "cli/replay/played_trace.h"
 #include "cli/replay/print.h"
 #include "config/options.h"
 #include "config/values.h"

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "arena/budget.h"
@@ -68,6 +71,9 @@ class SimulatedDevice {
   std::uint64_t peak_bytes_ = 0;
   std::uint64_t planned_ = 0;
 };
+
+// As a workload numbers them.
+using SimulatedDevices = std::vector<std::unique_ptr<SimulatedDevice>>;
 
 // Regions of it for one arena, or pages where `page_bytes` > 0. Addresses begin at `first`; those
 // of regions that were given back are used again.

@@ -1,0 +1,49 @@
+// The memory that is in no arena: what cuMemAlloc gives under CUBFC_ALLOCATOR=platform, and under
+// any policy managed memory, arrays, cuMemCreate and cuMemAllocAsync. Counts bytes; does not look
+// for memory where there is none.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "arena/arena.h"
+#include "cli/replay/conditions.h"
+#include "cli/replay/search.h"
+#include "cli/replay/simulated_device.h"
+#include "cli/replay/workload.h"
+
+namespace cubfc::replay {
+
+class BesideArenas {
+ public:
+  // All must outlive it. `devices` are the workload's.
+  BesideArenas(const Workload& workload, const config::Policy& policy,
+               const SimulatedDevices& devices)
+      : workload_(workload), policy_(policy), devices_(devices), taken_(workload.groups.size()) {}
+
+  // What a group needs for a request of so many bytes.
+  Need need_of(std::uint32_t group, std::uint64_t bytes) const;
+  // Why they could not be taken; kNone: they were.
+  arena::Failure take(std::uint32_t group, std::uint64_t bytes);
+  void give(std::uint32_t group, std::uint64_t bytes);
+  // The group's context has ended, with all that is there.
+  void end(std::uint32_t group) { give(group, taken_[group]); }
+
+  // One that no arena has, for what was taken.
+  arena::Address next_address();
+  std::uint64_t driver_calls() const { return driver_calls_; }
+
+ private:
+  SimulatedDevice& device_of(std::uint32_t group) const {
+    return *devices_[workload_.groups[group].device];
+  }
+
+  const Workload& workload_;
+  const config::Policy& policy_;
+  const SimulatedDevices& devices_;
+  std::vector<std::uint64_t> taken_;  // by each group
+  std::uint64_t addresses_ = 0;
+  std::uint64_t driver_calls_ = 0;
+};
+
+}  // namespace cubfc::replay

@@ -1,0 +1,58 @@
+#include "cli/replay/out_of_memory.h"
+
+#include <algorithm>
+
+#include "cli/replay/conditions.h"
+#include "cli/replay/played_arena.h"
+#include "cli/replay/simulated_device.h"
+
+namespace cubfc::replay {
+namespace {
+
+// As cause_of() in shim/tell/failure_cause.cpp, of what there can be here.
+std::string cause_of(const OutOfMemory& failed, const Refusal& refusal) {
+  if (failed.asked_bytes > refusal.device.budget.limit()) {
+    return "larger than the limit";
+  }
+  if (failed.asked_bytes > refusal.device.total_bytes) {
+    return "larger than the device";
+  }
+  if (refusal.failure == arena::Failure::kTooLarge) {
+    return "larger than any request can be";
+  }
+  const std::uint64_t beside = std::min(failed.limit_left_bytes, failed.device_free_bytes);
+  if (beside >= failed.asked_bytes || beside + failed.free_bytes >= failed.asked_bytes) {
+    return "fragmentation: enough is free, not in one piece";
+  }
+  return failed.limit_left_bytes <= failed.device_free_bytes ? "over the limit"
+                                                             : "the device is full";
+}
+
+}  // namespace
+
+OutOfMemory describe(const Refusal& refusal) {
+  const SimulatedDevice& device = refusal.device;
+  OutOfMemory failed;
+  failed.asked_bytes = refusal.asked_bytes;
+  failed.device = refusal.device_number;
+  if (refusal.played != nullptr) {
+    const arena::Stats stats = refusal.played->arena.stats();
+    failed.in_use_bytes = stats.bytes_in_use;
+    failed.waiting_bytes = stats.bytes_retired;
+    failed.free_bytes = stats.free_bytes();
+    failed.largest_free_bytes = stats.largest_free_block_bytes;
+  }
+  failed.limit_left_bytes = device.budget.limited() ? device.budget.left() : kPlenty;
+  failed.device_free_bytes = refusal.only_limit_counts ? kPlenty : device.free_bytes();
+  failed.cause = cause_of(failed, refusal);
+  return failed;
+}
+
+std::string text_of(const OutOfMemory& failed) {
+  return "asked for " + std::to_string(failed.asked_bytes) + " bytes; the arena has " +
+         std::to_string(failed.in_use_bytes) + " in use and " + std::to_string(failed.free_bytes) +
+         " free, " + std::to_string(failed.largest_free_bytes) +
+         " of them in one piece; cause: " + failed.cause;
+}
+
+}  // namespace cubfc::replay

@@ -1,0 +1,52 @@
+// The trace of what is played (`cubfc replay --trace`): what it names, and its events as they
+// happen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cli/recordings/trace_writer.h"
+#include "cli/replay/conditions.h"
+#include "cli/replay/workload.h"
+
+namespace cubfc::replay {
+
+// What the trace names, for the TraceWriter: the recording's program, threads and callers, with
+// devices and places as they are under the conditions. The places are the workload's groups.
+recordings::Recording names_of(const recordings::Recording& recording, const Workload& workload,
+                               const Conditions& conditions, const std::string& settings);
+
+// Writes events that have the time, the thread and the caller of those of the recording that cause
+// them. Without a writer it does nothing.
+class PlayedTrace {
+ public:
+  // `writer`: NULL where nobody wants a trace. All must outlive it.
+  PlayedTrace(const recordings::Recording& recording, recordings::TraceWriter* writer)
+      : recording_(recording), writer_(writer) {}
+
+  bool is_wanted() const { return writer_ != nullptr; }
+
+  // This event of the recording causes what is written from now on.
+  void set_cause(std::uint32_t event) { cause_ = event; }
+  void write(trace::Kind kind, std::uint32_t group, std::uint64_t address, std::uint64_t bytes,
+             std::uint64_t padding = 0, std::string_view text = {}) {
+    if (is_wanted()) {
+      put(kind, group, address, bytes, padding, text);
+    }
+  }
+  // The cause itself, where it is of the process as a whole.
+  void write_cause();
+  // Nothing happens any more; the last cause was the last of all.
+  void end();
+
+ private:
+  void put(trace::Kind kind, std::uint32_t group, std::uint64_t address, std::uint64_t bytes,
+           std::uint64_t padding, std::string_view text);
+
+  const recordings::Recording& recording_;
+  recordings::TraceWriter* const writer_;
+  std::uint32_t cause_ = 0;
+};
+
+}  // namespace cubfc::replay
