@@ -59,7 +59,7 @@ arena::Address PlayedMemory::serve(PlayedArena* played, std::uint32_t group, std
   return address != 0 ? address : take_from(*played, group, bytes);
 }
 
-// As DeviceMemory::take() (shim/serve/): from what the arena has; then by growth; then with what
+// As Allocations::take() (shim/serve/): from what the arena has; then by growth; then with what
 // can be given back at once; then from regions that are not for it; then with what waits.
 arena::Address PlayedMemory::take_from(PlayedArena& played, std::uint32_t group,
                                        std::uint64_t bytes) {

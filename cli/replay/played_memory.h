@@ -1,4 +1,4 @@
-// All memory of a workload's devices while it is played, and who gets it: as DeviceMemory in
+// All memory of a workload's devices while it is played, and who gets it: as Allocations in
 // shim/serve/. Knows nothing of recordings, but writes what it gives and frees to the trace.
 #pragma once
 
