@@ -1,6 +1,10 @@
-// How long cubfc waits for what may never come, and how often it tries: all such numbers of the
-// library, each with what it was chosen by. The program's own work is not among them: without
-// cubfc its cuMemFree would have waited for it, and so it is waited for as long as it takes.
+// How long cubfc waits, and how often it tries: all such numbers of the library, each with what it
+// was chosen by.
+//
+// Without bound it waits for the program's work, where without cubfc cuMemFree would have waited
+// for it: for what the program has freed (DeviceFrees::wait_for_any), for an idle region that goes
+// back (UnusedMemory::release), for the streams of a pool (UnusedMemory::drain_pools).
+//
 // (An arena waits for another of its threads as kForDriverCall says; arena/ knows no file of the
 // library's, and has the number in source_calls.h.)
 #pragma once
@@ -9,36 +13,42 @@
 
 namespace cubfc::patience {
 
-// ---- Another thread of this process that is inside the driver. There a hook of somebody else's
-// may make it wait for a lock that this thread holds, so it is not waited for without end.
+// ---- Another thread of this process that is inside the driver. A hook of somebody else's may stop
+// it there until it gets a lock, which the thread that waits for it may hold. So the wait ends.
 //
-// The longest call seen on an H200 makes a context, in 250 ms; this is eight times as long. By
-// Preallocation, by an exit and by whoever may end a context; and for epochs in another's hand.
+// Eight times as long as the longest call seen on an H200, which makes a context (250 ms). Used by
+// Preallocation, by an exit, by whoever may end a context, and where another thread has taken an
+// epoch of freed blocks to ask the driver about it (DeviceFrees).
 inline constexpr std::chrono::seconds kForDriverCall{2};
+// Blocks that only cuMemFreeAsync has freed: their stream may be waiting for the thread that asks
+// for memory, and the driver would have refused that thread at once.
+inline constexpr std::chrono::seconds kForStreamOrder{2};
 
-// ---- A request that lacks memory: source/search.h. Each time is counted from when such a thing is
-// first waited for.
+// ---- A request that lacks memory: source/search.h, source/time_left.h. Each of the two times is
+// counted from when something of its kind is first waited for.
 //
-// Threads and processes that give back and take, as long as there is enough in all. Of ten
-// processes that begin at once on an H200, which makes their contexts one after the other, none is
-// refused with this. What is not to be had fails so much later, but only where others have enough.
+// Other threads and processes that give back and take, provided that there is enough in all: one
+// time for everything of that kind. With it, of ten processes that begin at once on an H200, which
+// makes their contexts one after the other, none is refused. A request that fails in the end fails
+// by so much later.
 inline constexpr std::chrono::seconds kForOthers{2};
 inline constexpr std::chrono::milliseconds kNapForOthers{1};  // an H200 takes back 4 GiB in it
-// A process that gives back all that it has, or whose memory the driver takes back. An H200 takes
-// up to 0.13 s for one that has preallocated 105 GiB, and others may be ending before it. They may
-// end, one after the other, for ever.
+// A process that gives back all that it has because it ends, or whose memory the driver takes back.
+// An H200 takes up to 0.13 s for one that has preallocated 105 GiB, and the driver may have others
+// before it. New ones may begin and end all the time, so this ends, too. A second more than
+// kUntilTakenBack, for which a group goes on saying that it has lost a member.
 inline constexpr std::chrono::seconds kForEnding{6};
 inline constexpr std::chrono::milliseconds kNapForEnding{10};  // an end takes 50 ms
 // Passes over all sources in which something was brought and the request failed all the same:
 // threads and processes take what is given back. In the tests of that no request needs more than
-// 22. A thousand would have another reason than lack of memory. Passes that have waited do not
-// count: their time ends them.
+// 22. A thousand would have another reason than lack of memory. Not counted are those whose wait
+// has an end of its own (Source::Waited::kUncounted).
 inline constexpr int kMostPasses = 1000;
 // Each pass asks for twice as much as the one before: threads that go on allocating take it as fast
-// as it is given back. At last a million times as much.
+// as it is given back. The last one asks for a million times as much as the first.
 inline constexpr int kMostDoublings = 20;
-// Refusals in a row although the driver said that it had enough: others see that, too, and may be
-// quicker. So often: for another reason than lack of memory.
+// The driver said that it had enough, and refused: others see that, too, and may be quicker. When
+// that has happened so often in a row, the refusal has another reason than lack of memory.
 inline constexpr int kMostRefusedWithEnough = 3;
 
 // ---- Other processes of the user: meet/.

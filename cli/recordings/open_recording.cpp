@@ -27,7 +27,7 @@ Recording read_recording(Input& input) {
     input.fail(0, "the file is empty");
   }
   const std::string_view magic(trace::kMagic.data(), trace::kMagic.size());
-  if (beginning.starts_with(magic)) {
+  if (beginning.starts_with(magic) || magic.starts_with(beginning)) {
     return read_trace(input);
   }
   if (is_pickle(beginning)) {
@@ -36,9 +36,7 @@ Recording read_recording(Input& input) {
   if (is_rmm_log(beginning)) {
     return read_rmm_log(input);
   }
-  input.fail(0, magic.starts_with(beginning)
-                    ? "the file ends within the header of a cubfc trace"
-                    : "this is no cubfc trace, no RMM log and no PyTorch memory snapshot");
+  input.fail(0, "this is no cubfc trace, no RMM log and no PyTorch memory snapshot");
 }
 
 Recording open_recording(const std::string& path) {

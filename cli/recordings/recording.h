@@ -70,6 +70,7 @@ struct Recording {
   std::vector<Event> events;                     // in the order in which they happened
   bool reached_limit = false;  // the file had: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
+  bool is_cut = false;         // what came next was not written whole: the events are those before
 };
 
 // What is wrong with a file: what() names it and the place, "run.cubfc: byte 4096: ...".

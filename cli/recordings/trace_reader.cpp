@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "cli/recordings/trace_stacks.h"
 
 namespace cubfc::recordings {
 namespace {
@@ -24,12 +24,6 @@ using trace::Kind;
 // No text that a trace has is nearly as long; one that says so is broken.
 constexpr std::uint64_t kLongestPayload = std::uint64_t{64} << 20;
 
-std::string hexadecimal(std::uint64_t value) {
-  std::array<char, 18> digits{'0', 'x'};
-  const auto end = std::to_chars(digits.data() + 2, digits.data() + digits.size(), value, 16).ptr;
-  return {digits.data(), end};
-}
-
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -40,50 +34,6 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-// Which code lies where, from the latest kObjects.
-class Objects {
- public:
-  // Lines that cannot be read name nothing.
-  explicit Objects(std::string_view lines = {}) {
-    while (!lines.empty()) {
-      const std::size_t end = std::min(lines.find('\n'), lines.size());
-      add(lines.substr(0, end));
-      lines.remove_prefix(std::min(end + 1, lines.size()));
-    }
-  }
-
-  std::string frame(std::uint64_t address) const {
-    const auto after = objects_.upper_bound(address);
-    if (after == objects_.begin() || address >= std::prev(after)->second.end) {
-      return hexadecimal(address);
-    }
-    const auto& [start, object] = *std::prev(after);
-    return object.path + "+" + hexadecimal(address - start + object.offset);
-  }
-
- private:
-  struct Object {
-    std::uint64_t end = 0;
-    std::uint64_t offset = 0;
-    std::string path;
-  };
-
-  void add(std::string_view line) {
-    std::array<std::uint64_t, 3> numbers{};
-    for (std::uint64_t& number : numbers) {
-      const auto [stop, error] =
-          std::from_chars(line.data(), line.data() + line.size(), number, 16);
-      if (error != std::errc() || stop == line.data() + line.size() || *stop != ' ') {
-        return;
-      }
-      line.remove_prefix(static_cast<std::size_t>(stop - line.data()) + 1);
-    }
-    objects_[numbers[0]] = {numbers[1], numbers[2], std::string(line)};
-  }
-
-  std::map<std::uint64_t, Object> objects_;
-};
-
 class TraceReader {
  public:
   explicit TraceReader(Input& input) : input_(input) {}
@@ -93,20 +43,23 @@ class TraceReader {
     recording_.format = "cubfc trace";
     recording_.callers.emplace_back();
     recording_.threads.emplace_back();
-    read_header();
-    std::string_view here;
-    while (!(here = input_.ahead(sizeof(trace::Record))).empty()) {
-      read_records(here);
+    if (read_header()) {
+      std::string_view here;
+      while (!recording_.is_cut && !(here = input_.ahead(sizeof(trace::Record))).empty()) {
+        read_records(here);
+      }
     }
     return std::move(recording_);
   }
 
  private:
-  void read_header() {
+  // False where the file ends within it.
+  bool read_header() {
     trace::Header header;
     const std::string_view here = input_.ahead(sizeof(header));
     if (here.size() < sizeof(header)) {
-      input_.fail(here.size(), "the file ends within its header of 64 bytes");
+      recording_.is_cut = true;
+      return false;
     }
     std::memcpy(&header, here.data(), sizeof(header));
     if (header.magic != trace::kMagic) {
@@ -117,15 +70,19 @@ class TraceReader {
                   "the trace has version " + std::to_string(header.version) +
                       "; this cubfc reads " + std::to_string(trace::kVersion));
     }
-    if (header.header_bytes < sizeof(header) || !input_.skip(header.header_bytes)) {
+    if (header.header_bytes < sizeof(header)) {
       input_.fail(offsetof(trace::Header, header_bytes),
                   "the header cannot be " + std::to_string(header.header_bytes) + " bytes long");
     }
+    recording_.is_cut = !input_.skip(header.header_bytes);
     recording_.start_unix_ns = header.start_unix_ns;
     recording_.pid = static_cast<std::uint64_t>(std::max(header.pid, 0));
+    return true;
   }
 
-  // All that lie in `here` as a whole, up to the first with a payload.
+  // All that lie in `here` as a whole, up to the first with a payload. Where the process was
+  // killed, or the file system was full, while a thread wrote its part of the file and others
+  // theirs behind it, zeros lie between. Nobody knows then where the next record begins.
   void read_records(std::string_view here) {
     std::size_t done = 0;
     trace::Record record;
@@ -135,12 +92,19 @@ class TraceReader {
         input_.skip(done);
         return read_payload(record);
       }
+      if (is_zero(record)) {
+        recording_.is_cut = true;
+        return;
+      }
       take(record, input_.offset() + done);
     }
     input_.skip(done);
-    if (done == 0) {
-      input_.fail(input_.offset(), "the file ends within a record of 32 bytes");
-    }
+    recording_.is_cut = done == 0;
+  }
+
+  static bool is_zero(const trace::Record& record) {
+    static constexpr trace::Record kZeros{};
+    return std::memcmp(&record, &kZeros, sizeof(record)) == 0;
   }
 
   void take(const trace::Record& record, std::uint64_t byte) {
@@ -152,12 +116,8 @@ class TraceReader {
     if (kind <= Kind::kEndPlace || record.place != 0) {
       event.place = place_of(record, byte);
     }
-    if (kind == Kind::kAllocate && !stacks_ahead_.empty()) {
-      const auto stack = stacks_ahead_.find(record.thread);
-      if (stack != stacks_ahead_.end()) {
-        event.stack = stack->second;
-        stacks_ahead_.erase(stack);
-      }
+    if (kind == Kind::kAllocate) {
+      event.stack = stacks_.take(record.thread);
     }
     if (kind == Kind::kEndPlace) {
       end_place(record.place);
@@ -208,10 +168,8 @@ class TraceReader {
     input_.skip(sizeof(record));
     const Kind kind = trace::kind_of(record);
     if (kind > Kind::kNote) {
-      if (record.bytes > ~std::uint64_t{0} - sizeof(record) ||
-          !input_.skip(trace::padded(record.bytes))) {
-        fail_short(byte);
-      }
+      recording_.is_cut = record.bytes > ~std::uint64_t{0} - sizeof(record) ||
+                          !input_.skip(trace::padded(record.bytes));
       return;
     }
     if (record.bytes > kLongestPayload) {
@@ -220,14 +178,11 @@ class TraceReader {
     const auto padded = static_cast<std::size_t>(trace::padded(record.bytes));
     const std::string_view here = input_.ahead(padded);
     if (here.size() < padded) {
-      fail_short(byte);
+      recording_.is_cut = true;
+      return;
     }
     take(record, kind, here.substr(0, static_cast<std::size_t>(record.bytes)), byte);
     input_.skip(padded);
-  }
-
-  [[noreturn]] void fail_short(std::uint64_t byte) const {
-    input_.fail(byte, "the file ends within the payload of this record");
   }
 
   void take(const trace::Record& record, Kind kind, std::string_view payload, std::uint64_t byte) {
@@ -247,10 +202,14 @@ class TraceReader {
       case Kind::kThread:
         return take_thread(record, payload);
       case Kind::kStack:
-        return take_stack(record, payload, byte);
+        if (!stacks_.add(record.thread, payload, recording_.stacks)) {
+          input_.fail(byte, payload.size() % sizeof(std::uint64_t) != 0
+                                ? "a stack is not of whole addresses"
+                                : "the stacks so far take more than 1 GiB");
+        }
+        break;
       case Kind::kObjects:
-        objects_ = Objects(payload);
-        stacks_.clear();  // the same addresses may be other functions now
+        stacks_.set_objects(payload);
         break;
       case Kind::kOutOfMemory:
       case Kind::kNote:
@@ -317,27 +276,6 @@ class TraceReader {
     threads_[record.thread] = static_cast<std::uint16_t>(index);
   }
 
-  void take_stack(const trace::Record& record, std::string_view payload, std::uint64_t byte) {
-    if (payload.size() % sizeof(std::uint64_t) != 0) {
-      input_.fail(byte, "a stack is not of whole addresses");
-    }
-    const auto [known, is_new] = stacks_.try_emplace(
-        std::string(payload), static_cast<std::uint32_t>(recording_.stacks.size()));
-    if (is_new) {
-      recording_.stacks.emplace_back();
-      for (; !payload.empty(); payload.remove_prefix(sizeof(std::uint64_t))) {
-        std::uint64_t address = 0;
-        std::memcpy(&address, payload.data(), sizeof(address));
-        recording_.stacks.back().push_back(objects_.frame(address));
-        stack_text_ += recording_.stacks.back().back().size() + sizeof(std::string);
-        if (stack_text_ > kMostStackText) {
-          input_.fail(byte, "the stacks so far take more than 1 GiB");
-        }
-      }
-    }
-    stacks_ahead_[record.thread] = known->second;
-  }
-
   void take_text(const trace::Record& record, Kind kind, std::string_view payload,
                  std::uint64_t byte) {
     Event event = event_of(record, kind);
@@ -367,11 +305,7 @@ class TraceReader {
   std::map<PlaceKey, std::uint32_t> live_places_;
   std::unordered_map<std::string, std::uint8_t> caller_indices_{{"", 0}};
   std::unordered_map<std::uint32_t, std::size_t> devices_;
-  // Of stacks by their addresses, and those that wait for their thread's allocation.
-  std::unordered_map<std::string, std::uint32_t> stacks_;
-  std::unordered_map<std::uint16_t, std::uint32_t> stacks_ahead_;
-  std::uint64_t stack_text_ = 0;
-  Objects objects_;
+  TraceStacks stacks_;
 };
 
 }  // namespace

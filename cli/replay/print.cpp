@@ -118,6 +118,8 @@ std::string describe(const recordings::Recording& recording, const Workload& wor
            " must have been freed without a word: another one is at the same address later");
   note(recording.reached_limit ? 1 : 0,
        "the file had reached its limit (CUBFC_TRACE_LIMIT): what came after is not in it");
+  note(recording.is_cut ? 1 : 0,
+       "the file is not whole: what came after the last event is not in it");
   return text;
 }
 

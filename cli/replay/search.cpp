@@ -3,21 +3,20 @@
 #include <algorithm>
 
 #include "cli/replay/conditions.h"
+#include "shim/patience.h"
 
 namespace cubfc::replay {
 
-// As in shim/source/: each try asks for twice as much as the one before, and more than kMostTries
-// would be for a reason that is not lack of memory.
+// Each try asks for twice as much as the one before, and as often as in shim/source/.
 bool Search::finds_more(Waits waits) {
-  constexpr int kMostTries = 1000;
   const std::uint64_t of_device = need_.of_device ? device_.free_bytes() : kPlenty;
   const std::uint64_t of_limit = need_.counted ? device_.budget.left() : kPlenty;
   const std::uint64_t there = std::min(of_device, of_limit);
   const std::uint64_t lacking = there < need_.bytes ? need_.bytes - there : 0;
-  if (tries_ == kMostTries || lacking > held_bytes()) {
+  if (tries_ == patience::kMostPasses || lacking > held_bytes()) {
     return false;
   }
-  const int doublings = std::min(tries_++, 20);
+  const int doublings = std::min(tries_++, patience::kMostDoublings);
   const std::uint64_t least = (lacking > 0 ? lacking : need_.bytes) << doublings;
   return give_back(least + growth_ - std::min(growth_, need_.bytes)) ||
          (waits == Waits::kYes && wait());

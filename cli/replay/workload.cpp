@@ -21,6 +21,33 @@ trace::Memory asked_for(trace::Memory memory) {
              : memory;
 }
 
+// What of each device, and of all together, is in use while the operations are made.
+class InUse {
+ public:
+  explicit InUse(Workload& workload) : workload_(workload) {}
+
+  void add_device() { bytes_.push_back(0); }
+  void take(std::uint32_t device, std::uint64_t bytes) {
+    bytes_[device] += bytes;
+    all_bytes_ += bytes;
+    workload_.devices[device].peak_bytes =
+        std::max(workload_.devices[device].peak_bytes, bytes_[device]);
+    workload_.peak_bytes = std::max(workload_.peak_bytes, all_bytes_);
+  }
+  void give(std::uint32_t device, std::uint64_t bytes) {
+    bytes_[device] -= bytes;
+    all_bytes_ -= bytes;
+  }
+  void add_block() { workload_.peak_blocks = std::max(workload_.peak_blocks, ++blocks_); }
+  void remove_block() { --blocks_; }
+
+ private:
+  Workload& workload_;  // which has the most of each
+  std::vector<std::uint64_t> bytes_;
+  std::uint64_t all_bytes_ = 0;
+  std::uint64_t blocks_ = 0;
+};
+
 class Builder {
  public:
   Builder(const Recording& recording, Requests requests)
@@ -83,9 +110,8 @@ class Builder {
     blocks_[group].emplace(event.address, Block{slot, event.bytes});
     add({event.bytes, slot, event_, group, Operation::Kind::kAllocate});
     ++workload_.allocations;
-    ++live_blocks_;
-    workload_.peak_blocks = std::max(workload_.peak_blocks, live_blocks_);
-    take_bytes(group, event.bytes);
+    in_use_.add_block();
+    in_use_.take(device_of_group(group), event.bytes);
   }
 
   void free(const Event& event) {
@@ -104,8 +130,8 @@ class Builder {
 
   void forget(std::uint32_t group, const Block& block) {
     free_slots_.push_back(block.slot);
-    give_bytes(group, block.bytes);
-    --live_blocks_;
+    in_use_.give(device_of_group(group), block.bytes);
+    in_use_.remove_block();
   }
 
   // Of a place that is not told, it cannot be tried.
@@ -116,8 +142,8 @@ class Builder {
     const std::uint32_t group = group_of(event.place);
     add({event.address, 0, event_, group, Operation::Kind::kFail});
     ++workload_.failures;
-    take_bytes(group, event.address);
-    give_bytes(group, event.address);
+    in_use_.take(device_of_group(group), event.address);
+    in_use_.give(device_of_group(group), event.address);
   }
 
   void end(std::uint32_t ended) {
@@ -129,19 +155,9 @@ class Builder {
     add({0, 0, event_, ended, Operation::Kind::kEndGroup});
   }
 
-  void take_bytes(std::uint32_t group, std::uint64_t bytes) {
-    const std::uint32_t device = workload_.groups[group].device;
-    live_bytes_[device] += bytes;
-    all_bytes_ += bytes;
-    workload_.devices[device].peak_bytes =
-        std::max(workload_.devices[device].peak_bytes, live_bytes_[device]);
-    workload_.peak_bytes = std::max(workload_.peak_bytes, all_bytes_);
+  std::uint32_t device_of_group(std::uint32_t group) const {
+    return workload_.groups[group].device;
   }
-  void give_bytes(std::uint32_t group, std::uint64_t bytes) {
-    live_bytes_[workload_.groups[group].device] -= bytes;
-    all_bytes_ -= bytes;
-  }
-
   void add(const Operation& operation) { workload_.operations.push_back(operation); }
 
   std::uint32_t group_of(std::uint32_t place) {
@@ -183,7 +199,7 @@ class Builder {
       const auto recorded =
           std::ranges::find(recording_.devices, number, &recordings::Device::number);
       device.total_bytes = recorded == recording_.devices.end() ? 0 : recorded->total_bytes;
-      live_bytes_.push_back(0);
+      in_use_.add_device();
     }
     return known->second;
   }
@@ -191,6 +207,7 @@ class Builder {
   const Recording& recording_;
   const Requests requests_;
   Workload workload_;
+  InUse in_use_{workload_};
   std::uint32_t event_ = 0;
   std::vector<std::uint32_t> group_of_place_;
   std::map<std::tuple<std::uint32_t, trace::Memory, std::uint64_t>, std::uint32_t> groups_;
@@ -198,9 +215,6 @@ class Builder {
   std::unordered_map<std::uint32_t, std::uint32_t> devices_;  // by their numbers
   std::vector<Blocks> blocks_;                                // of each group
   std::vector<std::uint32_t> free_slots_;
-  std::vector<std::uint64_t> live_bytes_;  // of each device
-  std::uint64_t all_bytes_ = 0;
-  std::uint64_t live_blocks_ = 0;
 };
 
 }  // namespace

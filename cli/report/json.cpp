@@ -29,7 +29,8 @@ Json recording_json(const Told& told) {
           {"events", recording.events.size()},
           {"duration_ns", told.history.times_ns.empty() ? 0 : told.history.times_ns.back()},
           {"reached_limit", recording.reached_limit},
-          {"closed", recording.closed}};
+          {"closed", recording.closed},
+          {"cut", recording.is_cut}};
 }
 
 Json totals_json(const Told& told) {

@@ -66,6 +66,7 @@ class Page {
     byId("facts").append(...facts.map(([term, text]) => make("div", makeFacts([[term, text]]))));
     const warnings = [];
     if (recording.reached_limit) warnings.push("The file reached its limit: nothing was recorded after that.");
+    if (recording.cut) warnings.push("The file is not whole: what came after the last event is not in it.");
     if (!recording.closed && recording.format === "cubfc trace") warnings.push("The recording has no end: the process was killed, or went on.");
     byId("warnings").hidden = warnings.length === 0;
     byId("warnings").textContent = warnings.join(" ");

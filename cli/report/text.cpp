@@ -132,6 +132,9 @@ class Text {
     if (recording_.reached_limit) {
       fact("limit", "the file reached its limit: nothing was recorded after that");
     }
+    if (recording_.is_cut) {
+      fact("cut", "the file is not whole: what came after the last event is not in it");
+    }
   }
 
   void peak() {

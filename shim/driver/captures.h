@@ -31,11 +31,13 @@ class Captures {
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
-  // waits for permits that are out, but not for work: 250 ms for one that blocks, and again when it
-  // goes from one call that blocks to the next, which where the
-  // driver can record a context's work (12.5) only those do that were out at the first capture of
-  // the process. It throws std::bad_alloc and has changed nothing then. `success`: the driver's.
+  // waits until the permits that are out have ended, with one exception: a permit whose thread is
+  // in a call that waits for work is waited for only until that thread must be inside the driver
+  // (patience::kTimeToEnter), and as long again each time it goes on to the next such call. With a
+  // driver that can record a context's work (12.5) there are such permits only at the first capture
+  // of the process: later ones wait by events. Throws std::bad_alloc and has changed nothing then.
   void will_begin();
+  // `success`: the driver's.
   void begun(CUstream stream, bool per_thread, bool success);
 
   // After the driver's call that ends a capture, and after those that destroy a stream or a
@@ -58,14 +60,14 @@ class Captures {
   void recount();
   void let_begin() noexcept;
 
-  // The permits that are out, those of them that are in a call which blocks, and how often one has
-  // entered or left such a call, in one number.
+  // permits_ has three numbers in one: how many permits are out; how many of these are in a call
+  // that waits for work; how often one has entered or left such a call.
   static constexpr std::uint64_t kOut = 1;
   static constexpr std::uint64_t kBlocked = std::uint64_t{1} << 20;
-  static constexpr std::uint64_t kMoved = std::uint64_t{1} << 40;
+  static constexpr std::uint64_t kEnteredOrLeft = std::uint64_t{1} << 40;
   static constexpr std::uint64_t out_of(std::uint64_t permits) { return permits % kBlocked; }
   static constexpr std::uint64_t blocked_of(std::uint64_t permits) {
-    return permits % kMoved / kBlocked;
+    return permits % kEnteredOrLeft / kBlocked;
   }
 
   const DriverFunctions& driver_;
@@ -80,31 +82,33 @@ class Captures {
   std::atomic<bool> has_begun_{false};
 };
 
-// Permission to ask the driver about work on a device, and to wait for it. While it lives and
-// given() is true, a capture that is about to begin is held up; but not by a call that blocks, once
-// that has had time to enter the driver, which refuses only what is called after the capture has
-// begun. Not given while a capture is open.
+// Permission to ask the driver about work on a device, and to wait for it. Not given while a
+// capture is open. While a permit lives and given() is true, a capture that is about to begin waits
+// for its end; but not for the end of a block(), once that is inside the driver: the driver refuses
+// calls that are made after a capture has begun, not those that are under way.
 class WaitPermit {
  public:
   enum class For : bool {
     kAnything,
-    kCallsThatBlock,  // and for nothing else: the same for less
+    kCallsThatBlock,  // for block() alone, which takes fewer instructions then
   };
   explicit WaitPermit(Captures& captures, For purpose = For::kAnything) noexcept
       : captures_(captures) {
     if (captures.any_open()) {
       return;
     }
-    blocked_ = purpose == For::kCallsThatBlock;
-    captures.permits_.fetch_add(blocked_ ? Captures::kOut + Captures::kBlocked : Captures::kOut,
-                                std::memory_order_seq_cst);
+    is_counted_as_blocked_ = purpose == For::kCallsThatBlock;
+    captures.permits_.fetch_add(
+        is_counted_as_blocked_ ? Captures::kOut + Captures::kBlocked : Captures::kOut,
+        std::memory_order_seq_cst);
     is_out_ = true;
     given_ = captures.open_.load(std::memory_order_seq_cst) == 0;
   }
   ~WaitPermit() {
     if (is_out_) {
-      captures_.permits_.fetch_sub(blocked_ ? Captures::kOut + Captures::kBlocked : Captures::kOut,
-                                   std::memory_order_seq_cst);
+      captures_.permits_.fetch_sub(
+          is_counted_as_blocked_ ? Captures::kOut + Captures::kBlocked : Captures::kOut,
+          std::memory_order_seq_cst);
       if (captures_.open_.load(std::memory_order_seq_cst) > 0) [[unlikely]] {
         captures_.let_begin();
       }
@@ -120,16 +124,16 @@ class WaitPermit {
   // given().
   template <typename Call>
   CUresult block(Call call) {
-    if (!blocked_) {
-      captures_.permits_.fetch_add(Captures::kMoved + Captures::kBlocked,
+    if (!is_counted_as_blocked_) {
+      captures_.permits_.fetch_add(Captures::kEnteredOrLeft + Captures::kBlocked,
                                    std::memory_order_acq_rel);
     } else if (has_blocked_) {
-      captures_.permits_.fetch_add(Captures::kMoved, std::memory_order_acq_rel);
+      captures_.permits_.fetch_add(Captures::kEnteredOrLeft, std::memory_order_acq_rel);
     }
     has_blocked_ = true;
     const CUresult result = call();
-    if (!blocked_) {
-      captures_.permits_.fetch_add(Captures::kMoved - Captures::kBlocked,
+    if (!is_counted_as_blocked_) {
+      captures_.permits_.fetch_add(Captures::kEnteredOrLeft - Captures::kBlocked,
                                    std::memory_order_acq_rel);
     }
     given_ = !captures_.any_open();
@@ -139,9 +143,9 @@ class WaitPermit {
  private:
   Captures& captures_;
   bool given_ = false;
-  bool is_out_ = false;       // it is counted
-  bool blocked_ = false;      // as being in a call that blocks, all the time
-  bool has_blocked_ = false;  // it has been in one
+  bool is_out_ = false;                 // it is counted
+  bool is_counted_as_blocked_ = false;  // all the time that it lives
+  bool has_blocked_ = false;            // it has been in one
 };
 
 }  // namespace cubfc

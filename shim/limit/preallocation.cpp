@@ -13,10 +13,10 @@
 namespace cubfc {
 namespace {
 
-// The memory is taken in pieces of a 60th of the device, so that it takes few calls, but for one of
-// them, which is taken in parts from a 16th on, each twice as large, as arenas grow. That is 64 at
-// most. What is left of a piece that had to go for a smaller request is taken anew in pieces for
-// more requests of that size, but not in smaller ones than those.
+// The memory is created in pieces of a 60th of the device, so that it takes few calls. One of them
+// is created in parts, the first a 16th of it, each next one as large as all before it, as arenas
+// grow. That makes 64 pieces at most. When a piece was released for a smaller request, the rest is
+// created again in pieces of that request's size, but at least of a 16th of a 60th.
 constexpr std::uint64_t kLargePieces = 60;
 constexpr std::uint64_t kSmallPieces = 16 * kLargePieces;
 
@@ -47,15 +47,16 @@ void Preallocation::plan(std::uint64_t bytes) noexcept {
   }
 }
 
-void Preallocation::after(std::uint64_t given_up, std::uint64_t taken) noexcept {
+void Preallocation::after(std::uint64_t released, std::uint64_t taken) noexcept {
   if (planned() > 0 && !begun_.exchange(true)) {
     hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
-  } else if (given_up > taken) {
-    hold_for_more(given_up - taken, taken);
+  } else if (released > taken) {
+    hold_for_more(released - taken, taken);
   }
 }
 
-// In pieces for more requests of this size. Returns the bytes that are held.
+// Creates so many bytes in pieces of the size of `request`, for more requests like it, but none
+// smaller or larger than a piece may be. Returns the bytes that are held then.
 std::uint64_t Preallocation::hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept {
   if (!possible()) {
     return 0;
@@ -73,7 +74,7 @@ bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
   piece = pieces_.take(bytes);
   bytes_.fetch_sub(piece.bytes, std::memory_order_release);
   use_.no_longer_reserved(piece.handle, piece.bytes);
-  moving_ += piece.bytes;
+  releasing_ += piece.bytes;
   return true;
 }
 
@@ -87,7 +88,7 @@ std::uint64_t Preallocation::give_to_others(std::uint64_t bytes, std::uint64_t w
   {
     std::unique_lock lock(mutex_);
     ++asked_;
-    landed_.wait_for(lock, patience::kForDriverCall, [&] { return in_flight_ == 0; });
+    driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] { return creating_ == 0; });
   }
   return give_up(bytes, wanted);
 }
@@ -99,10 +100,10 @@ std::uint64_t Preallocation::bytes_for_others() noexcept {
 
 // What the device may count as taken at this moment. Precondition: the lock is held.
 std::uint64_t Preallocation::at_most() const noexcept {
-  return bytes() + in_flight_ + moving_;
+  return bytes() + creating_ + releasing_;
 }
 
-// A piece that the driver does not take back is kept.
+// When the driver does not take a piece back, the piece stays held, and no more are released.
 std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
   if (this->bytes() == 0) {
     return 0;
@@ -114,13 +115,13 @@ std::uint64_t Preallocation::make_way(std::uint64_t bytes) noexcept {
     use_.driver_called();
     const bool is_released = driver_.cuMemRelease(piece.handle) == CUDA_SUCCESS;
     if (!is_released) {
-      keep(piece, Over::kAlso);
+      keep(piece, Ended::kKeep);
     }
     {
       const std::lock_guard lock(mutex_);
-      moving_ -= piece.bytes;
+      releasing_ -= piece.bytes;
     }
-    landed_.notify_all();
+    driver_is_back_.notify_all();
     if (!is_released) {
       break;
     }
@@ -134,8 +135,8 @@ std::uint64_t Preallocation::asked_so_far() noexcept {
   return asked_;
 }
 
-// Of a piece of so many bytes, what the limit has room for; it is in flight then. 0 once it is
-// over, or others have asked.
+// How many bytes of a piece the limit has room for: they count as being created from now on. 0 when
+// end() was called, or others have asked since `asked`.
 std::uint64_t Preallocation::reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint64_t there = at_most();
@@ -144,14 +145,14 @@ std::uint64_t Preallocation::reserve_room(std::uint64_t bytes, std::uint64_t ask
       planned() == 0 || asked_ != asked
           ? 0
           : arena::round_down(std::min(bytes, left - std::min(left, there)), granularity_);
-  in_flight_ += room;
+  creating_ += room;
   return room;
 }
 
-// False when the host has no memory for its record, or it is over.
-bool Preallocation::keep(Piece piece, Over over) noexcept try {
+// False when the host has no memory for its record, or end() was called and the piece is of a plan.
+bool Preallocation::keep(Piece piece, Ended if_ended) noexcept try {
   const std::lock_guard lock(mutex_);
-  if (planned() == 0 && over == Over::kNot) {
+  if (planned() == 0 && if_ended == Ended::kRefuse) {
     return false;
   }
   pieces_.add(piece);
@@ -185,15 +186,15 @@ std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t f
     }
     const CUresult result = driver_.cuMemCreate(&piece.handle, piece.bytes, &properties, 0);
     use_.driver_called();
-    const bool kept = result == CUDA_SUCCESS && keep(piece, Over::kNot);
+    const bool kept = result == CUDA_SUCCESS && keep(piece, Ended::kRefuse);
     if (result == CUDA_SUCCESS && !kept) {
       driver_.cuMemRelease(piece.handle);
     }
     {
       const std::lock_guard lock(mutex_);
-      in_flight_ -= piece.bytes;
+      creating_ -= piece.bytes;
     }
-    landed_.notify_all();
+    driver_is_back_.notify_all();
     if (kept) {
       held += piece.bytes;
       bytes -= piece.bytes;
@@ -207,7 +208,7 @@ std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t f
   return held;
 }
 
-// What another thread is just taking, or giving back, is waited for: the device counts it.
+// What another thread creates or releases at this moment is waited for: it counts, too.
 void Preallocation::keep_to_limit() noexcept {
   if (!budget_.limited()) {
     return;
@@ -216,8 +217,9 @@ void Preallocation::keep_to_limit() noexcept {
     std::uint64_t over = 0;
     {
       std::unique_lock lock(mutex_);
-      landed_.wait_for(lock, patience::kForDriverCall,
-                       [&] { return in_flight_ + moving_ == 0 || at_most() <= budget_.left(); });
+      driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] {
+        return creating_ + releasing_ == 0 || at_most() <= budget_.left();
+      });
       over = bytes() - std::min(bytes(), budget_.left());
     }
     if (over == 0 || make_way(over) == 0) {
@@ -231,7 +233,7 @@ void Preallocation::end() noexcept {
     std::unique_lock lock(mutex_);
     planned_ = 0;
     begun_ = false;
-    landed_.wait_for(lock, patience::kForDriverCall, [&] { return in_flight_ == 0; });
+    driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] { return creating_ == 0; });
   }
   make_way(arena::kLargestRequestBytes);
 }

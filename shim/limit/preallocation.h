@@ -26,35 +26,38 @@ class Preallocation {
   // Whether device and driver have such memory.
   bool possible() const noexcept { return granularity_ > 0; }
 
-  // At the first request: this and the arenas are to hold so many bytes together. Later ones are
-  // ignored until end(). Before and after that nothing is held.
+  // Called when a context's arena begins: this and the arenas are to hold so many bytes together.
+  // Only notes that; the first after() takes the memory. A second plan is ignored until end().
   void plan(std::uint64_t bytes) noexcept;
   std::uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
 
   // Held here, in bytes. No lock.
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_acquire); }
 
-  // Around a request that takes memory of the device for an arena. Before: gives up that much, or
-  // all that there is. Returns the bytes given up.
+  // The three around a driver call that takes memory of the device for an arena
+  // (servers/preallocated.h). Before it: releases that much, or all that is held. Returns the bytes
+  // released.
   std::uint64_t make_way(std::uint64_t bytes) noexcept;
-  // After: takes back what of that was not used, and at the first request all that was planned.
-  void after(std::uint64_t given_up, std::uint64_t taken) noexcept;
-
-  // For whoever else needs memory of the device: gives up so many bytes, hardly more, or all there
-  // are. Returns how many; 0 if there were none.
-  std::uint64_t give_up(std::uint64_t bytes) noexcept { return give_up(bytes, bytes); }
-  // The same for other processes: what the driver is just being asked for is given up, too, and no
-  // more is taken that somebody lacks. They want `wanted` bytes in all, so that the last piece of
-  // `bytes` need not be taken anew in part. And what there is for them: here, or between here and
-  // the driver at this moment.
-  std::uint64_t give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept;
-  std::uint64_t bytes_for_others() noexcept;
-  // Takes so many bytes more, as far as device and limit have them, unless others ask meanwhile.
+  // When it has succeeded: creates again what was released beyond the bytes that were taken. The
+  // first call of all creates what was planned.
+  void after(std::uint64_t released, std::uint64_t taken) noexcept;
+  // When it has failed: creates so many bytes again, as far as device and limit have them, unless
+  // others have asked meanwhile.
   void hold(std::uint64_t bytes) noexcept;
-  // Gives up what the limit has no place for, since others have taken it.
+
+  // For whoever else in this process needs memory of the device: releases so many bytes, hardly
+  // more, or all that is held. Returns how many; 0 if there were none.
+  std::uint64_t give_up(std::uint64_t bytes) noexcept { return give_up(bytes, bytes); }
+  // The same for another process, which wants `wanted` bytes in all, `bytes` of them from here:
+  // what is released beyond `bytes` is created again only as far as it is beyond `wanted`. Waits
+  // for a driver call that creates more, and ends what would create more still.
+  std::uint64_t give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept;
+  // What there is for another process: what is held, and what is being created or released.
+  std::uint64_t bytes_for_others() noexcept;
+  // Releases what the limit has no place for any more, because others have taken of it.
   void keep_to_limit() noexcept;
 
-  // Gives up everything; plan() begins again.
+  // Releases everything; plan() begins again.
   void end() noexcept;
 
  private:
@@ -64,8 +67,10 @@ class Preallocation {
   std::uint64_t part_of(std::uint64_t device_bytes, std::uint64_t parts) const noexcept;
   std::uint64_t asked_so_far() noexcept;
   std::uint64_t reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept;
-  enum class Over : bool { kNot, kAlso };
-  bool keep(Piece piece, Over over) noexcept;
+  // What was created for a plan is not kept when end() was called meanwhile; what the driver did
+  // not take back is.
+  enum class Ended : bool { kRefuse, kKeep };
+  bool keep(Piece piece, Ended if_ended) noexcept;
   bool take(Piece& piece, std::uint64_t bytes) noexcept;
   std::uint64_t hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept;
   std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
@@ -85,10 +90,10 @@ class Preallocation {
 
   std::mutex mutex_;  // guards all below, and changes of planned_ and bytes_
   HeldPieces pieces_;
-  std::uint64_t in_flight_ = 0;  // bytes that the driver is being asked for
-  std::uint64_t moving_ = 0;     // bytes that the driver is being given back
+  std::uint64_t creating_ = 0;   // bytes that the driver is being asked for
+  std::uint64_t releasing_ = 0;  // bytes that the driver is being given back
   std::uint64_t asked_ = 0;      // how often others have asked
-  std::condition_variable landed_;
+  std::condition_variable driver_is_back_;
 };
 
 }  // namespace cubfc

@@ -9,10 +9,11 @@
 
 namespace cubfc {
 
-// Has `obtain` take so many bytes of the device, which is its answer, the driver's. What is
-// preallocated makes way before, but not for what the device, or a reserve, has no room for all the
-// same; after it, what of that was not used is taken back. `spare`: of memory that is taken
-// already, and not preallocated, so much is used first. A context of the device is current.
+// Has `obtain` take so many bytes of the device; returns its answer, which is the driver's. Before
+// that, as much of what is preallocated is released. Nothing is released, and obtain not called,
+// where the device or a reserve could not serve the request even then. If obtain succeeds, what was
+// released and not taken is created again; if it fails, all of it. `spare`: so many of the bytes
+// are in pages that the server has already. A context of the device is current.
 template <typename Obtain>
 CUresult in_place_of_preallocated(const DriverFunctions& driver, Device& device,
                                   std::uint64_t bytes, std::uint64_t spare, Obtain obtain) {
@@ -29,13 +30,13 @@ CUresult in_place_of_preallocated(const DriverFunctions& driver, Device& device,
       lacking > free_bytes + held) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const std::uint64_t given_up = preallocation.make_way(lacking);
+  const std::uint64_t released = preallocation.make_way(lacking);
   preallocation.keep_to_limit();
   const CUresult result = obtain();
   if (result == CUDA_SUCCESS) {
-    preallocation.after(given_up, lacking);
+    preallocation.after(released, lacking);
   } else {
-    preallocation.hold(given_up);
+    preallocation.hold(released);
   }
   return result;
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "shim/source/patience.h"
+#include "shim/source/time_left.h"
 
 namespace cubfc {
 
@@ -24,7 +24,7 @@ struct Request {
   const MemorySources& all;
   Device& device;
   const Need need;
-  Patience patience = {};
+  TimeLeft time_left = {};
   std::uint64_t from_processes = 0;  // bytes that others have given up for it
   int refused_with_enough = 0;       // times in a row, although the driver said it had so much
 
@@ -41,8 +41,8 @@ struct Pass {
   // Rendezvous::changes() before the device and the other processes were looked at.
   std::optional<std::uint32_t> changes = {};
 
-  // A process without a context asks for its first one: the driver alone knows what it lacks, and
-  // nobody can ask it what is free.
+  // A process without a context asks for its first one: how much that takes only the driver knows,
+  // and without a context nobody can ask it what is free.
   bool is_blind(const Need& need) const { return need.bytes == 0 && !at_driver; }
 };
 

@@ -13,7 +13,8 @@ namespace {
 using arena::less;
 using arena::plus;
 
-// Of the device, or of the limit. Where there seems to be enough, it was not.
+// How many bytes the request lacks, of the device or of the limit. If figures say that there is
+// enough, the request has failed all the same: then it lacks all of it.
 std::uint64_t lacking(const Request& request, const Pass& pass) {
   const Need& need = request.need;
   if (need.bytes == 0) {
@@ -27,24 +28,24 @@ std::uint64_t lacking(const Request& request, const Pass& pass) {
 
 }  // namespace
 
-// What can be had at once is asked for before anything is waited for. Within both, what is this
-// process's own comes before what others have.
+// The whole list is asked for what comes without a wait for the program's work, before any of it is
+// waited for. What this process holds comes before what other processes hold.
 Search::Search(const MemorySources& sources, Device& device, const Need& need)
     : request_{sources, device, need},
-      frees_(device),
+      freed_(device),
       threads_(device),
-      in_order_{                 // at once                    after a wait for
-                &preallocated_,  // gives it up
-                &frees_,         //                            the program's work
-                &unused_,        // gives it back              the program's work
-                &pools_,         //                            the program's work
-                &processes_,     // asks them
-                &threads_,       // what they have given up    (as at once)
-                &free_,          //                            (others' ends, as it turns out)
-                &taking_,        //                            a nap, For::kOthers
-                &ending_,        //                            a nap, For::kEnding
-                &free_,          //                            (once more)
-                &in_motion_} {}  //                            a nap, For::kOthers
+      in_order_{                 // without a wait for work    after a wait for
+                &preallocated_,  // what is held is released
+                &freed_,         //                            the program's work, without bound
+                &unused_,        // idle memory goes back      the program's work, without bound
+                &pools_,         //                            the contexts' work, without bound
+                &processes_,     // theirs goes back
+                &threads_,       // theirs has gone back       their driver call
+                &enough_,        //                            (nothing: a look at the device)
+                &taking_,        //                            a nap, TimeLeft::For::kOthers
+                &ending_,        //                            a nap, TimeLeft::For::kEnding
+                &enough_,        //                            (nothing: a second look)
+                &in_motion_} {}  //                            a nap, TimeLeft::For::kOthers
 
 bool Search::finds_more(Waits waits) {
   if (passes_ == patience::kMostPasses) {
@@ -67,8 +68,8 @@ Pass Search::begin_pass() {
   return pass;
 }
 
-// Once everything that was freed is free, and all else that no block needs given back. True where
-// that cannot be told.
+// Whether the request could be served once all blocks that were freed are free, and everything that
+// no block needs is given back. True where nobody can tell.
 bool Search::can_be_enough(const Pass& pass) {
   const Need& need = request_.need;
   const std::uint64_t at_driver = need.of_device ? pass.at_driver.value_or(need.bytes) : need.bytes;
@@ -85,7 +86,7 @@ bool Search::can_be_enough(const Pass& pass) {
 }
 
 bool Search::is_asked(const Source& source, const Pass& pass) {
-  return pass.is_enough || !source.holds();
+  return pass.is_enough || !source.knows_its_bytes();
 }
 
 bool Search::ask_at_once(const Pass& pass) {
@@ -99,7 +100,7 @@ bool Search::ask_with_waiting(Pass& pass) {
     const auto waited = is_asked(*source, pass) ? source->gives_after_wait(request_, pass)
                                                 : Source::Waited::kInVain;
     if (waited != Source::Waited::kInVain) {
-      passes_ -= waited == Source::Waited::kItsTime ? 1 : 0;
+      passes_ -= waited == Source::Waited::kUncounted ? 1 : 0;
       return true;
     }
   }

@@ -1,5 +1,5 @@
-// How memory is looked for when a request lacks it: one source after the other is asked (search.cpp
-// has their order), until one of them has brought something; then the request is tried again.
+// How memory is looked for when a request lacks it: one source after the other is asked, until one
+// of them has brought something; then the request is tried again. The order is in search.cpp.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@ class Search {
  public:
   Search(const MemorySources& sources, Device& device, const Need& need);
 
-  // An arena would take so much at once for the request.
+  // An arena would grow by so many bytes for the request.
   void growth_is(std::uint64_t bytes) { growth_ = bytes; }
 
-  // Asks the sources, first those that have something at once, then, with Waits::kYes, those for
-  // which something has to be waited for. True when the request may succeed now; false when nothing
-  // is left to try, and at once where all that there is would not be enough. While a stream
-  // captures it waits for nothing that has no fence.
+  // Asks each source for what it has without a wait for the program's work; if none has anything,
+  // and with Waits::kYes, each for what it has after a wait. True when the request may succeed now,
+  // false when nothing is left to try. While a stream captures, only such work is waited for as an
+  // event was recorded for before.
   enum class Waits : bool { kNo, kYes };
   bool finds_more(Waits waits = Waits::kYes);
 
@@ -40,14 +40,14 @@ class Search {
   int passes_ = 0;  // that have brought something, or may have
 
   Preallocated preallocated_;
-  FreesThatWait frees_;
+  FreesThatWait freed_;
   Unused unused_;
   PoolsInStreamOrder pools_;
   OtherProcesses processes_;
   OtherThreads threads_;
+  EnoughByNow enough_;
   ProcessesThatTake taking_;
   ProcessesThatEnd ending_;
-  FreeByNow free_;
   InMotion in_motion_;
   const std::array<Source*, 11> in_order_;
 };

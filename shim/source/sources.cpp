@@ -16,26 +16,27 @@ namespace {
 
 using arena::less;
 
-using For = Patience::For;
+using For = TimeLeft::For;
 
 Source::Waited nap(std::chrono::milliseconds time) {
   std::this_thread::sleep_for(time);
-  return Source::Waited::kItsTime;
+  return Source::Waited::kUncounted;
 }
 
-// What others are asked for where only the driver knows how much it lacks. 0: it lacks none, or has
-// another reason.
+// Where only the driver knows how much memory it lacks: how many bytes other processes are asked
+// for. 0: no more, because the driver must have enough, or refuses for another reason.
 std::uint64_t unknown_need(Request& request, const Pass& pass) {
   constexpr std::uint64_t kMost = UnusedMemory::kMostUnknownBytes;
   const std::uint64_t at_first = less(kMost, request.from_processes);
-  if (at_first > 0 || !request.patience.lasts(For::kOthers)) {
+  if (at_first > 0 || !request.time_left.start_or_check(For::kOthers)) {
     return at_first;
   }
   // More where others have taken what was given.
   if (!pass.is_blind(request.need)) {
     return less(kMost, pass.at_driver.value_or(0));
   }
-  // Nobody can ask the driver what is free then: each other process may have taken as much.
+  // Nobody can ask the driver what is free then. Every other process that gives may have taken
+  // again what was given.
   const Device& device = request.device;
   const std::uint64_t most =
       std::min(request.all.rendezvous().givers(device.id) * kMost, device.total_bytes / 2);
@@ -67,30 +68,32 @@ Source::Waited FreesThatWait::gives_after_wait(Request& request, Pass& pass) {
   while (wait(request)) {
     if (request.need.from_blocks ||
         request.all.unused().release(request.device, pass.with_growth, UnusedMemory::Waits::kNo)) {
-      return Waited::kItsTime;
+      return Waited::kUncounted;
     }
   }
   return Waited::kInVain;
 }
 
-// True when something has become free since the request was tried. Of what was freed when the
-// request began, each block is waited for, however long that takes. After that, as long as other
-// threads take what becomes free and free more, that is waited for, too, but not for ever.
+// True when something has become free since the request was tried. What had been freed when the
+// request began to wait is waited for, however long that takes. What other threads have freed since
+// then is waited for only as long as there is time left for others.
 bool FreesThatWait::wait(Request& request) {
   DeviceFrees* const frees = WaitingFrees::known_of(request.device);
   if (frees == nullptr || are_done_) {
     return false;
   }
-  std::uint64_t newest = newest_ ? *newest_ : newest_.emplace(frees->newest());
-  bool any_left = frees->has_until(newest);
-  if (!any_left && frees->newest() != newest && request.patience.lasts(For::kOthers)) {
-    newest = newest_.emplace(frees->newest());
-    any_left = frees->has_until(newest);
+  if (!newest_) {
+    newest_ = frees->newest();
+  }
+  bool any_left = frees->has_until(*newest_);
+  if (!any_left && frees->newest() != *newest_ && request.time_left.start_or_check(For::kOthers)) {
+    newest_ = frees->newest();
+    any_left = frees->has_until(*newest_);
   }
   const std::size_t before = reclaimed_;
   const bool helped = frees->reclaimed() != before || (any_left && frees->wait_for_any(before));
   reclaimed_ = frees->reclaimed();
-  are_done_ = !any_left && !(helped && request.patience.lasts(For::kOthers));
+  are_done_ = !any_left && !(helped && request.time_left.start_or_check(For::kOthers));
   return helped;
 }
 
@@ -146,14 +149,14 @@ bool OtherProcesses::gives_at_once(Request& request, const Pass& pass) {
   const std::uint64_t wanted =
       need.bytes > 0 ? pass.with_growth : std::min(pass.with_growth, unknown_need(request, pass));
   const std::uint64_t given = wanted == 0 ? 0 : others.ask(device.id, wanted);
-  request.from_processes += std::min(given, wanted);  // of a larger piece the rest is taken anew
+  request.from_processes += std::min(given, wanted);  // who gave a larger piece takes the rest anew
   return given > 0;
 }
 
 OtherThreads::OtherThreads(const Device& device) : releases_(device.limit.budget.releases()) {}
 
 bool OtherThreads::gives_at_once(Request& request, const Pass& /*pass*/) {
-  if (!request.patience.lasts(For::kOthers)) {
+  if (request.time_left.is_over(For::kOthers)) {
     return false;
   }
   bool any = false;
@@ -163,14 +166,14 @@ bool OtherThreads::gives_at_once(Request& request, const Pass& /*pass*/) {
     any_takes_ = any;
   }
   const std::uint64_t before = std::exchange(releases_, request.device.limit.budget.releases());
-  return any || releases_ != before;
+  return (any || releases_ != before) && request.time_left.start_or_check(For::kOthers);
 }
 
 Source::Waited OtherThreads::gives_after_wait(Request& request, Pass& pass) {
   return gives_at_once(request, pass) ? Waited::kGave : Waited::kInVain;
 }
 
-Source::Waited FreeByNow::gives_after_wait(Request& request, Pass& pass) {
+Source::Waited EnoughByNow::gives_after_wait(Request& request, Pass& pass) {
   const Need& need = request.need;
   if (!need.of_device) {
     return Waited::kInVain;
@@ -200,7 +203,7 @@ Source::Waited ProcessesThatTake::gives_after_wait(Request& request, Pass& pass)
             : *pass.at_driver < need.bytes &&
                   *pass.at_driver + device.preallocation.bytes() + others.bytes >= need.bytes;
   const bool may_have_it = others.is_taking && (blind || request.is_possible());
-  return (have_it || may_have_it) && request.patience.lasts(For::kOthers)
+  return (have_it || may_have_it) && request.time_left.start_or_check(For::kOthers)
              ? nap(patience::kNapForOthers)
              : Waited::kInVain;
 }
@@ -216,14 +219,14 @@ Source::Waited ProcessesThatEnd::gives_after_wait(Request& request, Pass& pass) 
   }
   const bool any = (group != nullptr && group->has_just_lost_member()) ||
                    request.all.rendezvous().is_any_closing(request.device.id);
-  return any && request.patience.lasts(For::kEnding) ? nap(patience::kNapForEnding)
-                                                     : Waited::kInVain;
+  return any && request.time_left.start_or_check(For::kEnding) ? nap(patience::kNapForEnding)
+                                                               : Waited::kInVain;
 }
 
 Source::Waited InMotion::gives_after_wait(Request& request, Pass& pass) {
   const bool may_help = request.is_possible() || pass.is_blind(request.need);
   return request.need.of_device && may_help && request.all.rendezvous().changes() != pass.changes &&
-                 request.patience.lasts(For::kOthers)
+                 request.time_left.start_or_check(For::kOthers)
              ? nap(patience::kNapForOthers)
              : Waited::kInVain;
 }

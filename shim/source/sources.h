@@ -18,9 +18,10 @@ class Source {
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
-  // Most of them hold memory, and are asked only if all that is held would be enough. Others bring
-  // what somebody else is about to give back, of which nobody knows how much it is.
-  virtual bool holds() const { return true; }
+  // Whether could_give() says how much this source has. Such sources are asked only if all that
+  // they have would be enough. The others bring what somebody is about to give back, of which
+  // nobody knows how much it is, and are always asked.
+  virtual bool knows_its_bytes() const { return true; }
   // What could come from here: of the device, and of what the limit has left. `lacking`: what the
   // sources before it do not have; where that is 0, no other process need be asked for the answer.
   struct Could {
@@ -29,12 +30,15 @@ class Source {
   };
   virtual Could could_give(const Request& /*request*/, const Could& /*lacking*/) { return {}; }
 
-  // True when it has brought something, or may have.
+  // Without a wait for the program's work. (A driver call, another process's answer or another
+  // thread's driver call may take time: shim/patience.h.) True when it has brought something, or
+  // may have.
   virtual bool gives_at_once(Request& /*request*/, const Pass& /*pass*/) { return false; }
   enum class Waited : std::uint8_t {
-    kInVain,  // or not at all
-    kGave,
-    kItsTime,  // something may have come: the wait is bounded, however often that is so
+    kInVain,     // or it did not wait
+    kGave,       // something, or perhaps
+    kUncounted,  // the same; what was waited for ends by itself, or has a time of its own, so that
+                 // this is not one of patience::kMostPasses
   };
   virtual Waited gives_after_wait(Request& /*request*/, Pass& /*pass*/) { return Waited::kInVain; }
 };
@@ -46,8 +50,8 @@ class Preallocated final : public Source {
   bool gives_at_once(Request& request, const Pass& pass) override;
 };
 
-// What the program has freed and its work may still use, which waits in WaitingFrees. It counts as
-// held by Unused.
+// What the program has freed and its work may still use, which waits in WaitingFrees. (Unused says
+// how many bytes that is, together with its own.)
 class FreesThatWait final : public Source {
  public:
   explicit FreesThatWait(const Device& device);  // before the request is tried
@@ -61,7 +65,8 @@ class FreesThatWait final : public Source {
   bool are_done_ = false;
 };
 
-// What arenas and pools have and no block is in. What the driver takes back at once, comes at once.
+// What arenas and pools have and no block is in. At once comes what the driver takes back without
+// waiting for work; after a wait the rest.
 class Unused final : public Source {
  public:
   Could could_give(const Request& request, const Could& lacking) override;
@@ -82,12 +87,12 @@ class OtherProcesses final : public Source {
   bool gives_at_once(Request& request, const Pass& pass) override;
 };
 
-// Another thread has given something back since the request was tried, or is just taking more than
-// it needs: that is waited for, a driver call long.
+// Another thread has given something back since the request was tried; or it is in a driver call by
+// which an arena grows, perhaps by more than it needs, and is waited for until that call is over.
 class OtherThreads final : public Source {
  public:
   explicit OtherThreads(const Device& device);  // before the request is tried
-  bool holds() const override { return false; }
+  bool knows_its_bytes() const override { return false; }
   bool gives_at_once(Request& request, const Pass& pass) override;
   Waited gives_after_wait(Request& request, Pass& pass) override;
 
@@ -96,11 +101,11 @@ class OtherThreads final : public Source {
   bool any_takes_ = true;
 };
 
-// Another process gives something up at this moment, for somebody else who takes less; or it is
-// taking memory, and may have more to give then than it says now.
+// Another process has memory to give that was not given yet; or it is taking memory from the driver
+// at this moment, and may have more to give when it has it.
 class ProcessesThatTake final : public Source {
  public:
-  bool holds() const override { return false; }
+  bool knows_its_bytes() const override { return false; }
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
@@ -108,24 +113,25 @@ class ProcessesThatTake final : public Source {
 // claims are the group's again, but the driver is still at taking its memory back.
 class ProcessesThatEnd final : public Source {
  public:
-  bool holds() const override { return false; }
+  bool knows_its_bytes() const override { return false; }
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// The device has enough by now, which others may see, too, and be quicker. Looked at before the
-// other processes and after them: who was seen to have memory gives it back before it is seen to
-// have none.
-class FreeByNow final : public Source {
+// The device has enough by now: the request is tried again, though others may see it, too, and be
+// quicker. Looked at before and after the other processes, because memory may go from one of them
+// to the device between two looks.
+class EnoughByNow final : public Source {
  public:
-  bool holds() const override { return false; }
+  bool knows_its_bytes() const override { return false; }
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// Asked last. What went from one process to another, or to the device, while one after the other
-// was looked at may have been seen with none of them.
+// Asked last. Processes and the device are looked at one after the other. Memory that went from one
+// to another meanwhile may have been seen with neither; if anything has changed since the first
+// look, all is looked at again.
 class InMotion final : public Source {
  public:
-  bool holds() const override { return false; }
+  bool knows_its_bytes() const override { return false; }
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 

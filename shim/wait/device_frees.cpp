@@ -226,7 +226,8 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
     } else if (may_last) {
       const steady_clock::time_point now = steady_clock::now();
       hopeless_since = hopeless_since.value_or(now);
-      if (now - *hopeless_since > patience::kForDriverCall) {
+      if (now - *hopeless_since >
+          (prospect == Prospect::kInHand ? patience::kForDriverCall : patience::kForStreamOrder)) {
         return predicate();
       }
     } else if (!collect_by_waiting() || predicate()) {

@@ -15,7 +15,7 @@
 
 namespace cubfc {
 
-// Thread-safe. Calls no function of the driver's, but that a server's reclaim() may.
+// Thread-safe. Only reclaim() may call the driver, by a server's reclaim(), and not under the lock.
 class FreedBlocks {
  public:
   using Order = freed::Order;
@@ -33,8 +33,8 @@ class FreedBlocks {
   // Whether the open epoch is full, as an arena's epoch is.
   bool is_full() const noexcept { return full_.load(std::memory_order_acquire); }
 
-  // Retires the live block that starts there, for all work on the device. It joins the open epoch
-  // where its arena keeps it: the arena's lock is all that this takes.
+  // Retires the live block that starts there, for all work on the device. It is in the open epoch
+  // then, of which each arena keeps its own blocks: this takes the arena's lock and no other.
   arena::Arena::Gathered gather(Context& owner, CUdeviceptr address) noexcept;
   // The same for any server's block, and for the work of `other`, too, if not nullptr. False when
   // there is none. Throws std::bad_alloc and has changed nothing then.
@@ -53,12 +53,15 @@ class FreedBlocks {
   // The stream may end: its handle means it no more. What it freed waits still.
   void forget_stream(const StreamId& stream) noexcept;
 
-  // Epochs in hand are nobody else's until they are put back or reclaimed. Empty if there is none.
-  // The open one, closed from now on.
+  // The take functions give an epoch to the calling thread, which may call the driver about it
+  // without a lock: it is "in hand", and nobody else's, until the thread puts it back or reclaims
+  // it. Empty if there is none.
+  //
+  // Closes the open epoch and gives it.
   Epochs take_open() noexcept;
   // The oldest closed one of the lane whose turn it is.
   Epochs take_closed() noexcept;
-  // One that cover() has covered with this number.
+  // One of those that cover() gave this number.
   Epochs take_covered(std::uint64_t number) noexcept;
 
   // How many lanes have a turn.
@@ -66,7 +69,7 @@ class FreedBlocks {
   // What can become of the epochs that there are.
   enum class Prospect : std::uint8_t {
     kPending,    // some fence is complete, and will pass
-    kInStreams,  // the same, but only by what one stream does, for blocks that it cannot have back
+    kInStreams,  // the same, but each waits for one stream only, which does not ask for it again
     kInHand,     // another thread has some in hand
     kStuck,      // of none can it be told
   };
@@ -78,8 +81,9 @@ class FreedBlocks {
   // Its work is done: its blocks are free. The caller has given back its fence.
   void reclaim(Epochs& epoch) noexcept;
 
-  // Closes the open one without a fence, and covers all not in hand that wait only for contexts
-  // which may use this device's memory: the caller is about to wait for those. Returns a number.
+  // Called before a wait for all contexts that may use the device's memory. Closes the open epoch,
+  // without a fence, and marks each epoch, unless it is in hand, that will be free after that wait.
+  // Returns the mark, for take_covered().
   std::uint64_t cover(const Device& device) noexcept;
 
   // How many epochs there have been whose blocks are free by now.
@@ -92,7 +96,8 @@ class FreedBlocks {
  private:
   static constexpr std::ptrdiff_t kMany = 8;
 
-  // The first waits for the device. A lane stays as long as something waits in it.
+  // By stream. The first lane has what waits for all work on the device. A lane stays as long as
+  // something waits in it.
   using Lanes = std::map<Order, freed::Lane>;
 
   static void forget_size(Epoch& epoch) noexcept;
@@ -110,7 +115,7 @@ class FreedBlocks {
   const Contexts& contexts_;
 
   // What an allocation and a free ask without the lock. Any of it may be a moment old, in one
-  // direction only: any() is true as long as a block is held whose free has returned.
+  // direction only: any() is true as long as a block waits whose free has returned.
   std::atomic<std::ptrdiff_t> closed_{0};  // epochs, not in hand
   std::atomic<bool> any_open_{false};      // something is in the open epoch, or was a moment ago
   std::atomic<bool> full_{false};

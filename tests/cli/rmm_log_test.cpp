@@ -110,8 +110,7 @@ TEST_CASE("a file of no known format is said to be none", "[recordings]") {
   CHECK(complaint([] { read(""); }) == "run.csv: byte 0: the file is empty");
   CHECK(complaint([] { read("hello\n"); }) ==
         "run.csv: byte 0: this is no cubfc trace, no RMM log and no PyTorch memory snapshot");
-  CHECK(complaint([] { read("cubfc"); }) ==
-        "run.csv: byte 0: the file ends within the header of a cubfc trace");
+  CHECK(read("cubfc").is_cut);  // as far as it goes it is a trace
 }
 
 }  // namespace cubfc::recordings
