@@ -10,6 +10,7 @@
 
 #include "cli/check/child.h"
 #include "cli/check/inspect.h"
+#include "cli/check/policy.h"
 #include "cli/commands.h"
 #include "cli/kernel_driver.h"
 #include "cli/option_flags.h"
@@ -39,7 +40,8 @@ struct CheckWords {
   // Seconds: a driver that has to be started first takes some for each GPU.
   unsigned patience = 120;
   bool json = false;
-  std::string child;  // what this process is to do for the one that was asked
+  std::string policy;  // a file
+  std::string child;   // what this process is to do for the one that was asked
 };
 
 // What is found out, as lines and as JSON.
@@ -215,6 +217,18 @@ void check_settings(Findings& findings) {
   }
 }
 
+void check_policy(Findings& findings, const std::string& path) {
+  const check::PolicyCheck told = check::check_policy_file(path);
+  ordered_json& settings = findings.json()["policy"] = ordered_json::array();
+  for (const auto& [kind, setting] : told.settings) {
+    settings.push_back({{"setting", printable(setting)}, {"enforced", kind == "enforced"}});
+    findings.say(kind, printable(setting));
+  }
+  for (const std::string& problem : told.problems) {
+    findings.object(problem);
+  }
+}
+
 void check_program(Findings& findings, const std::string& name, const std::string& library) {
   const std::string search = search_path();
   const FoundProgram program = find_program(name, search);
@@ -307,6 +321,11 @@ void run(const CheckWords& words) {
     read_fill(words);
   }
   Findings findings;
+  if (!words.policy.empty()) {
+    check_policy(findings, words.policy);
+    findings.finish(words.json);
+    return;
+  }
   std::string library;
   try {
     library = find_library(words.library);
@@ -355,6 +374,11 @@ void add_check(CLI::App& app) {
                    "the driver is given up when it takes longer, but for --fill (120)")
       ->type_name("SECONDS")
       ->check(CLI::Validator(CLI::Range(1U, 86400U)).description(""));
+  command
+      ->add_option("--policy", words->policy,
+                   "nothing but this policy file, as it would be at /etc/cubfc.conf: what it "
+                   "enforces, and what of it cannot be understood")
+      ->type_name("FILE");
   command->add_flag("--json", words->json, "one line of JSON");
   command->add_option("--child", words->child)->group("");
   command->footer(R"(
@@ -367,6 +391,7 @@ Exit status: 0 nothing is wrong; 1 something is; 2 the command line is wrong.
 Examples:
   cubfc check
   cubfc check ./train.sh
+  cubfc check --policy cubfc.conf       before it is installed
   cubfc check --fill 0.9 --gpu 0        before a job, or as an init container)");
   command->callback([words] { run(*words); });
 }

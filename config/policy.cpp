@@ -142,6 +142,19 @@ bool Policy::limits() const noexcept {
          is_limit(mem_fraction) || is_limit(enforced.mem_fraction) || group_limit.value;
 }
 
+const Origin* Policy::firm_limit() const noexcept {
+  const auto of_size = [](const Setting<DeviceSizes>& size) { return !size.value.empty(); };
+  const auto of_share = [](const Setting<std::optional<Fraction>>& fraction) {
+    return fraction.value && fraction.value->limit;
+  };
+  return of_size(enforced.mem_limit)                              ? &enforced.mem_limit.origin
+         : of_share(enforced.mem_fraction)                        ? &enforced.mem_fraction.origin
+         : group_limit.value                                      ? &group_limit.origin
+         : of_size(mem_limit) && mem_limit.origin.own_name        ? &mem_limit.origin
+         : of_share(mem_fraction) && mem_fraction.origin.own_name ? &mem_fraction.origin
+                                                                  : nullptr;
+}
+
 std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
                                     int device) const {
   // What the arena holds, allocations of the driver's cannot have.

@@ -193,6 +193,11 @@ struct Policy {
   /// Whether there may be a limit for some device.
   [[nodiscard]] bool limits() const noexcept;
 
+  /// The setting that asks for a limit in words which only cubfc keeps: its own name, a group, or
+  /// what a policy file enforces. nullptr if there is none, or only one in another project's words.
+  /// It points into this object.
+  [[nodiscard]] const Origin* firm_limit() const noexcept;
+
   /// What to take from a device at its first allocation, when `free_bytes` of `total_bytes` are
   /// free: the fraction (0.75 when unset) of the free or of the total memory, cut to the
   /// preallocation limit, to the hard limit, and to what the reserve leaves. 0 without

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/environment.h"
+#include "config/options.h"
 #include "config/values.h"
 
 namespace cubfc::config {
@@ -22,11 +23,34 @@ bool takes_word(std::string_view& line, std::string_view word) {
   return true;
 }
 
+// In whatever case, and perhaps run together with what follows.
+bool begins_with_word(std::string_view line, std::string_view word) {
+  return line.size() >= word.size() &&
+         std::equal(word.begin(), word.end(), line.begin(),
+                    [](char a, char b) { return a == b || a == b + ('a' - 'A'); });
+}
+
+// A name of cubfc's own that no option has.
+bool is_unknown(std::string_view name) {
+  return name.starts_with(kOwnPrefix) && find_option(name) == nullptr;
+}
+
+// Without quotes, if the same stand at both ends.
+std::string_view unquoted(std::string_view value) {
+  const bool is_quoted = value.size() >= 2 && value.front() == value.back() &&
+                         (value.front() == '"' || value.front() == '\'');
+  return is_quoted ? value.substr(1, value.size() - 2) : value;
+}
+
 }  // namespace
 
 PolicyFile parse_policy_file(std::string path, std::string_view text, std::string_view why_not) {
   PolicyFile file;
   file.path = std::move(path);
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) {
+    text.remove_prefix(kByteOrderMark.size());
+  }
   bool is_refused = false;
   std::size_t number = 0;
   for (std::size_t start = 0; start < text.size(); ++number) {
@@ -36,21 +60,34 @@ PolicyFile parse_policy_file(std::string path, std::string_view text, std::strin
     if (line.empty() || line.front() == '#') {
       continue;
     }
-    const bool enforces = takes_word(line, "enforce");
+    const std::string_view whole = line;
+    // Also where only the word is written wrongly, or nothing stands behind it.
+    const bool enforces = takes_word(line, "enforce") || begins_with_word(line, "enforce");
+    takes_word(line, "export");
     const std::size_t equals = line.find('=');
     const std::string_view name = trimmed(line.substr(0, equals));
+    const bool counts = enforces && why_not.empty();
     const auto object = [&](const std::string& what) {
-      file.problems.push_back(file.path + ", line " + std::to_string(number + 1) + ": " + what);
+      const std::string problem = file.path + ", line " + std::to_string(number + 1) + ": " + what;
+      if (!counts) {
+        file.problems.push_back(problem);
+      } else if (file.unusable.empty()) {
+        file.unusable = problem;
+      }
     };
     if (equals == std::string_view::npos || name.empty()) {
-      object(quoted(line) + " is neither NAME=value nor enforce NAME=value");
-    } else if (!is_ours(name)) {
+      object(quoted(whole) + " is neither NAME=value nor enforce NAME=value");
+      continue;
+    }
+    const std::string_view value = trimmed(unquoted(trimmed(line.substr(equals + 1))));
+    if (!is_ours(name) || (counts && is_unknown(name))) {
       object(quoted(name) + " is no name that cubfc knows");
+    } else if (counts && value.empty()) {
+      object(quoted(whole) + " enforces nothing: it has no value");
     } else {
-      const bool counts = enforces && why_not.empty();
       is_refused = is_refused || (enforces && !counts);
       (counts ? file.enforced : file.settings)
-          .push_back(std::string(name) + "=" + std::string(trimmed(line.substr(equals + 1))));
+          .push_back(std::string(name) + "=" + std::string(value));
     }
   }
   if (is_refused) {

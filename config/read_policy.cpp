@@ -46,15 +46,22 @@ class PolicyReader {
         layers_{{{enforced_, file.path, true},
                  {environment, "", false},
                  {settings_, file.path, false}}},
-        problems_(file.problems) {}
+        problems_(file.problems),
+        unusable_(file.unusable) {}
 
   Policy read() {
     // A fraction's range depends on whether memory is unified, and what else counts on whether a
     // limit is enforced.
     for (const Option& option : options()) {
       for (const Candidate& candidate : candidates(option)) {
-        enforces_limit_ = enforces_limit_ || (candidate.layer->enforced && is_limit(option));
+        enforces_limit_ = enforces_limit_ ||
+                          (candidate.layer->enforced && (is_limit(option) || !candidate.value));
       }
+    }
+    if (!unusable_.empty()) {
+      enforces_limit_ = true;
+      fail_closed(unusable_ +
+                  "; what the file enforces cannot be known, so no device memory is given");
     }
     for (const bool limits : {false, true}) {
       for (const Option& option : options()) {
@@ -173,10 +180,12 @@ class PolicyReader {
   void reject(const Option& option, const Candidate& candidate) {
     const std::string accepted = "; accepted: " + std::string(candidate.spelling->accepted);
     const std::string what = assignment(candidate) + " cannot be used";
-    if (!is_limit(option) || (candidate.spelling != &option.own && !candidate.layer->enforced)) {
-      complaints_.push_back({&option, what + accepted});
-    } else {
+    if (candidate.layer->enforced) {
+      fail_closed(what + ", and it is enforced, so no device memory is given" + accepted);
+    } else if (is_limit(option) && candidate.spelling == &option.own) {
       fail_closed(what + " as a limit, so no device memory is given" + accepted);
+    } else {
+      complaints_.push_back({&option, what + accepted});
     }
   }
 
@@ -238,6 +247,7 @@ class PolicyReader {
   const Environment settings_;
   const std::array<Layer, 3> layers_;
   const std::vector<std::string>& problems_;
+  const std::string& unusable_;
   Policy policy_;
   Policy enforced_policy_;
   bool enforces_limit_ = false;

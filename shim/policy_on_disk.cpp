@@ -21,10 +21,22 @@ std::string why_it_may_not_enforce(const struct stat& status) {
   return (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 ? "others than root may write it" : "";
 }
 
+// Root's may enforce something. But a file without a byte enforces nothing, and a sandbox that
+// hides a file from its programs puts such a one, or a device, in its place.
+bool may_enforce_unread(const char* path) {
+  struct stat status {};
+  return stat(path, &status) == 0 && why_it_may_not_enforce(status).empty() &&
+         (S_ISDIR(status.st_mode) || (S_ISREG(status.st_mode) && status.st_size > 0));
+}
+
 config::PolicyFile unreadable(const char* path, const std::string& why) {
   config::PolicyFile file;
   file.path = path;
-  file.problems.push_back(std::string(path) + ": " + why + "; nothing of it is in force");
+  if (may_enforce_unread(path)) {
+    file.unusable = std::string(path) + ": " + why;
+  } else {
+    file.problems.push_back(std::string(path) + ": " + why + "; nothing of it is in force");
+  }
   return file;
 }
 

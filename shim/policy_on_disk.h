@@ -5,8 +5,9 @@
 
 namespace cubfc {
 
-// What it says; nothing where there is none. One that cannot be read is told of in its `problems`.
-// It may enforce if it is root's and nobody else may write it. Throws std::bad_alloc. Thread-safe.
+// What it says; nothing where there is none. It may enforce if it is root's and nobody else may
+// write it. If such a file cannot be read it is `unusable`; any other is told of in its `problems`.
+// Throws std::bad_alloc. Thread-safe.
 config::PolicyFile read_policy_file(const char* path = config::kPolicyFile);
 
 }  // namespace cubfc

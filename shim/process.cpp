@@ -38,6 +38,7 @@
 #include "shim/share/ipc.h"
 #include "shim/source/memory_sources.h"
 #include "shim/source/unused_memory.h"
+#include "shim/tell/format.h"
 #include "shim/tell/log.h"
 #include "shim/tell/program.h"
 #include "shim/tell/summary.h"
@@ -142,6 +143,7 @@ namespace {
 constexpr int kOldestDriver = 12000;
 
 std::atomic<bool> stand_aside{false};
+std::atomic<bool> refuse_memory{false};  // beside that
 
 constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
 
@@ -160,6 +162,24 @@ config::Policy policy_under_tools(config::Policy policy) {
         "keeps the arena)");
   }
   return policy;
+}
+
+// Nothing can be intercepted. A limit that only cubfc keeps is kept all the same, as the strictest
+// one. Another project's words are in the environment of programs that never asked for cubfc.
+void stand_aside_of_old_driver(int version, const config::Policy& policy) {
+  const std::string needs =
+      format("the driver is CUDA {}.{}, and cubfc needs 12.0", version / 1000, version % 1000 / 10);
+  const config::Origin* const firm = policy.firm_limit();
+  if (firm != nullptr || policy.limit_unusable) {
+    log::write(log::Level::kError, needs + " to keep " +
+                                       (firm != nullptr ? firm->text() : "a limit") +
+                                       ": no device memory is given");
+    refuse_memory.store(true);
+  } else {
+    log::warn("{}: nothing is intercepted{}", needs,
+              policy.limits() ? ", and no limit is kept" : "");
+  }
+  stand_aside.store(true);
 }
 
 // What is shared is shared until the very end: the program's exit handlers may count on it. Removes
@@ -299,6 +319,10 @@ PeerCopies& Process::peer_copies() const {
   return parts_->peer_copies;
 }
 
+bool Process::refuses_memory() noexcept {
+  return refuse_memory.load(std::memory_order_relaxed);
+}
+
 bool Process::intercepts() noexcept try { return !policy_of_process().disable.value; } catch (...) {
   return false;
 }
@@ -355,9 +379,7 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
   }
   log::start(policy.log_level.value, policy.log_file.value.value_or(""));
   if (driver.version() < kOldestDriver) {
-    log::warn("the driver is CUDA {}.{}, and cubfc needs 12.0: nothing is intercepted",
-              driver.version() / 1000, driver.version() % 1000 / 10);
-    stand_aside.store(true);
+    stand_aside_of_old_driver(driver.version(), policy);
     return nullptr;
   }
   auto* process = new Process(driver.call(), policy, overridden);

@@ -46,6 +46,9 @@ class Process {
   }
   // The same, but it is not made.
   static Process* existing() noexcept { return instance_.load(std::memory_order_acquire); }
+  // Nothing can be intercepted, but a limit is to be kept: nobody gets device memory, nor a context
+  // in which to ask for it. Known once active() was called.
+  static bool refuses_memory() noexcept;
   // False when nothing is intercepted at all (CUBFC_DISABLE). For the resolver; makes no driver
   // call.
   static bool intercepts() noexcept;

@@ -44,6 +44,9 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
 template <typename Ours, typename... Args, typename... Given>
 CUresult answer_to(const void* asking, Ours ours, CUresult (*DriverFunctions::*function)(Args...),
                    Given... args) {
+  if (Process::active() == nullptr && Process::refuses_memory()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   return answer(
       [&](Process& process) {
         const Callers::Asking remembered(asking);

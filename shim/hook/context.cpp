@@ -29,6 +29,9 @@ constexpr auto kGivesUpReference = ContextEnd::Call::kGivesUpReference;
 template <typename... Args, typename... Given>
 CUresult create_context(CUcontext* context, CUdevice device,
                         CUresult (*DriverFunctions::*function)(Args...), Given... args) {
+  if (Process::active() == nullptr && Process::refuses_memory()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   return noted(call_with_room_on(device, function, args...), [=](Process& process) {
     if (context != nullptr) {
       process.contexts().created(*context, device);

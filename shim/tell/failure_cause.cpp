@@ -22,6 +22,10 @@ std::string name_of(const FailedRequestFacts::Limit& limit) {
   return limit.origin == nullptr ? "the limit" : limit.origin->text();
 }
 
+bool is_in_file(const FailedRequestFacts::Limit& limit) {
+  return limit.origin != nullptr && !limit.origin->file.empty();
+}
+
 // As it is to be set: a size, or a share of the device. Empty where there is none that would do.
 std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
   constexpr std::uint64_t kMiB = 1 << 20;
@@ -31,14 +35,15 @@ std::string higher_limit(const config::Policy& policy, const FailedRequestFacts&
   if (origin == nullptr || !facts.device) {
     return {};
   }
+  const std::string where = is_in_file(*facts.limit) ? " in " + origin->file : "";
   if (origin != &policy.mem_fraction.origin && origin != &policy.enforced.mem_fraction.origin) {
-    return format("a higher limit: {}={}MiB would do", origin->variable,
-                  arena::round_up(needed, kMiB) / kMiB);
+    return format("a higher limit: {}={}MiB{} would do", origin->variable,
+                  arena::round_up(needed, kMiB) / kMiB, where);
   }
   const std::uint64_t percent = (needed * 100 + facts.device->total - 1) / facts.device->total;
   return percent > 100 ? ""
-                       : format("a higher limit: {}={}.{:02} would do", origin->variable,
-                                percent / 100, percent % 100);
+                       : format("a higher limit: {}={}.{:02}{} would do", origin->variable,
+                                percent / 100, percent % 100, where);
 }
 
 }  // namespace
@@ -117,11 +122,11 @@ std::string describe(const config::Policy& policy, const FailedRequestFacts& fac
       return facts.device ? format("larger than the device ({})", log::bytes(facts.device->total))
                           : "larger than the device";
     case Cause::kOverLimit:
-      return format("over the limit ({} of {} taken{})", log::bytes(facts.limit->taken),
-                    log::bytes(facts.limit->bytes),
-                    facts.limit->origin == &policy.group_limit.origin
-                        ? " by the processes of the group"
-                        : "");
+      return format(
+          "over the limit ({} of {} taken{}{})", log::bytes(facts.limit->taken),
+          log::bytes(facts.limit->bytes),
+          facts.limit->origin == &policy.group_limit.origin ? " by the processes of the group" : "",
+          is_in_file(*facts.limit) ? "; " + name_of(*facts.limit) : "");
     case Cause::kWaiting:
       return "waiting: memory that was freed is used again when the work before it, or a stream's "
              "capture, has ended";

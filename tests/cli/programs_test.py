@@ -4,10 +4,12 @@ same bytes; a trace survives what may become of its program.
 
 usage: programs_test.py COMMAND LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER RANDOM_PROGRAMS
 """
+import collections
 import json
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ import time
 import unittest
 
 COMMAND, LIBRARY, DRIVER, PROGRAMS, RANDOM = sys.argv[1:6]
+STACK, OBJECTS = 0x87, 0x88  # shim/tell/trace_format.h: Kind
 TRACE = ["play_trace", "--quiet", "--synthetic", "3000", "--seed", "1"]
 
 
@@ -185,6 +188,23 @@ class Test(unittest.TestCase):
         text = pathlib.Path(self.trace).read_bytes()
         self.assertIn(b"/play_trace\n", text)
 
+    def test_what_is_loaded_is_told_once_however_deep_stacks_are(self):
+        """A stack that ends before it is as deep as asked for has no frame that no object has."""
+        self.agree(TRACE, CUBFC_TRACE_STACKS="64")
+        data = pathlib.Path(self.trace).read_bytes()
+        kinds, at = collections.Counter(), 64
+        while at < len(data):
+            time_and_kind, _, size = struct.unpack_from("<QQQ", data, at)
+            kind = time_and_kind & 0xff
+            kinds[kind] += 1
+            if kind == STACK:
+                frames = struct.unpack_from(f"<{size // 8}Q", data, at + 32)
+                self.assertNotIn(0, frames)
+                self.assertLess(len(frames), 64)
+            at += 32 + ((size + 31) // 32 * 32 if kind & 0x80 else 0)
+        self.assertGreater(kinds[STACK], 1000)
+        self.assertEqual(kinds[OBJECTS], 1)
+
     def test_a_trace_ends_at_its_limit_and_says_so(self):
         for limit in (1, 3000, 40000, 90000):
             with self.subTest(limit=limit):
@@ -221,9 +241,16 @@ class Test(unittest.TestCase):
                                 "CUBFC_SUMMARY: " + path in done.stderr)
 
     def test_what_was_written_before_a_kill_can_be_read(self):
+        for depth in ("0", "8"):
+            with self.subTest(stacks=depth):
+                self.kill_while_it_records(depth)
+
+    def kill_while_it_records(self, depth):
+        pathlib.Path(self.trace).unlink(missing_ok=True)
         words = ["play_trace", "--quiet", "--synthetic", "4000000", "--seed", "1"]
         running = subprocess.Popen(self.program.command(words), stdout=subprocess.DEVNULL,
-                                   env=self.program.environment(CUBFC_TRACE=self.trace))
+                                   env=self.program.environment(CUBFC_TRACE=self.trace,
+                                                                CUBFC_TRACE_STACKS=depth))
         until = time.monotonic() + 60
         while time.monotonic() < until and not (os.path.exists(self.trace) and
                                                 os.path.getsize(self.trace) > 2 << 20):
@@ -232,7 +259,7 @@ class Test(unittest.TestCase):
         running.wait()
         report = self.program.report()
         self.assertFalse(report["recording"]["closed"])
-        self.assertGreater(report["totals"]["allocations"], 10000)
+        self.assertGreater(report["totals"]["allocations"], 5000)
         self.assertEqual(sum(report["faults"].values()), 0, report["faults"])
 
     def test_two_processes_that_are_given_one_name_write_two_files(self):

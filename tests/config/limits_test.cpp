@@ -204,14 +204,12 @@ TEST_CASE("who may not enforce only proposes, and is told so", "[config]") {
 
 TEST_CASE("a line that cannot be used is told of with its number; a limit fails closed",
           "[config]") {
-  const Policy policy =
-      with_file("CUBFC_FRE=deferred\nPATH=/bin\nnonsense\n=5\nenforce\nenforce CUBFC_FREE\n");
+  const Policy policy = with_file("CUBFC_FRE=deferred\nPATH=/bin\nnonsense\n=5\n");
   CHECK(says(policy, "CUBFC_FRE in /etc/cubfc.conf is not an option"));
   CHECK(says(policy, "line 2: \"PATH\" is no name that cubfc knows"));
   CHECK(says(policy, "line 3: \"nonsense\" is neither"));
   CHECK(says(policy, "line 4: "));
-  CHECK(says(policy, "line 5: "));
-  CHECK(says(policy, "line 6: "));
+  CHECK_FALSE(policy.limit_unusable);
   for (const char* unreadable :
        {"CUBFC_MEM_LIMIT=lots", "enforce CUBFC_MEM_LIMIT=lots", "enforce GPU_MEMORY_LIMIT=lots"}) {
     const Policy closed = with_file(unreadable, Environment{"CUBFC_MEM_LIMIT=30GiB"});
@@ -219,6 +217,50 @@ TEST_CASE("a line that cannot be used is told of with its number; a limit fails 
     CHECK(closed.limit_unusable);
     CHECK(closed.limit_explanation.find("in /etc/cubfc.conf cannot be used") != std::string::npos);
   }
+}
+
+TEST_CASE("what somebody enforces and cannot be understood gives nothing", "[config]") {
+  for (const char* line :
+       {"enforce", "enforce CUBFC_FREE", "enforce CUBFC_MEM_LIMT=1GiB", "enforce PATH=/bin",
+        "enforced CUBFC_MEM_LIMIT=1GiB", "Enforce CUBFC_MEM_LIMIT=1GiB", "enforce=1",
+        "enforce CUBFC_MEM_LIMIT=", "enforce CUBFC_FREE=later", "enforce export"}) {
+    INFO(line);
+    const std::string text = "CUBFC_MEM_LIMIT=2GiB\n" + std::string(line) + "\n";
+    const Policy policy = with_file(text, Environment{"CUBFC_DISABLE=1"});
+    CHECK(policy.limit_unusable);
+    CHECK(policy.limit_explanation.find("/etc/cubfc.conf") != std::string::npos);
+    CHECK_FALSE(policy.disable.value);  // nor does the environment lead around it
+    CHECK_FALSE(with_file(text, {}, "it is not root's").limit_unusable);
+  }
+}
+
+TEST_CASE("a policy file may look like a shell's, or an editor's", "[config]") {
+  for (const char* text :
+       {"\xef\xbb\xbf"
+        "enforce CUBFC_MEM_LIMIT=20GiB\n",
+        "enforce export CUBFC_MEM_LIMIT=20GiB\r\n", "enforce CUBFC_MEM_LIMIT=\"20GiB\"\n",
+        "\xef\xbb\xbf# a comment\nexport CUBFC_MEM_LIMIT='20GiB'\n"}) {
+    INFO(text);
+    const Policy policy = with_file(text);
+    CHECK(limit(policy) == 20 * kGi);
+    CHECK(policy.warnings.empty());
+  }
+}
+
+TEST_CASE("which limits are in words that only cubfc keeps", "[config]") {
+  const auto firm = [](const Policy& policy) {
+    const config::Origin* const origin = policy.firm_limit();
+    return origin == nullptr ? std::string("none") : origin->variable;
+  };
+  CHECK(firm(read_policy(Environment{"CUBFC_MEM_LIMIT=1GiB"})) == "CUBFC_MEM_LIMIT");
+  CHECK(firm(read_policy(Environment{"CUBFC_MEM_FRACTION=0.5"})) == "CUBFC_MEM_FRACTION");
+  CHECK(firm(read_policy(Environment{"CUBFC_MEM_FRACTION=0.5+"})) == "none");
+  CHECK(firm(read_policy(Environment{"CUBFC_GROUP=a", "CUBFC_GROUP_LIMIT=1GiB"})) ==
+        "CUBFC_GROUP_LIMIT");
+  CHECK(firm(read_policy(Environment{"CUDA_DEVICE_MEMORY_LIMIT=1g"})) == "none");
+  CHECK(firm(read_policy(Environment{"XLA_PYTHON_CLIENT_MEM_FRACTION=0.5"})) == "none");
+  CHECK(firm(with_file("enforce CUDA_DEVICE_MEMORY_LIMIT=1g\n")) == "CUDA_DEVICE_MEMORY_LIMIT");
+  CHECK(firm(read_policy(Environment{})) == "none");
 }
 
 TEST_CASE("what is enforced is shown beside what was asked for", "[config]") {

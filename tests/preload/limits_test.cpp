@@ -258,6 +258,34 @@ TEST_CASE("a driver that is too old is left alone, and one line says so") {
   CHECK(outcome.driver_calls.at("cuMemAlloc_v2") == bare.driver_calls.at("cuMemAlloc_v2"));
 }
 
+TEST_CASE("a driver that is too old for a limit gives nothing, unless others' words ask for it") {
+  struct Case {
+    Environment environment;
+    bool gives;
+    const char* said;
+  };
+  const Case cases[] = {
+      {{{"CUBFC_MEM_LIMIT", "1GiB"}}, false, "to keep CUBFC_MEM_LIMIT: no device memory is given"},
+      {{{"CUBFC_MEM_FRACTION", "0.5"}}, false, "to keep CUBFC_MEM_FRACTION"},
+      {{{"CUBFC_GROUP", "a"}, {"CUBFC_GROUP_LIMIT", "1GiB"}}, false, "to keep CUBFC_GROUP_LIMIT"},
+      {{{"CUBFC_MEM_LIMIT", "much"}}, false, "to keep a limit"},
+      {{{"CUDA_DEVICE_MEMORY_LIMIT", "1g"}}, true, "nothing is intercepted, and no limit is kept"},
+      {{{"CUBFC_MEM_LIMIT", "1GiB"}, {"CUBFC_DISABLE", "1"}}, true, ""},
+  };
+  for (Case each : cases) {
+    INFO(each.said);
+    each.environment["STANDIN_DRIVER_VERSION"] = "11040";
+    const Outcome outcome = run_preloaded({program("program_linked_driver")}, each.environment);
+    INFO(outcome.out << outcome.err);
+    CHECK((outcome.status == 0) == each.gives);
+    CHECK(outcome.err.find(each.said) != std::string::npos);
+    CHECK((outcome.driver_calls.count("cuMemAlloc_v2") > 0) == each.gives);
+    CHECK((outcome.driver_calls.count("cuCtxCreate_v2") +
+               outcome.driver_calls.count("cuDevicePrimaryCtxRetain") >
+           0) == each.gives);
+  }
+}
+
 TEST_CASE("a driver that fails an allocation for another reason has its error passed on") {
   // 700: CUDA_ERROR_ILLEGAL_ADDRESS, an error of earlier work.
   const Outcome bare =

@@ -24,11 +24,11 @@ def program(*words):
     return [os.path.join(PROGRAMS, "program_free_memory"), *words]
 
 
-def run(command, **environment):
+def run(command, user=None, **environment):
     """On a device of 4 GiB, with just this environment."""
     with tempfile.TemporaryDirectory() as runtime:
         return subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300,
+            command, user=user, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300,
             env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "LD_LIBRARY_PATH": STANDIN,
                  "STANDIN_MEMORY": "4GiB", "XDG_RUNTIME_DIR": runtime, **environment})
 
@@ -51,8 +51,19 @@ class PolicyFile(unittest.TestCase):
             FILE.unlink(missing_ok=True)
         pathlib.Path("/etc/ld.so.preload").unlink(missing_ok=True)
 
-    def total(self, **environment):
-        done = run(program("empty", "total"), LD_PRELOAD=LIBRARY, **environment)
+    def nobody(self):
+        """A user that may run the program, and may not read what root alone may read."""
+        user = 65534
+        try:
+            done = run(program("empty", "total"), user=user)
+        except (OSError, subprocess.SubprocessError):
+            self.skipTest("in a user namespace of one user")
+        if done.returncode != 0:
+            self.skipTest("the build's folder is not for every user")
+        return user
+
+    def total(self, user=None, **environment):
+        done = run(program("empty", "total"), user, LD_PRELOAD=LIBRARY, **environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         return total_of(done), done.stderr
 
@@ -174,8 +185,54 @@ class PolicyFile(unittest.TestCase):
                 self.assertEqual((listed.returncode, listed.stderr), (0, ""))
                 # It refuses to start a program that would get no memory.
                 started = run([COMMAND, "run", "-q", "--", "true"])
-                self.assertEqual(started.returncode, 2 if kind == "one line" else 0)
+                gives_none = kind in ("one line", "folder", "large", "no end")
+                self.assertEqual(started.returncode, 2 if gives_none else 0)
                 self.tearDown()
+
+    def test_one_of_root_s_that_cannot_be_read_gives_nothing_and_says_why(self):
+        nobody = self.nobody()
+        self.write("enforce CUBFC_MEM_LIMIT=1GiB\n", 0o600)
+        total, said = self.total(nobody)
+        self.assertEqual(total, 0)
+        self.assertIn("/etc/cubfc.conf: Permission denied; what the file enforces cannot be known", said)
+        self.assertEqual(self.total(nobody, CUBFC_DISABLE="1")[0], 0)
+
+    def test_one_that_a_sandbox_hides_is_no_error(self):
+        nobody = self.nobody()
+        self.write("", 0o000)
+        self.assertEqual(self.total(nobody)[0], 4096)
+
+    def test_a_line_that_enforces_what_cannot_be_understood_gives_nothing(self):
+        self.write("enforce CUBFC_MEM_LIMT=1GiB\n")
+        total, said = self.total()
+        self.assertEqual(total, 0)
+        self.assertIn('/etc/cubfc.conf, line 1: "CUBFC_MEM_LIMT" is no name that cubfc knows', said)
+
+    def test_a_shell_s_file_is_read(self):
+        self.write(b"\xef\xbb\xbfexport CUBFC_MEM_LIMIT='1GiB'\n")
+        self.assertEqual(self.total(), (1024, ""))
+
+    def test_the_command_looks_at_one_before_it_is_installed(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            for text, status, words in (
+                    ("enforce CUBFC_MEM_LIMIT=1GiB\nCUBFC_FREE=deferred\n", 0,
+                     ("enforced  CUBFC_MEM_LIMIT=1GiB", "setting   CUBFC_FREE=deferred")),
+                    ("enforce CUBFC_MEM_LIMT=1GiB\n", 1, ("problem", "CUBFC_MEM_LIMT")),
+                    ("nonsense\n", 1, ("problem", "nonsense"))):
+                with self.subTest(text=text):
+                    pathlib.Path(file.name).write_text(text)
+                    done = run([COMMAND, "check", "--policy", file.name])
+                    self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+                    for each in words:
+                        self.assertIn(each, done.stdout)
+        missing = run([COMMAND, "check", "--policy", "/no/such/file"])
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("/no/such/file", missing.stderr)
+
+    def test_a_report_names_the_file_that_limits(self):
+        self.write("enforce CUBFC_MEM_LIMIT=1GiB\n")
+        done = run(program("fill:900", "ask:500"), LD_PRELOAD=LIBRARY)
+        self.assertIn("CUBFC_MEM_LIMIT in /etc/cubfc.conf", done.stderr)
 
     def test_the_command_names_the_file(self):
         self.write("enforce CUBFC_MEM_LIMIT=1GiB\nCUBFC_FREE=deferred\n")
