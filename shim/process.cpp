@@ -31,6 +31,7 @@
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
 #include "shim/serve/frees.h"
+#include "shim/serve/graph_memory.h"
 #include "shim/serve/stream_ordered.h"
 #include "shim/serve/time_in_calls.h"
 #include "shim/servers/servers.h"
@@ -90,6 +91,7 @@ struct Process::Parts {
                     {callers, contexts, captures, sources, failed, requests, soft_reserve, map,
                      idle_trimmer, time_in_calls}),
         frees(driver, policy, {contexts, ipc, waiting, requests, time_in_calls}),
+        graph_memory(driver, policy, contexts, sources, failed),
         stream_ordered(driver,
                        {contexts, captures, waiting, sources, requests, allocations, frees}),
         info(driver, policy, contexts, rendezvous),
@@ -129,6 +131,7 @@ struct Process::Parts {
   TimeInCalls time_in_calls;
   Allocations allocations;
   Frees frees;
+  GraphMemory graph_memory;
   StreamOrdered stream_ordered;
   MemoryInfo info;
   PhysicalMemory physical;
@@ -290,6 +293,9 @@ DriverRequests& Process::requests() const {
 }
 StreamOrdered& Process::stream_ordered() const {
   return parts_->stream_ordered;
+}
+GraphMemory& Process::graph_memory() const {
+  return parts_->graph_memory;
 }
 MemoryInfo& Process::info() const {
   return parts_->info;

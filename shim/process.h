@@ -23,6 +23,7 @@ class Contexts;
 class DriverRequests;
 class FailedRequests;
 class Frees;
+class GraphMemory;
 class Ipc;
 class MemoryInfo;
 class MemorySources;
@@ -77,6 +78,7 @@ class Process {
   const MemorySources& sources() const;
   DriverRequests& requests() const;
   StreamOrdered& stream_ordered() const;
+  GraphMemory& graph_memory() const;
   MemoryInfo& info() const;
   PhysicalMemory& physical() const;
   Arrays& arrays() const;

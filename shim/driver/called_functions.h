@@ -29,6 +29,10 @@
   Y(cuEventRecord, (CUevent event, CUstream stream)) \
   Y(cuEventSynchronize, (CUevent event)) \
   Y(cuGetErrorName, (CUresult error, const char** name)) \
+  Y(cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph* graph)) \
+  Y(cuGraphGetNodes, (CUgraph graph, CUgraphNode* nodes, size_t* count)) \
+  Y(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* parameters)) \
+  Y(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type)) \
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
   Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
   Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \

@@ -1,4 +1,4 @@
-// What takes memory of the device by itself: modules, kernels, streams, graphs. The call is the
+// What takes memory of the device by itself: modules, kernels, streams. The call is the
 // driver's, and made once more when it lacks memory that arenas hold and nobody uses.
 #include "shim/hook/calls.h"
 
@@ -123,47 +123,6 @@ CUresult cubfc_cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid
                                               CUstream stream, void** parameters) {
   return call_with_room(&Functions::cuLaunchCooperativeKernel_ptsz, function, grid_x, grid_y,
                         grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters);
-}
-
-CUresult cubfc_cuGraphInstantiate(CUgraphExec* program, CUgraph graph, CUgraphNode* node,
-                                  char* text, size_t bytes) {
-  return call_with_room(&Functions::cuGraphInstantiate, program, graph, node, text, bytes);
-}
-
-CUresult cubfc_cuGraphInstantiate_v2(CUgraphExec* program, CUgraph graph, CUgraphNode* node,
-                                     char* text, size_t bytes) {
-  return call_with_room(&Functions::cuGraphInstantiate_v2, program, graph, node, text, bytes);
-}
-
-CUresult cubfc_cuGraphInstantiateWithFlags(CUgraphExec* program, CUgraph graph,
-                                           unsigned long long flags) {
-  return call_with_room(&Functions::cuGraphInstantiateWithFlags, program, graph, flags);
-}
-
-CUresult cubfc_cuGraphInstantiateWithParams(CUgraphExec* program, CUgraph graph,
-                                            CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-  return call_with_room(&Functions::cuGraphInstantiateWithParams, program, graph, parameters);
-}
-
-CUresult cubfc_cuGraphInstantiateWithParams_ptsz(CUgraphExec* program, CUgraph graph,
-                                                 CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
-  return call_with_room(&Functions::cuGraphInstantiateWithParams_ptsz, program, graph, parameters);
-}
-
-CUresult cubfc_cuGraphUpload(CUgraphExec program, CUstream stream) {
-  return call_with_room(&Functions::cuGraphUpload, program, stream);
-}
-
-CUresult cubfc_cuGraphUpload_ptsz(CUgraphExec program, CUstream stream) {
-  return call_with_room(&Functions::cuGraphUpload_ptsz, program, stream);
-}
-
-CUresult cubfc_cuGraphLaunch(CUgraphExec program, CUstream stream) {
-  return call_with_room(&Functions::cuGraphLaunch, program, stream);
-}
-
-CUresult cubfc_cuGraphLaunch_ptsz(CUgraphExec program, CUstream stream) {
-  return call_with_room(&Functions::cuGraphLaunch_ptsz, program, stream);
 }
 
 }  // extern "C"

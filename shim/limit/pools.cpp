@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arena/units.h"
 #include "shim/driver/relaxed_capture.h"
 
 namespace cubfc {
@@ -72,7 +73,10 @@ void Pools::forget_the_empty() noexcept {
 
 // Precondition: the lock is held.
 std::uint64_t Pools::needed() const noexcept {
-  std::uint64_t bytes = counts_ == Counts::kAll ? graphs_ : 0;
+  const std::uint64_t unused_of_graphs = arena::less(graphs_.reserved, graphs_.used);
+  std::uint64_t bytes = counts_ == Counts::kAll
+                            ? graphs_.reserved + arena::less(claimed_for_graphs_, unused_of_graphs)
+                            : 0;
   for (const Pool& pool : pools_) {
     if (is_counted(pool)) {
       bytes += pool.destroyed ? pool.claimed : std::max(pool.reserved, pool.claimed);
@@ -99,6 +103,27 @@ bool Pools::claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noe
   taken_ = std::max(need, taken_);
   id = from.id;
   return true;
+}
+
+bool Pools::claim_for_graphs(std::uint64_t bytes) noexcept {
+  refresh();
+  const std::lock_guard lock(mutex_);
+  claimed_for_graphs_ += bytes;
+  const std::uint64_t need = needed();
+  if (need > taken_ && !budget_.take(need - taken_)) {
+    claimed_for_graphs_ -= bytes;
+    return false;
+  }
+  taken_ = std::max(need, taken_);
+  return true;
+}
+
+void Pools::unclaim_for_graphs(std::uint64_t bytes) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    claimed_for_graphs_ -= bytes;
+  }
+  refresh();
 }
 
 void Pools::unclaim(std::uint64_t id, std::uint64_t bytes) noexcept {
@@ -130,7 +155,7 @@ bool Pools::refresh() noexcept {
       pool->asked = turn;
     }
   });
-  const std::uint64_t of_graphs = kept_by_graphs();
+  const OfGraphs of_graphs = graphs();
   const std::lock_guard lock(mutex_);
   if (graphs_asked_ < turn) {
     graphs_ = of_graphs;
@@ -185,12 +210,16 @@ std::uint64_t Pools::ask(CUmemoryPool pool, CUmemPool_attribute attribute) noexc
   return known ? bytes : 0;
 }
 
-std::uint64_t Pools::kept_by_graphs() noexcept {
-  cuuint64_t bytes = 0;
+Pools::OfGraphs Pools::graphs() noexcept {
+  cuuint64_t reserved = 0;
+  cuuint64_t used = 0;
   if (counts_ == Counts::kAll && driver_.cuDeviceGetGraphMemAttribute != nullptr) {
-    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+    const RelaxedCapture relaxed(driver_);
+    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                                         &reserved);
+    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used);
   }
-  return bytes;
+  return {reserved, used};
 }
 
 std::uint64_t Pools::reserved_by(CUmemoryPool pool) noexcept {
@@ -208,11 +237,12 @@ bool Pools::trim() noexcept {
     }
     any = reserved_by(pool) < before || any;
   });
-  const std::uint64_t before = kept_by_graphs();
+  const std::uint64_t before = graphs().reserved;
   if (counts_ == Counts::kAll && driver_.cuDeviceGraphMemTrim != nullptr) {
     driver_.cuDeviceGraphMemTrim(device_);
   }
-  any = kept_by_graphs() < before || any;
+  any = graphs().reserved < before || any;
+  trims_.fetch_add(1, std::memory_order_relaxed);
   refresh();
   return any;
 }
