@@ -85,10 +85,15 @@ Growth::Outcome GrowthByPages::grow_with_spare(Locked& lock, std::uint64_t reque
 
 Growth::Outcome GrowthByPages::reserve_addresses(Locked& lock, std::uint64_t block_bytes) {
   const std::uint64_t all = std::min(largest_bytes_, kLargestRequestBytes / kTimesReserved);
-  const std::uint64_t bytes = round_up(std::max(kTimesReserved * all, block_bytes + page_), page_);
+  const std::uint64_t least = round_up(block_bytes + page_, page_);
+  std::uint64_t bytes = std::max(round_up(kTimesReserved * all, page_), least);
   const std::uint64_t generation = pool_.generation;
-  const MemorySource::Region region =
+  MemorySource::Region region =
       pool_.calls.without_lock(lock, [&] { return pool_.source.reserve(bytes); });
+  while (region.base == 0 && bytes > least && generation == pool_.generation) {
+    bytes = std::max(round_down(bytes / 4, page_), least);  // of a process that may have few
+    region = pool_.calls.without_lock(lock, [&] { return pool_.source.reserve(bytes); });
+  }
   if (region.base == 0) {
     return {false, Failure::kSourceError, region.error};
   }

@@ -61,6 +61,8 @@ struct Device {
   // Requests that are just taking memory from the driver, perhaps more than they need: who asks
   // this process for memory is told so, and waits for what will be left of it.
   std::atomic<int> takers{0};
+  // That the driver refuses what its server needs (Allocations) was said.
+  std::atomic<bool> says_refusal{false};
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};

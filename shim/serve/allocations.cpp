@@ -165,6 +165,22 @@ arena::Allocation Allocations::take(Context& context, const Wanted& wanted) {
   return got;
 }
 
+// Whether the driver refuses what pages, or a pool, are made of, though it may give memory in its
+// own way: said once. Its own answer counts then.
+bool Allocations::is_refused_to_us(const Context& context, CUresult result) {
+  const config::Allocator allocator = context.device.server->allocator();
+  if (stays(result) || allocator == config::Allocator::kBfc) {
+    return false;
+  }
+  if (!context.device.says_refusal.exchange(true)) {
+    log::warn(
+        "GPU {}: CUBFC_ALLOCATOR={} cannot go on as it did, since the driver answers {}: requests "
+        "that meet this are served by the driver itself",
+        context.device.handle, config::name_of(allocator), name_of(driver_, result));
+  }
+  return true;
+}
+
 CUresult Allocations::allocate_from_arena(Context& context, CUdeviceptr* address,
                                           const Wanted& wanted, const char* function) {
   const std::uint64_t bytes = wanted.bytes;
@@ -178,8 +194,11 @@ CUresult Allocations::allocate_from_arena(Context& context, CUdeviceptr* address
     context.arena.count_failure();
     log::debug("{} of {} bytes failed: {}", function, bytes, arena::describe(got.failure));
     if (got.failure == arena::Failure::kSourceError) {
-      context.note(static_cast<CUresult>(got.source_error));
-      return static_cast<CUresult>(got.source_error);
+      const auto refused = static_cast<CUresult>(got.source_error);
+      context.note(refused);
+      return is_refused_to_us(context, refused)
+                 ? allocate_from_driver(context, address, bytes, function)
+                 : refused;
     }
     failed_.report({context.device, bytes, function}, got.failure, &context);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -202,7 +221,9 @@ CUresult Allocations::allocate_from_pool(Context& context, CUdeviceptr* address,
   };
   if (const CUresult result = prepare(); result != CUDA_SUCCESS) {
     context.note(result);
-    return result;
+    return is_refused_to_us(context, result)
+               ? allocate_from_driver(context, address, bytes, function)
+               : result;
   }
   CUdeviceptr got = 0;
   std::optional<Claim> claim;
@@ -215,7 +236,9 @@ CUresult Allocations::allocate_from_pool(Context& context, CUdeviceptr* address,
           [&] { server.undo(got); });
       result != CUDA_SUCCESS) {
     context.note(result);
-    return result;
+    return result != CUDA_ERROR_OUT_OF_MEMORY && is_refused_to_us(context, result)
+               ? allocate_from_driver(context, address, bytes, function)
+               : result;
   }
   try {
     server.enter(context, got, std::move(*claim));

@@ -85,6 +85,7 @@ class Allocations {
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
                                 const char* function, Mode mode = Mode::kAsItIs);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
+  bool is_refused_to_us(const Context& context, CUresult result);
   static void collect_waiting(const Context& context);
   arena::Allocation take(Context& context, const Wanted& wanted);
   void free_relaxed(CUdeviceptr address) const;

@@ -22,6 +22,35 @@ std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, const 
   return granularity == 0 ? 0 : config::page_bytes(most, granularity);
 }
 
+CUresult MappedMemory::try_page(const DriverFunctions& driver, CUdevice device,
+                                std::uint64_t page_bytes) noexcept {
+  const RelaxedCapture relaxed(driver);
+  const CUmemAllocationProp properties = page_properties(driver, device);
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CUdeviceptr base = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  if (const CUresult refused = driver.cuMemAddressReserve(&base, page_bytes, page_bytes, 0, 0);
+      refused != CUDA_SUCCESS) {
+    return refused;
+  }
+  CUresult result = driver.cuMemCreate(&handle, page_bytes, &properties, 0);
+  if (result == CUDA_SUCCESS) {
+    result = driver.cuMemMap(base, page_bytes, 0, handle, 0);
+    if (result == CUDA_SUCCESS) {
+      result = driver.cuMemSetAccess(base, page_bytes, &access, 1);
+      driver.cuMemUnmap(base, page_bytes);
+    }
+    driver.cuMemRelease(handle);
+  } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    result = CUDA_SUCCESS;
+  }
+  driver.cuMemAddressFree(base, page_bytes);
+  return result;
+}
+
 CUmemAllocationProp MappedMemory::page_properties(const DriverFunctions& driver,
                                                   CUdevice device) noexcept {
   CUmemAllocationProp properties = physical_memory_of(driver, device);

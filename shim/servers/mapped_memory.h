@@ -21,6 +21,10 @@ class MappedMemory : public RegionSource {
 
   // Page size in bytes, for as much of the device as its limit allows; 0 where it cannot be mapped,
   // or arenas have managed memory.
+  // Tries once all that it does to a page. What the driver answers to the first call that it
+  // refuses, but not that the device is full.
+  static CUresult try_page(const DriverFunctions& driver, CUdevice device,
+                           std::uint64_t page_bytes) noexcept;
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, const Device& device);
 
   bool release_waits() const noexcept override { return false; }

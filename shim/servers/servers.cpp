@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "shim/device/context.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/servers/mapped_memory.h"
 #include "shim/servers/own_pool.h"
+#include "shim/servers/pool_creation.h"
 #include "shim/servers/region_memory.h"
 #include "shim/tell/log.h"
 
@@ -210,6 +212,22 @@ class DriverServer : public ArenaServer {
   }
 };
 
+// Of an answer that is worth a word.
+std::string in_brackets(const DriverFunctions& driver, CUresult refused) {
+  return refused == CUDA_ERROR_NOT_SUPPORTED ? "" : std::string(" (") + name_of(driver, refused) + ")";
+}
+
+// What the driver answers when it is to make a pool as we need it.
+CUresult try_pool(const DriverFunctions& driver, const Device& device) {
+  const RelaxedCapture relaxed(driver);
+  CUmemoryPool pool = nullptr;
+  const CUresult result = create_pool(driver, device, pool);
+  if (result == CUDA_SUCCESS) {
+    driver.cuMemPoolDestroy(pool);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const config::Policy& policy,
@@ -219,24 +237,31 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
       return std::make_unique<DriverServer>(driver, device);
     case config::Allocator::kVmm: {
       const std::uint64_t page_bytes = MappedMemory::page_bytes_for(driver, device);
-      if (page_bytes > 0) {
+      const CUresult refused = page_bytes == 0
+                                   ? CUDA_ERROR_NOT_SUPPORTED
+                                   : MappedMemory::try_page(driver, device.handle, page_bytes);
+      if (refused == CUDA_SUCCESS) {
         return std::make_unique<PageServer>(driver, device, page_bytes);
       }
       if (!device.managed) {
-        log::warn("GPU {} ({}) cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there",
-                  device.handle, device.name);
+        log::warn("GPU {} ({}) cannot map memory{}, so CUBFC_ALLOCATOR=vmm is bfc there",
+                  device.handle, device.name, in_brackets(driver, refused));
       }
       break;
     }
-    case config::Allocator::kCudaAsync:
-      if (!device.managed && OwnPool::is_possible(driver, device.handle)) {
+    case config::Allocator::kCudaAsync: {
+      const CUresult refused = OwnPool::is_possible(driver, device.handle)
+                                   ? try_pool(driver, device)
+                                   : CUDA_ERROR_NOT_SUPPORTED;
+      if (!device.managed && refused == CUDA_SUCCESS) {
         return std::make_unique<PoolServer>(driver, policy, device);
       }
       if (!device.managed) {
-        log::warn("GPU {} ({}) has no memory pools, so CUBFC_ALLOCATOR=cuda_async is bfc there",
-                  device.handle, device.name);
+        log::warn("GPU {} ({}) has no memory pools{}, so CUBFC_ALLOCATOR=cuda_async is bfc there",
+                  device.handle, device.name, in_brackets(driver, refused));
       }
       break;
+    }
     case config::Allocator::kBfc:
       break;
   }

@@ -286,6 +286,38 @@ TEST_CASE("a driver that is too old for a limit gives nothing, unless others' wo
   }
 }
 
+TEST_CASE(
+    "where the driver refuses what an allocator is made of, another serves, and a line says so") {
+  struct Case {
+    const char* allocator;
+    const char* fails;
+    const char* said;
+  };
+  const Case cases[] = {
+      {"vmm", "cuMemCreate=801@1+*", "cannot map memory, so CUBFC_ALLOCATOR=vmm is bfc there"},
+      {"vmm", "cuMemAddressReserve=2@1+*", "cannot map memory (CUDA_ERROR_OUT_OF_MEMORY)"},
+      {"vmm", "cuMemMap=801@1+*", "is bfc there"},
+      {"vmm", "cuMemSetAccess=801@1+*", "is bfc there"},
+      {"vmm", "cuMemCreate=801@2+*", "CUBFC_ALLOCATOR=vmm cannot go on as it did"},
+      {"vmm", "cuMemAddressReserve=2@2+*", "CUBFC_ALLOCATOR=vmm cannot go on as it did"},
+      {"cuda_async", "cuMemPoolCreate=2@1+*", "CUBFC_ALLOCATOR=cuda_async is bfc there"},
+      {"cuda_async", "cuMemPoolCreate=2@2+*", "CUBFC_ALLOCATOR=cuda_async cannot go on"},
+      {"cuda_async", "cuMemAllocFromPoolAsync=801@1+*", "CUBFC_ALLOCATOR=cuda_async cannot go on"},
+  };
+  for (const Case& each : cases) {
+    INFO(each.allocator << ", " << each.fails);
+    const Outcome outcome =
+        run_preloaded(take("50", "4194304"), {{"CUBFC_ALLOCATOR", each.allocator},
+                                              {"STANDIN_FAIL", each.fails},
+                                              {"CUBFC_PREALLOCATE", "false"}});
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    const std::size_t first = outcome.err.find(each.said);
+    CHECK(first != std::string::npos);
+    CHECK(outcome.err.find(each.said, first + 1) == std::string::npos);
+  }
+}
+
 TEST_CASE("a driver that fails an allocation for another reason has its error passed on") {
   // 700: CUDA_ERROR_ILLEGAL_ADDRESS, an error of earlier work.
   const Outcome bare =
