@@ -112,7 +112,9 @@ class Counts {
   // Free, though perhaps not in one piece.
   std::uint64_t free_bytes() const { return usable_bytes_ - bytes_in_use(); }
   // But for what there is to grow.
-  Headroom room() const noexcept { return {peak_bytes_in_use(), free_bytes(), bytes_retired(), 0}; }
+  Headroom room() const noexcept {
+    return {peak_bytes_in_use(), free_bytes(), bytes_retired(), 0, bytes_in_use()};
+  }
   // But for what the regions and the budget know.
   Stats stats() const noexcept;
   Marked marked() const noexcept;

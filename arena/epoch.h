@@ -13,6 +13,7 @@ struct Headroom {
   std::uint64_t free = 0;
   std::uint64_t retired = 0;
   std::uint64_t to_grow = 0;  // what the limit leaves; 0 once the source had nothing left
+  std::uint64_t in_use = 0;   // by live and retired blocks
 };
 
 // Asking costs a driver call for each context, and a block that waits cannot be used again: so

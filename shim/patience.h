@@ -23,6 +23,8 @@ inline constexpr std::chrono::seconds kForDriverCall{2};
 // Blocks that only cuMemFreeAsync has freed: their stream may be waiting for the thread that asks
 // for memory, and the driver would have refused that thread at once.
 inline constexpr std::chrono::seconds kForStreamOrder{2};
+// After so long a wait for freed blocks, which has no bound, a line says so, once.
+inline constexpr std::chrono::seconds kUntilTold{5};
 
 // ---- A request that lacks memory: source/search.h, source/time_left.h. Each of the two times is
 // counted from when something of its kind is first waited for.

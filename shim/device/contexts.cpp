@@ -374,4 +374,21 @@ CUresult Contexts::synchronize_one(CUcontext context, CUcontext current) {
   return inside.pushed() ? driver_.cuCtxSynchronize() : inside.result();
 }
 
+std::optional<std::uint64_t> Contexts::free_at_driver(const Device& device) const {
+  std::optional<std::uint64_t> bytes;
+  for_each_alive_on(device, [&](const Context& context) {
+    if (bytes) {
+      return;
+    }
+    const RelaxedCapture relaxed(driver_);
+    const PushedContext inside(driver_, context.handle);
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (inside.pushed() && driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
+      bytes = free_bytes;
+    }
+  });
+  return bytes;
+}
+
 }  // namespace cubfc

@@ -86,6 +86,9 @@ class Contexts {
   // Whether the current context, if there is one, has a Context that is alive: not a green one, nor
   // one that the driver could not tell of.
   bool knows_current() const;
+  // What the driver has free of the device, in bytes; nothing: there is no context in which it
+  // could be asked.
+  std::optional<std::uint64_t> free_at_driver(const Device& device) const;
   // Waits for the work that was submitted in every context that may use memory of the owner's
   // device, in `others`, and in the current one if it is not known here. Returns what `owner`
   // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for, or a

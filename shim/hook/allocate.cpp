@@ -9,9 +9,9 @@ namespace cubfc {
 
 using Functions = DriverFunctions;
 
-void tidy_frees(Process& process) {
+CUresult tidy_frees(Process& process) {
   const NoCancellation no_cancellation;
-  process.frees().tidy();
+  return process.frees().tidy();
 }
 
 // What the arena does not have at hand.
@@ -51,10 +51,7 @@ CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
   if (Process* const process = Process::active(); process != nullptr) [[likely]] {
     const auto freed = process->frees().free_at_hand(address);
     if (freed != arena::Arena::Gathered::kNot) [[likely]] {
-      if (freed == arena::Arena::Gathered::kFull) [[unlikely]] {
-        tidy_frees(*process);
-      }
-      return CUDA_SUCCESS;
+      return freed == arena::Arena::Gathered::kFull ? tidy_frees(*process) : CUDA_SUCCESS;
     }
   }
   return answer([&](Process& p) { return p.frees().free(address); }, &Functions::cuMemFree_v2,

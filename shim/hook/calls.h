@@ -59,7 +59,7 @@ CUresult answer_to(const void* asking, Ours ours, CUresult (*DriverFunctions::*f
 }
 
 // After a free that asks for it.
-void tidy_frees(Process& process);
+CUresult tidy_frees(Process& process);
 
 // Returns `result`, a driver call's. After a success calls note(process) first.
 template <typename Note>

@@ -148,6 +148,13 @@ arena::Allocation Allocations::take(Context& context, const Wanted& wanted) {
     const SoftReserve::Taking taking(context.device);
     return context.arena.allocate(bytes, wanted.caller);
   };
+  if (const CUdeviceptr at_hand = context.arena.allocate_without_growth(bytes, wanted.caller);
+      at_hand != 0) {
+    return {.address = at_hand};
+  }
+  if (DeviceFrees* const frees = WaitingFrees::known_of(context.device); frees != nullptr) {
+    frees->close_and_collect();  // before the arena grows
+  }
   arena::Allocation got = allocate();
   if (got.address == 0) {
     search.growth_is(context.arena.growth_for(bytes));

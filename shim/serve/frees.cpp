@@ -55,12 +55,16 @@ CUresult Frees::free_of(const Freed& freed, CUdeviceptr address) {
   return result;
 }
 
-void Frees::tidy() noexcept {
-  contexts_.devices().for_each([](const Device& device) {
+CUresult Frees::tidy() noexcept {
+  CUresult result = CUDA_SUCCESS;
+  contexts_.devices().for_each([&](const Device& device) {
     if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
       frees->close_when_due();
+      const CUresult waited = frees->hold_back();
+      result = waited == CUDA_SUCCESS ? result : waited;
     }
   });
+  return result;
 }
 
 CUresult Frees::free(CUdeviceptr address) {
@@ -105,7 +109,9 @@ CUresult Frees::free_block(const Freed& freed, CUdeviceptr address) {
       return result;  // of earlier work; the free has not happened (cuda.h, cuMemFree)
     }
   }
-  return free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});
+  const CUresult result =
+      free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});
+  return result != CUDA_SUCCESS ? result : waiting_.of(owner.device).hold_back();
 }
 
 CUresult Frees::free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how) {

@@ -36,7 +36,8 @@ class Frees {
   // that call, so the thread may be cancelled there. kFull: it is freed, and tidy() is to be
   // called.
   arena::Arena::Gathered free_at_hand(CUdeviceptr address);
-  void tidy() noexcept;
+  // An error that stays, of earlier work; else CUDA_SUCCESS.
+  CUresult tidy() noexcept;
   CUresult free(CUdeviceptr address);
 
   // For cudaFree, which leaves everything that is not plain to the CUDA runtime: true when the

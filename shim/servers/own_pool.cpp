@@ -252,7 +252,8 @@ arena::Headroom OwnPool::headroom() const noexcept {
   const std::uint64_t beyond =
       device_.total_bytes - std::min(device_.total_bytes, stats.peak_bytes_in_use);
   return {stats.peak_bytes_in_use, stats.peak_bytes_in_use - stats.bytes_in_use,
-          stats.bytes_retired, exhausted_ ? 0 : std::min(device_.limit.budget.left(), beyond)};
+          stats.bytes_retired, exhausted_ ? 0 : std::min(device_.limit.budget.left(), beyond),
+          stats.bytes_in_use};
 }
 
 std::uint64_t OwnPool::trim(std::uint64_t keep_bytes) noexcept {

@@ -4,8 +4,6 @@
 
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
-#include "shim/driver/pushed_context.h"
-#include "shim/driver/relaxed_capture.h"
 #include "shim/meet/rendezvous.h"
 
 namespace cubfc {
@@ -20,25 +18,8 @@ Device* MemorySources::device_of(std::optional<CUdevice> device) const noexcept 
   return nullptr;
 }
 
-std::optional<std::uint64_t> MemorySources::free_at_driver(const Device& device) const {
-  std::optional<std::uint64_t> bytes;
-  contexts_.for_each_alive_on(device, [&](const Context& context) {
-    if (bytes) {
-      return;
-    }
-    const RelaxedCapture relaxed(driver_);
-    const PushedContext inside(driver_, context.handle);
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (inside.pushed() && driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
-      bytes = free_bytes;
-    }
-  });
-  return bytes;
-}
-
 void MemorySources::give_up_preallocated(Device& device, std::uint64_t bytes) const {
-  if (const auto at_driver = free_at_driver(device); at_driver && *at_driver < bytes) {
+  if (const auto at_driver = contexts_.free_at_driver(device); at_driver && *at_driver < bytes) {
     const std::uint64_t lacking = bytes - *at_driver;
     const std::uint64_t given = device.preallocation.give_up(lacking);
     if (given < lacking && lacking - given <= rendezvous_.offered(device.id)) {

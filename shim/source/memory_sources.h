@@ -46,9 +46,7 @@ class MemorySources {
   // there: what is lacking is given up of what is preallocated, here and in other processes.
   void give_up_preallocated(Device& device, std::uint64_t bytes) const;
 
-  // For the sources. What the driver has free of the device, in bytes; nothing: there is no context
-  // in which it could be asked.
-  std::optional<std::uint64_t> free_at_driver(const Device& device) const;
+  // For the sources.
   Contexts& contexts() const { return contexts_; }
   UnusedMemory& unused() const { return unused_; }
   Rendezvous& rendezvous() const { return rendezvous_; }

@@ -58,7 +58,7 @@ bool Search::finds_more(Waits waits) {
 Pass Search::begin_pass() {
   const Need& need = request_.need;
   Pass pass;
-  pass.at_driver = request_.all.free_at_driver(request_.device);
+  pass.at_driver = request_.all.contexts().free_at_driver(request_.device);
   if (pass.at_driver && *pass.at_driver < need.bytes) {
     request_.refused_with_enough = 0;  // it refused because others were quicker
   }

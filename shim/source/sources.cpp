@@ -181,7 +181,7 @@ Source::Waited EnoughByNow::gives_after_wait(Request& request, Pass& pass) {
   if (!pass.changes) {
     pass.changes = request.all.rendezvous().changes();
   }
-  pass.at_driver = request.all.free_at_driver(request.device);
+  pass.at_driver = request.all.contexts().free_at_driver(request.device);
   if (need.bytes == 0 || !pass.at_driver || *pass.at_driver < need.bytes ||
       request.refused_with_enough == patience::kMostRefusedWithEnough) {
     return Waited::kInVain;

@@ -8,6 +8,7 @@
 #include "shim/device/contexts.h"
 #include "shim/driver/captures.h"
 #include "shim/patience.h"
+#include "shim/tell/log.h"
 
 namespace cubfc {
 namespace {
@@ -18,6 +19,8 @@ using std::chrono::steady_clock;
 constexpr std::size_t kFewLanes = 4;
 // And makes so many epochs free at most.
 constexpr std::size_t kAtOnce = 32;
+// Of what was freed, so much may wait in any case.
+constexpr std::uint64_t kMayWait = std::uint64_t{32} << 20;
 // A bound for who asks about all lanes, because others go on freeing.
 constexpr std::size_t kMostAtOnce = 1'000'000;
 
@@ -92,6 +95,47 @@ void DeviceFrees::close_when_due() noexcept {
   } else if (freed_.has_many_closed()) {
     collect(kFewLanes, kAtOnce);  // of what is freed in stream order, none is ever open
   }
+}
+
+// Without this a program whose host runs ahead of its device would take all of the device; and an
+// allocation would wait for the work before a free, though that may wait for the very thread that
+// allocates. So no more waits than a quarter of what is in use, nor than half of what could be
+// given to the next allocation without a wait.
+bool DeviceFrees::may_wait(std::uint64_t bytes) const {
+  std::uint64_t in_use = 0;
+  std::uint64_t free = device_.preallocation.bytes();
+  bool is_first = true;
+  contexts_.for_each_alive_on(device_, [&](const Context& context) {
+    const bool is_pool = device_.server->by == Server::By::kPool;
+    const arena::Headroom room =
+        is_pool ? device_.server->headroom(context) : context.arena.headroom();
+    if (is_first || !is_pool) {  // contexts share a pool
+      in_use += arena::less(room.in_use, room.retired);
+      free += room.free;
+    }
+    is_first = false;
+  });
+  if (bytes > std::max(in_use / 4, kMayWait)) {
+    return false;
+  }
+  return bytes <= free / 2 ||
+         bytes <= (free + std::min(device_.limit.budget.left(),
+                                   contexts_.free_at_driver(device_).value_or(0))) /
+                      2;
+}
+
+CUresult DeviceFrees::hold_back() noexcept try {
+  const std::uint64_t waiting = freed_.plain_bytes();
+  if (waiting == 0 || may_wait(waiting)) {
+    return CUDA_SUCCESS;
+  }
+  Context* owner = nullptr;
+  contexts_.for_each_alive_on(device_, [&](Context& context) { owner = &context; });
+  const CUresult result =
+      owner == nullptr ? CUDA_SUCCESS : wait_for_all(*owner, contexts_.current());
+  return stays(result) ? result : CUDA_SUCCESS;
+} catch (const std::bad_alloc&) {
+  return CUDA_SUCCESS;
 }
 
 void DeviceFrees::close(WaitPermit& permit) noexcept {
@@ -213,10 +257,14 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
   using Prospect = FreedBlocks::Prospect;
   std::optional<steady_clock::time_point> hopeless_since;
   std::chrono::microseconds pause = patience::kShortestPause;
+  const steady_clock::time_point start = steady_clock::now();
   for (;;) {
     close_and_collect();
     if (predicate() || !any()) {
       return predicate();
+    }
+    if (for_streams == ForStreams::kBriefly && steady_clock::now() - start > patience::kUntilTold) {
+      tell_of_long_wait();
     }
     const Prospect prospect = freed_.prospect();
     const bool may_last = prospect == Prospect::kInHand ||
@@ -236,6 +284,16 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, patience::kLongestPause);
   }
+}
+
+void DeviceFrees::tell_of_long_wait() noexcept try {
+  if (!told_of_long_wait_.exchange(true)) {
+    log::warn(
+        "GPU {}: an allocation has waited {} s for work that may still use what was freed "
+        "before it, since nothing else is left; CUBFC_FREE=sync waits in the frees instead",
+        device_.handle, patience::kUntilTold.count());
+  }
+} catch (...) {  // it goes on waiting
 }
 
 bool DeviceFrees::wait_for_any(std::size_t before) noexcept {

@@ -7,6 +7,7 @@
 // somebody looks, or the contexts are synchronised by who waits.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -67,6 +68,11 @@ class DeviceFrees {
   // Where the driver cannot record a context's work (before 12.5), that waits for the device.
   void close_when_due() noexcept;
 
+  // After a plain free, when an epoch was closed: if more waits than the program may run ahead by,
+  // waits as a free under CUBFC_FREE=sync would have, by wait_for_all(). Not while a stream
+  // captures. Returns an error that stays, of earlier work; else CUDA_SUCCESS.
+  CUresult hold_back() noexcept;
+
   // Asks the driver about closed epochs, the oldest of each lane first, and makes free the blocks
   // of those whose work is done. A few lanes each time, each in its turn. Does not wait.
   void collect() noexcept;
@@ -113,16 +119,19 @@ class DeviceFrees {
   bool collect_by_waiting() noexcept;
   // For what a stream alone frees.
   enum class ForStreams : bool { kBriefly, kAsLongAsItTakes };
+  void tell_of_long_wait() noexcept;
   template <typename Predicate>
   bool wait_until(ForStreams for_streams, Predicate predicate) noexcept;
   void reclaim(Epochs& epoch) noexcept;
   bool is_stranger(const Context* context) const;
+  bool may_wait(std::uint64_t bytes) const;
 
   Device& device_;
   Contexts& contexts_;
   Captures& captures_;
   Fences& fences_;
   FreedBlocks freed_;
+  std::atomic<bool> told_of_long_wait_{false};
 };
 
 }  // namespace cubfc

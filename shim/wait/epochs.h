@@ -48,6 +48,7 @@ struct Epoch {
   std::vector<Block> blocks;
   std::vector<Gathered> gathered;  // and what arenas have gathered
   std::uint64_t bytes = 0;         // of `blocks`
+  std::uint64_t plain_bytes = 0;   // of all, if cuMemFree has freed them; once it is closed
   std::vector<Context*> others;    // that it was freed in, and that may not use the device's memory
   std::uint64_t number = 0;        // in the order in which epochs begin
   std::uint64_t covered = 0;       // by the last cover()

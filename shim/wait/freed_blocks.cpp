@@ -265,6 +265,8 @@ FreedBlocks::Epochs FreedBlocks::close_open() {
       blocks += each.blocks.count;
     }
     device_.use.epoch_closed(bytes, blocks);
+    open.plain_bytes = bytes;
+    plain_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     closed.splice(closed.begin(), open_);
   } else {
     --epochs_;
@@ -349,6 +351,7 @@ void FreedBlocks::reclaim(Epochs& epoch) noexcept {
   const std::lock_guard lock(mutex_);
   forget_size(epoch.front());
   let_go(epoch.front());
+  plain_bytes_.fetch_sub(epoch.front().plain_bytes, std::memory_order_relaxed);
   reclaimed_ += epoch.front().empty() ? 0 : 1;  // else its stream has taken it back
   epoch.clear();
   --epochs_;

@@ -86,6 +86,11 @@ class FreedBlocks {
   // Returns the mark, for take_covered().
   std::uint64_t cover(const Device& device) noexcept;
 
+  // Bytes that cuMemFree has freed and that are in closed epochs, in hand or not. No lock.
+  std::uint64_t plain_bytes() const noexcept {
+    return plain_bytes_.load(std::memory_order_relaxed);
+  }
+
   // How many epochs there have been whose blocks are free by now.
   std::size_t reclaimed() const noexcept { return reclaimed_.load(std::memory_order_acquire); }
   // The number of the newest epoch.
@@ -121,6 +126,7 @@ class FreedBlocks {
   std::atomic<bool> full_{false};
   std::atomic<std::size_t> epochs_{0};  // closed, and in hand
   std::atomic<std::size_t> reclaimed_{0};
+  std::atomic<std::uint64_t> plain_bytes_{0};
 
   std::mutex mutex_;  // guards all below
   Lanes lanes_;
