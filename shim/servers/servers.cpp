@@ -214,7 +214,8 @@ class DriverServer : public ArenaServer {
 
 // Of an answer that is worth a word.
 std::string in_brackets(const DriverFunctions& driver, CUresult refused) {
-  return refused == CUDA_ERROR_NOT_SUPPORTED ? "" : std::string(" (") + name_of(driver, refused) + ")";
+  return refused == CUDA_ERROR_NOT_SUPPORTED ? ""
+                                             : std::string(" (") + name_of(driver, refused) + ")";
 }
 
 // What the driver answers when it is to make a pool as we need it.
