@@ -102,9 +102,14 @@ void SoftReserve::meet_groups_again() noexcept {
 }
 
 // A part at a time, so that who waits sees that it goes on.
+// Nothing of a number that was never offered, whatever the file says.
 std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
   Offer& offer = offers_[number];
-  Device& device = *offer.device;
+  Device* const known = offer.device.load();
+  if (known == nullptr) {
+    return 0;
+  }
+  Device& device = *known;
   const std::uint64_t given = unused_.give_to_others(device, std::min(wanted, kPartBytes), wanted);
   if (given > 0) {
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
@@ -118,7 +123,11 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
 
 Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
   const Offer& offer = offers_[number];
-  Device& device = *offer.device;
+  Device* const known = offer.device.load();
+  if (known == nullptr) {
+    return 0;
+  }
+  Device& device = *known;
   // Looked at first: what has been taken by then is counted.
   const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
   const std::uint64_t bytes = unused_.bytes_for_others(device);

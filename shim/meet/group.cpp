@@ -318,9 +318,12 @@ void Group::move_to_new_file() noexcept try {
   std::string why_not;
   if (join_file(why_not)) {
     mapped_.load(std::memory_order_relaxed)->table.force(member_, held);
-  } else {
-    log::warn("{} has been removed, and there is no other for new processes of its group: {}",
-              file_.path, why_not);
+  } else if (!std::exchange(told_of_missing_file_, true)) {
+    log::warn(
+        "{} cannot be seen any more, since it was removed, or this process is in another root "
+        "folder or mount namespace now: {}. It stays within its group's limit with those that "
+        "are in it; who joins the group from now on may not meet it",
+        file_.path, why_not);
   }
 } catch (const std::bad_alloc&) {  // another time
 }

@@ -90,6 +90,7 @@ class Group final : public arena::SharedAccount {
   arena::Lock lock_;  // guards this process's part, and all below
   std::size_t member_ = 0;
   SharedFile file_;
+  bool told_of_missing_file_ = false;
 };
 
 }  // namespace cubfc
