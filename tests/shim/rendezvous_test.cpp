@@ -687,6 +687,48 @@ TEST_CASE("a file that is none of ours costs what it is for, and nothing else") 
   }
 }
 
+TEST_CASE("a file that is filled with anything while processes meet in it harms none of them") {
+  for (const char value : {'\xff', '\x01', '\x7f', '\0'}) {
+    INFO("filled with " << int{value});
+    std::atomic<bool> over{false};
+    std::atomic<std::size_t> most_number{0};
+    Rendezvous giving(kName);
+    REQUIRE(giving.offer(kDevice) == 0);
+    std::thread thread([&] {
+      while (!over) {
+        giving.wait_for_ring(std::chrono::milliseconds(1));
+        giving.answer(
+            [&](std::size_t number, std::uint64_t /*wanted*/) {
+              most_number = std::max(most_number.load(), number);
+              return std::uint64_t{0};
+            },
+            [](std::size_t /*number*/) { return Rendezvous::Left{1000}; });
+      }
+    });
+    Rendezvous asking(kName);
+    CHECK(asking.offered(kDevice) == 1000);
+    {
+      std::fstream file(path(), std::ios::binary | std::ios::in | std::ios::out);
+      file << std::string(std::filesystem::file_size(path()), value);
+      REQUIRE(file.flush().good());
+    }
+    asking.offered(kDevice);
+    asking.ask(kDevice, 100);
+    asking.changes();
+    asking.givers(kDevice);
+    asking.is_any_closing(kDevice);
+    CHECK(asking.ask_for_all(std::nullopt, {}).size() <= 512 * cubfc::meeting::kDevices);
+    giving.offer(kAnother);
+    over = true;
+    thread.join();
+    CHECK(most_number < cubfc::meeting::kDevices);
+    giving.close();
+    giving.leave();
+    asking.leave();
+    std::filesystem::remove(path());
+  }
+}
+
 TEST_CASE("without a runtime folder all meet in a folder beside others'") {
   unsetenv("XDG_RUNTIME_DIR");
   {
