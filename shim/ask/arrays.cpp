@@ -56,12 +56,33 @@ std::uint64_t bits_of(CUarray_format format, std::uint64_t channels) {
   }
 }
 
+// Of these the driver takes 1, 2 or 4 channels (cuda.h, cuArrayCreate).
+bool has_plain_channels(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
   constexpr unsigned kWithoutMemory = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
   if ((shape.Flags & kWithoutMemory) != 0) {
     return 0;  // physical memory is mapped to it
+  }
+  if (has_plain_channels(shape.Format) && shape.NumChannels != 1 && shape.NumChannels != 2 &&
+      shape.NumChannels != 4) {
+    return 0;  // there is no such array: the driver says so
   }
   constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
   std::uint64_t width = shape.Width;

@@ -151,6 +151,9 @@ TEST_CASE("what an array takes is told by its shape", "[outside]") {
   const std::size_t most = ~std::size_t{0};
   CHECK(cubfc::array_bytes(shape(most, most, most), 1) > std::uint64_t{1} << 50);
   CHECK(cubfc::array_bytes(shape(0, 0, 0), 1) == 0);
+  CUDA_ARRAY3D_DESCRIPTOR no_such = shape(most, most, 0);  // refused as the driver refuses it
+  no_such.NumChannels = 3;
+  CHECK(cubfc::array_bytes(no_such, 1) == 0);
   CUDA_ARRAY3D_DESCRIPTOR packed = shape(4096, 4096, 0);
   packed.Format = CU_AD_FORMAT_BC7_UNORM;
   CHECK(cubfc::array_bytes(packed, 1) == 16 * kMiB);
