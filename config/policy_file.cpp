@@ -23,16 +23,28 @@ bool takes_word(std::string_view& line, std::string_view word) {
   return true;
 }
 
-// In whatever case, and perhaps run together with what follows.
-bool begins_with_word(std::string_view line, std::string_view word) {
-  return line.size() >= word.size() &&
-         std::equal(word.begin(), word.end(), line.begin(),
-                    [](char a, char b) { return a == b || a == b + ('a' - 'A'); });
+// Wherever it stands, in whatever case, and with zeros between its letters, as UTF-16 has them.
+bool has_word(std::string_view line, std::string_view word) {
+  std::string plain;
+  for (const char c : line) {
+    if (c != '\0') {
+      plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+  }
+  return plain.find(word) != std::string::npos;
 }
 
 // A name of cubfc's own that no option has.
 bool is_unknown(std::string_view name) {
   return name.starts_with(kOwnPrefix) && find_option(name) == nullptr;
+}
+
+// Whether another value of the same name is among them.
+bool contradicts(const std::vector<std::string>& settings, const std::string& setting) {
+  const std::string name = setting.substr(0, setting.find('=') + 1);
+  return std::any_of(settings.begin(), settings.end(), [&](const std::string& each) {
+    return each.starts_with(name) && each != setting;
+  });
 }
 
 // Without quotes, if the same stand at both ends.
@@ -61,15 +73,16 @@ PolicyFile parse_policy_file(std::string path, std::string_view text, std::strin
       continue;
     }
     const std::string_view whole = line;
-    // Also where only the word is written wrongly, or nothing stands behind it.
-    const bool enforces = takes_word(line, "enforce") || begins_with_word(line, "enforce");
+    takes_word(line, "export");
+    const bool enforces = takes_word(line, "enforce");
     takes_word(line, "export");
     const std::size_t equals = line.find('=');
     const std::string_view name = trimmed(line.substr(0, equals));
     const bool counts = enforces && why_not.empty();
     const auto object = [&](const std::string& what) {
       const std::string problem = file.path + ", line " + std::to_string(number + 1) + ": " + what;
-      if (!counts) {
+      // Also where only the word is written wrongly, or nothing stands behind it.
+      if (!why_not.empty() || !has_word(whole, "enforce")) {
         file.problems.push_back(problem);
       } else if (file.unusable.empty()) {
         file.unusable = problem;
@@ -84,10 +97,12 @@ PolicyFile parse_policy_file(std::string path, std::string_view text, std::strin
       object(quoted(name) + " is no name that cubfc knows");
     } else if (counts && value.empty()) {
       object(quoted(whole) + " enforces nothing: it has no value");
+    } else if (const std::string setting = std::string(name) + "=" + std::string(value);
+               counts && contradicts(file.enforced, setting)) {
+      object(quoted(name) + " is enforced twice, with different values");
     } else {
       is_refused = is_refused || (enforces && !counts);
-      (counts ? file.enforced : file.settings)
-          .push_back(std::string(name) + "=" + std::string(value));
+      (counts ? file.enforced : file.settings).push_back(setting);
     }
   }
   if (is_refused) {

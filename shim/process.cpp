@@ -26,6 +26,7 @@
 #include "shim/loader/symbols.h"
 #include "shim/meet/locked_mapping.h"
 #include "shim/meet/rendezvous.h"
+#include "shim/old_driver.h"
 #include "shim/record/trace_recorder.h"
 #include "shim/serve/allocations.h"
 #include "shim/serve/driver_requests.h"
@@ -39,7 +40,6 @@
 #include "shim/share/ipc.h"
 #include "shim/source/memory_sources.h"
 #include "shim/source/unused_memory.h"
-#include "shim/tell/format.h"
 #include "shim/tell/log.h"
 #include "shim/tell/program.h"
 #include "shim/tell/summary.h"
@@ -142,9 +142,6 @@ struct Process::Parts {
 
 namespace {
 
-// cuCtxGetId, by which contexts are told apart, came with 12.0.
-constexpr int kOldestDriver = 12000;
-
 std::atomic<bool> stand_aside{false};
 std::atomic<bool> refuse_memory{false};  // beside that
 
@@ -165,24 +162,6 @@ config::Policy policy_under_tools(config::Policy policy) {
         "keeps the arena)");
   }
   return policy;
-}
-
-// Nothing can be intercepted. A limit that only cubfc keeps is kept all the same, as the strictest
-// one. Another project's words are in the environment of programs that never asked for cubfc.
-void stand_aside_of_old_driver(int version, const config::Policy& policy) {
-  const std::string needs =
-      format("the driver is CUDA {}.{}, and cubfc needs 12.0", version / 1000, version % 1000 / 10);
-  const config::Origin* const firm = policy.firm_limit();
-  if (firm != nullptr || policy.limit_unusable) {
-    log::write(log::Level::kError, needs + " to keep " +
-                                       (firm != nullptr ? firm->text() : "a limit") +
-                                       ": no device memory is given");
-    refuse_memory.store(true);
-  } else {
-    log::warn("{}: nothing is intercepted{}", needs,
-              policy.limits() ? ", and no limit is kept" : "");
-  }
-  stand_aside.store(true);
 }
 
 // What is shared is shared until the very end: the program's exit handlers may count on it. Removes
@@ -384,8 +363,9 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
     return nullptr;
   }
   log::start(policy.log_level.value, policy.log_file.value.value_or(""));
-  if (driver.version() < kOldestDriver) {
-    stand_aside_of_old_driver(driver.version(), policy);
+  if (is_too_old(driver.version())) {
+    refuse_memory.store(tell_of_old_driver(driver.version(), policy) == WithOldDriver::kNoMemory);
+    stand_aside.store(true);
     return nullptr;
   }
   auto* process = new Process(driver.call(), policy, overridden);

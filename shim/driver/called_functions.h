@@ -32,6 +32,7 @@
   Y(cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph* graph)) \
   Y(cuGraphGetNodes, (CUgraph graph, CUgraphNode* nodes, size_t* count)) \
   Y(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* parameters)) \
+  Y(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr* address)) \
   Y(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type)) \
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
   Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \

@@ -4,6 +4,7 @@
 #include "shim/hook/calls.h"
 #include "shim/serve/allocations.h"
 #include "shim/serve/frees.h"
+#include "shim/serve/graph_memory.h"
 
 namespace cubfc {
 
@@ -54,8 +55,15 @@ CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
       return freed == arena::Arena::Gathered::kFull ? tidy_frees(*process) : CUDA_SUCCESS;
     }
   }
-  return answer([&](Process& p) { return p.frees().free(address); }, &Functions::cuMemFree_v2,
-                address);
+  return answer(
+      [&](Process& p) {
+        const CUresult result = p.frees().free(address);
+        if (result == CUDA_SUCCESS) {
+          p.graph_memory().freed(address);
+        }
+        return result;
+      },
+      &Functions::cuMemFree_v2, address);
 }
 
 CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {

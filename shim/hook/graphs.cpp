@@ -1,16 +1,17 @@
 // Graphs are instantiated, uploaded and launched. What the driver takes for the graph itself is
 // asked for again when it lacks memory that arenas hold and nobody uses; what its nodes allocate is
 // claimed from a limit first.
+#include "shim/driver/captures.h"
 #include "shim/hook/calls.h"
 #include "shim/serve/graph_memory.h"
 
 namespace cubfc {
 namespace {
 
-// What a launch of this graph may take.
-GraphMemory::Parts parts_of(CUgraph graph) {
+// What this graph allocates and frees.
+GraphMemory::Nodes nodes_of(CUgraph graph) {
   Process* const process = Process::active();
-  return process == nullptr ? GraphMemory::Parts{} : process->graph_memory().parts_of(graph);
+  return process == nullptr ? GraphMemory::Nodes{} : process->graph_memory().nodes_of(graph);
 }
 
 // Calls the driver's function to instantiate it.
@@ -18,9 +19,9 @@ template <typename... Args, typename... Given>
 CUresult instantiate(CUgraph graph, CUresult (*DriverFunctions::*function)(Args...),
                      CUgraphExec* made, Given... args) try {
   const NoCancellation no_cancellation;
-  GraphMemory::Parts parts = parts_of(graph);
+  GraphMemory::Nodes nodes = nodes_of(graph);
   return noted(call_with_room(function, made, args...), [&](Process& process) {
-    process.graph_memory().instantiated(*made, std::move(parts));
+    process.graph_memory().instantiated(*made, std::move(nodes));
   });
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
@@ -38,26 +39,35 @@ CUresult instantiate_with(CUgraphExec* made, CUgraph graph,
   }
   const NoCancellation no_cancellation;
   GraphMemory& memory = process->graph_memory();
-  GraphMemory::Parts parts = memory.parts_of(graph);
-  const CUresult result = memory.run(parts, "cuGraphInstantiateWithParams",
+  GraphMemory::Nodes nodes = memory.nodes_of(graph);
+  const CUresult result = memory.run(nodes, GraphMemory::Runs::kNo, "cuGraphInstantiateWithParams",
                                      [&] { return call(function, made, graph, parameters); });
-  return noted(result, [&](Process&) { memory.instantiated(*made, std::move(parts)); });
+  return noted(result, [&](Process&) { memory.instantiated(*made, std::move(nodes)); });
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
 }
 
-// Calls the driver's function to upload or launch it.
-CUresult run(const char* name, CUresult (*DriverFunctions::*function)(CUgraphExec, CUstream),
-             CUgraphExec graph, CUstream stream) try {
+// Calls the driver's function to upload or launch it. In a stream that captures it becomes a node,
+// or is refused: nothing is taken.
+CUresult run(GraphMemory::Runs runs, bool per_thread,
+             CUresult (*DriverFunctions::*function)(CUgraphExec, CUstream), CUgraphExec graph,
+             CUstream stream) try {
   Process* const process = Process::active();
   if (process == nullptr || !process->graph_memory().any()) {
     return call_with_room(function, graph, stream);
   }
   const NoCancellation no_cancellation;
-  return process->graph_memory().run(graph, name, [&] { return call(function, graph, stream); });
+  if (process->captures().is_capturing(stream, per_thread)) {
+    return call(function, graph, stream);
+  }
+  return process->graph_memory().run(
+      graph, runs, runs == GraphMemory::Runs::kYes ? "cuGraphLaunch" : "cuGraphUpload",
+      [&] { return call(function, graph, stream); });
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
 }
+constexpr auto kUpload = GraphMemory::Runs::kNo;
+constexpr auto kLaunch = GraphMemory::Runs::kYes;
 
 }  // namespace
 
@@ -93,19 +103,19 @@ CUresult cubfc_cuGraphInstantiateWithParams_ptsz(CUgraphExec* program, CUgraph g
 }
 
 CUresult cubfc_cuGraphUpload(CUgraphExec program, CUstream stream) {
-  return run("cuGraphUpload", &Functions::cuGraphUpload, program, stream);
+  return run(kUpload, false, &Functions::cuGraphUpload, program, stream);
 }
 
 CUresult cubfc_cuGraphUpload_ptsz(CUgraphExec program, CUstream stream) {
-  return run("cuGraphUpload", &Functions::cuGraphUpload_ptsz, program, stream);
+  return run(kUpload, true, &Functions::cuGraphUpload_ptsz, program, stream);
 }
 
 CUresult cubfc_cuGraphLaunch(CUgraphExec program, CUstream stream) {
-  return run("cuGraphLaunch", &Functions::cuGraphLaunch, program, stream);
+  return run(kLaunch, false, &Functions::cuGraphLaunch, program, stream);
 }
 
 CUresult cubfc_cuGraphLaunch_ptsz(CUgraphExec program, CUstream stream) {
-  return run("cuGraphLaunch", &Functions::cuGraphLaunch_ptsz, program, stream);
+  return run(kLaunch, true, &Functions::cuGraphLaunch_ptsz, program, stream);
 }
 
 }  // extern "C"

@@ -120,13 +120,11 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
       !cubfc::is_replaced(reinterpret_cast<void*>(&cubfc::wrapper::exported_cuMemFree_v2))) {
     const auto block = reinterpret_cast<CUdeviceptr>(address);
     const auto freed = process->frees().free_at_hand(block);
-    // After an error the runtime asks the driver by itself, and hears of it.
-    const bool is_well = freed != cubfc::arena::Arena::Gathered::kFull ||
-                         cubfc::tidy_frees(*process) == CUDA_SUCCESS;
-    if (freed != cubfc::arena::Arena::Gathered::kNot && is_well) [[likely]] {
-      return kSuccess;
+    if (freed == cubfc::arena::Arena::Gathered::kFull) [[unlikely]] {
+      return static_cast<RuntimeError>(cubfc::tidy_frees(*process));  // both have the same numbers
     }
-    if (is_well && free_otherwise(*process, block)) {
+    if (freed != cubfc::arena::Arena::Gathered::kNot || free_otherwise(*process, block))
+        [[likely]] {
       return kSuccess;
     }
   }

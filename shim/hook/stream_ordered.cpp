@@ -1,8 +1,17 @@
 // Memory in the order of a stream, and the pools that it comes from.
 #include "shim/serve/stream_ordered.h"
 #include "shim/hook/calls.h"
+#include "shim/serve/graph_memory.h"
 
 namespace cubfc {
+
+static CUresult free_in(Process& process, CUdeviceptr address, CUstream stream, bool per_thread) {
+  const CUresult result = process.stream_ordered().free(address, stream, per_thread);
+  if (result == CUDA_SUCCESS) {
+    process.graph_memory().freed(address);
+  }
+  return result;
+}
 
 using Functions = DriverFunctions;
 
@@ -48,12 +57,12 @@ CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, 
 }
 
 CUresult cubfc_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  return answer([&](Process& p) { return p.stream_ordered().free(address, stream, false); },
+  return answer([&](Process& p) { return free_in(p, address, stream, false); },
                 &Functions::cuMemFreeAsync, address, stream);
 }
 
 CUresult cubfc_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
-  return answer([&](Process& p) { return p.stream_ordered().free(address, stream, true); },
+  return answer([&](Process& p) { return free_in(p, address, stream, true); },
                 &Functions::cuMemFreeAsync_ptsz, address, stream);
 }
 

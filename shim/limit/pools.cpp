@@ -1,6 +1,7 @@
 #include "shim/limit/pools.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "arena/units.h"
 #include "shim/driver/relaxed_capture.h"
@@ -73,10 +74,8 @@ void Pools::forget_the_empty() noexcept {
 
 // Precondition: the lock is held.
 std::uint64_t Pools::needed() const noexcept {
-  const std::uint64_t unused_of_graphs = arena::less(graphs_.reserved, graphs_.used);
-  std::uint64_t bytes = counts_ == Counts::kAll
-                            ? graphs_.reserved + arena::less(claimed_for_graphs_, unused_of_graphs)
-                            : 0;
+  std::uint64_t bytes =
+      counts_ == Counts::kAll ? std::max(graphs_, claimed_for_graphs_) : std::uint64_t{0};
   for (const Pool& pool : pools_) {
     if (is_counted(pool)) {
       bytes += pool.destroyed ? pool.claimed : std::max(pool.reserved, pool.claimed);
@@ -105,23 +104,26 @@ bool Pools::claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noe
   return true;
 }
 
-bool Pools::claim_for_graphs(std::uint64_t bytes) noexcept {
+bool Pools::claim_for_graphs(std::uint64_t demand) noexcept {
   refresh();
   const std::lock_guard lock(mutex_);
-  claimed_for_graphs_ += bytes;
+  const std::uint64_t before =
+      std::exchange(claimed_for_graphs_, std::max(claimed_for_graphs_, demand));
   const std::uint64_t need = needed();
   if (need > taken_ && !budget_.take(need - taken_)) {
-    claimed_for_graphs_ -= bytes;
+    claimed_for_graphs_ = before;
     return false;
   }
   taken_ = std::max(need, taken_);
+  ++launches_;
   return true;
 }
 
-void Pools::unclaim_for_graphs(std::uint64_t bytes) noexcept {
+void Pools::unclaim_for_graphs() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    claimed_for_graphs_ -= bytes;
+    --launches_;
+    claimed_for_graphs_ = launches_ == 0 ? 0 : claimed_for_graphs_;
   }
   refresh();
 }
@@ -155,7 +157,7 @@ bool Pools::refresh() noexcept {
       pool->asked = turn;
     }
   });
-  const OfGraphs of_graphs = graphs();
+  const std::uint64_t of_graphs = kept_by_graphs();
   const std::lock_guard lock(mutex_);
   if (graphs_asked_ < turn) {
     graphs_ = of_graphs;
@@ -210,16 +212,12 @@ std::uint64_t Pools::ask(CUmemoryPool pool, CUmemPool_attribute attribute) noexc
   return known ? bytes : 0;
 }
 
-Pools::OfGraphs Pools::graphs() noexcept {
-  cuuint64_t reserved = 0;
-  cuuint64_t used = 0;
+std::uint64_t Pools::kept_by_graphs() noexcept {
+  cuuint64_t bytes = 0;
   if (counts_ == Counts::kAll && driver_.cuDeviceGetGraphMemAttribute != nullptr) {
-    const RelaxedCapture relaxed(driver_);
-    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
-                                         &reserved);
-    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used);
+    driver_.cuDeviceGetGraphMemAttribute(device_, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
   }
-  return {reserved, used};
+  return bytes;
 }
 
 std::uint64_t Pools::reserved_by(CUmemoryPool pool) noexcept {
@@ -237,12 +235,11 @@ bool Pools::trim() noexcept {
     }
     any = reserved_by(pool) < before || any;
   });
-  const std::uint64_t before = graphs().reserved;
+  const std::uint64_t before = kept_by_graphs();
   if (counts_ == Counts::kAll && driver_.cuDeviceGraphMemTrim != nullptr) {
     driver_.cuDeviceGraphMemTrim(device_);
   }
-  any = graphs().reserved < before || any;
-  trims_.fetch_add(1, std::memory_order_relaxed);
+  any = kept_by_graphs() < before || any;
   refresh();
   return any;
 }

@@ -44,19 +44,11 @@ class Pools {
   void unclaim(std::uint64_t id, std::uint64_t bytes) noexcept;
   // Asks the driver what is reserved. False when more is taken now than the limit allows.
   bool refresh() noexcept;
-  // The same for what graphs are about to take: a launch may need so many bytes, of which the
-  // driver has some if it has reserved more for graphs than it uses.
-  bool claim_for_graphs(std::uint64_t bytes) noexcept;
+  // The same for a launch that needs so many bytes for graphs in all, of which the driver may have
+  // reserved some, or all, already.
+  bool claim_for_graphs(std::uint64_t demand) noexcept;
   // The launch is over: what is reserved counts. Asks the driver.
-  void unclaim_for_graphs(std::uint64_t bytes) noexcept;
-  // What the driver has for graphs now. Asks it.
-  struct OfGraphs {
-    std::uint64_t reserved = 0;
-    std::uint64_t used = 0;  // of these
-  };
-  OfGraphs graphs() noexcept;
-  // How often trim() has been called.
-  std::uint64_t trims() const noexcept { return trims_.load(std::memory_order_relaxed); }
+  void unclaim_for_graphs() noexcept;
 
   // Bytes taken of the limit beyond all claims, as last known.
   std::uint64_t unclaimed() const noexcept;
@@ -84,6 +76,7 @@ class Pools {
   bool is_counted(const Pool& pool) const {
     return counts_ == Counts::kAll || (counts_ == Counts::kOurs && pool.owner == Owner::kOurs);
   }
+  std::uint64_t kept_by_graphs() noexcept;  // what the driver has reserved for them
   std::uint64_t needed() const noexcept;
   void forget_the_empty() noexcept;
   template <typename Do>
@@ -96,14 +89,14 @@ class Pools {
   arena::Budget& budget_;
   const Counts counts_;
   std::atomic<std::uint64_t> turn_{0};
-  std::atomic<std::uint64_t> trims_{0};
 
   mutable std::mutex mutex_;                                       // guards all below
   std::vector<Pool> pools_{{kUnknown, nullptr, Owner::kProgram}};  // by id
   std::uint64_t last_id_ = kUnknown;
   bool knows_default_ = false;
-  OfGraphs graphs_;                       // as last known
-  std::uint64_t claimed_for_graphs_ = 0;  // by launches under way
+  std::uint64_t graphs_ = 0;              // bytes reserved, as last known
+  std::uint64_t claimed_for_graphs_ = 0;  // the most that a launch under way demands
+  std::uint64_t launches_ = 0;            // under way
   std::uint64_t graphs_asked_ = 0;
   std::uint64_t taken_ = 0;  // of the limit
 };

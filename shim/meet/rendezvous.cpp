@@ -96,6 +96,7 @@ std::optional<Asking> Rendezvous::join_as_asker() {
   if (!probe && own == nullptr) {
     if (file_) {  // somebody has removed it
       leave_shared_file(*file_);
+      file_.reset();
       unanswered_.clear();
     }
     file_ = join_shared_file(name_, sizeof(Table), IfMissing::kNothing);

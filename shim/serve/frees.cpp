@@ -55,16 +55,17 @@ CUresult Frees::free_of(const Freed& freed, CUdeviceptr address) {
   return result;
 }
 
+// Only the device of what was freed is waited for: what free_at_hand() frees lies in the current
+// context.
 CUresult Frees::tidy() noexcept {
-  CUresult result = CUDA_SUCCESS;
   contexts_.devices().for_each([&](const Device& device) {
     if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
       frees->close_when_due();
-      const CUresult waited = frees->hold_back();
-      result = waited == CUDA_SUCCESS ? result : waited;
     }
   });
-  return result;
+  Context* const current = contexts_.current_if_remembered();
+  DeviceFrees* const frees = current == nullptr ? nullptr : WaitingFrees::known_of(current->device);
+  return frees == nullptr ? CUDA_SUCCESS : frees->hold_back(*current);
 }
 
 CUresult Frees::free(CUdeviceptr address) {
@@ -111,7 +112,7 @@ CUresult Frees::free_block(const Freed& freed, CUdeviceptr address) {
   }
   const CUresult result =
       free_later(owner, address, {.in = freed.current == &owner ? nullptr : freed.current});
-  return result != CUDA_SUCCESS ? result : waiting_.of(owner.device).hold_back();
+  return result != CUDA_SUCCESS ? result : waiting_.of(owner.device).hold_back(owner);
 }
 
 CUresult Frees::free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how) {

@@ -1,6 +1,7 @@
 #include "shim/serve/graph_memory.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "config/policy.h"
 #include "shim/device/contexts.h"
@@ -19,14 +20,14 @@ GraphMemory::GraphMemory(const DriverFunctions& driver, const config::Policy& po
                          Contexts& contexts, const MemorySources& sources, FailedRequests& failed)
     : driver_(driver), policy_(policy), contexts_(contexts), sources_(sources), failed_(failed) {}
 
-// Adds the addresses of the allocations that the graph's nodes make.
-void GraphMemory::collect(CUgraph graph, std::vector<Range>& ranges) const {
+// Adds the allocations and the frees of the graph's nodes.
+void GraphMemory::collect(CUgraph graph, Nodes& all, std::vector<CUdeviceptr>& frees) const {
   std::size_t count = 0;
-  if (driver_.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) {
+  if (driver_.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) {
     return;
   }
   std::vector<CUgraphNode> nodes(count);
-  if (count == 0 || driver_.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) {
+  if (driver_.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) {
     return;
   }
   nodes.resize(std::min(count, nodes.size()));
@@ -34,57 +35,63 @@ void GraphMemory::collect(CUgraph graph, std::vector<Range>& ranges) const {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
     CUgraph child = nullptr;
+    CUdeviceptr freed = 0;
     if (driver_.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
       continue;
     }
     if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
         driver_.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-      collect(child, ranges);
+      collect(child, all, frees);
+    } else if (type == CU_GRAPH_NODE_TYPE_MEM_FREE &&
+               driver_.cuGraphMemFreeNodeGetParams(node, &freed) == CUDA_SUCCESS) {
+      frees.push_back(freed);
     } else if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
                driver_.cuGraphMemAllocNodeGetParams(node, &allocation) == CUDA_SUCCESS &&
                allocation.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-      ranges.push_back({allocation.poolProps.location.id,
-                        arena::round_down(allocation.dptr, kPageBytes),
-                        arena::round_up(allocation.dptr + allocation.bytesize, kPageBytes)});
+      Device* const device = contexts_.devices().get(allocation.poolProps.location.id);
+      if (device != nullptr && device->limit.pools.counts()) {
+        all.allocations.push_back(
+            {device, arena::round_down(allocation.dptr, kPageBytes),
+             arena::round_up(allocation.dptr + allocation.bytesize, kPageBytes), allocation.dptr,
+             true});
+      }
     }
   }
 }
 
-GraphMemory::Parts GraphMemory::parts_of(CUgraph graph) const {
-  Parts parts;
+GraphMemory::Nodes GraphMemory::nodes_of(CUgraph graph) const {
+  Nodes nodes;
   if (!policy_.limits() || policy_.limit_counts.value != config::LimitCounts::kAll ||
       driver_.cuGraphGetNodes == nullptr || driver_.cuGraphNodeGetType == nullptr ||
       driver_.cuGraphMemAllocNodeGetParams == nullptr ||
+      driver_.cuGraphMemFreeNodeGetParams == nullptr ||
       driver_.cuGraphChildGraphNodeGetGraph == nullptr) {
-    return parts;
+    return nodes;
   }
-  std::vector<Range> ranges;
-  collect(graph, ranges);
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
-    return std::pair(a.device, a.begin) < std::pair(b.device, b.begin);
+  std::vector<CUdeviceptr> frees;
+  collect(graph, nodes, frees);
+  for (const CUdeviceptr address : frees) {
+    bool is_own = false;
+    for (Range& range : nodes.allocations) {
+      const bool is_it = range.address == address;
+      range.stays = range.stays && !is_it;
+      is_own = is_own || is_it;
+    }
+    if (!is_own) {
+      nodes.frees.push_back(address);
+    }
+  }
+  std::sort(nodes.allocations.begin(), nodes.allocations.end(), [](const Range& a, const Range& b) {
+    return std::tie(a.device, a.begin) < std::tie(b.device, b.begin);
   });
-  CUdeviceptr counted_until = 0;
-  for (const Range& range : ranges) {
-    Device* const device = contexts_.devices().get(range.device);
-    if (device == nullptr || !device->limit.pools.counts()) {
-      continue;
-    }
-    if (parts.empty() || parts.back().device != device) {
-      parts.push_back({device, 0});
-      counted_until = 0;
-    }
-    const CUdeviceptr begin = std::max(range.begin, counted_until);
-    parts.back().bytes += arena::less(range.end, begin);
-    counted_until = std::max(counted_until, range.end);
-  }
-  return parts;
+  return nodes;
 }
 
-void GraphMemory::instantiated(CUgraphExec graph, Parts&& parts) {
-  if (parts.empty() && !any()) {
+void GraphMemory::instantiated(CUgraphExec graph, Nodes&& nodes) {
+  if (nodes.empty() && !any()) {
     return;
   }
-  auto known = parts.empty() ? nullptr : std::make_shared<Known>(std::move(parts));
+  auto known = nodes.empty() ? nullptr : std::make_shared<const Nodes>(std::move(nodes));
   const std::lock_guard lock(mutex_);
   if (known == nullptr) {
     known_.erase(graph);
@@ -94,56 +101,76 @@ void GraphMemory::instantiated(CUgraphExec graph, Parts&& parts) {
   count_.store(known_.size(), std::memory_order_relaxed);
 }
 
-std::shared_ptr<GraphMemory::Known> GraphMemory::find(CUgraphExec graph) const {
+std::shared_ptr<const GraphMemory::Nodes> GraphMemory::find(CUgraphExec graph) const {
   const std::lock_guard lock(mutex_);
   const auto found = known_.find(graph);
   return found == known_.end() ? nullptr : found->second;
 }
 
-// Grows whenever memory that a graph had may have become another's, or the device's.
-std::uint64_t GraphMemory::changes(const Parts& parts) const {
-  std::uint64_t changes = taken_over_.load(std::memory_order_relaxed);
-  for (const Part& part : parts) {
-    changes += part.device->limit.pools.trims();
+// Its own allocations of a launch before, which a new launch makes again, count once.
+GraphMemory::Parts GraphMemory::parts_of(const Nodes& nodes) const {
+  Parts parts;
+  CUdeviceptr counted_until = 0;
+  for (const Range& range : nodes.allocations) {
+    if (parts.empty() || parts.back().device != range.device) {
+      parts.push_back({range.device, 0, 0});
+      counted_until = 0;
+    }
+    parts.back().bytes += arena::less(range.end, std::max(range.begin, counted_until));
+    counted_until = std::max(counted_until, range.end);
   }
-  return changes;
-}
-
-std::uint64_t GraphMemory::reserved(const Parts& parts) {
-  std::uint64_t bytes = 0;
-  for (const Part& part : parts) {
-    bytes += part.device->limit.pools.graphs().reserved;
+  const std::lock_guard lock(mutex_);
+  for (Part& part : parts) {
+    part.demand = part.bytes;
+    for (const auto& [address, live] : live_) {
+      const bool is_own =
+          std::any_of(nodes.allocations.begin(), nodes.allocations.end(),
+                      [&, at = address](const Range& range) { return range.address == at; });
+      part.demand += live.device == part.device && !is_own ? live.end - live.begin : 0;
+    }
   }
-  return bytes;
+  return parts;
 }
 
-// From its last launch. What the program trims by itself is seen by what is reserved.
-bool GraphMemory::has_its_memory(const Known& known) const {
-  return known.changes.load(std::memory_order_relaxed) == changes(known.parts) &&
-         reserved(known.parts) >= known.reserved.load(std::memory_order_relaxed);
+void GraphMemory::note_run(const Nodes& nodes) noexcept try {
+  const std::lock_guard lock(mutex_);
+  for (const CUdeviceptr address : nodes.frees) {
+    live_.erase(address);
+  }
+  for (const Range& range : nodes.allocations) {
+    if (range.stays) {
+      live_.insert_or_assign(range.address, range);
+    }
+  }
+  live_count_.store(live_.size(), std::memory_order_relaxed);
+} catch (const std::bad_alloc&) {  // it is not counted but by what the driver has reserved
 }
 
-void GraphMemory::note_memory(Known& known) const {
-  known.reserved.store(reserved(known.parts), std::memory_order_relaxed);
-  known.changes.store(changes(known.parts), std::memory_order_relaxed);
+void GraphMemory::freed(CUdeviceptr address) noexcept {
+  if (live_count_.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  live_.erase(address);
+  live_count_.store(live_.size(), std::memory_order_relaxed);
 }
 
-GraphMemory::Attempt::Attempt(GraphMemory& memory, const Parts& parts, const char* function)
-    : memory_(memory), parts_(parts), function_(function) {
-  for (const Part& part : parts) {
+GraphMemory::Attempt::Attempt(GraphMemory& memory, const Nodes& nodes, const char* function)
+    : memory_(memory), nodes_(nodes), function_(function), parts_(memory.parts_of(nodes)) {
+  for (const Part& part : parts_) {
     searches_.push_back(std::make_unique<Search>(memory.sources_, *part.device,
                                                  Need{.bytes = part.bytes, .counted = true}));
   }
 }
 
 bool GraphMemory::Attempt::claims() {
-  reserved_before_ = reserved(parts_);
+  parts_ = memory_.parts_of(nodes_);
   for (lacking_ = 0; lacking_ < parts_.size(); ++lacking_) {
     const Part& part = parts_[lacking_];
-    is_over_limit_ = !part.device->limit.pools.claim_for_graphs(part.bytes);
+    is_over_limit_ = !part.device->limit.pools.claim_for_graphs(part.demand);
     if (is_over_limit_) {
       for (std::size_t i = 0; i < lacking_; ++i) {
-        parts_[i].device->limit.pools.unclaim_for_graphs(parts_[i].bytes);
+        parts_[i].device->limit.pools.unclaim_for_graphs();
       }
       return false;
     }
@@ -153,23 +180,23 @@ bool GraphMemory::Attempt::claims() {
   return true;
 }
 
-void GraphMemory::Attempt::end(CUresult result) {
-  std::uint64_t wanted = 0;
+void GraphMemory::Attempt::end() {
   for (const Part& part : parts_) {
-    part.device->limit.pools.unclaim_for_graphs(part.bytes);
-    wanted += part.bytes;
-  }
-  if (result == CUDA_SUCCESS && arena::less(reserved(parts_), reserved_before_) < wanted) {
-    memory_.taken_over_.fetch_add(1, std::memory_order_relaxed);
+    part.device->limit.pools.unclaim_for_graphs();
   }
 }
 
 bool GraphMemory::Attempt::finds_more() {
-  return lacking_ < searches_.size() && searches_[lacking_]->finds_more();
+  if (is_over_limit_) {
+    return searches_[lacking_]->finds_more(Search::Waits::kNo);
+  }
+  // The driver does not say which device lacks memory.
+  return std::any_of(searches_.begin(), searches_.end(),
+                     [](const auto& search) { return search->finds_more(Search::Waits::kNo); });
 }
 
 void GraphMemory::Attempt::report(CUresult result) const {
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && lacking_ < parts_.size()) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     const Part& part = parts_[lacking_];
     part.device->use.failed(Memory::kPool);
     memory_.failed_.report({*part.device, part.bytes, function_},

@@ -1,13 +1,18 @@
 // Memory that graphs allocate by nodes of their own (cuGraphAddMemAllocNode, cuMemAllocAsync in a
-// capture). The driver takes it when a graph is first launched or uploaded, and keeps it for
-// further launches of any graph. Under a limit that counts it, such a launch is preceded by a
-// claim.
+// capture). The driver takes it when a graph is launched or uploaded, and keeps it for further
+// launches of any graph. Under a limit that counts it, such a call is preceded by a claim.
+//
+// What one graph allocates and frees, others may share, in ways that only the driver knows. So no
+// launch is refused that could do with such memory: what is demanded of the limit is what this one
+// needs beside the allocations that launched graphs have made and nobody has freed yet. Graphs that
+// run at the same time may take more, which then counts like all that the driver has reserved.
 #pragma once
 
 #include <cuda.h>
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,55 +31,64 @@ class FailedRequests;
 struct Device;
 struct DriverFunctions;
 
-// Thread-safe. No lock is held across a driver call.
+// Thread-safe. No lock is held across a driver call. Nothing here waits for work.
 class GraphMemory {
  public:
   GraphMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
               const MemorySources& sources, FailedRequests& failed);
 
-  // What a launch of a graph may take of one device, in bytes: the addresses of all its
-  // allocations, which are fixed when the nodes are made; two that never live at once may have the
-  // same. The driver never needs more.
-  struct Part {
+  // An allocation that a graph makes: its address is fixed when the node is made, rounded out to
+  // the driver's pages.
+  struct Range {
     Device* device;
-    std::uint64_t bytes;
+    CUdeviceptr begin;
+    CUdeviceptr end;
+    CUdeviceptr address;
+    bool stays;  // the graph itself does not free it
   };
-  using Parts = std::vector<Part>;
+  struct Nodes {
+    std::vector<Range> allocations;  // by device and address
+    std::vector<CUdeviceptr> frees;  // of what other graphs have allocated
+    bool empty() const { return allocations.empty() && frees.empty(); }
+  };
   // Of a graph that is about to be instantiated, its child graphs included. (Bodies of conditional
-  // nodes have no such nodes: cuda.h, CUDA_CONDITIONAL_NODE_PARAMS.) Empty if it allocates nothing,
-  // or no limit counts it. Throws std::bad_alloc.
-  Parts parts_of(CUgraph graph) const;
-  // The driver has instantiated it: this is what the executable graph takes from now on. Another
-  // one may have had its handle before. Throws std::bad_alloc.
-  void instantiated(CUgraphExec graph, Parts&& parts);
+  // nodes have no such nodes: cuda.h, CUDA_CONDITIONAL_NODE_PARAMS.) Empty if it has none, or no
+  // limit counts them. Throws std::bad_alloc.
+  Nodes nodes_of(CUgraph graph) const;
+  // The driver has instantiated it: these are the executable graph's from now on. Another one may
+  // have had its handle before. Throws std::bad_alloc.
+  void instantiated(CUgraphExec graph, Nodes&& nodes);
 
-  // Whether any executable graph takes memory that a limit counts. No lock.
+  // Whether any executable graph has such nodes. No lock.
   bool any() const noexcept { return count_.load(std::memory_order_relaxed) > 0; }
-  // Makes the driver's call that uploads or launches the graph, and returns its answer. What the
-  // call may take, beyond what the driver has reserved for graphs and does not use, is claimed
-  // first; CUDA_ERROR_OUT_OF_MEMORY, and no call, where the limit has too little left and nothing
-  // can be given back for it. Graphs that have their memory from a launch before claim nothing.
-  // `function`: as the program called it.
+  // Makes the driver's call that uploads or launches the graph, and returns its answer.
+  // CUDA_ERROR_OUT_OF_MEMORY, and no call, where the limit has too little left and nothing can be
+  // given back for it at once. `function`: as the program called it.
+  enum class Runs : bool { kNo, kYes };  // an upload does not
   template <typename Call>
-  CUresult run(CUgraphExec graph, const char* function, Call call) {
-    const std::shared_ptr<Known> known = find(graph);
-    if (known == nullptr || has_its_memory(*known)) {
-      return sources_.call_with_room(std::nullopt, call);
-    }
-    const CUresult result = run(known->parts, function, call);
-    if (result == CUDA_SUCCESS) {
-      note_memory(*known);
-    }
-    return result;
+  CUresult run(CUgraphExec graph, Runs runs, const char* function, Call call) {
+    const std::shared_ptr<const Nodes> nodes = find(graph);
+    return nodes == nullptr ? sources_.call_with_room(std::nullopt, call)
+                            : run(*nodes, runs, function, call);
   }
   // The same for a call that instantiates and uploads at once.
   template <typename Call>
-  CUresult run(const Parts& parts, const char* function, Call call) {
+  CUresult run(const Nodes& nodes, Runs runs, const char* function, Call call) {
+    if (nodes.allocations.empty()) {
+      const CUresult result = sources_.call_with_room(std::nullopt, call);
+      if (result == CUDA_SUCCESS && runs == Runs::kYes) {
+        note_run(nodes);
+      }
+      return result;
+    }
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    for (Attempt attempt(*this, parts, function);;) {
+    for (Attempt attempt(*this, nodes, function);;) {
       if (attempt.claims()) {
         result = call();
-        attempt.end(result);
+        if (result == CUDA_SUCCESS && runs == Runs::kYes) {
+          note_run(nodes);
+        }
+        attempt.end();
       }
       if (result != CUDA_ERROR_OUT_OF_MEMORY || !attempt.finds_more()) {
         attempt.report(result);
@@ -83,59 +97,55 @@ class GraphMemory {
     }
   }
 
+  // The driver has freed what the program knows by this address, which a graph may have allocated.
+  void freed(CUdeviceptr address) noexcept;
+
  private:
-  // An executable graph.
-  struct Known {
-    explicit Known(Parts&& its_parts) : parts(std::move(its_parts)) {}
-    const Parts parts;
-    // When it was last launched; 0: not yet. See has_its_memory().
-    std::atomic<std::uint64_t> changes{0};
-    std::atomic<std::uint64_t> reserved{0};
+  // What a launch needs of one device, in bytes: the addresses of all its allocations together, of
+  // which two that never live at once may have the same.
+  struct Part {
+    Device* device;
+    std::uint64_t bytes;
+    std::uint64_t demand;  // and what others have allocated and not freed
   };
+  using Parts = std::vector<Part>;
 
   class Attempt {
    public:
-    Attempt(GraphMemory& memory, const Parts& parts, const char* function);
+    Attempt(GraphMemory& memory, const Nodes& nodes, const char* function);
     // All parts are claimed; or none, and the limit of one device has too little left.
     bool claims();
-    // Of the driver's call. The claims end: what is reserved now counts.
-    void end(CUresult result);
-    // See Search::finds_more(), for the device that lacks memory.
+    // The driver's call is over: what is reserved now counts.
+    void end();
+    // Whether another try may succeed, since something was given back at once.
     bool finds_more();
     void report(CUresult result) const;
 
    private:
     GraphMemory& memory_;
-    const Parts& parts_;
+    const Nodes& nodes_;
     const char* const function_;
+    Parts parts_;
     std::vector<std::unique_ptr<Search>> searches_;  // of each part
     std::size_t lacking_ = 0;                        // which part does
     bool is_over_limit_ = false;
-    std::uint64_t reserved_before_ = 0;
   };
 
-  struct Range {
-    CUdevice device;
-    CUdeviceptr begin;
-    CUdeviceptr end;
-  };
-  void collect(CUgraph graph, std::vector<Range>& ranges) const;
-  std::shared_ptr<Known> find(CUgraphExec graph) const;
-  bool has_its_memory(const Known& known) const;
-  void note_memory(Known& known) const;
-  std::uint64_t changes(const Parts& parts) const;
-  static std::uint64_t reserved(const Parts& parts);
+  void collect(CUgraph graph, Nodes& nodes, std::vector<CUdeviceptr>& frees) const;
+  std::shared_ptr<const Nodes> find(CUgraphExec graph) const;
+  Parts parts_of(const Nodes& nodes) const;
+  void note_run(const Nodes& nodes) noexcept;
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Contexts& contexts_;
   const MemorySources& sources_;
   FailedRequests& failed_;
-  // Launches that may have got memory which another graph had.
-  std::atomic<std::uint64_t> taken_over_{1};
-  std::atomic<std::size_t> count_{0};
-  mutable std::mutex mutex_;  // guards the map
-  std::unordered_map<CUgraphExec, std::shared_ptr<Known>> known_;
+  std::atomic<std::size_t> count_{0};       // of known_
+  std::atomic<std::size_t> live_count_{0};  // of live_
+  mutable std::mutex mutex_;                // guards the maps
+  std::unordered_map<CUgraphExec, std::shared_ptr<const Nodes>> known_;
+  std::map<CUdeviceptr, Range> live_;  // by address: allocated by a launch and not freed yet
 };
 
 }  // namespace cubfc

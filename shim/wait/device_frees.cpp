@@ -124,15 +124,12 @@ bool DeviceFrees::may_wait(std::uint64_t bytes) const {
                       2;
 }
 
-CUresult DeviceFrees::hold_back() noexcept try {
+CUresult DeviceFrees::hold_back(const Context& owner) noexcept try {
   const std::uint64_t waiting = freed_.plain_bytes();
   if (waiting == 0 || may_wait(waiting)) {
     return CUDA_SUCCESS;
   }
-  Context* owner = nullptr;
-  contexts_.for_each_alive_on(device_, [&](Context& context) { owner = &context; });
-  const CUresult result =
-      owner == nullptr ? CUDA_SUCCESS : wait_for_all(*owner, contexts_.current());
+  const CUresult result = wait_for_all(owner, contexts_.current());
   return stays(result) ? result : CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
   return CUDA_SUCCESS;

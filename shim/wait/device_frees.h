@@ -70,8 +70,9 @@ class DeviceFrees {
 
   // After a plain free, when an epoch was closed: if more waits than the program may run ahead by,
   // waits as a free under CUBFC_FREE=sync would have, by wait_for_all(). Not while a stream
-  // captures. Returns an error that stays, of earlier work; else CUDA_SUCCESS.
-  CUresult hold_back() noexcept;
+  // captures. Returns an error that stays, of earlier work in the block's context; else
+  // CUDA_SUCCESS.
+  CUresult hold_back(const Context& owner) noexcept;
 
   // Asks the driver about closed epochs, the oldest of each lane first, and makes free the blocks
   // of those whose work is done. A few lanes each time, each in its turn. Does not wait.

@@ -223,7 +223,10 @@ TEST_CASE("what somebody enforces and cannot be understood gives nothing", "[con
   for (const char* line :
        {"enforce", "enforce CUBFC_FREE", "enforce CUBFC_MEM_LIMT=1GiB", "enforce PATH=/bin",
         "enforced CUBFC_MEM_LIMIT=1GiB", "Enforce CUBFC_MEM_LIMIT=1GiB", "enforce=1",
-        "enforce CUBFC_MEM_LIMIT=", "enforce CUBFC_FREE=later", "enforce export"}) {
+        "enforce CUBFC_MEM_LIMIT=", "enforce CUBFC_FREE=later", "enforce export",
+        "\xc2\xa0"
+        "enforce CUBFC_MEM_LIMIT=1GiB",
+        "enforce CUBFC_MEM_LIMIT=3GiB\nenforce CUBFC_MEM_LIMIT=1GiB"}) {
     INFO(line);
     const std::string text = "CUBFC_MEM_LIMIT=2GiB\n" + std::string(line) + "\n";
     const Policy policy = with_file(text, Environment{"CUBFC_DISABLE=1"});
