@@ -15,18 +15,9 @@ std::uint64_t waits() {
          standin_calls("cuEventSynchronize");
 }
 
-std::uint64_t retired_bytes() {
-  std::uint64_t bytes = 0;
-  auto* process = cubfc::Process::active();
-  for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
-    bytes += each->alive() ? each->headroom().retired : 0;
-  }
-  return bytes;
-}
-
 // All that waits is in the open epoch, which is not full.
 bool all_but_few_came_back() {
-  return retired_bytes() < std::size_t{32} * 512;
+  return bytes_waiting() < std::size_t{32} * 512;
 }
 
 // Frees enough small blocks that the open epoch is closed.
@@ -59,7 +50,7 @@ TEST_CASE("a free does not wait, and its block is not handed out while work may 
       const CUdeviceptr other = allocate(4096);
       CHECK((other + 4096 <= block || block + 4096 <= other));
     }
-    CHECK(retired_bytes() > 4096);
+    CHECK(bytes_waiting() > 4096);
   }
   must(cuCtxSynchronize());
   close_epoch();
@@ -125,7 +116,7 @@ TEST_CASE("what many streams have freed comes back", "[deferred]") {
     must(cuMemFreeAsync(allocate(900 << 10), stream));
     must(cuStreamSynchronize(stream));
   }
-  CHECK(retired_bytes() < 8 << 20);
+  CHECK(bytes_waiting() < 8 << 20);
 }
 
 TEST_CASE("where no event can be recorded, freed memory comes back all the same", "[deferred]") {

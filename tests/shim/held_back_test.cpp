@@ -12,15 +12,6 @@ namespace {
 
 constexpr std::size_t kMiB = 1 << 20;
 
-std::uint64_t bytes_waiting() {
-  std::uint64_t bytes = 0;
-  auto* process = cubfc::Process::active();
-  for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
-    bytes += each->alive() ? each->headroom().retired : 0;
-  }
-  return bytes;
-}
-
 std::vector<CUdeviceptr> allocate_all(std::size_t count, std::size_t bytes) {
   std::vector<CUdeviceptr> blocks;
   for (std::size_t i = 0; i < count; ++i) {

@@ -65,6 +65,16 @@ class HeldStream {
   CUstream stream = nullptr;
 };
 
+// Of blocks that the program has freed and that wait for the device.
+inline std::uint64_t bytes_waiting() {
+  std::uint64_t bytes = 0;
+  auto* process = cubfc::Process::active();
+  for (auto* each = process->contexts().first(); each != nullptr; each = each->next) {
+    bytes += each->alive() ? each->headroom().retired : 0;
+  }
+  return bytes;
+}
+
 // Until a call on another thread waits for work of the device, or `over` says that it is through.
 inline void wait_until_a_call_waits(const std::atomic<bool>& over) {
   while (!over && standin_waiting_calls() == 0) {
