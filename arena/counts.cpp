@@ -103,6 +103,10 @@ void Counts::abandoned(const Regions& regions) noexcept {
   write_resized(regions);
 }
 
+std::uint64_t Counts::num_allocs() const noexcept {
+  return (last_number_ - number_before_first_) / Block::kNumberStep;
+}
+
 Stats Counts::stats() const noexcept {
   Stats stats;
   stats.num_allocs = num_allocs();

@@ -125,9 +125,7 @@ class Counts {
   static FreedBlock freed_block(const Regions& regions, BlockIndex index) {
     return {regions.address_of(index), regions.bytes_of(index)};
   }
-  std::uint64_t num_allocs() const {
-    return (last_number_ - number_before_first_) / Block::kNumberStep;
-  }
+  std::uint64_t num_allocs() const noexcept;
   void no_longer_live(const Block& block) {
     ++num_frees_;
     padding_ -= block.use.padding;

@@ -18,82 +18,7 @@ std::uint64_t share_of(std::uint64_t bytes, double share) {
 
 }  // namespace
 
-std::string_view name_of(Allocator allocator) noexcept {
-  switch (allocator) {
-    case Allocator::kBfc:
-      return "bfc";
-    case Allocator::kVmm:
-      return "vmm";
-    case Allocator::kCudaAsync:
-      return "cuda_async";
-    case Allocator::kPlatform:
-      return "platform";
-  }
-  return "?";
-}
-
-std::string_view name_of(Preallocate preallocate) noexcept {
-  switch (preallocate) {
-    case Preallocate::kNo:
-      return "false";
-    case Preallocate::kYes:
-      return "true";
-    case Preallocate::kWhole:
-      return "whole";
-  }
-  return "unknown";
-}
-
-std::string_view name_of(FreeMode mode) noexcept {
-  return mode == FreeMode::kSync ? "sync" : "deferred";
-}
-
-std::string_view name_of(StreamOrdered by) noexcept {
-  return by == StreamOrdered::kDriver ? "driver" : "arena";
-}
-
-std::string_view name_of(Ipc ipc) noexcept {
-  return ipc == Ipc::kCubfc ? "cubfc" : "driver";
-}
-
-std::string_view name_of(LimitCounts counts) noexcept {
-  return counts == LimitCounts::kAll ? "all" : "arena";
-}
-
-std::string_view name_of(FractionOf of) noexcept {
-  return of == FractionOf::kFree ? "free" : "total";
-}
-
-std::string_view name_of(LogLevel level) noexcept {
-  switch (level) {
-    case LogLevel::kTrace:
-      return "trace";
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarn:
-      return "warn";
-    case LogLevel::kError:
-      return "error";
-    case LogLevel::kCritical:
-      return "critical";
-    case LogLevel::kOff:
-      return "off";
-  }
-  return "?";
-}
-
-std::string Origin::text() const {
-  if (variable.empty()) {
-    return "default";
-  }
-  // Of another project's value the words can differ from ours (inverted, MiB), so it is shown.
-  return variable + (own_name ? "" : "=" + shown(value)) + (file.empty() ? "" : " in " + file);
-}
-
-std::optional<Policy::HardLimit> Policy::process_limit(std::uint64_t total_bytes,
-                                                       int device) const {
+std::optional<HardLimit> Policy::process_limit(std::uint64_t total_bytes, int device) const {
   if (limit_unusable) {
     return HardLimit{0, nullptr};
   }
@@ -124,7 +49,7 @@ std::optional<Policy::HardLimit> Policy::process_limit(std::uint64_t total_bytes
   return least;
 }
 
-std::optional<Policy::HardLimit> Policy::hard_limit(std::uint64_t total_bytes, int device) const {
+std::optional<HardLimit> Policy::hard_limit(std::uint64_t total_bytes, int device) const {
   std::optional<HardLimit> limit = process_limit(total_bytes, device);
   if (group_limit.value && (!limit || *group_limit.value < limit->bytes)) {
     limit = HardLimit{

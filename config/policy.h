@@ -7,97 +7,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "config/choices.h"
+#include "config/setting.h"
 #include "config/values.h"
 
 namespace cubfc::config {
 
 class Environment;
 struct PolicyFile;
-
-/// Where device memory comes from.
-enum class Allocator {
-  kBfc,        ///< best fit with coalescing over regions from cuMemAlloc
-  kVmm,        ///< the same over one reserved address range
-  kCudaAsync,  ///< the driver's stream-ordered pool
-  kPlatform,   ///< every call goes to the driver
-};
-
-/// What is taken of a device at the first allocation.
-enum class Preallocate {
-  kNo,     ///< nothing: memory is taken as it is needed
-  kYes,    ///< a share, which goes back where the program needs it elsewhere
-  kWhole,  ///< a share, in one region
-};
-
-/// What a free waits for.
-enum class FreeMode {
-  kSync,      ///< the device, as the driver's own free does
-  kDeferred,  ///< nothing; the block is reused when the work before the free is done
-};
-
-/// What serves stream-ordered allocations (cuMemAllocAsync).
-enum class StreamOrdered {
-  kDriver,  ///< the driver's pools
-  kArena,   ///< the arena, where the driver's default pool would
-};
-
-/// How memory that is shared with other processes is shared (cuIpcGetMemHandle).
-enum class Ipc {
-  kCubfc,   ///< by handles of cubfc's own, which only a process under cubfc can open
-  kDriver,  ///< by the driver's: larger requests get allocations of the driver's
-};
-
-/// What a hard limit counts.
-enum class LimitCounts {
-  kAll,    ///< the arena and what the driver gives past it, by whatever function
-  kArena,  ///< what cuMemAlloc and its like give
-};
-
-/// What the preallocation is a fraction of. A limit is always a fraction of the total.
-enum class FractionOf { kFree, kTotal };
-
-/// spdlog's levels, by its names.
-enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
-
-/// The words for these, as they are written in the environment.
-[[nodiscard]] std::string_view name_of(Allocator allocator) noexcept;
-[[nodiscard]] std::string_view name_of(Preallocate preallocate) noexcept;
-[[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;
-[[nodiscard]] std::string_view name_of(StreamOrdered by) noexcept;
-[[nodiscard]] std::string_view name_of(Ipc ipc) noexcept;
-[[nodiscard]] std::string_view name_of(LimitCounts counts) noexcept;
-[[nodiscard]] std::string_view name_of(FractionOf of) noexcept;
-[[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
-
-/// Where a setting's value came from.
-struct Origin {
-  std::string variable;   ///< its name; empty for the default
-  std::string value;      ///< as the user wrote it, white space trimmed; may be hostile text
-  bool own_name = false;  ///< a CUBFC_ name
-  /// A limit of this origin is the size that the program sees of the device.
-  bool sizes_device = true;
-  std::string file = {};  ///< the policy file that it stands in; empty: the environment
-  bool enforced = false;  ///< by that file
-
-  /// For a message: "default", "CUBFC_RESERVE", or "XLA_CLIENT_MEM_FRACTION=0.75+" where another
-  /// project's name was honoured, "CUBFC_RESERVE in /etc/cubfc.conf". One line, fit for a terminal.
-  [[nodiscard]] std::string text() const;
-
-  bool operator==(const Origin&) const = default;
-};
-
-/// The value in force and its origin.
-template <class T>
-struct Setting {
-  T value{};
-  Origin origin;
-
-  /// False when the value in force is the default.
-  [[nodiscard]] bool is_set() const noexcept { return !origin.variable.empty(); }
-};
 
 /// The share of the free memory that is preallocated when no fraction is set.
 inline constexpr double kDefaultFraction = 0.75;
@@ -167,22 +86,9 @@ struct Policy {
   /// One complete line each, in the order of the options, for the log at level warn.
   std::vector<std::string> warnings;
 
-  /// The most that this process may hold of a device, and which setting says so; no origin while
-  /// limit_unusable. The origin points into this object.
-  struct HardLimit {
-    std::uint64_t bytes;
-    const Origin* origin;
-
-    /// Whether the program sees a device of that size. Not so under a name of XLA's or
-    /// TensorFlow's: JAX itself multiplies the device's size by that fraction, and half of a half
-    /// would be left.
-    [[nodiscard]] bool is_seen() const noexcept {
-      return origin != nullptr && origin->sizes_device;
-    }
-  };
-  /// The one of this device of `total_bytes`; nothing without a limit. CUBFC_MEM_LIMIT before a
+  /// The limit on this device of `total_bytes`; nothing without one. CUBFC_MEM_LIMIT before a
   /// fraction; of others, of what is enforced, and of the group's budget the least. Never above the
-  /// total but with unified memory. 0 while limit_unusable.
+  /// total but with unified memory. 0 while limit_unusable. Its origin is in this object.
   [[nodiscard]] std::optional<HardLimit> hard_limit(std::uint64_t total_bytes,
                                                     int device = 0) const;
 

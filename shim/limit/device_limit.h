@@ -25,8 +25,8 @@ using trace::Memory;
 // (claim.h).
 class DeviceLimit {
   const config::Policy& policy_;
-  const std::optional<config::Policy::HardLimit> of_process_;
-  const std::optional<config::Policy::HardLimit> in_policy_;
+  const std::optional<config::HardLimit> of_process_;
+  const std::optional<config::HardLimit> in_policy_;
   bool is_unusable_;
   const std::unique_ptr<Group> group_;  // before the budget, which claims there, too
 

@@ -9,13 +9,14 @@
 #include "config/environment.h"
 
 using cubfc::config::Environment;
+using cubfc::config::HardLimit;
 using cubfc::config::Policy;
 using cubfc::config::read_policy;
 
 namespace {
 constexpr std::uint64_t kGi = std::uint64_t{1} << 30U;
 
-std::optional<std::uint64_t> bytes(const std::optional<Policy::HardLimit>& limit) {
+std::optional<std::uint64_t> bytes(const std::optional<HardLimit>& limit) {
   return limit ? std::optional(limit->bytes) : std::nullopt;
 }
 

@@ -1,0 +1,47 @@
+// A value in force, and where it came from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace cubfc::config {
+
+/// Where a setting's value came from.
+struct Origin {
+  std::string variable;   ///< its name; empty for the default
+  std::string value;      ///< as the user wrote it, white space trimmed; may be hostile text
+  bool own_name = false;  ///< a CUBFC_ name
+  /// A limit of this origin is the size that the program sees of the device.
+  bool sizes_device = true;
+  std::string file = {};  ///< the policy file that it stands in; empty: the environment
+  bool enforced = false;  ///< by that file
+
+  /// For a message: "default", "CUBFC_RESERVE", or "XLA_CLIENT_MEM_FRACTION=0.75+" where another
+  /// project's name was honoured, "CUBFC_RESERVE in /etc/cubfc.conf". One line, fit for a terminal.
+  [[nodiscard]] std::string text() const;
+
+  bool operator==(const Origin&) const = default;
+};
+
+/// The value in force and its origin.
+template <class T>
+struct Setting {
+  T value{};
+  Origin origin;
+
+  /// False when the value in force is the default.
+  [[nodiscard]] bool is_set() const noexcept { return !origin.variable.empty(); }
+};
+
+/// The most that a process may hold of a device, and which setting says so; no origin where a limit
+/// cannot be used.
+struct HardLimit {
+  std::uint64_t bytes;
+  const Origin* origin;
+
+  /// Whether the program sees a device of that size. Not so under a name of XLA's or TensorFlow's:
+  /// JAX itself multiplies the device's size by that fraction, and half of a half would be left.
+  [[nodiscard]] bool is_seen() const noexcept { return origin != nullptr && origin->sizes_device; }
+};
+
+}  // namespace cubfc::config
