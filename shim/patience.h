@@ -73,6 +73,14 @@ inline constexpr std::chrono::microseconds kNapForClearing{100};
 inline constexpr std::chrono::microseconds kShortestPause{20};
 inline constexpr std::chrono::microseconds kLongestPause{1000};
 
+// ---- Another thread that writes a part of the trace to its file, or has a place in it and no
+// record there yet (TraceRecorder). First by giving up the processor, then by naps, since a thread
+// of a lower priority may never get a processor else: 5 s in all. A disk that takes longer for 256
+// KiB has failed.
+inline constexpr int kYieldsForTrace = 100;
+inline constexpr int kMostNapsForTrace = 50'000;
+inline constexpr std::chrono::microseconds kNapForTrace{100};
+
 // ---- Captures: driver/captures.h. A thread that is about to block in the driver is in it after
 // so long, also when there are too few processors.
 inline constexpr std::chrono::milliseconds kTimeToEnter{250};

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,27 +21,43 @@ constexpr std::chrono::milliseconds kLookAtMain{900};
 
 std::atomic<int> running_threads{0};
 
-// Its state as Linux has it: "Z" when it has ended and others have not.
-char state_of_main() noexcept {
-  std::array<char, 512> text{};
-  const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  const ssize_t length = file < 0 ? -1 : read(file, text.data(), text.size() - 1);
-  if (file >= 0) {
-    close(file);
-  }
-  const char* const name_end = length > 0 ? std::strrchr(text.data(), ')') : nullptr;
-  return name_end != nullptr && name_end[1] == ' ' ? name_end[2] : '?';
+// The C library gives each thread a list of its robust mutexes, and Linux takes it away when the
+// thread ends.
+bool has_list_of_mutexes(pid_t thread) noexcept {
+  void* list = nullptr;
+  std::size_t bytes = 0;
+  return syscall(SYS_get_robust_list, thread, &list, &bytes) == 0 && list != nullptr;
 }
 
-int threads_of_process() noexcept {
-  int count = 0;
-  if (DIR* const listing = opendir("/proc/self/task"); listing != nullptr) {
-    while (const dirent* const entry = readdir(listing)) {
-      count += entry->d_name[0] == '.' ? 0 : 1;
-    }
-    closedir(listing);
+// Without /proc there is only that list. It says nothing where it cannot be asked for, or did not
+// work when the thread was started.
+std::atomic<bool> main_had_list{false};
+
+bool main_has_ended() noexcept {
+  std::array<char, 512> text{};
+  const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    return main_had_list && !has_list_of_mutexes(getpid());
   }
-  return count;
+  const ssize_t length = read(file, text.data(), text.size() - 1);
+  close(file);
+  const char* const name_end = length > 0 ? std::strrchr(text.data(), ')') : nullptr;
+  return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'Z';
+}
+
+// But for the calling thread and its like. Without /proc nobody can tell, and the program's end
+// must not wait for cubfc: then none are there.
+bool program_has_threads() noexcept {
+  DIR* const listing = opendir("/proc/self/task");
+  if (listing == nullptr) {
+    return false;
+  }
+  int count = 0;
+  while (const dirent* const entry = readdir(listing)) {
+    count += entry->d_name[0] == '.' ? 0 : 1;
+  }
+  closedir(listing);
+  return count != 1 + running_threads.load();
 }
 
 }  // namespace
@@ -52,8 +69,8 @@ bool BackgroundThread::program_is_over() noexcept {
   const auto now = Clock::now().time_since_epoch();
   Clock::rep due = next_look;
   const Clock::rep next = (now + kLookAtMain).count();
-  return due <= now.count() && next_look.compare_exchange_strong(due, next) &&
-         state_of_main() == 'Z' && threads_of_process() == 1 + running_threads.load();
+  return due <= now.count() && next_look.compare_exchange_strong(due, next) && main_has_ended() &&
+         !program_has_threads();
 }
 
 bool BackgroundThread::start_once() noexcept {
@@ -61,6 +78,7 @@ bool BackgroundThread::start_once() noexcept {
     return true;
   }
   running_ = true;
+  main_had_list = has_list_of_mutexes(getpid());
   ++running_threads;
   sigset_t all;
   sigset_t before;

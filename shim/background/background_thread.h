@@ -29,7 +29,7 @@ class BackgroundThread {
   bool is_running() const noexcept { return running_.load(std::memory_order_acquire); }
 
   // Whether all threads of the process have ended but such as this. Then `run` has to return: with
-  // the last thread the process ends.
+  // the last thread the process ends. Where there is no /proc, the main thread's end is enough.
   static bool program_is_over() noexcept;
 
  private:

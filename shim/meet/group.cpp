@@ -254,11 +254,13 @@ void Group::clear_the_dead_of(File& file, IfBusy if_busy) noexcept {
   }
   const LockedForMoment only_ours(locks);
   for (int naps = 0; !lock_byte(locks.get(), File::kClearing, F_WRLCK); ++naps) {
-    if (if_busy == IfBusy::kLeave || naps == patience::kMostNapsForClearing) {
+    if (if_busy == IfBusy::kLeave || clearing_is_stuck_) {
       return;
     }
+    clearing_is_stuck_ = naps == patience::kMostNapsForClearing;
     std::this_thread::sleep_for(patience::kNapForClearing);
   }
+  clearing_is_stuck_ = false;
   for (std::size_t i = 0; i < GroupTable::kMembers; ++i) {
     std::atomic<std::int32_t>& pid = file.header.owners[i].pid;
     if (i == member_ || pid.load(std::memory_order_acquire) == 0 ||

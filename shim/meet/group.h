@@ -91,6 +91,7 @@ class Group final : public arena::SharedAccount {
   std::size_t member_ = 0;
   SharedFile file_;
   bool told_of_missing_file_ = false;
+  bool clearing_is_stuck_ = false;  // whoever clears was waited for in vain, and is at it still
 };
 
 }  // namespace cubfc

@@ -32,6 +32,12 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
   entry.answers = entry.rings.load();
 }
 
+// What is known of those in the file that this process has left.
+void Rendezvous::forget_others() noexcept {
+  unanswered_.clear();
+  closing_in_vain_.clear();
+}
+
 // As one that gives: with a slot. Who has asked before leaves, and comes again.
 bool Rendezvous::join_as_giver() {
   if (left_ || interrupted_) {
@@ -47,7 +53,7 @@ bool Rendezvous::join_as_giver() {
   if (file_) {
     leave_shared_file(*file_);
   }
-  unanswered_.clear();
+  forget_others();
   file_ = joined;
   return true;
 }
@@ -97,7 +103,7 @@ std::optional<Asking> Rendezvous::join_as_asker() {
     if (file_) {  // somebody has removed it
       leave_shared_file(*file_);
       file_.reset();
-      unanswered_.clear();
+      forget_others();
     }
     file_ = join_shared_file(name_, sizeof(Table), IfMissing::kNothing);
     if (file_) {
@@ -183,7 +189,7 @@ void Rendezvous::meet_again() noexcept try {
     begin(now.entries[i], before.entries[i].device, before.entries[i].group);
   }
   now.devices.store(static_cast<std::uint32_t>(devices), std::memory_order_release);
-  unanswered_.clear();
+  forget_others();
   file_ = joined;
 } catch (const std::bad_alloc&) {  // another time
 }
@@ -266,9 +272,20 @@ std::size_t Rendezvous::givers(const DeviceId& device) noexcept try {
 bool Rendezvous::is_any_closing(const DeviceId& device) noexcept try {
   const std::lock_guard guard(mutex_);
   auto asking = join_as_asker();
-  return asking && !asking->at(device, 0, Taken::kByOneThatCloses).empty();
+  const Asking::Processes closing =
+      asking ? asking->processes(device, Taken::kByOneThatCloses) : Asking::Processes();
+  return !std::includes(closing_in_vain_.begin(), closing_in_vain_.end(), closing.begin(),
+                        closing.end());
 } catch (const std::bad_alloc&) {
   return false;
+}
+
+void Rendezvous::give_up_on_closing(const DeviceId& device) noexcept try {
+  const std::lock_guard guard(mutex_);
+  if (auto asking = join_as_asker()) {
+    closing_in_vain_.merge(asking->processes(device, Taken::kByOneThatCloses));
+  }
+} catch (const std::bad_alloc&) {  // they are waited for once more
 }
 
 std::uint32_t Rendezvous::changes() noexcept try {

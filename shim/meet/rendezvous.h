@@ -101,8 +101,11 @@ class Rendezvous {
   // How many other processes have something to give of this device, or had.
   std::size_t givers(const DeviceId& device) noexcept;
 
-  // Whether another process is about to give back all that it does not use of this device.
+  // Whether another process is about to give back all that it does not use of this device. Not one
+  // for which this process has waited in vain: it may be stopped.
   bool is_any_closing(const DeviceId& device) noexcept;
+  // Those that are about to do so now were waited for as long as that is worth.
+  void give_up_on_closing(const DeviceId& device) noexcept;
 
   // Changes whenever a process comes, has given something up, begins to close or is gone, whatever
   // the device. Who has looked at one process after the other, and finds the same number as before,
@@ -131,6 +134,7 @@ class Rendezvous {
 
   std::optional<SharedFile> join_with_slot();
   static void begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept;
+  void forget_others() noexcept;
   bool join_as_giver();
   bool take_slot(int file, Table& table);
   std::optional<Asking> join_as_asker();
@@ -148,6 +152,7 @@ class Rendezvous {
   std::mutex mutex_;  // guards what follows; held while waiting for answers
   std::optional<SharedFile> file_;
   Asking::Unanswered unanswered_;
+  Asking::Processes closing_in_vain_;
   bool left_ = false;
 };
 

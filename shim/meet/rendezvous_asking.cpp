@@ -74,6 +74,14 @@ Asking::Others Asking::of_process(std::optional<std::int32_t> pid) {
       Taken::kByGiver);
 }
 
+Asking::Processes Asking::processes(const DeviceId& device, Taken how) {
+  Processes processes;
+  for (const Other& other : at(device, 0, how)) {
+    processes.insert(process_of(other));
+  }
+  return processes;
+}
+
 void Asking::ask_what_is_left(Others& others, const Waiting& waiting) {
   ring(others, Wanted::kWord, waiting);
   for (Other& other : others) {
@@ -116,25 +124,36 @@ std::uint64_t Asking::ring(Others& others, Wanted wanted, const Waiting& waiting
   return given;
 }
 
+// That it has given so far, of all its devices. They count round.
+std::uint32_t Asking::answers_of(const Other& other) const {
+  const Slot& slot = table_.slots[other.slot];
+  std::uint32_t answers = 0;
+  for (std::size_t number = 0; number < slot.num_devices(); ++number) {
+    answers += slot.entries[number].answers.load(std::memory_order_relaxed);
+  }
+  return answers;
+}
+
 // Waits for it.
 bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patience) {
   Entry& entry = *other.entry;
-  const auto silent = unanswered_.find(&entry);
+  const auto silent = unanswered_.find(process_of(other));
   std::uint64_t given = entry.given.load(std::memory_order_relaxed);
   for (;;) {
     const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
     if (static_cast<std::int32_t>(last - ring) >= 0) {  // they count round
-      unanswered_.erase(&entry);
+      unanswered_.erase(process_of(other));
       return true;
     }
-    const bool is_silent = silent != unanswered_.end() && silent->second == last;
+    const std::uint32_t answers = answers_of(other);
+    const bool is_silent = silent != unanswered_.end() && silent->second == answers;
     if (const std::uint64_t before =
             std::exchange(given, entry.given.load(std::memory_order_relaxed));
         before != given) {
       patience.last_progress = now_();
     }
     if (is_silent || patience.is_over(pid_of(other)) || !is_there(other.slot)) {
-      unanswered_[&entry] = last;
+      unanswered_[process_of(other)] = answers;
       return false;
     }
     meeting::wait_while(entry.answers, last, patience::kLookForDead);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,9 +22,12 @@ class Asking {
  public:
   using Clock = std::chrono::steady_clock;
   using Now = Clock::time_point (*)();
-  // Those that did not answer in time: what `answers` of the entry was then. They are not waited
-  // for again until it has changed.
-  using Unanswered = std::map<const meeting::Entry*, std::uint32_t>;
+  // By slot, and by number in its own namespace: the slot may be another's soon.
+  using Process = std::pair<std::size_t, std::int32_t>;
+  using Processes = std::set<Process>;
+  // Those that did not answer in time, and how many answers they had given by then, of all devices.
+  // They are not waited for again until there are more.
+  using Unanswered = std::map<Process, std::uint32_t>;
 
   // `own`: the asking process's slot, or nullptr. `probe`: the file, opened for this question: its
   // locks say who is alive.
@@ -42,6 +46,8 @@ class Asking {
   // Those that are alive and share this device; with a group, those that are in it.
   Others at(const DeviceId& device, std::uint64_t group,
             meeting::Taken how = meeting::Taken::kByGiver);
+  // The same, as processes.
+  Processes processes(const DeviceId& device, meeting::Taken how);
   // Those that are alive, of every device; of this process only, if it is named.
   Others of_process(std::optional<std::int32_t> pid);
 
@@ -70,6 +76,8 @@ class Asking {
   enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
   std::uint64_t ring(Others& others, Wanted wanted, const Waiting& waiting);
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience);
+  Process process_of(const Other& other) const { return {other.slot, pid_of(other)}; }
+  std::uint32_t answers_of(const Other& other) const;
 
   meeting::Table& table_;
   const meeting::Slot* const own_;

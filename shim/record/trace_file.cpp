@@ -124,14 +124,22 @@ void TraceFile::tell_problem(std::uint64_t most_bytes) noexcept {
   if (problem == Problem::kNone || told_.exchange(true)) {
     return;
   }
-  if (problem == Problem::kFull) {
-    log::warn("CUBFC_TRACE: {} has {}, which is the limit; nothing more was recorded", path_,
-              log::bytes(most_bytes));
-  } else {
-    log::warn("CUBFC_TRACE: {}: {}; nothing more was recorded", path_,
-              problem == Problem::kReplaced ? "has been removed, renamed or replaced"
-                                            : std::strerror(error_));
+  const char* what = std::strerror(error_);
+  switch (problem) {
+    case Problem::kFull:
+      log::warn("CUBFC_TRACE: {} has {}, which is the limit; nothing more was recorded", path_,
+                log::bytes(most_bytes));
+      return;
+    case Problem::kStuck:
+      what = "a thread that writes to it does not come back";
+      break;
+    case Problem::kReplaced:
+      what = "has been removed, renamed or replaced";
+      break;
+    default:
+      break;
   }
+  log::warn("CUBFC_TRACE: {}: {}; nothing more was recorded", path_, what);
 }
 
 }  // namespace cubfc

@@ -29,6 +29,8 @@ class TraceFile {
   bool write(const void* data, std::size_t bytes, std::uint64_t at) noexcept;
   // It has got as many bytes as it may.
   void is_full() noexcept { note(Problem::kFull, 0); }
+  // A thread that is in write(), or about to be, has not come back for a long time.
+  void is_stuck() noexcept { note(Problem::kStuck, 0); }
   // If one of these was false or called: says why, once. `most_bytes`: of it. Where nothing is
   // locked.
   void tell_problem(std::uint64_t most_bytes) noexcept;
@@ -36,7 +38,7 @@ class TraceFile {
   const std::string& path() const { return path_; }
 
  private:
-  enum class Problem : std::uint8_t { kNone, kFull, kReplaced, kCannotWrite };
+  enum class Problem : std::uint8_t { kNone, kFull, kStuck, kReplaced, kCannotWrite };
   TraceFile(std::string path, std::uint64_t device, std::uint64_t inode, void* mapped);
   void note(Problem problem, int error) noexcept;
 

@@ -15,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "shim/patience.h"
 #include "shim/tell/log.h"
 #include "shim/tell/program.h"
 
@@ -146,23 +147,49 @@ void TraceRecorder::copy(std::uint64_t at, const void* data, std::size_t bytes) 
   const auto* from = static_cast<const std::byte*>(data);
   while (bytes > 0) {
     const std::size_t part = std::min(bytes, kBufferBytes - at % kBufferBytes);
-    Buffer& buffer = buffer_at(at);
-    std::memcpy(buffer.bytes.data() + at % kBufferBytes, from, part);
-    filled(buffer, at, part);
+    Buffer* const buffer = buffer_at(at);
+    if (buffer == nullptr) {
+      return;
+    }
+    std::memcpy(buffer->bytes.data() + at % kBufferBytes, from, part);
+    filled(*buffer, at, part);
     at += part;
     from += part;
     bytes -= part;
   }
 }
 
-// The buffer for this place of the file, when it is there.
-inline TraceRecorder::Buffer& TraceRecorder::buffer_at(std::uint64_t at) noexcept {
+// The buffer for this place of the file, when it is there: another thread may have to write it out
+// first. nullptr when that does not come to an end.
+inline TraceRecorder::Buffer* TraceRecorder::buffer_at(std::uint64_t at) noexcept {
   const std::uint64_t number = at / kBufferBytes;
   Buffer& buffer = (*buffers_)[number % kBuffers];
-  while (buffer.turn.load(std::memory_order_acquire) != turn_of(number)) [[unlikely]] {
-      sched_yield();  // another thread writes it to the file
+  const auto is_there = [&] {
+    return buffer.turn.load(std::memory_order_acquire) == turn_of(number);
+  };
+  return is_there() || waits_until(is_there) ? &buffer : nullptr;
+}
+
+// For other threads. False when it has waited in vain, or another thread has: then nothing more is
+// recorded. What was asked for by then leaves a hole in the file, up to which it can be read.
+template <typename IsSo>
+[[gnu::noinline]] bool TraceRecorder::waits_until(IsSo is_so) noexcept {
+  constexpr timespec kNap{0, std::chrono::nanoseconds(patience::kNapForTrace).count()};
+  for (int look = 0; !is_so(); ++look) {
+    if (is_stuck_.load(std::memory_order_relaxed)) {
+      return false;
     }
-  return buffer;
+    if (look == patience::kYieldsForTrace + patience::kMostNapsForTrace) {
+      file_->is_stuck();
+      stopped_ = true;
+      is_stuck_ = true;
+    } else if (look < patience::kYieldsForTrace) {
+      sched_yield();
+    } else {
+      syscall(SYS_nanosleep, &kNap, nullptr);  // no cancellation point
+    }
+  }
+  return true;
 }
 
 // So many bytes are in the buffer. Who fills it writes it out.
@@ -171,8 +198,8 @@ inline void TraceRecorder::filled(Buffer& buffer, std::uint64_t at, std::size_t 
       [[unlikely]] {
     write_out(buffer, at / kBufferBytes * kBufferBytes, kBufferBytes);
     buffer.turn.fetch_add(1, std::memory_order_seq_cst);  // flush() keeps away, or is waited for
-    while (buffer.flushing.load(std::memory_order_seq_cst) != 0) {
-      sched_yield();
+    if (!waits_until([&] { return buffer.flushing.load(std::memory_order_seq_cst) == 0; })) {
+      return;
     }
     buffer.filled.store(0, std::memory_order_relaxed);
     buffer.turn.fetch_add(1, std::memory_order_seq_cst);
@@ -210,15 +237,18 @@ void TraceRecorder::record(const What& what) noexcept {
   std::uint64_t at = 0;
   if (reserve(sizeof(Record), at)) {
     const std::uint64_t time = now_ns();
-    Buffer& buffer = buffer_at(at);
-    new (buffer.bytes.data() + at % kBufferBytes) Record{trace::time_and_kind(time, what.kind),
-                                                         what.address,
-                                                         what.bytes,
-                                                         what.padding,
-                                                         thread,
-                                                         what.place,
-                                                         what.caller};
-    filled(buffer, at, sizeof(Record));
+    Buffer* const buffer = buffer_at(at);
+    if (buffer == nullptr) [[unlikely]] {
+      return;
+    }
+    new (buffer->bytes.data() + at % kBufferBytes) Record{trace::time_and_kind(time, what.kind),
+                                                          what.address,
+                                                          what.bytes,
+                                                          what.padding,
+                                                          thread,
+                                                          what.place,
+                                                          what.caller};
+    filled(*buffer, at, sizeof(Record));
   }
 }
 

@@ -105,7 +105,9 @@ class TraceRecorder {
   std::uint16_t new_thread() noexcept;
   bool reserve(std::uint64_t bytes, std::uint64_t& at) noexcept;
   void full(std::uint64_t at) noexcept;
-  Buffer& buffer_at(std::uint64_t at) noexcept;
+  Buffer* buffer_at(std::uint64_t at) noexcept;
+  template <typename IsSo>
+  bool waits_until(IsSo is_so) noexcept;
   // Of the buffer for part number `number` of the file, when it is for that part.
   static std::uint64_t turn_of(std::uint64_t number) { return number / kBuffers * 2; }
   static_assert(kBufferBytes % sizeof(trace::Record) == 0);
@@ -121,6 +123,7 @@ class TraceRecorder {
 
   alignas(64) std::atomic<std::uint64_t> head_{0};  // bytes of the file that are given away
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> is_stuck_{false};  // a thread was waited for in vain: see waits_until()
   std::atomic<std::uint64_t> end_{~std::uint64_t{0}};  // of the file, once it is full
   std::atomic<std::uint32_t> threads_{0};
 

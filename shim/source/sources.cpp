@@ -219,8 +219,13 @@ Source::Waited ProcessesThatEnd::gives_after_wait(Request& request, Pass& pass) 
   }
   const bool any = (group != nullptr && group->has_just_lost_member()) ||
                    request.all.rendezvous().is_any_closing(request.device.id);
-  return any && request.time_left.start_or_check(For::kEnding) ? nap(patience::kNapForEnding)
-                                                               : Waited::kInVain;
+  if (any && request.time_left.start_or_check(For::kEnding)) {
+    return nap(patience::kNapForEnding);
+  }
+  if (any) {
+    request.all.rendezvous().give_up_on_closing(request.device.id);
+  }
+  return Waited::kInVain;
 }
 
 Source::Waited InMotion::gives_after_wait(Request& request, Pass& pass) {

@@ -8,17 +8,29 @@
 //   cancel_first FUNCTION    cancels a thread in the first allocation and the first free that it
 //                            makes, when it has come to this function of the driver
 //   last      its main thread ends by pthread_exit, and then another that has allocated
+//   last_without_proc  the same where /proc cannot be seen any more; prints nothing but "not tried"
+//                      where a process may not have another root folder
+//   sandbox   no thread of it may open or lock files any more, and it goes on allocating
 //   small     allocates under a limit on the size of files
 //   dlerror   looks up a name like the driver's in a library that is not the driver
 #include <cuda.h>
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "standin/standin.h"
 
@@ -208,21 +220,10 @@ int cancel_first(const char* function) {
   return 0;
 }
 
-// Whether the process's first thread has ended, though it is still listed.
-bool main_has_ended() {
-  char text[512];
-  std::FILE* const file = std::fopen("/proc/self/stat", "r");
-  const bool is_read = file != nullptr && std::fgets(text, sizeof(text), file) != nullptr;
-  if (file != nullptr) {
-    std::fclose(file);
-  }
-  const char* const name_end = is_read ? std::strrchr(text, ')') : nullptr;
-  return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'Z';
-}
-
-// The process ends with the last of its own threads.
+// The process ends with the last of its own threads, which waits for the first.
 int last() {
   use_driver();
+  static pthread_t main_thread = pthread_self();
   pthread_t thread;
   pthread_create(
       &thread, nullptr,
@@ -230,13 +231,26 @@ int last() {
         cu_ctx_set_current(context);
         CUdeviceptr address = 0;
         std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
-        while (!main_has_ended()) {
-          usleep(1000);
-        }
+        pthread_join(main_thread, nullptr);
         return nullptr;
       },
       nullptr);
   pthread_exit(nullptr);
+}
+
+int last_without_proc() {
+  if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0) {
+    std::printf("not tried\n");
+    return 0;
+  }
+  use_driver();
+  CUdeviceptr address = 0;
+  std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
+  if (chroot("/sys") != 0) {  // which has no folder of that name
+    std::printf("not tried\n");
+    return 0;
+  }
+  return last();
 }
 
 int small() {
@@ -245,6 +259,37 @@ int small() {
   std::printf("limit %d\n", setrlimit(RLIMIT_FSIZE, &limit));
   CUdeviceptr address = 0;
   std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
+  return 0;
+}
+
+// Files that are to be opened, made, listed or locked: an error, for each thread.
+bool forbid_files() {
+  constexpr std::array kForbidden{SYS_openat, SYS_flock, SYS_getdents64, SYS_mkdirat, SYS_unlinkat};
+  std::vector<sock_filter> code{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const long number : kForbidden) {
+    code.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(number), 0, 1));
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+  }
+  code.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
+int sandbox() {
+  use_driver();
+  auto* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto free = find<CUresult (*)(CUdeviceptr)>(driver, "cuMemFree_v2");
+  CUdeviceptr small = 0;
+  std::printf("allocate %d\n", cu_mem_alloc(&small, 1000));
+  std::printf(forbid_files() ? "no files\n" : "not tried\n");
+  for (int i = 0; i < 3; ++i) {
+    CUdeviceptr large = 0;
+    std::printf("allocate %d\n", cu_mem_alloc(&large, size_t{1} << 30));
+    std::printf("too much %d\n", ask_too_much());
+    std::printf("free %d\n", free(large));
+  }
+  std::printf("free %d\n", free(small));
   return 0;
 }
 
@@ -263,13 +308,15 @@ int clear_dlerror() {
 
 int main(int argc, char** argv) {
   const char* way = argc > 1 ? argv[1] : "";
-  return std::strcmp(way, "tail") == 0           ? tail()
-         : std::strcmp(way, "pipe") == 0         ? closed_pipe()
-         : std::strcmp(way, "cancel") == 0       ? cancel()
-         : std::strcmp(way, "cancel_each") == 0  ? cancel_each(argc - 2, argv + 2)
-         : std::strcmp(way, "cancel_first") == 0 ? cancel_first(argc > 2 ? argv[2] : "")
-         : std::strcmp(way, "last") == 0         ? last()
-         : std::strcmp(way, "small") == 0        ? small()
-         : std::strcmp(way, "dlerror") == 0      ? clear_dlerror()
-                                                 : 2;
+  return std::strcmp(way, "tail") == 0                ? tail()
+         : std::strcmp(way, "pipe") == 0              ? closed_pipe()
+         : std::strcmp(way, "cancel") == 0            ? cancel()
+         : std::strcmp(way, "cancel_each") == 0       ? cancel_each(argc - 2, argv + 2)
+         : std::strcmp(way, "cancel_first") == 0      ? cancel_first(argc > 2 ? argv[2] : "")
+         : std::strcmp(way, "last") == 0              ? last()
+         : std::strcmp(way, "last_without_proc") == 0 ? last_without_proc()
+         : std::strcmp(way, "sandbox") == 0           ? sandbox()
+         : std::strcmp(way, "small") == 0             ? small()
+         : std::strcmp(way, "dlerror") == 0           ? clear_dlerror()
+                                                      : 2;
 }

@@ -229,9 +229,10 @@ TEST_CASE("a tool calls back from inside the driver's calls") {
 }
 
 TEST_CASE("a message of ours, a wait, a look-up change nothing for the program") {
-  std::vector<const char*> ways{"tail", "pipe", "cancel", "dlerror"};
+  std::vector<const char*> ways{"tail", "pipe", "cancel", "dlerror", "sandbox"};
   if (!kSanitized) {  // TSan has a thread of its own
     ways.push_back("last");
+    ways.push_back("last_without_proc");
   }
   for (const char* way : ways) {
     const std::vector<std::string> command{preload_program("manners"), way};

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -26,6 +28,9 @@
 #include <vector>
 
 #include "catch.h"
+#include "shim/meet/locked_mapping.h"
+#include "shim/patience.h"
+#include "shim/tell/log.h"
 
 using cubfc::Group;
 using cubfc::GroupTable;
@@ -393,6 +398,91 @@ TEST_CASE("group: threads of one member claim as one") {
   }
   CHECK_FALSE(exceeded);
   CHECK(group->used() == 0);
+}
+
+// How often this thread has given up the processor to sleep.
+long naps() {
+  struct rusage usage {};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_nvcsw;
+}
+
+// It might be stopped.
+TEST_CASE("group: whoever clears the dead without end is waited for once") {
+  const Folder folder;
+  const auto group = join(100);
+  REQUIRE(group->take(100));
+  const int clears = open(folder.file().c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(cubfc::lock_byte(clears, GroupTable::kMembers, F_WRLCK));
+  CHECK_FALSE(group->take(1));
+  CHECK(naps() > cubfc::patience::kMostNapsForClearing / 2);
+  const long before = naps();
+  for (int i = 0; i < 10; ++i) {
+    CHECK_FALSE(group->take(1));
+    group->clear_the_dead();
+  }
+  CHECK(naps() < before + cubfc::patience::kMostNapsForClearing / 4);
+  close(clears);
+  {
+    const Child member = member_that_holds(0, 100);
+    CHECK(group->members() == 2);
+  }
+  CHECK_FALSE(group->take(1));
+  CHECK(group->members() == 1);  // it looks again, and nobody is at it any more
+}
+
+// All that a child says by cubfc's log.
+std::string said_by(const std::function<void()>& run) {
+  std::FILE* const file = std::tmpfile();
+  Child child([&] {
+    dup2(fileno(file), STDERR_FILENO);
+    cubfc::log::at_load();
+    cubfc::log::start(cubfc::log::Level::kWarn, "");
+    run();
+  });
+  CHECK(child.wait() == 0);
+  std::string text(64 * 1024, '\0');
+  text.resize(static_cast<std::size_t>(
+      std::max<ssize_t>(pread(fileno(file), text.data(), text.size(), 0), 0)));
+  std::fclose(file);
+  return text;
+}
+
+TEST_CASE("group: in another root folder a member stays within the limit, and says so once") {
+  const Folder folder;
+  const auto other = join(100);
+  REQUIRE(other->take(30));
+  auto* const may = shared<std::atomic<bool>>();
+  const std::string said = said_by([&] {
+    std::string why;
+    const auto group = Group::join("job", kDevice, 100, why);
+    const std::string empty = folder.folder() + "/empty";
+    if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0) {
+      _exit(0);
+    }
+    if (group == nullptr || mkdir(empty.c_str(), 0700) != 0) {
+      _exit(1);
+    }
+    if (chroot(empty.c_str()) != 0 || chdir("/") != 0) {
+      _exit(0);
+    }
+    *may = true;
+    bool is_right = group->take(50);
+    for (int i = 0; i < 3; ++i) {
+      group->meet_again();
+    }
+    is_right = is_right && !group->take(30) && group->take(20) && group->used() == 100;
+    _exit(is_right ? 0 : 2);
+  });
+  if (!*may) {
+    WARN("this user may not have another root folder");
+    return;
+  }
+  INFO(said);
+  CHECK(said.find("cannot be seen any more") != std::string::npos);
+  CHECK(said.find("cannot be seen any more") == said.rfind("cannot be seen any more"));
+  CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+  CHECK(other->take(70));  // it is dead
 }
 
 #if !CUBFC_TEST_SANITIZED

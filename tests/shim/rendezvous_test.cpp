@@ -321,6 +321,61 @@ TEST_CASE("a process that is stopped keeps nobody waiting for ever, and is asked
   asking.leave();
 }
 
+// Which may be stopped.
+TEST_CASE("whoever is about to give all back is waited for in vain once") {
+  Giver one(10);
+  Giver two(20);
+  Rendezvous asking(kName);
+  CHECK_FALSE(asking.is_any_closing(kDevice));
+  one.rendezvous().begin_to_close();
+  CHECK(asking.is_any_closing(kDevice));
+  asking.give_up_on_closing(kAnother);
+  CHECK(asking.is_any_closing(kDevice));
+  asking.give_up_on_closing(kDevice);
+  CHECK_FALSE(asking.is_any_closing(kDevice));
+  two.rendezvous().begin_to_close();
+  CHECK(asking.is_any_closing(kDevice));
+  Rendezvous another(kName);
+  CHECK(another.is_any_closing(kDevice));
+  asking.leave();
+  another.leave();
+}
+
+// By a clock that each look lets go on.
+Clock::time_point hurried_now() {
+  time_passed += std::chrono::nanoseconds(std::chrono::milliseconds(300)).count();
+  return made_up_now();
+}
+
+TEST_CASE("a process that is stopped is waited for once, for all of its devices together") {
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  Child child([&] {
+    Rendezvous rendezvous(kName);
+    rendezvous.offer(kDevice);
+    rendezvous.offer(kAnother);
+    const char go = 1;
+    if (write(ready[1], &go, 1) == 1) {
+      pause();
+    }
+  });
+  char go = 0;
+  REQUIRE(read(ready[0], &go, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  Rendezvous asking(kName, hurried_now);
+  const int before = looks_at_time;
+  CHECK(asking.offered(kDevice) == 0);
+  CHECK(looks_at_time > before + 2);  // it was waited for
+  for (const auto& device : {kDevice, kAnother, kDevice, kAnother}) {
+    const int at = looks_at_time;
+    CHECK(asking.offered(device) == 0);
+    CHECK(asking.ask(device, 10) == 0);
+    CHECK(looks_at_time <= at + 3);  // when it begins to ask, each time
+  }
+  asking.leave();
+}
+
 TEST_CASE("one that gives slowly is waited for as long as it gives") {
   Giver giver(60);
   giver.give_slowly(20, std::chrono::milliseconds(600));
