@@ -168,6 +168,11 @@ std::uint64_t Arena::release_beyond(std::uint64_t keep_bytes) noexcept try {
   return 0;
 }
 
+void Arena::watch() noexcept {
+  const std::lock_guard lock(pool_.lock);
+  pool_.counts.watch();
+}
+
 std::uint64_t Arena::unused_bytes() const noexcept {
   const std::lock_guard lock(pool_.lock);
   return growth_->unused_bytes();

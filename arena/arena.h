@@ -104,6 +104,9 @@ class Arena {
   bool wait_for_others() noexcept;
   // What it would ask the source for, if it could have it, to serve such a request.
   std::uint64_t growth_for(std::uint64_t bytes) const noexcept;
+  // From now on, until it has happened once, the observer is told when a block becomes used or
+  // free, or the arena's memory another. Nothing where there is none.
+  void watch() noexcept;
   // What release_unused() would give back.
   std::uint64_t unused_bytes() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The

@@ -21,8 +21,9 @@ class Counts {
  public:
   Counts();
 
-  // See Arena::observe().
+  // See Arena::observe() and Arena::watch().
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
+  void watch() noexcept { writer_.watch(); }
   // Who is to be told of each block; nullptr: nobody.
   Observer* recorder() const noexcept { return writer_.recorder(); }
 
@@ -136,7 +137,7 @@ class Counts {
   void marked_allocated(const Block& block);
 
   FigureWriter writer_;
-  // What each allocation and each free counts; stats() derives the rest.
+  // What each allocation and each free counts, down to granules_retired_; stats() derives the rest.
   std::uint64_t last_number_;  // see Block::number()
   std::uint64_t num_frees_ = 0;
   std::uint64_t granules_in_use_ = 0;  // of live and retired blocks
@@ -144,7 +145,6 @@ class Counts {
   std::uint64_t padding_ = 0;  // bytes of live blocks beyond what was asked for
   std::uint64_t largest_request_ = 0;
   std::uint64_t granules_retired_ = 0;
-
   const std::uint64_t number_before_first_;
   std::uint64_t num_failures_ = 0;
   std::uint64_t lost_blocks_ = 0;  // neither freed nor live: they were abandoned

@@ -19,6 +19,14 @@ class FigureWriter {
     recorder_ = observer.records() ? &observer : nullptr;
     peaks_ = &peaks;
   }
+  // See Arena::watch().
+  void watch() noexcept {
+    if (figures_ != nullptr) {
+      for (CallerFigures& each : figures_->callers) {
+        each.watch();
+      }
+    }
+  }
   // nullptr before observe().
   Figures* figures() const noexcept { return figures_; }
   // Who is to be told of each block; nullptr: nobody.
@@ -29,7 +37,9 @@ class FigureWriter {
                  std::uint64_t granules_in_use) {
     put(figures_->last_number, block.number());
     put(figures_->granules_in_use, granules_in_use);
-    figures_->callers[block.caller()].change(block.granules, read(*peaks_));
+    if (figures_->callers[block.caller()].change(block.granules, read(*peaks_))) [[unlikely]] {
+      observer_->changed();
+    }
     if (granules_in_use > read(figures_->look_at)) [[unlikely]] {
       observer_->exceeded();
     }
@@ -39,7 +49,10 @@ class FigureWriter {
   }
   void unused(const Block& block, std::uint64_t granules_in_use) {
     put(figures_->granules_in_use, granules_in_use);
-    figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_));
+    if (figures_->callers[block.caller()].change(~std::uint64_t{block.granules} + 1, read(*peaks_)))
+        [[unlikely]] {
+      observer_->changed();
+    }
   }
   void resized() { observer_->resized(); }
   // All blocks are gone.
@@ -47,7 +60,7 @@ class FigureWriter {
     put(figures_->granules_in_use, 0);
     put(figures_->granules_retired, 0);
     for (CallerFigures& each : figures_->callers) {
-      each.change(~read(each.has) + 1, read(*peaks_));
+      each.change(~read(each.has) + 1, read(*peaks_));  // resized() is called, too
     }
     if (recorder_ != nullptr) {
       recorder_->abandoned();

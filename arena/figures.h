@@ -32,22 +32,33 @@ inline void put(Figure& figure, std::uint64_t value) noexcept {
 // How much one caller has, now and when all callers together had most. To set the latter for all of
 // them at each new peak would take too long: a caller's is set when its own changes for the first
 // time after that.
+//
+// Who wants to know of the next change costs those after it nothing either: `since` is made a
+// number that no peak has, and is looked at in any case.
 struct CallerFigures {
+  static constexpr std::uint64_t kIsWatched = std::uint64_t{1} << 63;
+
   Figure has;
   Figure before;  // what `has` was when peak number `since` was reached
-  Figure since;
+  Figure since;   // and kIsWatched, if that is so
 
-  // `peaks`: how many peaks there have been.
-  void change(std::uint64_t by, std::uint64_t peaks) noexcept {
+  // `peaks`: how many peaks there have been. True if it was watched; it no longer is.
+  bool change(std::uint64_t by, std::uint64_t peaks) noexcept {
     const std::uint64_t now = read(has);
-    if (read(since) != peaks) [[unlikely]] {
-      put(before, now);
+    bool was_watched = false;
+    if (const std::uint64_t last = read(since); last != peaks) [[unlikely]] {
+      was_watched = (last & kIsWatched) != 0;
+      if ((last & ~kIsWatched) != peaks) {
+        put(before, now);
+      }
       put(since, peaks);
     }
     put(has, now + by);  // modulo 2^64: `by` may stand for less
+    return was_watched;
   }
+  void watch() noexcept { put(since, read(since) | kIsWatched); }
   std::uint64_t at_peak(std::uint64_t peaks) const noexcept {
-    return read(since) == peaks ? read(before) : read(has);
+    return (read(since) & ~kIsWatched) == peaks ? read(before) : read(has);
   }
 };
 
@@ -88,6 +99,8 @@ class Observer {
 
   // More is in use than Figures::look_at, which is to be set anew.
   virtual void exceeded() noexcept = 0;
+  // The first block has become used or free since Arena::watch() was called.
+  virtual void changed() noexcept = 0;
   // The memory that the arena has from its source is another: see Figures::pool_bytes.
   virtual void resized() noexcept = 0;
 

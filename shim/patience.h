@@ -59,6 +59,9 @@ inline constexpr int kMostRefusedWithEnough = 3;
 // so for each GiB. A process that was stopped does not answer.
 inline constexpr std::chrono::seconds kForAnswer{1};
 inline constexpr std::chrono::seconds kForAllAnswers{30};
+// How old another process's answer may be that cuMemGetInfo counts by, if it has changed since:
+// who asks all the time wakes it no oftener than that.
+inline constexpr std::chrono::milliseconds kOldestAnswer{10};
 // Between two looks whether those who are waited for are alive.
 inline constexpr std::chrono::milliseconds kLookForDead{20};
 // Within this time the driver has taken back what a killed member of a group had.

@@ -1,12 +1,22 @@
 #include "shim/ask/memory_info.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "shim/device/contexts.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
+namespace {
+
+// Or in none, or with others that have claimed nothing.
+bool is_alone_in_group(const DeviceLimit& limit) {
+  const Group* const group = limit.group();
+  return group == nullptr || group->used() <= limit.budget.used();
+}
+
+}  // namespace
 
 // Where the driver does not tell which context is current, the limit holds all the same.
 CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* total_bytes) {
@@ -50,26 +60,28 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
     group->clear_the_dead();
   }
   const std::uint64_t of_others = unused_by_others(context);
+  std::optional<Rendezvous::Lately> lately;
+  const auto offered = [&] {
+    if (!lately) {
+      lately = rendezvous_.offered_lately(device.id, limit.group_key());
+    }
+    return *lately;
+  };
+  // Of the group's budget, what other members would give up.
+  const std::uint64_t of_group = is_alone_in_group(limit) ? 0 : offered().in_group;
   const std::uint64_t limit_left =
       std::min(arena::plus(limit.budget.own_left(), of_others),
-               arena::plus(arena::plus(limit.budget.left(), of_others), unused_by_group(device)));
+               arena::plus(arena::plus(limit.budget.left(), of_others), of_group));
   std::uint64_t to_grow =
       policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others);
   // Whoever has a limit that the device has room for need not know of others.
   if (to_grow < limit_left) {
     to_grow = policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others +
-                                     rendezvous_.offered(device.id));
+                                     offered().bytes);
   }
   to_grow = std::min(to_grow, limit_left);
   Server& server = *device.server;
   return server.bytes_at_hand(context) + server.growth_in(device.beyond_host_reserve(to_grow));
-}
-
-// Of the group's budget, what other members would give up.
-std::uint64_t MemoryInfo::unused_by_group(const Device& device) {
-  const Group* const group = device.limit.group();
-  const bool is_alone = group == nullptr || group->used() <= device.limit.budget.used();
-  return is_alone ? 0 : rendezvous_.offered(device.id, group->key());
 }
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.

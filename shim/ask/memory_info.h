@@ -30,7 +30,6 @@ class MemoryInfo {
  private:
   std::uint64_t left_to(const Context& context, std::uint64_t device_free);
   std::uint64_t unused_by_others(const Context& context);
-  std::uint64_t unused_by_group(const Device& device);
   std::uint64_t shown_total(std::uint64_t bytes, CUdevice device) const;
 
   const DriverFunctions& driver_;

@@ -36,7 +36,10 @@ void SoftReserve::offer(Device& device) noexcept {
   if (offered_ == offers_.size()) {
     return;
   }
-  offers_[offered_].device = &device;
+  Offer& offer = offers_[offered_];
+  offer.all = this;
+  offer.number = offered_;
+  offer.device = &device;
   if (!rendezvous_.offer(device.id, device.limit.group_key())) {
     log::info("GPU {}: other processes cannot ask for what is not in use: {}", device.handle,
               why_no_shared_file(errno));
@@ -116,23 +119,26 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
                log::bytes(given), log::bytes(wanted));
   }
   // What is there and was not given, the driver has refused to take back; or it was on its way.
-  offer.refused = given > 0 ? 0 : unused_.bytes_for_others(device);
+  offer.refused = given > 0 ? 0 : unused_.for_others(device).bytes;
   offer.refused_until = std::chrono::steady_clock::now() + kLookAround;
   return given;
 }
 
 Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
-  const Offer& offer = offers_[number];
+  Offer& offer = offers_[number];
   Device* const known = offer.device.load();
   if (known == nullptr) {
     return 0;
   }
   Device& device = *known;
-  // Looked at first: what has been taken by then is counted.
+  // These first: what has been taken by then is counted, and what changes from then on is told.
   const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
-  const std::uint64_t bytes = unused_.bytes_for_others(device);
-  const bool is_refused = std::chrono::steady_clock::now() < offer.refused_until;
-  return {bytes - (is_refused ? std::min(bytes, offer.refused) : 0), is_taking};
+  device.use.watch(offer);
+  const auto [bytes, is_all] = unused_.for_others(device);
+  const bool is_refused =
+      offer.refused > 0 && std::chrono::steady_clock::now() < offer.refused_until;
+  return {bytes - (is_refused ? std::min(bytes, offer.refused) : 0), is_taking,
+          is_all && !is_refused && !is_taking && device.policy.observes()};
 }
 
 SoftReserve::Taking::Taking(Device& device) noexcept : device_(device) {

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "shim/background/background_thread.h"
+#include "shim/limit/device_use.h"
 #include "shim/meet/rendezvous.h"
 
 namespace cubfc {
@@ -57,7 +58,11 @@ class SoftReserve {
   MapDrawer& map_;
   std::mutex mutex_;  // of offer()
   std::size_t offered_ = 0;
-  struct Offer {
+  struct Offer final : DeviceUse::Watcher {
+    void device_changed() noexcept override { all->rendezvous_.changed(number); }
+
+    SoftReserve* all = nullptr;
+    std::size_t number = 0;
     std::atomic<Device*> device{nullptr};
     // The thread's: bytes that could not be given when they were asked for, and until when they are
     // not spoken of.

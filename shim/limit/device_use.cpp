@@ -46,6 +46,7 @@ class DeviceUse::ArenaObserver : public arena::Observer {
     const std::lock_guard lock(use_.lock_);
     use_.look_at_peak();
   }
+  void changed() noexcept override { use_.changed(); }
   void resized() noexcept override {
     const std::lock_guard lock(use_.lock_);
     use_.look_at_taken();
@@ -142,6 +143,17 @@ void DeviceUse::observe(arena::Arena& arena) {
   let_arenas_look(0);
 }
 
+void DeviceUse::watch(Watcher& watcher) noexcept {
+  watcher_ = &watcher;
+  is_watched_ = true;
+}
+
+void DeviceUse::changed() noexcept {
+  if (is_watched_.load() && is_watched_.exchange(false)) {
+    watcher_.load()->device_changed();
+  }
+}
+
 std::uint64_t DeviceUse::in_arenas() const noexcept {
   std::uint64_t bytes = 0;
   for (const arena::Figures* const each : arenas_) {
@@ -189,6 +201,7 @@ void DeviceUse::let_arenas_look(std::uint64_t bytes) noexcept {
 }
 
 void DeviceUse::look_at_taken() noexcept {
+  changed();
   std::uint64_t bytes = read(figures_.bytes_reserved) + beside_arenas();
   for (const arena::Figures* const each : arenas_) {
     bytes += read(each->pool_bytes);

@@ -66,6 +66,16 @@ class DeviceUse {
   // For the trace: blocks that were freed now wait for the work before.
   void epoch_closed(std::uint64_t bytes, std::size_t blocks) noexcept;
 
+  // Who wants to know, once, that memory has begun or ceased to be used, in an arena that is
+  // watched (Arena::watch) or beside. Called under locks: must call nobody.
+  class Watcher {
+   public:
+    virtual ~Watcher() = default;
+    virtual void device_changed() noexcept = 0;
+  };
+  // From now on, until the first such change. `watcher` must outlive this. One thread at a time.
+  void watch(Watcher& watcher) noexcept;
+
   // Who has asked for what is in use now. Throws std::bad_alloc.
   std::vector<figures::CallerPart> callers_now() const;
 
@@ -82,6 +92,7 @@ class DeviceUse {
   void begin(const Piece& piece, Counted counted) noexcept;
   std::uint64_t in_arenas() const noexcept;
   std::uint64_t beside_arenas() const noexcept;
+  void changed() noexcept;
   void look_at_peak() noexcept;
   void look_at_taken() noexcept;
   void let_arenas_look(std::uint64_t bytes) noexcept;
@@ -95,6 +106,8 @@ class DeviceUse {
   std::unique_ptr<figures::DeviceFigures> apart_;  // where the process's figures have no place
   std::size_t number_ = 0;                         // its place there, from 1; 0: none
   figures::DeviceFigures& figures_;
+  std::atomic<bool> is_watched_{false};
+  std::atomic<Watcher*> watcher_{nullptr};
 
   // Taken under an arena's lock; never the other way round.
   mutable arena::Lock lock_;

@@ -29,6 +29,8 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
   entry.wanted = 0;
   entry.left = 0;
   entry.is_taking = false;
+  entry.answered_ns = 0;
+  entry.lasts_while = entry.changes - 1;
   entry.answers = entry.rings.load();
 }
 
@@ -165,11 +167,48 @@ Rendezvous::Woken Rendezvous::wait_for_ring(std::chrono::nanoseconds most) noexc
   }
 }
 
-void Rendezvous::put(Entry& entry, std::uint32_t rings, Left left) noexcept {
+void Rendezvous::answer(const std::function<std::uint64_t(std::size_t, std::uint64_t)>& give,
+                        const std::function<Left(std::size_t)>& left) noexcept {
+  Slot& slot = *own_;
+  for (std::size_t number = 0; number < slot.num_devices(); ++number) {
+    Entry& entry = slot.entries[number];
+    const std::uint32_t rings = entry.rings.load(std::memory_order_acquire);
+    if (rings == entry.answers.load(std::memory_order_relaxed)) {
+      continue;
+    }
+    std::uint64_t wanted = entry.wanted.exchange(0, std::memory_order_acquire);
+    while (wanted > 0) {
+      const std::uint64_t given = give(number, wanted);
+      entry.given.fetch_add(given, std::memory_order_relaxed);
+      if (given == 0) {
+        break;
+      }
+      changed(number);
+      note_change();
+      wanted -= std::min(wanted, given);
+    }
+    const std::uint32_t changes = entry.changes.load(std::memory_order_acquire);
+    put(entry, rings, changes, left(number));
+  }
+}
+
+// `changes`: of the entry, before it was looked at what is left. In this order: who sees when it
+// was answered, and how long it lasts, sees the answer, or a newer one.
+void Rendezvous::put(Entry& entry, std::uint32_t rings, std::uint32_t changes,
+                     Left left) const noexcept {
   entry.left.store(left.bytes, std::memory_order_relaxed);
   entry.is_taking.store(left.is_taking, std::memory_order_relaxed);
+  entry.lasts_while.store(left.is_lasting ? changes : changes - 1, std::memory_order_release);
+  entry.answered_ns.store(Asking::ns_of(now_()), std::memory_order_release);
   entry.answers.store(rings, std::memory_order_release);
   wake_all(entry.answers);
+}
+
+void Rendezvous::changed(std::size_t number) noexcept {
+  Slot* const slot = own_.load(std::memory_order_acquire);
+  if (slot != nullptr && !mark_.is_in_child()) {
+    slot->entries[number].changes.fetch_add(1, std::memory_order_release);
+  }
 }
 
 // What was mapped stays mapped: interrupt() may be looking at it.
@@ -235,6 +274,15 @@ Rendezvous::Left Rendezvous::look(const DeviceId& device, std::uint64_t group) n
   return all;
 } catch (const std::bad_alloc&) {
   return 0;
+}
+
+Rendezvous::Lately Rendezvous::offered_lately(const DeviceId& device, std::uint64_t group) noexcept
+    try {
+  const std::lock_guard guard(mutex_);
+  auto asking = device == DeviceId{} ? std::nullopt : join_as_asker();
+  return asking ? asking->lately_left(asking->at(device, 0), group) : Lately();
+} catch (const std::bad_alloc&) {
+  return {};
 }
 
 std::uint64_t Rendezvous::ask(const DeviceId& device, std::uint64_t bytes,

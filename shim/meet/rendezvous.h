@@ -8,11 +8,11 @@
 // process that leaves removes the file.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -36,7 +36,7 @@ class Rendezvous {
   // Those meet that give the same name. A version is part of it: cubfc with another layout of the
   // file meets elsewhere. `now`: the time for which others' answers are waited for.
   explicit Rendezvous(
-      std::string name = "rendezvous-5", Now now = [] { return std::chrono::steady_clock::now(); })
+      std::string name = "rendezvous-6", Now now = [] { return std::chrono::steady_clock::now(); })
       : name_(std::move(name)), now_(now) {}
 
   // For a process that has something to give.
@@ -52,28 +52,11 @@ class Rendezvous {
   // Answers whoever has rung. For each device that was asked for, `give` is called with its number
   // and how many bytes are wanted; it returns what it has given up, which may be less, and is
   // called again as long as there is something. Then `left` is called: a Left, or its bytes.
-  template <typename Give, typename Left>
-  void answer(Give give, Left left) noexcept {
-    Slot& slot = *own_;
-    for (std::size_t number = 0; number < slot.num_devices(); ++number) {
-      Entry& entry = slot.entries[number];
-      const std::uint32_t rings = entry.rings.load(std::memory_order_acquire);
-      if (rings == entry.answers.load(std::memory_order_relaxed)) {
-        continue;
-      }
-      std::uint64_t wanted = entry.wanted.exchange(0, std::memory_order_acquire);
-      while (wanted > 0) {
-        const std::uint64_t given = give(number, wanted);
-        entry.given.fetch_add(given, std::memory_order_relaxed);
-        if (given == 0) {
-          break;
-        }
-        note_change();
-        wanted -= std::min(wanted, given);
-      }
-      put(entry, rings, left(number));
-    }
-  }
+  void answer(const std::function<std::uint64_t(std::size_t, std::uint64_t)>& give,
+              const std::function<Left(std::size_t)>& left) noexcept;
+  // What was answered for the device of this number, and was to last, is no longer so. Takes no
+  // lock, for callers that have one; in a forked child nothing happens.
+  void changed(std::size_t number) noexcept;
   // If somebody has removed the file: goes on in a new one. To be called now and then.
   void meet_again() noexcept;
   // From now on wait_for_ring() returns at once. Nothing else is offered.
@@ -92,7 +75,11 @@ class Rendezvous {
   std::uint64_t offered(const DeviceId& device, std::uint64_t group = 0) noexcept {
     return look(device, group).bytes;
   }
-  // The same, and whether any of them is just taking memory.
+  // The same of all others, and of those in the group, by their last answers: of those that have
+  // not changed since, or have given it within patience::kOldestAnswer, nobody wakes up.
+  using Lately = Asking::Lately;
+  Lately offered_lately(const DeviceId& device, std::uint64_t group = 0) noexcept;
+  // What offered() says, and whether any of them is just taking memory.
   Left look(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
   // whomever: 0 when there were none.
@@ -140,7 +127,7 @@ class Rendezvous {
   std::optional<Asking> join_as_asker();
   void set_taken(Taken taken) noexcept;
   void note_change() noexcept { table_.load()->header.changes.fetch_add(1); }
-  static void put(Entry& entry, std::uint32_t rings, Left left) noexcept;
+  void put(Entry& entry, std::uint32_t rings, std::uint32_t changes, Left left) const noexcept;
 
   const std::string name_;
   const Now now_;

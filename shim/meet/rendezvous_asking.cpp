@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "shim/meet/locked_mapping.h"
@@ -87,6 +88,37 @@ void Asking::ask_what_is_left(Others& others, const Waiting& waiting) {
   for (Other& other : others) {
     other.bytes = other.entry->left.load(std::memory_order_relaxed);
   }
+}
+
+// Its last answer. One of the future is of a process with another clock.
+bool Asking::is_good(const Entry& entry, Clock::time_point now) {
+  const std::int64_t answered = entry.answered_ns.load(std::memory_order_acquire);
+  const std::int64_t age = ns_of(now) - answered;
+  const std::uint32_t lasts_while = entry.lasts_while.load(std::memory_order_acquire);
+  return answered != 0 &&
+         (lasts_while == entry.changes.load(std::memory_order_acquire) ||
+          (age >= 0 && age <= std::chrono::nanoseconds(patience::kOldestAnswer).count()));
+}
+
+Asking::Lately Asking::lately_left(Others others, std::uint64_t group) {
+  const auto now = now_();
+  const auto unknown = std::partition(
+      others.begin(), others.end(), [&](const Other& other) { return is_good(*other.entry, now); });
+  Others asked(unknown, others.end());
+  others.erase(unknown, others.end());
+  for (Other& other : others) {
+    other.bytes = other.entry->left.load(std::memory_order_relaxed);
+  }
+  if (!asked.empty()) {
+    ask_what_is_left(asked, Waiting());
+    others.insert(others.end(), asked.begin(), asked.end());
+  }
+  Lately lately;
+  for (const Other& other : others) {
+    lately.bytes += other.bytes;
+    lately.in_group += group != 0 && other.entry->group == group ? other.bytes : 0;
+  }
+  return lately;
 }
 
 std::uint64_t Asking::ask_for_bytes(Others& others, const Waiting& waiting) {

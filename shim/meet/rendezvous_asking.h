@@ -60,10 +60,20 @@ class Asking {
   };
   // How much each can give, by what it answers now. Who does not answer is taken out.
   void ask_what_is_left(Others& others, const Waiting& waiting);
+  // How much all of them can give, and those in the group, by their last answers, and by new ones
+  // of those whose last one is no longer so and too old.
+  struct Lately {
+    std::uint64_t bytes = 0;
+    std::uint64_t in_group = 0;
+  };
+  Lately lately_left(Others others, std::uint64_t group);
   // Has each give up its `bytes`. Who does not answer is taken out. Returns what they have given up
   // meanwhile.
   std::uint64_t ask_for_bytes(Others& others, const Waiting& waiting);
 
+  static std::int64_t ns_of(Clock::time_point time) {
+    return std::chrono::nanoseconds(time.time_since_epoch()).count();
+  }
   std::int32_t pid_of(const Other& other) const {
     return table_.slots[other.slot].pid.load(std::memory_order_relaxed);
   }
@@ -73,6 +83,7 @@ class Asking {
   template <typename Which>
   Others those_that(Which which, meeting::Taken how);
   bool is_there(std::size_t slot);
+  static bool is_good(const meeting::Entry& entry, Clock::time_point now);
   enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
   std::uint64_t ring(Others& others, Wanted wanted, const Waiting& waiting);
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience);

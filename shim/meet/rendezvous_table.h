@@ -18,19 +18,23 @@ inline constexpr std::size_t kDevices = 31;  // that a process can offer
 
 // What a process has for others of a device.
 struct Left {
-  Left(std::uint64_t could_be_given, bool takes = false) noexcept
-      : bytes(could_be_given), is_taking(takes) {}
+  Left(std::uint64_t could_be_given, bool takes = false, bool lasts = false) noexcept
+      : bytes(could_be_given), is_taking(takes), is_lasting(lasts) {}
   std::uint64_t bytes;  // that it could give up
   bool is_taking;       // memory from the driver at this moment: of that it may soon have more
+  bool is_lasting;      // so many bytes until Rendezvous::changed() is called
 };
 
 struct alignas(128) Entry {
   DeviceId device;
-  std::uint64_t group;                // 0: none
-  std::atomic<std::uint64_t> wanted;  // by those who have rung since the last answer
-  std::atomic<std::uint64_t> given;   // bytes ever
-  std::atomic<std::uint64_t> left;    // Left::bytes, at the last answer
-  std::atomic<bool> is_taking;        // likewise
+  std::uint64_t group;                     // 0: none
+  std::atomic<std::uint64_t> wanted;       // by those who have rung since the last answer
+  std::atomic<std::uint64_t> given;        // bytes ever
+  std::atomic<std::uint64_t> left;         // Left::bytes, at the last answer
+  std::atomic<bool> is_taking;             // likewise
+  std::atomic<std::int64_t> answered_ns;   // when that was, by steady_clock; 0: never
+  std::atomic<std::uint32_t> changes;      // of what there is: Rendezvous::changed()
+  std::atomic<std::uint32_t> lasts_while;  // `left` is so as long as `changes` is this
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> answers;  // the last ring that is answered. A futex
 };

@@ -27,17 +27,22 @@ std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes,
   return given + (given < bytes ? device.server->trim(true) : 0);
 }
 
-std::uint64_t UnusedMemory::bytes_for_others(Device& device) noexcept {
+UnusedMemory::ForOthers UnusedMemory::for_others(Device& device) noexcept {
+  ForOthers found{0, true};
   if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
     frees->close_and_collect();  // a block that waits keeps its whole region
+    found.is_all = !frees->any();
   }
-  std::uint64_t bytes = device.preallocation.bytes_for_others() + device.server->idle_pool_bytes();
+  found.bytes = device.preallocation.bytes_for_others() + device.server->idle_pool_bytes();
   contexts_.for_each_alive_on(device, [&](Context& context) {
     const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
+    context.arena.watch();
     const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;
-    bytes += unused > 0 && works(context) && is_released_at_once(context) ? unused : 0;
+    const bool can = unused > 0 && works(context) && is_released_at_once(context);
+    found.bytes += can ? unused : 0;
+    found.is_all = found.is_all && use.allowed() && (can || unused == 0);
   });
-  return bytes;
+  return found;
 }
 
 // What is freed in stream order comes back to the limit when the stream has got there.

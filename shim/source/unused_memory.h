@@ -35,10 +35,15 @@ class UnusedMemory : private ContextListener {
   static constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 
   // For SoftReserve, when another process asks for `wanted` bytes of the device: gives back `bytes`
-  // of them, or all that can be had without a wait for work. Returns the bytes given back. And how
-  // many it could be.
+  // of them, or all that can be had without a wait for work. Returns the bytes given back.
   std::uint64_t give_to_others(Device& device, std::uint64_t bytes, std::uint64_t wanted) noexcept;
-  std::uint64_t bytes_for_others(Device& device) noexcept;
+  // And how many it could be; and whether that is so until a change that the device's use is told
+  // of (its arenas are watched from then on), because nothing is waited for that may become more.
+  struct ForOthers {
+    std::uint64_t bytes;
+    bool is_all;
+  };
+  ForOthers for_others(Device& device) noexcept;
 
   // Whether the limit holds for what the device's pools have reserved by now; they are trimmed for
   // it.

@@ -2,6 +2,7 @@
 #include "arena/arena.h"
 
 #include <map>
+#include <span>
 #include <vector>
 
 #include "arena/made_up_memory.h"
@@ -401,4 +402,64 @@ TEST_CASE("an arena says when enough has gathered") {
   f.take(900 * kMiB);
   CHECK(f.arena.gather(f.take(8 * kMiB), 0) == Arena::Gathered::kFull);
   CHECK(f.arena.gather(f.take(512), kGiB) == Arena::Gathered::kYes);
+}
+
+namespace {
+
+// Counts what it is told of.
+class CountingObserver : public Observer {
+ public:
+  void exceeded() noexcept override {}
+  void changed() noexcept override { ++changes; }
+  void resized() noexcept override { ++resizes; }
+  bool records() const noexcept override { return false; }
+  void allocated(Address, std::uint64_t, std::uint64_t, Caller) noexcept override {}
+  void freed(const FreedBlock&) noexcept override {}
+  void retired(const FreedBlock&) noexcept override {}
+  void reclaimed(std::span<const FreedBlock>) noexcept override {}
+  void grew(Address, std::uint64_t) noexcept override {}
+  void shrank(Address, std::uint64_t) noexcept override {}
+  void abandoned() noexcept override {}
+
+  int changes = 0;
+  int resizes = 0;
+};
+
+}  // namespace
+
+TEST_CASE("who watches an arena is told of the first change, and the peaks stay what they were") {
+  Fixture f;
+  CountingObserver observer;
+  Figures figures{};
+  Figure peaks{1};
+  f.arena.watch();  // nobody is to be told
+  f.arena.observe(figures, observer, peaks);
+  const CallerFigures& caller = figures.callers[3];
+  const auto take = [&](std::uint64_t bytes) { return f.arena.allocate(bytes, 3).address; };
+  const Address first = take(1000);
+  CHECK(observer.changes == 0);
+  f.arena.watch();
+  const Address second = take(1000);
+  CHECK(observer.changes == 1);
+  f.give(take(1000));
+  CHECK(observer.changes == 1);
+  put(peaks, 2);
+  const std::uint64_t at_peak = read(caller.has);
+  f.arena.watch();
+  CHECK(caller.at_peak(2) == at_peak);
+  f.give(second);
+  CHECK(observer.changes == 2);
+  CHECK(caller.at_peak(2) == at_peak);
+  f.arena.watch();
+  CHECK(caller.at_peak(2) == at_peak);
+  const auto retired = f.arena.retire(first);
+  CHECK(observer.changes == 2);  // nobody may have it yet
+  f.arena.reclaim(*retired);
+  CHECK(observer.changes == 3);
+  CHECK(caller.at_peak(2) == at_peak);
+  CHECK(read(caller.has) == 0);
+  f.arena.watch();
+  const int resizes = observer.resizes;
+  CHECK(f.arena.release_unused() > 0);
+  CHECK(observer.resizes > resizes);
 }

@@ -21,7 +21,11 @@ class Watching : public Observer {
     put(peaks_, read(peaks_) + 1);
     peak_ = granules * kGranuleBytes;
   }
-  void resized() noexcept override { ++resized_; }
+  void changed() noexcept override { is_told_ = true; }
+  void resized() noexcept override {
+    ++resized_;
+    is_told_ = true;
+  }
   bool records() const noexcept override { return true; }
 
   void allocated(Address address, std::uint64_t bytes, std::uint64_t padding,
@@ -65,9 +69,15 @@ class Watching : public Observer {
     by_caller_ = {};
   }
 
-  // What does not agree; empty if all does.
+  // What does not agree; empty if all does. Watches the arena until the next time.
   std::string disagreement() const {
     std::string text = told_;
+    text += is_told_ || arena_.unused_bytes() == unused_
+                ? ""
+                : "what the arena does not use has changed, and whoever watches was not told\n";
+    arena_.watch();
+    is_told_ = false;
+    unused_ = arena_.unused_bytes();
     const Stats stats = arena_.stats();
     const auto must = [&](std::uint64_t a, std::uint64_t b, const char* what) {
       text += a == b ? ""
@@ -117,6 +127,8 @@ class Watching : public Observer {
   Figure peaks_{};
   std::uint64_t peak_ = 0;  // by exceeded()
   std::uint64_t resized_ = 0;
+  mutable bool is_told_ = true;       // since it was last watched
+  mutable std::uint64_t unused_ = 0;  // by the arena then
   std::string told_;
   std::map<Address, Known> blocks_;
   std::uint64_t in_use_ = 0;

@@ -2,7 +2,7 @@
 """The private view: under a limit of cubfc's, what a program computes from cuMemGetInfo before and
 after its own allocations is what it computes alone, whatever other processes do, as long as the
 device has what the limits promise. A program that measures as vLLM does and one that measures as
-llama.cpp does run side by side, in every order of their steps.
+llama.cpp does run side by side, in every order of their steps. And who looks disturbs nobody.
 
     private_view_test.py LIBRARY STANDIN_FOLDER PROGRAMS_FOLDER [--all]
 
@@ -11,7 +11,9 @@ llama.cpp does run side by side, in every order of their steps.
 
 import contextlib
 import itertools
+import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -154,8 +156,38 @@ def sees_death_of_member():
     return before <= 2192 and after >= 7950 and answer == "ok"
 
 
+def looked_at(environment, looks):
+    """A process that does nothing, beside one that looks so often: how many calls of the driver the
+    first has made in all, what the other was told, and after an allocation of its own, and whether
+    all went well."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "calls.json")
+        idle = Program({**environment, "STANDIN_REPORT": report}, folder)
+        other = Program(environment, folder)
+        said = [idle.say(word) for word in ("take 3000", "take 100", "give")]
+        free = {other.info()[0] for _ in range(looks)}
+        said += [other.say("take 100")]
+        after, _ = other.info()
+        said += [idle.say("give")]
+        well = said == ["ok"] * len(said) and [other.end(), idle.end()] == [(0, "")] * 2
+        return sum(json.loads(pathlib.Path(report).read_text())["calls"].values()), free, after, well
+
+
+def wakes_who_does_nothing(environment):
+    once, _, _, went_well = looked_at(environment, 1)
+    often, told, after, goes_well = looked_at(environment, 300)
+    differs = len(told) != 1 or not 0 <= min(told) - after <= 102
+    if differs or often > once + 60 or not (went_well and goes_well):
+        return f"{once} calls of the driver, looked at more often {often}; told {told}, then {after}"
+    return None
+
+
 def main():
     failures, played = 0 if sees_death_of_member() else 1, 0
+    for name, (environment, _) in {"no limit": ({}, 0), **MODES}.items():
+        if problem := wakes_who_does_nothing(environment):
+            failures += 1
+            print(f"{name}: who does nothing is disturbed: {problem}")
     for name, (environment, every) in MODES.items():
         alone = []
         for profile, steps in PROFILES:

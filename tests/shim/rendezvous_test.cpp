@@ -22,6 +22,7 @@
 
 #include "catch.h"
 #include "shim/meet/shared_files.h"
+#include "shim/patience.h"
 
 using cubfc::Rendezvous;
 
@@ -98,6 +99,12 @@ void let_time_pass(Clock::duration time) {
   }
 }
 
+// By a clock that each look lets go on.
+Clock::time_point hurried_now() {
+  time_passed += std::chrono::nanoseconds(std::chrono::milliseconds(300)).count();
+  return made_up_now();
+}
+
 // A process that has so many bytes to give, and answers.
 class Giver {
  public:
@@ -114,7 +121,8 @@ class Giver {
               return given;
             },
             [this](std::size_t /*number*/) {
-              return Rendezvous::Left{left_, is_taking_};
+              ++answers_;
+              return Rendezvous::Left{left_, is_taking_, lasts_};
             });
       }
     });
@@ -135,6 +143,9 @@ class Giver {
   }
   // It is about to have more, or no longer.
   void takes(bool is_taking) { is_taking_ = is_taking; }
+  // Whether it says that what it answers lasts.
+  void lasts(bool it_lasts) { lasts_ = it_lasts; }
+  int answers() const { return answers_; }
   std::uint64_t left() const { return left_; }
   Rendezvous& rendezvous() { return rendezvous_; }
 
@@ -142,8 +153,10 @@ class Giver {
   std::atomic<std::uint64_t> left_;
   std::atomic<std::uint64_t> most_{~0ULL};
   std::atomic<bool> is_taking_{false};
+  std::atomic<bool> lasts_{true};
+  std::atomic<int> answers_{0};
   std::atomic<Clock::duration> pause_{};
-  Rendezvous rendezvous_{kName};
+  Rendezvous rendezvous_{kName, made_up_now};
   std::thread thread_;
 };
 
@@ -341,12 +354,6 @@ TEST_CASE("whoever is about to give all back is waited for in vain once") {
   another.leave();
 }
 
-// By a clock that each look lets go on.
-Clock::time_point hurried_now() {
-  time_passed += std::chrono::nanoseconds(std::chrono::milliseconds(300)).count();
-  return made_up_now();
-}
-
 TEST_CASE("a process that is stopped is waited for once, for all of its devices together") {
   int ready[2];
   REQUIRE(pipe(ready) == 0);
@@ -394,6 +401,109 @@ TEST_CASE("what is offered is what there is now") {
     CHECK(asking.offered(kDevice) == bytes);
   }
   asking.leave();
+}
+
+TEST_CASE("who looks wakes nobody whose last answer lasts, nor anybody twice in a short time") {
+  Giver giver(10);
+  Giver other(100, kAnother);
+  Rendezvous looking(kName, made_up_now);
+  const auto look = [&] { return looking.offered_lately(kDevice).bytes; };
+  const auto answers = [&] { return giver.answers(); };
+  CHECK(look() == 10);
+  CHECK(answers() == 1);
+  giver.has(20);  // and says nothing of it
+  for (int i = 0; i < 100; ++i) {
+    time_passed += std::chrono::nanoseconds(std::chrono::seconds(1)).count();
+    CHECK(look() == 10);
+  }
+  CHECK(answers() == 1);
+  giver.rendezvous().changed(0);
+  CHECK(look() == 20);
+  CHECK(answers() == 2);
+  giver.lasts(false);
+  giver.rendezvous().changed(0);
+  CHECK(look() == 20);  // it has just answered
+  CHECK(answers() == 2);
+  time_passed += std::chrono::nanoseconds(cubfc::patience::kOldestAnswer).count();
+  CHECK(look() == 20);
+  CHECK(answers() == 2);
+  giver.has(30);
+  ++time_passed;
+  CHECK(look() == 30);
+  CHECK(answers() == 3);
+  time_passed += std::chrono::nanoseconds(cubfc::patience::kOldestAnswer).count() + 1;
+  CHECK(look() == 30);  // who does not know for how long it is so is asked again
+  CHECK(answers() == 4);
+  giver.lasts(true);
+  time_passed += std::chrono::nanoseconds(std::chrono::seconds(1)).count();
+  CHECK(look() == 30);
+  CHECK(answers() == 5);
+  CHECK(looking.ask(kDevice, 7) == 7);
+  CHECK(look() == 23);  // what it gave is no longer there
+  CHECK(looking.offered(kDevice) == 23);
+  CHECK(looking.offered_lately(kAnother).bytes == 100);
+  looking.leave();
+}
+
+TEST_CASE("what others of a group have left is told apart; whoever is dead has nothing left") {
+  Child child = Child::that_gives(5);
+  Rendezvous giving(kName);
+  REQUIRE(giving.offer(kDevice, 77) == 0);
+  std::thread thread([&] {
+    while (is_rung(giving)) {
+      giving.answer([](std::size_t /*number*/, std::uint64_t /*wanted*/) { return 0U; },
+                    [](std::size_t /*number*/) { return Rendezvous::Left(40, false, true); });
+    }
+  });
+  Rendezvous looking(kName, made_up_now);
+  for (int i = 0; i < 2; ++i) {
+    const Rendezvous::Lately lately = looking.offered_lately(kDevice, 77);
+    CHECK(lately.bytes == 45);
+    CHECK(lately.in_group == 40);
+    CHECK(looking.offered_lately(kDevice).in_group == 0);
+  }
+  child.send(SIGKILL);
+  child.wait();
+  CHECK(looking.offered_lately(kDevice, 77).bytes == 40);
+  giving.close();
+  thread.join();
+  CHECK(looking.offered_lately(kDevice, 77).bytes == 0);
+  giving.leave();
+  looking.leave();
+}
+
+// It changes all the time. What is seen of it is never older than what the one who looked knew.
+TEST_CASE("an answer that lasts is never an old one") {
+  std::atomic<std::uint64_t> left{0};
+  Rendezvous giving(kName);
+  REQUIRE(giving.offer(kDevice) == 0);
+  std::atomic<bool> over{false};
+  std::thread answering([&] {
+    while (is_rung(giving)) {
+      giving.answer([](std::size_t /*number*/, std::uint64_t /*wanted*/) { return 0U; },
+                    [&](std::size_t /*number*/) { return Rendezvous::Left(left, false, true); });
+    }
+  });
+  std::thread changing([&] {
+    while (!over) {
+      ++left;
+      giving.changed(0);
+      std::this_thread::yield();
+    }
+  });
+  Rendezvous looking(kName, hurried_now);
+  for (int i = 0; i < 2000; ++i) {
+    const std::uint64_t before = left;
+    const std::uint64_t seen = looking.offered_lately(kDevice).bytes;
+    const bool is_recent = seen + 1 >= before && seen <= left;  // one may be about to say so
+    CHECK(is_recent);
+  }
+  over = true;
+  changing.join();
+  giving.close();
+  answering.join();
+  giving.leave();
+  looking.leave();
 }
 
 TEST_CASE("who asks is told whether any other is about to have more") {
