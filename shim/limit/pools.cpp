@@ -84,6 +84,23 @@ std::uint64_t Pools::needed() const noexcept {
   return bytes;
 }
 
+// False, and nothing is taken, when the limit has too little left. Precondition, here and below:
+// the lock is held.
+bool Pools::take_what_is_needed() noexcept {
+  const std::uint64_t lacking = arena::less(needed(), taken_);
+  if (lacking > 0 && !budget_.take(lacking)) {
+    return false;
+  }
+  taken_ += lacking;
+  return true;
+}
+
+void Pools::give_what_is_not_needed() noexcept {
+  const std::uint64_t left = arena::less(taken_, needed());
+  budget_.give(left);
+  taken_ -= left;
+}
+
 bool Pools::claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noexcept {
   if (!counts()) {
     id = 0;
@@ -94,12 +111,10 @@ bool Pools::claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noe
   Pool* const known = find(pool);
   Pool& from = known == nullptr ? pools_.front() : *known;
   from.claimed += bytes;
-  const std::uint64_t need = needed();
-  if (need > taken_ && !budget_.take(need - taken_)) {
+  if (!take_what_is_needed()) {
     from.claimed -= bytes;
     return false;
   }
-  taken_ = std::max(need, taken_);
   id = from.id;
   return true;
 }
@@ -109,12 +124,10 @@ bool Pools::claim_for_graphs(std::uint64_t demand) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint64_t before =
       std::exchange(claimed_for_graphs_, std::max(claimed_for_graphs_, demand));
-  const std::uint64_t need = needed();
-  if (need > taken_ && !budget_.take(need - taken_)) {
+  if (!take_what_is_needed()) {
     claimed_for_graphs_ = before;
     return false;
   }
-  taken_ = std::max(need, taken_);
   ++launches_;
   return true;
 }
@@ -136,9 +149,7 @@ void Pools::unclaim(std::uint64_t id, std::uint64_t bytes) noexcept {
   const auto from =
       std::find_if(pools_.begin(), pools_.end(), [id](const Pool& pool) { return pool.id == id; });
   from->claimed -= bytes;
-  const std::uint64_t need = needed();
-  budget_.give(taken_ - std::min(taken_, need));
-  taken_ = std::min(taken_, need);
+  give_what_is_not_needed();
 }
 
 // An answer of the driver's that comes late does not replace one to a later question.
@@ -164,13 +175,11 @@ bool Pools::refresh() noexcept {
     graphs_asked_ = turn;
   }
   forget_the_empty();
-  const std::uint64_t need = needed();
-  if (need > taken_) {
-    budget_.force(need - taken_);
-  } else {
-    budget_.give(taken_ - need);
+  if (const std::uint64_t lacking = arena::less(needed(), taken_); lacking > 0) {
+    budget_.force(lacking);
+    taken_ += lacking;
   }
-  taken_ = need;
+  give_what_is_not_needed();
   return budget_.used() <= budget_.limit();
 }
 

@@ -78,6 +78,8 @@ class Pools {
   }
   std::uint64_t kept_by_graphs() noexcept;  // what the driver has reserved for them
   std::uint64_t needed() const noexcept;
+  bool take_what_is_needed() noexcept;
+  void give_what_is_not_needed() noexcept;
   void forget_the_empty() noexcept;
   template <typename Do>
   void for_each(Do what) noexcept;

@@ -155,16 +155,13 @@ void GraphMemory::freed(CUdeviceptr address) noexcept {
   live_count_.store(live_.size(), std::memory_order_relaxed);
 }
 
-GraphMemory::Attempt::Attempt(GraphMemory& memory, const Nodes& nodes, const char* function)
-    : memory_(memory), nodes_(nodes), function_(function), parts_(memory.parts_of(nodes)) {
-  for (const Part& part : parts_) {
-    searches_.push_back(std::make_unique<Search>(memory.sources_, *part.device,
-                                                 Need{.bytes = part.bytes, .counted = true}));
-  }
-}
-
+// What is demanded beside its own may be less at a second try, since others have freed meanwhile.
 bool GraphMemory::Attempt::claims() {
   parts_ = memory_.parts_of(nodes_);
+  for (std::size_t i = searches_.size(); i < parts_.size(); ++i) {
+    searches_.push_back(std::make_unique<Search>(memory_.sources_, *parts_[i].device,
+                                                 Need{.bytes = parts_[i].bytes, .counted = true}));
+  }
   for (lacking_ = 0; lacking_ < parts_.size(); ++lacking_) {
     const Part& part = parts_[lacking_];
     is_over_limit_ = !part.device->limit.pools.claim_for_graphs(part.demand);

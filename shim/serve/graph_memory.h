@@ -112,7 +112,8 @@ class GraphMemory {
 
   class Attempt {
    public:
-    Attempt(GraphMemory& memory, const Nodes& nodes, const char* function);
+    Attempt(GraphMemory& memory, const Nodes& nodes, const char* function)
+        : memory_(memory), nodes_(nodes), function_(function) {}
     // All parts are claimed; or none, and the limit of one device has too little left.
     bool claims();
     // The driver's call is over: what is reserved now counts.

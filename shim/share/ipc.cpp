@@ -1,10 +1,12 @@
 #include "shim/share/ipc.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "shim/device/blocks.h"
 #include "shim/device/contexts.h"
+#include "shim/patience.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -131,8 +133,11 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
   }
   CUipcMemHandle of_region{};
   std::memcpy(&of_region, block->region.data(), sizeof(of_region));
+  const Context* const context = contexts_.current();
+  const std::uint64_t context_id =
+      context == nullptr ? 0 : context->id.load(std::memory_order_relaxed);
   CUdeviceptr region = 0;
-  if (const CUresult result = driver(&region, of_region, flags)) {
+  if (const CUresult result = open_region(&region, of_region, flags, driver, context_id)) {
     return result;
   }
   CUdeviceptr start = 0;
@@ -140,22 +145,21 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
   const bool fits = driver_.cuMemGetAddressRange_v2(&start, &bytes, region) == CUDA_SUCCESS &&
                     start == region && block->offset <= bytes &&
                     block->bytes <= bytes - block->offset;
-  const Context* const context = fits ? contexts_.current() : nullptr;
-  if (context == nullptr) {
-    driver_.cuIpcCloseMemHandle(region);
+  if (!fits || context == nullptr) {
+    close_region(region);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  const std::lock_guard lock(mutex_);
   try {
+    const std::lock_guard lock(mutex_);
     Opened& opened = imports_[region + block->offset];
     opened = {region,
               bytes,
               block->bytes,
-              context->id.load(std::memory_order_relaxed),
+              context_id,
               opened.times == 0 ? ++last_import_ : opened.id,
               opened.times + 1};
   } catch (const std::bad_alloc&) {
-    driver_.cuIpcCloseMemHandle(region);
+    close_region(region);
     throw;
   }
   any_imports_.store(true, std::memory_order_release);
@@ -163,17 +167,112 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
   return CUDA_SUCCESS;
 }
 
-// The driver counts how often it mapped the region; we, how often each block was opened.
+// That is open already. Precondition: the lock is held.
+Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, std::uint64_t context_id) {
+  return std::find_if(regions_.begin(), regions_.end(), [&](const auto& entry) {
+    return entry.second.context_id == context_id &&
+           std::memcmp(&entry.second.handle, &handle, sizeof(handle)) == 0;
+  });
+}
+
+// Where it was being closed meanwhile, the driver is asked once more.
+CUresult Ipc::open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
+                          Open driver, std::uint64_t context_id) {
+  const CUresult result = try_to_open_region(region, handle, flags, driver, context_id);
+  return result == CUDA_ERROR_ALREADY_MAPPED
+             ? try_to_open_region(region, handle, flags, driver, context_id)
+             : result;
+}
+
+// If the driver says that it is open, another thread may just have got it, or have been about to
+// close it.
+CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
+                                 Open driver, std::uint64_t context_id) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++in_driver_;
+  }
+  const CUresult result = driver(region, handle, flags);
+  std::unique_lock lock(mutex_);
+  --in_driver_;
+  driver_is_back_.notify_all();
+  if (result == CUDA_SUCCESS) {
+    try {
+      Region& known = regions_[*region];
+      if (std::memcmp(&known.handle, &handle, sizeof(handle)) != 0) {
+        known = {handle, context_id, 0, 0};
+      }
+      ++known.given;
+      ++known.used;
+    } catch (const std::bad_alloc&) {
+      lock.unlock();
+      driver_.cuIpcCloseMemHandle(*region);
+      throw;
+    }
+  }
+  if (result != CUDA_ERROR_ALREADY_MAPPED) {
+    return result;
+  }
+  Regions::iterator open = regions_.end();
+  driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] {
+    open = find_region(handle, context_id);
+    return open != regions_.end() || in_driver_ == 0;
+  });
+  if (open == regions_.end()) {
+    return result;
+  }
+  ++open->second.used;
+  *region = open->first;
+  return CUDA_SUCCESS;
+}
+
+// For one opening of a block.
+CUresult Ipc::close_region(CUdeviceptr region) {
+  bool is_due = true;
+  Region before{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = regions_.find(region); found != regions_.end()) {
+      Region& known = found->second;
+      before = known;
+      --known.used;
+      is_due = known.given > known.used;
+      known.given -= is_due ? 1 : 0;
+      if (known.used == 0) {
+        regions_.erase(found);
+      }
+    }
+    in_driver_ += is_due ? 1 : 0;
+  }
+  if (!is_due) {
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = driver_.cuIpcCloseMemHandle(region);
+  const std::lock_guard lock(mutex_);
+  --in_driver_;
+  driver_is_back_.notify_all();
+  if (result != CUDA_SUCCESS && before.used > 0) {  // it is open still
+    Region& known =
+        regions_.try_emplace(region, Region{before.handle, before.context_id, 0, 0}).first->second;
+    ++known.given;
+    ++known.used;
+  }
+  return result;
+}
+
 CUresult Ipc::close(CUdeviceptr address) {
-  CUdeviceptr region = address;
+  CUdeviceptr region = 0;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = imports_.find(address); found != imports_.end()) {
       region = found->second.region;
     }
   }
-  const CUresult result = driver_.cuIpcCloseMemHandle(region);
-  if (result == CUDA_SUCCESS && region != address) {
+  if (region == 0) {
+    return driver_.cuIpcCloseMemHandle(address);
+  }
+  const CUresult result = close_region(region);
+  if (result == CUDA_SUCCESS) {
     const std::lock_guard lock(mutex_);
     const auto found = imports_.find(address);
     if (found != imports_.end() && --found->second.times == 0) {
@@ -208,6 +307,7 @@ std::optional<Ipc::Import> Ipc::find_import(CUdeviceptr address) const {
 void Ipc::context_ended(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   std::erase_if(imports_, [&](const auto& entry) { return entry.second.context_id == id; });
+  std::erase_if(regions_, [&](const auto& entry) { return entry.second.context_id == id; });
   for (auto entry = exports_.begin(); entry != exports_.end();) {
     if (entry->second.context_id == id) {
       shared_.withdraw(entry->second.ticket);

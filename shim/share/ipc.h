@@ -6,11 +6,16 @@
 // finds that in the owner's file (shared_blocks.h), the driver maps the region, once however many
 // of its blocks are opened, and the offset is added. A process without cubfc asks its driver, for
 // which our handle is none.
+//
+// A driver that is asked for a region once more may give the same address and count that, as CUDA
+// documents, or refuse because it is open already (CUDA_ERROR_ALREADY_MAPPED). Both are right here:
+// what it has given is known, and is closed as often as it was given.
 #pragma once
 
 #include <cuda.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -74,7 +79,21 @@ class Ipc : private ContextListener {
     std::uint64_t id;
     unsigned times;
   };
+  // Of another process, as the driver has mapped it.
+  struct Region {
+    CUipcMemHandle handle;
+    std::uint64_t context_id;
+    unsigned given;  // how often the driver has
+    unsigned used;   // by how many openings of blocks
+  };
+  using Regions = std::map<CUdeviceptr, Region>;
 
+  CUresult open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
+                       Open driver, std::uint64_t context_id);
+  CUresult try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
+                              Open driver, std::uint64_t context_id);
+  Regions::iterator find_region(const CUipcMemHandle& handle, std::uint64_t context_id);
+  CUresult close_region(CUdeviceptr region);
   void context_ended(std::uint64_t id) override;
   void withdraw(CUdeviceptr address) noexcept;
 
@@ -88,6 +107,9 @@ class Ipc : private ContextListener {
   mutable std::mutex mutex_;               // guards all below
   std::map<CUdeviceptr, Export> exports_;  // by the block's start
   std::map<CUdeviceptr, Opened> imports_;  // by the block's start in this process
+  Regions regions_;                        // of those
+  unsigned in_driver_ = 0;                 // calls that open or close one
+  std::condition_variable driver_is_back_;
   std::uint64_t last_import_ = 0;
 };
 

@@ -73,6 +73,21 @@ TEST_CASE("two processes share memory as they do without cubfc") {
   }
 }
 
+// Some drivers count how often a region is opened, some refuse (208), as other projects report.
+TEST_CASE("a driver that opens nothing twice makes no difference") {
+  for (const char* bytes : {"700", "300000", "5000000"}) {
+    const auto command = sharing({"--bytes", bytes});
+    const Environment refuses{{"STANDIN_BEHAVIOUR", CUBFC_TEST_OPENS_ONCE}};
+    CHECK(run(command, refuses).out.find("open the first again: CUDA_ERROR_ALREADY_MAPPED") !=
+          std::string::npos);
+    const Outcome counting = run(command);
+    const Outcome preloaded = run_preloaded(command, refuses);
+    INFO(bytes << " bytes; " << preloaded.err);
+    CHECK(preloaded.out == counting.out);
+    CHECK(preloaded.status == 0);
+  }
+}
+
 TEST_CASE("a process that closes all descriptors keeps what it shares") {
   const auto command = sharing({"--close-descriptors"});
   const Outcome bare = run(command);

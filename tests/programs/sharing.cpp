@@ -7,12 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "driver.h"
 #include "pattern.h"
@@ -24,7 +27,7 @@ using programs::must;
 using programs::print_result;
 using programs::print_truth;
 
-enum class Do { kOpen, kClose, kFree, kWrite, kCount, kRange };
+enum class Do { kOpen, kOpenByThreads, kClose, kFree, kWrite, kCount, kRange };
 
 struct Request {
   Do what;
@@ -40,12 +43,45 @@ struct Answer {
   std::size_t number;
 };
 
+// Threads that open, read and close one block again and again, at the same moment. How often that
+// went wrong.
+std::size_t open_by_threads(const Driver& driver, const Request& request) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 200;
+  std::atomic<std::size_t> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      programs::use_device(driver, 0);
+      for (int round = 0; round < kRounds; ++round) {
+        CUdeviceptr block = 0;
+        const bool is_open =
+            driver.cuIpcOpenMemHandle(&block, request.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
+            CUDA_SUCCESS;
+        if (!is_open ||
+            (round % 20 == 0 &&
+             programs::count_mismatches(driver, block, request.bytes, request.seed) > 0) ||
+            driver.cuIpcCloseMemHandle(block) != CUDA_SUCCESS) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return wrong;
+}
+
 Answer carry_out(const Driver& driver, const Request& request) {
   Answer answer{CUDA_SUCCESS, request.address, 0};
   switch (request.what) {
     case Do::kOpen:
       answer.result = driver.cuIpcOpenMemHandle(&answer.address, request.handle,
                                                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+      break;
+    case Do::kOpenByThreads:
+      answer.number = open_by_threads(driver, request);
       break;
     case Do::kClose:
       answer.result = driver.cuIpcCloseMemHandle(request.address);
@@ -205,6 +241,9 @@ void share_neighbours(const Driver& driver, Peer& peer, std::size_t bytes, bool 
   print_result(driver, "close of what was never opened",
                peer.at(Do::kClose, two.address + bytes / 2).result);
   std::printf("wrong bytes: %zu\n", peer.at(Do::kCount, two.address, bytes, 6).number);
+  std::printf("opened by threads, went wrong: %zu, %zu\n",
+              peer.ask({Do::kOpenByThreads, of_first, 0, bytes, 5}).number,
+              peer.ask({Do::kOpenByThreads, of_second, 0, bytes, 6}).number);
   const Answer third = peer.open(of_first);
   print_result(driver, "open the first after all was closed", third.result);
   std::printf("wrong bytes: %zu\n", peer.at(Do::kCount, third.address, bytes, 5).number);

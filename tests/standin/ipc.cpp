@@ -102,7 +102,9 @@ CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
   if (known && import.context_id != MemoryOf(*context).id) {
     return Behaviour("cuIpcOpenMemHandle.second_context");
   }
-  if (!known) {
+  if (known) {
+    if (const CUresult error = Behaviour("cuIpcOpenMemHandle.already_open")) return error;
+  } else {
     const CUdeviceptr base = MapOfProcess(content.owner, content.fd, content.offset, content.bytes);
     if (base == 0) return Behaviour("cuIpcOpenMemHandle.garbage");
     AddAllocation(Kind::kIpc, base, content.bytes, *context);

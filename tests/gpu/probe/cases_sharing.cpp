@@ -113,6 +113,18 @@ Answer open_in_second_context(Session& s) {
   });
 }
 
+Answer open_again(Session& s) {
+  return with_imported_handle(s, [&](const CUipcMemHandle& handle) {
+    CUdeviceptr mapped = 0;
+    CUdeviceptr again = 0;
+    const CUresult opened =
+        s.cu.cuIpcOpenMemHandle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return opened != CUDA_SUCCESS ? unanswered("cuIpcOpenMemHandle: " + name_of(s.cu, opened))
+                                  : answer(s.cu.cuIpcOpenMemHandle(
+                                        &again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  });
+}
+
 // The same handle opened twice by one process: whether the second is refused, or gives the same
 // address and is counted.
 Answer opened_twice(Session& s) {
@@ -189,6 +201,7 @@ void add_sharing_cases(Cases& cases) {
   cases.push_back({"cuMemFree.ipc_mapping", free_mapping, Begins::kNothingDone});
   cases.push_back(
       {"cuIpcOpenMemHandle_twice", opened_twice, Begins::kNothingDone, Kind::kMeasurement});
+  cases.push_back({"cuIpcOpenMemHandle.already_open", open_again, Begins::kNothingDone});
   cases.push_back({"cuIpcOpenMemHandle.bad_flags", open_with_bad_flags, Begins::kNothingDone});
   cases.push_back(
       {"cuIpcOpenMemHandle.second_context", open_in_second_context, Begins::kNothingDone});
