@@ -218,6 +218,8 @@ class PolicyFile(unittest.TestCase):
                     ("enforce CUBFC_MEM_LIMIT=1GiB\nCUBFC_FREE=deferred\n", 0,
                      ("enforced  CUBFC_MEM_LIMIT=1GiB", "setting   CUBFC_FREE=deferred")),
                     ("enforce CUBFC_MEM_LIMT=1GiB\n", 1, ("problem", "CUBFC_MEM_LIMT")),
+                    ("enforce CUBFC_MEM_LIMIT=1GiB\nenforce CUBFC_DISABLE=1\n", 1,
+                     ("enforced  CUBFC_MEM_LIMIT=1GiB", "problem", "cubfc does nothing")),
                     ("nonsense\n", 1, ("problem", "nonsense"))):
                 with self.subTest(text=text):
                     pathlib.Path(file.name).write_text(text)
@@ -225,9 +227,13 @@ class PolicyFile(unittest.TestCase):
                     self.assertEqual(done.returncode, status, done.stdout + done.stderr)
                     for each in words:
                         self.assertIn(each, done.stdout)
-        missing = run([COMMAND, "check", "--policy", "/no/such/file"])
-        self.assertEqual(missing.returncode, 1)
-        self.assertIn("/no/such/file", missing.stderr)
+        for path, words in (("/no/such/file", "No such file"), ("/", "Is a directory")):
+            unreadable = run([COMMAND, "check", "--policy", path])
+            self.assertEqual(unreadable.returncode, 1)
+            self.assertIn(f'--policy "{path}": {words}', unreadable.stderr)
+        endless = run([COMMAND, "check", "--policy", "/dev/zero"])
+        self.assertEqual(endless.returncode, 1)
+        self.assertIn("larger than 1 MiB", endless.stdout)
 
     def test_a_report_names_the_file_that_limits(self):
         self.write("enforce CUBFC_MEM_LIMIT=1GiB\n")
