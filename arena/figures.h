@@ -99,7 +99,8 @@ class Observer {
 
   // More is in use than Figures::look_at, which is to be set anew.
   virtual void exceeded() noexcept = 0;
-  // The first block has become used or free since Arena::watch() was called.
+  // The first block has become used or free since Arena::watch() was called. (One that is retired
+  // is not free yet.)
   virtual void changed() noexcept = 0;
   // The memory that the arena has from its source is another: see Figures::pool_bytes.
   virtual void resized() noexcept = 0;

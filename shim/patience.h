@@ -62,6 +62,9 @@ inline constexpr std::chrono::seconds kForAllAnswers{30};
 // How old another process's answer may be that cuMemGetInfo counts by, if it has changed since:
 // who asks all the time wakes it no oftener than that.
 inline constexpr std::chrono::milliseconds kOldestAnswer{10};
+// And if it has said that nothing has: there may be what it does not know of, such as an error of
+// the device's.
+inline constexpr std::chrono::milliseconds kOldestLastingAnswer{1000};
 // Between two looks whether those who are waited for are alive.
 inline constexpr std::chrono::milliseconds kLookForDead{20};
 // Within this time the driver has taken back what a killed member of a group had.
@@ -78,10 +81,10 @@ inline constexpr std::chrono::microseconds kLongestPause{1000};
 
 // ---- Another thread that writes a part of the trace to its file, or has a place in it and no
 // record there yet (TraceRecorder). First by giving up the processor, then by naps, since a thread
-// of a lower priority may never get a processor else: 5 s in all. A disk that takes longer for 256
-// KiB has failed.
+// of a lower priority may never get a processor else: 5 s in all, as naps are (170 us). A disk that
+// takes longer for 256 KiB has failed.
 inline constexpr int kYieldsForTrace = 100;
-inline constexpr int kMostNapsForTrace = 50'000;
+inline constexpr int kMostNapsForTrace = 30'000;
 inline constexpr std::chrono::microseconds kNapForTrace{100};
 
 // ---- Captures: driver/captures.h. A thread that is about to block in the driver is in it after

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -22,22 +23,25 @@ constexpr std::chrono::milliseconds kLookAtMain{900};
 std::atomic<int> running_threads{0};
 
 // The C library gives each thread a list of its robust mutexes, and Linux takes it away when the
-// thread ends.
+// thread ends. 0: the calling thread.
 bool has_list_of_mutexes(pid_t thread) noexcept {
   void* list = nullptr;
   std::size_t bytes = 0;
   return syscall(SYS_get_robust_list, thread, &list, &bytes) == 0 && list != nullptr;
 }
 
-// Without /proc there is only that list. It says nothing where it cannot be asked for, or did not
-// work when the thread was started.
-std::atomic<bool> main_had_list{false};
+// Whether a file of /proc could not be opened because it cannot be seen from here, or must not: not
+// for want of a descriptor, say, which another time may not be wanting.
+bool is_out_of_reach(int error) noexcept {
+  return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM;
+}
 
+// Without /proc there is only that list. It says nothing where this thread seems to have none.
 bool main_has_ended() noexcept {
   std::array<char, 512> text{};
   const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (file < 0) {
-    return main_had_list && !has_list_of_mutexes(getpid());
+    return is_out_of_reach(errno) && has_list_of_mutexes(0) && !has_list_of_mutexes(getpid());
   }
   const ssize_t length = read(file, text.data(), text.size() - 1);
   close(file);
@@ -50,7 +54,7 @@ bool main_has_ended() noexcept {
 bool program_has_threads() noexcept {
   DIR* const listing = opendir("/proc/self/task");
   if (listing == nullptr) {
-    return false;
+    return !is_out_of_reach(errno);
   }
   int count = 0;
   while (const dirent* const entry = readdir(listing)) {
@@ -78,7 +82,6 @@ bool BackgroundThread::start_once() noexcept {
     return true;
   }
   running_ = true;
-  main_had_list = has_list_of_mutexes(getpid());
   ++running_threads;
   sigset_t all;
   sigset_t before;

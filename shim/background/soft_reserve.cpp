@@ -53,21 +53,15 @@ void SoftReserve::offer(Device& device) noexcept {
 }
 
 void SoftReserve::answer_rings() noexcept {
+  using Clock = std::chrono::steady_clock;
+  auto next_look = Clock::now() + kLookAround;
   for (;;) {
-    switch (rendezvous_.wait_for_ring(kLookAround)) {
+    switch (rendezvous_.wait_for_ring(next_look - Clock::now())) {
       case Rendezvous::Woken::kByInterrupt:
         give_all_back();
         rendezvous_.close();
         return;
       case Rendezvous::Woken::kByTime:
-        if (BackgroundThread::program_is_over()) {
-          rendezvous_.interrupt();
-          break;
-        }
-        rendezvous_.meet_again();
-        meet_groups_again();
-        map_.refresh_figures();
-        map_.draw_wanted();
         break;
       case Rendezvous::Woken::kByRing:
         rendezvous_.answer(
@@ -75,7 +69,22 @@ void SoftReserve::answer_rings() noexcept {
             [this](std::size_t number) { return left(number); });
         break;
     }
+    if (Clock::now() >= next_look) {  // also where somebody rings all the time
+      look_around();
+      next_look = Clock::now() + kLookAround;
+    }
   }
+}
+
+void SoftReserve::look_around() noexcept {
+  if (BackgroundThread::program_is_over()) {
+    rendezvous_.interrupt();
+    return;
+  }
+  rendezvous_.meet_again();
+  meet_groups_again();
+  map_.refresh_figures();
+  map_.draw_wanted();
 }
 
 // The program ends. Nobody can ask it any more, but until its last exit handler has run, and the

@@ -48,6 +48,7 @@ class SoftReserve {
 
  private:
   void answer_rings() noexcept;
+  void look_around() noexcept;
   void give_all_back() noexcept;
   void meet_groups_again() noexcept;
   std::uint64_t give(std::size_t number, std::uint64_t wanted) noexcept;
@@ -60,6 +61,7 @@ class SoftReserve {
   std::size_t offered_ = 0;
   struct Offer final : DeviceUse::Watcher {
     void device_changed() noexcept override { all->rendezvous_.changed(number); }
+    void device_resized() noexcept override { all->rendezvous_.resized(number); }
 
     SoftReserve* all = nullptr;
     std::size_t number = 0;

@@ -48,8 +48,11 @@ class DeviceUse::ArenaObserver : public arena::Observer {
   }
   void changed() noexcept override { use_.changed(); }
   void resized() noexcept override {
-    const std::lock_guard lock(use_.lock_);
-    use_.look_at_taken();
+    {
+      const std::lock_guard lock(use_.lock_);
+      use_.look_at_taken();
+    }
+    use_.resized();
   }
 
   bool records() const noexcept override { return use_.trace_ != nullptr; }
@@ -151,6 +154,13 @@ void DeviceUse::watch(Watcher& watcher) noexcept {
 void DeviceUse::changed() noexcept {
   if (is_watched_.load() && is_watched_.exchange(false)) {
     watcher_.load()->device_changed();
+  }
+}
+
+void DeviceUse::resized() noexcept {
+  if (Watcher* const watcher = watcher_.load(); watcher != nullptr) {
+    changed();
+    watcher->device_resized();
   }
 }
 
@@ -352,6 +362,7 @@ void DeviceUse::reserved(std::uint64_t handle, std::uint64_t bytes) noexcept {
   const std::lock_guard lock(lock_);
   add(figures_.bytes_reserved, bytes);
   look_at_taken();
+  resized();
   record_reserve(trace::Kind::kGrow, handle, bytes);
 }
 
@@ -359,6 +370,7 @@ void DeviceUse::no_longer_reserved(std::uint64_t handle, std::uint64_t bytes) no
   const std::lock_guard lock(lock_);
   put(figures_.bytes_reserved, read(figures_.bytes_reserved) - bytes);
   look_at_taken();
+  resized();
   record_reserve(trace::Kind::kShrink, handle, bytes);
 }
 

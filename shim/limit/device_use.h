@@ -72,9 +72,15 @@ class DeviceUse {
    public:
     virtual ~Watcher() = default;
     virtual void device_changed() noexcept = 0;
+    // Each time, since watch() was called first: memory was taken of the device, or went back.
+    virtual void device_resized() noexcept = 0;
   };
   // From now on, until the first such change. `watcher` must outlive this. One thread at a time.
   void watch(Watcher& watcher) noexcept;
+  // What comes here by itself is what arenas do that are watched, what is reserved, and what begins
+  // and ends. Of freed blocks that wait, and of what a pool gives back, it is to be told.
+  void changed() noexcept;
+  void resized() noexcept;
 
   // Who has asked for what is in use now. Throws std::bad_alloc.
   std::vector<figures::CallerPart> callers_now() const;
@@ -92,7 +98,6 @@ class DeviceUse {
   void begin(const Piece& piece, Counted counted) noexcept;
   std::uint64_t in_arenas() const noexcept;
   std::uint64_t beside_arenas() const noexcept;
-  void changed() noexcept;
   void look_at_peak() noexcept;
   void look_at_taken() noexcept;
   void let_arenas_look(std::uint64_t bytes) noexcept;

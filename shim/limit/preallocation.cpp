@@ -98,6 +98,11 @@ std::uint64_t Preallocation::bytes_for_others() noexcept {
   return at_most();
 }
 
+bool Preallocation::is_still() noexcept {
+  const std::lock_guard lock(mutex_);
+  return creating_ == 0 && releasing_ == 0;
+}
+
 // What the device may count as taken at this moment. Precondition: the lock is held.
 std::uint64_t Preallocation::at_most() const noexcept {
   return bytes() + creating_ + releasing_;

@@ -54,6 +54,8 @@ class Preallocation {
   std::uint64_t give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept;
   // What there is for another process: what is held, and what is being created or released.
   std::uint64_t bytes_for_others() noexcept;
+  // Whether the driver is being asked for nothing at this moment.
+  bool is_still() noexcept;
   // Releases what the limit has no place for any more, because others have taken of it.
   void keep_to_limit() noexcept;
 

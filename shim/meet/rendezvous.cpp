@@ -31,6 +31,7 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
   entry.is_taking = false;
   entry.answered_ns = 0;
   entry.lasts_while = entry.changes - 1;
+  entry.good_while = entry.resizes - 1;
   entry.answers = entry.rings.load();
 }
 
@@ -183,24 +184,26 @@ void Rendezvous::answer(const std::function<std::uint64_t(std::size_t, std::uint
       if (given == 0) {
         break;
       }
-      changed(number);
+      resized(number);
       note_change();
       wanted -= std::min(wanted, given);
     }
-    const std::uint32_t changes = entry.changes.load(std::memory_order_acquire);
-    put(entry, rings, changes, left(number));
+    const Before before{rings, entry.changes.load(std::memory_order_acquire),
+                        entry.resizes.load(std::memory_order_acquire)};
+    put(entry, before, left(number));
   }
 }
 
-// `changes`: of the entry, before it was looked at what is left. In this order: who sees when it
-// was answered, and how long it lasts, sees the answer, or a newer one.
-void Rendezvous::put(Entry& entry, std::uint32_t rings, std::uint32_t changes,
-                     Left left) const noexcept {
+// In this order: who sees when it was answered, and how long it lasts, sees the answer, or a newer
+// one.
+void Rendezvous::put(Entry& entry, const Before& before, Left left) const noexcept {
   entry.left.store(left.bytes, std::memory_order_relaxed);
   entry.is_taking.store(left.is_taking, std::memory_order_relaxed);
-  entry.lasts_while.store(left.is_lasting ? changes : changes - 1, std::memory_order_release);
+  entry.good_while.store(before.resizes, std::memory_order_release);
+  entry.lasts_while.store(left.is_lasting ? before.changes : before.changes - 1,
+                          std::memory_order_release);
   entry.answered_ns.store(Asking::ns_of(now_()), std::memory_order_release);
-  entry.answers.store(rings, std::memory_order_release);
+  entry.answers.store(before.rings, std::memory_order_release);
   wake_all(entry.answers);
 }
 
@@ -208,6 +211,13 @@ void Rendezvous::changed(std::size_t number) noexcept {
   Slot* const slot = own_.load(std::memory_order_acquire);
   if (slot != nullptr && !mark_.is_in_child()) {
     slot->entries[number].changes.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void Rendezvous::resized(std::size_t number) noexcept {
+  Slot* const slot = own_.load(std::memory_order_acquire);
+  if (slot != nullptr && !mark_.is_in_child()) {
+    slot->entries[number].resizes.fetch_add(1, std::memory_order_release);
   }
 }
 

@@ -57,6 +57,9 @@ class Rendezvous {
   // What was answered for the device of this number, and was to last, is no longer so. Takes no
   // lock, for callers that have one; in a forked child nothing happens.
   void changed(std::size_t number) noexcept;
+  // And is not even to be counted as what was so a moment ago: memory came from the device or went
+  // back, and who adds up what the device has and what others have would count it twice, or never.
+  void resized(std::size_t number) noexcept;
   // If somebody has removed the file: goes on in a new one. To be called now and then.
   void meet_again() noexcept;
   // From now on wait_for_ring() returns at once. Nothing else is offered.
@@ -127,7 +130,10 @@ class Rendezvous {
   std::optional<Asking> join_as_asker();
   void set_taken(Taken taken) noexcept;
   void note_change() noexcept { table_.load()->header.changes.fetch_add(1); }
-  void put(Entry& entry, std::uint32_t rings, std::uint32_t changes, Left left) const noexcept;
+  struct Before {
+    std::uint32_t rings, changes, resizes;  // of an entry, before it was looked at what is left
+  };
+  void put(Entry& entry, const Before& before, Left left) const noexcept;
 
   const std::string name_;
   const Now now_;

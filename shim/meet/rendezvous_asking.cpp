@@ -90,18 +90,24 @@ void Asking::ask_what_is_left(Others& others, const Waiting& waiting) {
   }
 }
 
-// Its last answer. One of the future is of a process with another clock.
+// Its last answer. One of the future is of a process with another clock. One that lasts is asked
+// for again now and then all the same: the process may not know of everything that changes what it
+// has.
 bool Asking::is_good(const Entry& entry, Clock::time_point now) {
   const std::int64_t answered = entry.answered_ns.load(std::memory_order_acquire);
-  const std::int64_t age = ns_of(now) - answered;
   const std::uint32_t lasts_while = entry.lasts_while.load(std::memory_order_acquire);
-  return answered != 0 &&
-         (lasts_while == entry.changes.load(std::memory_order_acquire) ||
-          (age >= 0 && age <= std::chrono::nanoseconds(patience::kOldestAnswer).count()));
+  const std::uint32_t good_while = entry.good_while.load(std::memory_order_acquire);
+  const bool lasts = lasts_while == entry.changes.load(std::memory_order_acquire);
+  const std::chrono::nanoseconds age(ns_of(now) - answered);
+  return answered != 0 && good_while == entry.resizes.load(std::memory_order_acquire) &&
+         age >= age.zero() &&
+         age <= (lasts ? patience::kOldestLastingAnswer : patience::kOldestAnswer);
 }
 
 Asking::Lately Asking::lately_left(Others others, std::uint64_t group) {
   const auto now = now_();
+  // Nothing could be had of it. When it goes on, it answers what it was asked then.
+  std::erase_if(others, [&](const Other& other) { return is_silent(other); });
   const auto unknown = std::partition(
       others.begin(), others.end(), [&](const Other& other) { return is_good(*other.entry, now); });
   Others asked(unknown, others.end());
@@ -166,10 +172,15 @@ std::uint32_t Asking::answers_of(const Other& other) const {
   return answers;
 }
 
+// It was waited for in vain, and has answered nothing since.
+bool Asking::is_silent(const Other& other) const {
+  const auto silent = unanswered_.find(process_of(other));
+  return silent != unanswered_.end() && silent->second == answers_of(other);
+}
+
 // Waits for it.
 bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patience) {
   Entry& entry = *other.entry;
-  const auto silent = unanswered_.find(process_of(other));
   std::uint64_t given = entry.given.load(std::memory_order_relaxed);
   for (;;) {
     const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
@@ -177,15 +188,14 @@ bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patie
       unanswered_.erase(process_of(other));
       return true;
     }
-    const std::uint32_t answers = answers_of(other);
-    const bool is_silent = silent != unanswered_.end() && silent->second == answers;
+    const bool is_silent = this->is_silent(other);
     if (const std::uint64_t before =
             std::exchange(given, entry.given.load(std::memory_order_relaxed));
         before != given) {
       patience.last_progress = now_();
     }
     if (is_silent || patience.is_over(pid_of(other)) || !is_there(other.slot)) {
-      unanswered_[process_of(other)] = answers;
+      unanswered_[process_of(other)] = answers_of(other);
       return false;
     }
     meeting::wait_while(entry.answers, last, patience::kLookForDead);

@@ -89,6 +89,7 @@ class Asking {
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience);
   Process process_of(const Other& other) const { return {other.slot, pid_of(other)}; }
   std::uint32_t answers_of(const Other& other) const;
+  bool is_silent(const Other& other) const;
 
   meeting::Table& table_;
   const meeting::Slot* const own_;

@@ -34,7 +34,9 @@ struct alignas(128) Entry {
   std::atomic<bool> is_taking;             // likewise
   std::atomic<std::int64_t> answered_ns;   // when that was, by steady_clock; 0: never
   std::atomic<std::uint32_t> changes;      // of what there is: Rendezvous::changed()
+  std::atomic<std::uint32_t> resizes;      // of what is taken of the device: Rendezvous::resized()
   std::atomic<std::uint32_t> lasts_while;  // `left` is so as long as `changes` is this
+  std::atomic<std::uint32_t> good_while;   // and was so as long as `resizes` is this
   std::atomic<std::uint32_t> rings;
   std::atomic<std::uint32_t> answers;  // the last ring that is answered. A futex
 };

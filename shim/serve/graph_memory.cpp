@@ -18,7 +18,15 @@ constexpr std::uint64_t kPageBytes = std::uint64_t{2} << 20;
 
 GraphMemory::GraphMemory(const DriverFunctions& driver, const config::Policy& policy,
                          Contexts& contexts, const MemorySources& sources, FailedRequests& failed)
-    : driver_(driver), policy_(policy), contexts_(contexts), sources_(sources), failed_(failed) {}
+    : driver_(driver), policy_(policy), contexts_(contexts), sources_(sources), failed_(failed) {
+  contexts.add_listener(*this);
+}
+
+void GraphMemory::context_ended(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(live_, [&](const auto& entry) { return entry.second.context_id == id; });
+  live_count_.store(live_.size(), std::memory_order_relaxed);
+}
 
 // Adds the allocations and the frees of the graph's nodes.
 void GraphMemory::collect(CUgraph graph, Nodes& all, std::vector<CUdeviceptr>& frees) const {
@@ -126,20 +134,24 @@ GraphMemory::Parts GraphMemory::parts_of(const Nodes& nodes) const {
       const bool is_own =
           std::any_of(nodes.allocations.begin(), nodes.allocations.end(),
                       [&, at = address](const Range& range) { return range.address == at; });
-      part.demand += live.device == part.device && !is_own ? live.end - live.begin : 0;
+      const Range& range = live.range;
+      part.demand += range.device == part.device && !is_own ? range.end - range.begin : 0;
     }
   }
   return parts;
 }
 
 void GraphMemory::note_run(const Nodes& nodes) noexcept try {
+  const Context* const context = contexts_.current();
+  const std::uint64_t context_id =
+      context == nullptr ? 0 : context->id.load(std::memory_order_acquire);
   const std::lock_guard lock(mutex_);
   for (const CUdeviceptr address : nodes.frees) {
     live_.erase(address);
   }
   for (const Range& range : nodes.allocations) {
     if (range.stays) {
-      live_.insert_or_assign(range.address, range);
+      live_.insert_or_assign(range.address, Live{range, context_id});
     }
   }
   live_count_.store(live_.size(), std::memory_order_relaxed);

@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "shim/device/context_end.h"
 #include "shim/source/memory_sources.h"
 
 namespace cubfc {
@@ -32,7 +33,7 @@ struct Device;
 struct DriverFunctions;
 
 // Thread-safe. No lock is held across a driver call. Nothing here waits for work.
-class GraphMemory {
+class GraphMemory : private ContextListener {
  public:
   GraphMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
               const MemorySources& sources, FailedRequests& failed);
@@ -132,6 +133,8 @@ class GraphMemory {
     bool is_over_limit_ = false;
   };
 
+  // What its launches have left behind is gone with it.
+  void context_ended(std::uint64_t id) override;
   void collect(CUgraph graph, Nodes& nodes, std::vector<CUdeviceptr>& frees) const;
   std::shared_ptr<const Nodes> find(CUgraphExec graph) const;
   Parts parts_of(const Nodes& nodes) const;
@@ -146,7 +149,11 @@ class GraphMemory {
   std::atomic<std::size_t> live_count_{0};  // of live_
   mutable std::mutex mutex_;                // guards the maps
   std::unordered_map<CUgraphExec, std::shared_ptr<const Nodes>> known_;
-  std::map<CUdeviceptr, Range> live_;  // by address: allocated by a launch and not freed yet
+  struct Live {
+    Range range;
+    std::uint64_t context_id;  // of the launch; 0: not known
+  };
+  std::map<CUdeviceptr, Live> live_;  // by address: allocated by a launch and not freed yet
 };
 
 }  // namespace cubfc

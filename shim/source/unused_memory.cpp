@@ -28,10 +28,13 @@ std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes,
 }
 
 UnusedMemory::ForOthers UnusedMemory::for_others(Device& device) noexcept {
-  ForOthers found{0, true};
+  // What a pool has idle, and which blocks wait under CUBFC_FREE=deferred, changes without a word.
+  ForOthers found{0, !device.server->has_blocks_beside_arenas() &&
+                         device.policy.free_mode.value == config::FreeMode::kSync &&
+                         device.preallocation.is_still()};
   if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
     frees->close_and_collect();  // a block that waits keeps its whole region
-    found.is_all = !frees->any();
+    found.is_all = found.is_all && !frees->any();
   }
   found.bytes = device.preallocation.bytes_for_others() + device.server->idle_pool_bytes();
   contexts_.for_each_alive_on(device, [&](Context& context) {
@@ -40,7 +43,8 @@ UnusedMemory::ForOthers UnusedMemory::for_others(Device& device) noexcept {
     const std::uint64_t unused = use.allowed() ? context.arena.unused_bytes() : 0;
     const bool can = unused > 0 && works(context) && is_released_at_once(context);
     found.bytes += can ? unused : 0;
-    found.is_all = found.is_all && use.allowed() && (can || unused == 0);
+    found.is_all =
+        found.is_all && use.allowed() && (can || unused == 0) && !context.memory->release_waits();
   });
   return found;
 }
@@ -98,6 +102,7 @@ bool UnusedMemory::release(Device& device, std::uint64_t bytes, Waits waits) {
   Pools& pools = device.limit.pools;
   const bool asks_pools = device.server->has_blocks_beside_arenas() || pools.counts();
   if (asks_pools && pools.trim()) {
+    device.use.resized();
     return true;
   }
   return release_of_arenas(device, bytes, waits) > 0;
@@ -166,6 +171,7 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
     bytes += released;
     bytes -= preallocated ? 0 : keep_preallocated(context->device, released);
     bytes += context->device.server->trim(preallocated);
+    context->device.use.resized();
   }
   if (preallocated) {
     contexts_.devices().for_each([&](Device& device) {

@@ -37,8 +37,8 @@ class UnusedMemory : private ContextListener {
   // For SoftReserve, when another process asks for `wanted` bytes of the device: gives back `bytes`
   // of them, or all that can be had without a wait for work. Returns the bytes given back.
   std::uint64_t give_to_others(Device& device, std::uint64_t bytes, std::uint64_t wanted) noexcept;
-  // And how many it could be; and whether that is so until a change that the device's use is told
-  // of (its arenas are watched from then on), because nothing is waited for that may become more.
+  // And how many it could be; and whether all that may change it is told to the device's use: its
+  // arenas are watched from then on, and nothing waits, nor depends on the program's work.
   struct ForOthers {
     std::uint64_t bytes;
     bool is_all;

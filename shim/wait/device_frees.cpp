@@ -33,10 +33,11 @@ bool DeviceFrees::is_stranger(const Context* context) const {
 
 bool DeviceFrees::add(Context& context, CUdeviceptr address, const How& how) {
   bool there = true;
-  if (how.order != nullptr && add_in_order(context, address, how, there)) {
-    return there;
+  if (how.order == nullptr || !add_in_order(context, address, how, there)) {
+    there = freed_.add(context, address, is_stranger(how.in) ? how.in : nullptr);
   }
-  return freed_.add(context, address, is_stranger(how.in) ? how.in : nullptr);
+  device_.use.changed();
+  return there;
 }
 
 // False when the stream's fence cannot be recorded; `there` is as of add().

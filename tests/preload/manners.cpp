@@ -10,6 +10,7 @@
 //   last      its main thread ends by pthread_exit, and then another that has allocated
 //   last_without_proc  the same where /proc cannot be seen any more; prints nothing but "not tried"
 //                      where a process may not have another root folder
+//   late_without_proc  nor does it allocate before its main thread has ended
 //   sandbox   no thread of it may open or lock files any more, and it goes on allocating
 //   small     allocates under a limit on the size of files
 //   dlerror   looks up a name like the driver's in a library that is not the driver
@@ -21,6 +22,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,7 +31,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "standin/standin.h"
@@ -221,7 +225,9 @@ int cancel_first(const char* function) {
 }
 
 // The process ends with the last of its own threads, which waits for the first.
-int last() {
+enum class Allocates : bool { kBefore, kAfter };
+int last(Allocates when = Allocates::kBefore) {
+  static const Allocates allocates = when;
   use_driver();
   static pthread_t main_thread = pthread_self();
   pthread_t thread;
@@ -230,27 +236,38 @@ int last() {
       [](void*) -> void* {
         cu_ctx_set_current(context);
         CUdeviceptr address = 0;
+        if (allocates == Allocates::kAfter) {
+          pthread_join(main_thread, nullptr);
+        }
         std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
-        pthread_join(main_thread, nullptr);
+        if (allocates == Allocates::kBefore) {
+          pthread_join(main_thread, nullptr);
+        }
         return nullptr;
       },
       nullptr);
   pthread_exit(nullptr);
 }
 
-int last_without_proc() {
+// In a root folder where there is a folder for files that processes share, and nothing else.
+int last_without_proc(Allocates when) {
   if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0) {
     std::printf("not tried\n");
     return 0;
   }
   use_driver();
   CUdeviceptr address = 0;
-  std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
-  if (chroot("/sys") != 0) {  // which has no folder of that name
+  if (when == Allocates::kBefore) {
+    std::printf("allocate %d\n", cu_mem_alloc(&address, 1000));
+  }
+  const std::string root = std::string(std::getenv("XDG_RUNTIME_DIR")) + "/root";
+  mkdir(root.c_str(), 0700);
+  mkdir((root + "/tmp").c_str(), 0700);
+  if (chroot(root.c_str()) != 0 || chdir("/") != 0) {
     std::printf("not tried\n");
     return 0;
   }
-  return last();
+  return last(when);
 }
 
 int small() {
@@ -314,7 +331,8 @@ int main(int argc, char** argv) {
          : std::strcmp(way, "cancel_each") == 0       ? cancel_each(argc - 2, argv + 2)
          : std::strcmp(way, "cancel_first") == 0      ? cancel_first(argc > 2 ? argv[2] : "")
          : std::strcmp(way, "last") == 0              ? last()
-         : std::strcmp(way, "last_without_proc") == 0 ? last_without_proc()
+         : std::strcmp(way, "last_without_proc") == 0 ? last_without_proc(Allocates::kBefore)
+         : std::strcmp(way, "late_without_proc") == 0 ? last_without_proc(Allocates::kAfter)
          : std::strcmp(way, "sandbox") == 0           ? sandbox()
          : std::strcmp(way, "small") == 0             ? small()
          : std::strcmp(way, "dlerror") == 0           ? clear_dlerror()

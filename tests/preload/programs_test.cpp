@@ -233,6 +233,7 @@ TEST_CASE("a message of ours, a wait, a look-up change nothing for the program")
   if (!kSanitized) {  // TSan has a thread of its own
     ways.push_back("last");
     ways.push_back("last_without_proc");
+    ways.push_back("late_without_proc");
   }
   for (const char* way : ways) {
     const std::vector<std::string> command{preload_program("manners"), way};

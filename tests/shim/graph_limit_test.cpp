@@ -249,6 +249,15 @@ TEST_CASE("allocations that graphs leave behind add up until they are freed") {
   }
 }
 
+TEST_CASE("what a graph leaves behind goes with its context") {
+  for (int round = 0; round < 3; ++round) {
+    const Context context;
+    const Graph stays(40 * kMiB, Graph::Frees::kNot);
+    CHECK(stays.launch() == CUDA_SUCCESS);
+    must(cuCtxSynchronize());
+  }
+}
+
 TEST_CASE("an upload at instantiation gets idle memory, too") {
   const Context context;
   CUgraph graph = nullptr;

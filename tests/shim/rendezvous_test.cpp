@@ -374,6 +374,7 @@ TEST_CASE("a process that is stopped is waited for once, for all of its devices 
   const int before = looks_at_time;
   CHECK(asking.offered(kDevice) == 0);
   CHECK(looks_at_time > before + 2);  // it was waited for
+  CHECK(asking.offered_lately(kDevice).bytes == 0);
   for (const auto& device : {kDevice, kAnother, kDevice, kAnother}) {
     const int at = looks_at_time;
     CHECK(asking.offered(device) == 0);
@@ -413,7 +414,7 @@ TEST_CASE("who looks wakes nobody whose last answer lasts, nor anybody twice in 
   CHECK(answers() == 1);
   giver.has(20);  // and says nothing of it
   for (int i = 0; i < 100; ++i) {
-    time_passed += std::chrono::nanoseconds(std::chrono::seconds(1)).count();
+    time_passed += std::chrono::nanoseconds(cubfc::patience::kOldestLastingAnswer).count() / 100;
     CHECK(look() == 10);
   }
   CHECK(answers() == 1);
@@ -442,6 +443,32 @@ TEST_CASE("who looks wakes nobody whose last answer lasts, nor anybody twice in 
   CHECK(look() == 23);  // what it gave is no longer there
   CHECK(looking.offered(kDevice) == 23);
   CHECK(looking.offered_lately(kAnother).bytes == 100);
+  CHECK(look() == 23);
+  const int before = answers();
+  giver.has(50);
+  CHECK(look() == 23);
+  giver.rendezvous().resized(0);  // what the device has is another, too
+  CHECK(look() == 50);
+  CHECK(answers() == before + 1);
+  time_passed += std::chrono::nanoseconds(cubfc::patience::kOldestLastingAnswer).count() + 1;
+  CHECK(look() == 50);
+  CHECK(answers() == before + 2);  // in case that it does not know of everything
+  looking.leave();
+}
+
+TEST_CASE("the word of a process that was stopped after it counts until it is asked in vain") {
+  Child child = Child::that_gives(50);
+  Rendezvous looking(kName);
+  CHECK(looking.offered_lately(kDevice).bytes == 50);
+  child.stop();
+  CHECK(looking.ask(kDevice, 10) == 0);
+  for (int i = 0; i < 10; ++i) {
+    CHECK(looking.offered_lately(kDevice).bytes == 0);
+  }
+  child.send(SIGCONT);
+  while (looking.offered_lately(kDevice).bytes == 0) {
+    usleep(1000);
+  }
   looking.leave();
 }
 
