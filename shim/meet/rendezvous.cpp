@@ -35,12 +35,6 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
   entry.answers = entry.rings.load();
 }
 
-// What is known of those in the file that this process has left.
-void Rendezvous::forget_others() noexcept {
-  unanswered_.clear();
-  closing_in_vain_.clear();
-}
-
 // As one that gives: with a slot. Who has asked before leaves, and comes again.
 bool Rendezvous::join_as_giver() {
   if (left_ || interrupted_) {

@@ -124,7 +124,11 @@ class Rendezvous {
 
   std::optional<SharedFile> join_with_slot();
   static void begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept;
-  void forget_others() noexcept;
+  // Those in the file that this process has left.
+  void forget_others() noexcept {
+    unanswered_.clear();
+    closing_in_vain_.clear();
+  }
   bool join_as_giver();
   bool take_slot(int file, Table& table);
   std::optional<Asking> join_as_asker();

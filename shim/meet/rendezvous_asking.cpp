@@ -167,7 +167,7 @@ std::uint32_t Asking::answers_of(const Other& other) const {
   const Slot& slot = table_.slots[other.slot];
   std::uint32_t answers = 0;
   for (std::size_t number = 0; number < slot.num_devices(); ++number) {
-    answers += slot.entries[number].answers.load(std::memory_order_relaxed);
+    answers += slot.entries[number].answers.load(std::memory_order_acquire);
   }
   return answers;
 }
@@ -183,19 +183,22 @@ bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patie
   Entry& entry = *other.entry;
   std::uint64_t given = entry.given.load(std::memory_order_relaxed);
   for (;;) {
+    // First of all: whatever it answers from here on makes it one that is not silent.
+    const std::uint32_t answers = answers_of(other);
     const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
     if (static_cast<std::int32_t>(last - ring) >= 0) {  // they count round
       unanswered_.erase(process_of(other));
       return true;
     }
-    const bool is_silent = this->is_silent(other);
+    const auto silent = unanswered_.find(process_of(other));
+    const bool is_silent = silent != unanswered_.end() && silent->second == answers;
     if (const std::uint64_t before =
             std::exchange(given, entry.given.load(std::memory_order_relaxed));
         before != given) {
       patience.last_progress = now_();
     }
     if (is_silent || patience.is_over(pid_of(other)) || !is_there(other.slot)) {
-      unanswered_[process_of(other)] = answers_of(other);
+      unanswered_[process_of(other)] = answers;
       return false;
     }
     meeting::wait_while(entry.answers, last, patience::kLookForDead);
