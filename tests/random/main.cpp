@@ -112,7 +112,9 @@ void say_last_words() {
 // "  thread 1 is in step 17". Memory is not to be had, and printf is not for a signal's handler.
 void say_where(int thread, const Place& place) {
   std::array<char, 80> line{};
-  const char* const does[] = {"", "waits before", "is in", "has all done, and ends, after"};
+  const char* const does[] = {"", "waits before", "is in",
+                              "has done all of its own and ends, after",
+                              "checks and cleans up, after"};
   const auto doing = static_cast<std::size_t>(place.doing.load());
   std::snprintf(line.data(), line.size(), "  thread %d %s step %d\n", thread, does[doing],
                 place.step.load());

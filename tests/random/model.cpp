@@ -30,6 +30,7 @@ bool is_unsafe(Kind kind) {
     case Kind::kAllocateAsync:
     case Kind::kAllocatePitch:
     case Kind::kFree:
+    case Kind::kFreeAsync:
     case Kind::kCreateStream:
     case Kind::kDestroyStream:
     case Kind::kSynchronizeStream:

@@ -120,7 +120,8 @@ class Model {
   bool end_context(int context, Clock& known);
   bool create_stream(const Step& step);
   bool allocate(const Step& step, Buffer& block);
-  bool free(const Step& step, Buffer& block, const Clock& known) const;
+  bool is_being_captured(const Buffer& block);
+  bool free(const Step& step, Buffer& block, const Clock& known);
   bool begin_capture(const Step& step);
   bool end_capture(const Step& step);
   bool apply_to_stream(const Step& step, const Clock& known);

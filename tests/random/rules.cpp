@@ -120,10 +120,21 @@ bool Model::allocate(const Step& step, Buffer& block) {
   return true;
 }
 
+// What is captured has to be there when the graph is instantiated: an H200's driver crashes where
+// it is not.
+bool Model::is_being_captured(const Buffer& block) {
+  return std::ranges::any_of(graphs, [&](const Graph& graph) {
+    return graph.state == Graph::State::kCapturing &&
+           std::ranges::any_of(graph.steps, [&](const Step& step) {
+             return target_of(step) == &block || source_of(step) == &block;
+           });
+  });
+}
+
 // cuMemFree waits for the work of the current context and of the block's. Of a pool's block the
 // driver takes all use to be over (CUDA programming guide, stream ordered memory allocator).
-bool Model::free(const Step& step, Buffer& block, const Clock& known) const {
-  if (!block.live || !at(contexts, step.context).live) {
+bool Model::free(const Step& step, Buffer& block, const Clock& known) {
+  if (!block.live || !at(contexts, step.context).live || is_being_captured(block)) {
     return false;
   }
   const bool idle = block.pooled ? is_idle(block, known)
@@ -198,7 +209,8 @@ bool Model::apply_to_stream(const Step& step, const Clock& known) {
     }
     case Kind::kFreeAsync: {
       Buffer& block = at(blocks, step.block);
-      if (!block.live || block.context != step.context || !is_idle(block, clock)) {
+      if (!block.live || block.context != step.context || !is_idle(block, clock) ||
+          is_being_captured(block)) {
         return false;
       }
       block.live = false;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
+#include <latch>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -55,14 +57,21 @@ class Run {
       others.emplace_back([this, thread] { follow(thread); });
     }
     follow(0);
-    for (std::thread& other : others) {
-      other.join();
+    for (int thread = 1; thread < program_.threads; ++thread) {
+      wait_for(thread, kAll);
     }
     places[0].doing = Place::Doing::kEnding;
     if (!failed_) {
       check();
     }
     clean_up();
+    // Not before: in the end of a thread that has worked in its per-thread stream an H200's driver
+    // may wait for ever while contexts are there.
+    may_leave_.count_down();
+    for (int thread = 1; thread < program_.threads; ++thread) {
+      at(others, thread - 1).join();
+      at(places, thread).doing = Place::Doing::kNothing;
+    }
     places[0].doing = Place::Doing::kNothing;
     return wrong_;
   }
@@ -91,7 +100,12 @@ class Run {
       at(done_, thread) = place;
       at(done_, thread).notify_all();
     }
-    here.doing = Place::Doing::kNothing;
+    here.doing = Place::Doing::kLeaving;  // what a thread's end does is the driver's, too
+    at(done_, thread) = kAll;
+    at(done_, thread).notify_all();
+    if (thread != 0) {
+      may_leave_.wait();
+    }
   }
 
   void wait_for(int thread, int place) {
@@ -319,6 +333,8 @@ class Run {
     }
   }
 
+  static constexpr int kAll = INT_MAX;  // beyond all steps' places
+
   const programs::Driver& api_;
   const Program& program_;
   const Model& end_;
@@ -333,6 +349,7 @@ class Run {
   std::vector<CUevent> events_;
   std::vector<CUgraphExec> graphs_;
   std::array<std::atomic<int>, kMostThreads> done_{-1, -1, -1, -1};
+  std::latch may_leave_{1};
 
   std::mutex mutex_;
   std::string wrong_;

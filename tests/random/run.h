@@ -15,7 +15,7 @@ namespace random_programs {
 
 /// Where each thread of the program that runs is, for a signal's handler when it does not end.
 struct Place {
-  enum class Doing : std::uint8_t { kNothing, kWaiting, kPerforming, kEnding };
+  enum class Doing : std::uint8_t { kNothing, kWaiting, kPerforming, kLeaving, kEnding };
   std::atomic<pid_t> thread{0};
   std::atomic<int> step{-1};  // by its place in the program
   std::atomic<Doing> doing{Doing::kNothing};

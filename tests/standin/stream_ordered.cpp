@@ -116,6 +116,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
   Allocation& allocation = found->second;
   if (allocation.freeing) return Behaviour("cuMemFreeAsync.double");
   if (stream->capture) return FreeCaptured(*stream, address);
+  if (const CUresult error = CheckAllowedDuringCapture("cuMemFreeAsync")) return error;
   if (allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered ||
       allocation.kind == Kind::kReserved || allocation.kind == Kind::kIpc) {
     return Behaviour("cuMemFreeAsync.host_pointer");

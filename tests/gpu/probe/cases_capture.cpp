@@ -62,7 +62,8 @@ struct Prepared {
   CUevent event = nullptr;
   CUstream stream = nullptr;  // that captures nothing
   CUmemoryPool pool = nullptr;
-  CUdeviceptr pooled = 0;  // what the call has allocated from it
+  CUdeviceptr pooled = 0;  // from a pool
+  CUdeviceptr taken = 0;   // from a pool, by the call
 };
 
 using Call = CUresult (*)(Session&, Prepared&);
@@ -76,7 +77,15 @@ CUresult call_alloc_async(Session& s, Prepared& prepared) {
   CUdeviceptr block = 0;
   const CUresult result = s.cu.cuMemAllocAsync(&block, std::size_t{4} << 20U, prepared.stream);
   if (result == CUDA_SUCCESS) {
-    prepared.pooled = block;
+    prepared.taken = block;
+  }
+  return result;
+}
+// Of a pool's memory, in a stream that captures nothing.
+CUresult call_free_async(Session& s, Prepared& prepared) {
+  const CUresult result = s.cu.cuMemFreeAsync(prepared.pooled, prepared.stream);
+  if (result == CUDA_SUCCESS) {
+    prepared.pooled = 0;
   }
   return result;
 }
@@ -138,6 +147,7 @@ constexpr std::array kFunctions = std::to_array<Function>({
     {"cuMemAlloc", call_alloc, false},
     {"cuMemAllocAsync", call_alloc_async, false},
     {"cuMemFree", call_free, false},
+    {"cuMemFreeAsync", call_free_async, false},
     {"cuMemGetInfo", call_info, false},
     {"cuMemGetAddressRange", call_range, false},
     {"cuCtxSynchronize", call_synchronize, false},
@@ -174,6 +184,7 @@ Answer call_during_capture(Session& s, const Function& function, CUstreamCapture
   s.cu.cuEventRecord(prepared.event, nullptr);
   s.cu.cuStreamCreate(&prepared.stream, CU_STREAM_NON_BLOCKING);
   s.cu.cuDeviceGetDefaultMemPool(&prepared.pool, s.device());
+  s.cu.cuMemAllocAsync(&prepared.pooled, std::size_t{4} << 20U, prepared.stream);
   s.cu.cuCtxSynchronize();
   CapturingStream stream(s);
   if (const CUresult error = stream.begin(mode)) {
@@ -189,8 +200,10 @@ Answer call_during_capture(Session& s, const Function& function, CUstreamCapture
     result = function.call(s, prepared);
   }
   Answer found = with_survival(result, stream);
-  if (prepared.pooled != 0) {
-    s.cu.cuMemFreeAsync(prepared.pooled, prepared.stream);
+  for (const CUdeviceptr left : {prepared.pooled, prepared.taken}) {
+    if (left != 0) {
+      s.cu.cuMemFreeAsync(left, prepared.stream);
+    }
   }
   s.cu.cuEventDestroy(prepared.event);
   s.cu.cuStreamDestroy(prepared.stream);
