@@ -96,7 +96,7 @@ CUresult PointerQueries::attribute(void* value, CUpointer_attribute attribute,
                                    CUdeviceptr address) {
   const Seen seen = look_at(address);
   const CUresult result = driver_.cuPointerGetAttribute(value, attribute, seen.ask);
-  if (result == CUDA_SUCCESS && seen.is_block) {
+  if (result == CUDA_SUCCESS && seen.is_block && value != nullptr) {
     answer(seen, attribute, value);
   }
   return result;
@@ -106,7 +106,13 @@ CUresult PointerQueries::attributes(unsigned count, CUpointer_attribute* attribu
                                     CUdeviceptr address) {
   const Seen seen = look_at(address);
   const CUresult result = driver_.cuPointerGetAttributes(count, attributes, values, seen.ask);
-  for (unsigned i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+  if (result != CUDA_SUCCESS || attributes == nullptr || values == nullptr) {
+    return result;
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (values[i] == nullptr) {
+      continue;
+    }
     if (seen.is_block) {
       answer(seen, attributes[i], values[i]);
     } else if (seen.ask != address && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {

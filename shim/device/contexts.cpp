@@ -50,8 +50,10 @@ Context* Contexts::look_up_current() {
 
 Context* Contexts::current_to_allocate() {
   Context* const context = current();
-  const bool ready = context != nullptr && (context->has(Context::kStarted) || start(*context));
-  return ready ? context : nullptr;
+  if (context != nullptr && !context->has(Context::kStarted)) {
+    start(*context);
+  }
+  return context;
 }
 
 Context* Contexts::owner_of_region(CUdeviceptr address) const noexcept {
@@ -132,13 +134,14 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
 }
 
 // Gives the arena its options, by what is free now. Precondition: the context, or a green one of
-// its device, is current. False when the driver cannot tell what is free.
-bool Contexts::start(Context& context) {
+// its device, is current. Where the driver cannot tell what is free, that counts as nothing.
+void Contexts::start(Context& context) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   const RelaxedCapture relaxed(driver_);
   if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) {
-    return false;
+    free_bytes = 0;
+    total_bytes = context.device.total_bytes;
   }
   const std::lock_guard lock(mutex_);
   if (!context.has(Context::kStarted)) {
@@ -149,7 +152,6 @@ bool Contexts::start(Context& context) {
     context.arena.begin(options);
     context.set(Context::kStarted);
   }
-  return true;
 }
 
 void Contexts::created(CUcontext handle, CUdevice device) {

@@ -123,7 +123,7 @@ class Contexts {
   Context* look_up_current();
   Context* find(std::uint64_t id) const noexcept;
   Context* find_or_make(CUcontext handle, std::uint64_t id, CUdevice device);
-  bool start(Context& context);
+  void start(Context& context);
   enum class Needed : bool { kNo, kByOtherCalls };
   void drop(Context& context, std::uint64_t id, Needed leftovers);
   bool is_gone(const Context& context) const;

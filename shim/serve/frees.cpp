@@ -4,6 +4,7 @@
 #include "shim/device/blocks.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
+#include "shim/driver/pushed_context.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/share/ipc.h"
 #include "shim/tell/log.h"
@@ -83,15 +84,23 @@ bool Frees::try_free(CUdeviceptr address) {
 }
 
 // Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
-// nowhere. A block may begin where its region does.
+// nowhere. A block may begin where its region does. If it refuses with another error than usual, it
+// is asked in the owner's context: what it says there is how it refuses such a pointer.
 CUresult Frees::refused_by_driver(const Context& owner, CUdeviceptr address,
                                   bool has_context) const {
   if (has_context && !owner.has(Context::kBroken)) [[likely]] {
     return CUDA_SUCCESS;
   }
-  const CUresult result = driver_.cuMemFree_v2(
-      owner.device.server->has_blocks_beside_arenas() ? kNowhere : address + 1);
-  return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+  const CUdeviceptr none = owner.device.server->has_blocks_beside_arenas() ? kNowhere : address + 1;
+  const CUresult result = driver_.cuMemFree_v2(none);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) {
+    return CUDA_SUCCESS;
+  }
+  if (owner.has(Context::kBroken)) {
+    return result;
+  }
+  const PushedContext inside(driver_, owner.handle);
+  return inside.pushed() && driver_.cuMemFree_v2(none) == result ? CUDA_SUCCESS : result;
 }
 
 // Waits for the device, then frees; or leaves the waiting to DeviceFrees: always under

@@ -150,19 +150,41 @@ CUresult OwnPool::free(CUdeviceptr address) noexcept {
   return going ? take_back(*going) : CUDA_ERROR_INVALID_VALUE;
 }
 
+// cuda.h: cuMemFree takes a pool's memory. A driver that refuses it may not know it (any more),
+// which it is asked; else it gets the memory in the order of the stream in which it gave it.
+OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address, std::uint64_t context_id) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const CUresult result = driver_.cuMemFree_v2(address);
+  if (result == CUDA_SUCCESS || stays(result)) {
+    return {result, result == CUDA_SUCCESS};
+  }
+  unsigned type = 0;
+  if (result == CUDA_ERROR_INVALID_VALUE &&
+      driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+          CUDA_SUCCESS) {
+    return {result, true};
+  }
+  CUstream stream = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const User* const its = user(context_id);
+    stream = its == nullptr ? nullptr : its->stream;
+  }
+  const bool is_gone = stream != nullptr &&
+                       driver_.cuMemFreeAsync(address, stream) == CUDA_SUCCESS &&
+                       driver_.cuStreamSynchronize(stream) == CUDA_SUCCESS;
+  return {is_gone ? CUDA_SUCCESS : result, is_gone};
+}
+
 // Gives the block to the driver. Once it has gone the pool has something for the next request
 // again.
 CUresult OwnPool::take_back(const PoolBlocks::Going& going) noexcept {
-  CUresult result = CUDA_SUCCESS;
-  {
-    const RelaxedCapture relaxed(driver_);
-    result = driver_.cuMemFree_v2(going.address);
-  }
+  const GivenBack back = give_back(going.address, going.context_id);
   std::optional<Claim> claim;          // ends without the lock
   const std::lock_guard lock(mutex_);  // headroom() sees both changes or none
-  claim = blocks_.finish(going, result);
+  claim = blocks_.finish(going, back.is_gone);
   exhausted_ = exhausted_ && !claim;
-  return result;
+  return back.result;
 }
 
 void OwnPool::free_all_of(const Context& context) noexcept {
@@ -177,17 +199,13 @@ void OwnPool::free_all_of(const Context& context) noexcept {
 
 // Until the driver refuses one, as it does while no context is there.
 void OwnPool::give_back_orphans() noexcept {
-  for (bool gone = true; gone;) {
+  for (bool is_gone = true; is_gone;) {
     PoolBlocks::Orphan orphan = blocks_.take_orphan();
     if (orphan.empty()) {
       return;
     }
-    CUresult result = CUDA_SUCCESS;
-    {
-      const RelaxedCapture relaxed(driver_);
-      result = driver_.cuMemFree_v2(orphan.key());
-    }
-    gone = blocks_.finish(std::move(orphan), result);
+    is_gone = give_back(orphan.key(), PoolBlocks::context_of(orphan)).is_gone;
+    blocks_.finish(std::move(orphan), is_gone);
   }
 }
 

@@ -105,6 +105,11 @@ class OwnPool {
   CUresult ready_pool(CUstream stream) noexcept;
   CUresult stream_of(const Context& context, CUstream& stream) noexcept;
   User* user(std::uint64_t context_id) noexcept;
+  struct GivenBack {
+    CUresult result;  // of cuMemFree
+    bool is_gone;     // the driver has the memory, or never had it
+  };
+  GivenBack give_back(CUdeviceptr address, std::uint64_t context_id) noexcept;
   CUresult take_back(const PoolBlocks::Going& going) noexcept;
   void give_up(std::uint64_t context_id) noexcept;
   void give_back_orphans() noexcept;

@@ -12,11 +12,6 @@ namespace {
 // Of all pools of the process: beyond those of arenas' blocks.
 std::atomic<std::uint64_t> last_id{std::uint64_t{1} << 60};
 
-// Whether the driver has the memory, or never had it.
-bool is_gone(CUresult answer) {
-  return answer == CUDA_SUCCESS || answer == CUDA_ERROR_INVALID_VALUE;
-}
-
 }  // namespace
 
 PoolBlocks::Block PoolBlocks::block_of(const Entries::value_type& entry) {
@@ -99,7 +94,7 @@ PoolBlocks::Going PoolBlocks::begin(Entries::value_type& entry) noexcept {
   const State before = std::exchange(entry.second.state, State::kGoing);
   entry.second.claim.end_use();
   stats_.bytes_retired -= before == State::kRetired ? entry.second.claim.bytes() : 0;
-  return {entry.first, entry.second.id, before};
+  return {entry.first, entry.second.id, entry.second.context_id, before};
 }
 
 std::optional<PoolBlocks::Going> PoolBlocks::begin_free(CUdeviceptr address) noexcept {
@@ -128,13 +123,13 @@ std::optional<PoolBlocks::Going> PoolBlocks::begin_next_of(std::uint64_t context
   return found == entries_.end() ? std::nullopt : std::optional(begin(*found));
 }
 
-std::optional<Claim> PoolBlocks::finish(const Going& going, CUresult answer) noexcept {
+std::optional<Claim> PoolBlocks::finish(const Going& going, bool is_gone) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(going.address);
   if (found == entries_.end() || found->second.id != going.id) {
     return std::nullopt;
   }
-  if (is_gone(answer)) {
+  if (is_gone) {
     stats_.bytes_in_use -= found->second.claim.bytes();
     return std::move(entries_.extract(found).mapped().claim);
   }
@@ -167,14 +162,13 @@ PoolBlocks::Orphan PoolBlocks::take_orphan() noexcept {
 }
 
 // What is left in `orphan` ends, with its claim, after the lock is released.
-bool PoolBlocks::finish(Orphan orphan, CUresult answer) noexcept {
+void PoolBlocks::finish(Orphan orphan, bool is_gone) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!is_gone(answer)) {
+  if (is_gone) {
+    stats_.bytes_in_use -= orphan.mapped().claim.bytes();
+  } else {
     orphans_.insert(std::move(orphan));
-    return false;
   }
-  stats_.bytes_in_use -= orphan.mapped().claim.bytes();
-  return true;
 }
 
 PoolBlocks::Stats PoolBlocks::stats() const noexcept {

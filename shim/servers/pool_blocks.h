@@ -65,6 +65,7 @@ class PoolBlocks {
   struct Going {
     CUdeviceptr address;
     std::uint64_t id;
+    std::uint64_t context_id;
     State before;
   };
   // The program frees the live block that starts there, which no work uses. Nothing if there is
@@ -75,10 +76,10 @@ class PoolBlocks {
   // The context will end: its next live or retired block, the first that starts at `from` or
   // beyond.
   std::optional<Going> begin_next_of(std::uint64_t context_id, CUdeviceptr from) noexcept;
-  // What cuMemFree returned. After a success, or if the driver knows no such memory
-  // (CUDA_ERROR_INVALID_VALUE), the block is removed, and its claim is returned. Else it is live
-  // again, or an orphan if it was retired. Nothing changes if add() has removed it meanwhile.
-  std::optional<Claim> finish(const Going& going, CUresult answer) noexcept;
+  // Whether the driver has the memory, or never had it. If so the block is removed, and its claim
+  // is returned. Else it is live again, or an orphan if it was retired. Nothing changes if add()
+  // has removed it meanwhile.
+  std::optional<Claim> finish(const Going& going, bool is_gone) noexcept;
 
   // The context has ended: its live and retired blocks are made orphans. Those that are going are
   // left to the threads that have asked the driver.
@@ -87,9 +88,9 @@ class PoolBlocks {
   // key() is the address.
   using Orphan = Entries::node_type;
   Orphan take_orphan() noexcept;
-  // The same as for a block that was going, but after a refusal it is an orphan as before. True if
-  // the memory has gone back.
-  bool finish(Orphan orphan, CUresult answer) noexcept;
+  static std::uint64_t context_of(const Orphan& orphan) { return orphan.mapped().context_id; }
+  // The same as for a block that was going, but after a refusal it is an orphan as before.
+  void finish(Orphan orphan, bool is_gone) noexcept;
 
   struct Stats {
     std::uint64_t bytes_in_use = 0;  // of all blocks, whatever their state

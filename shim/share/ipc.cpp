@@ -178,16 +178,18 @@ Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, std::uint6
 // Where it was being closed meanwhile, the driver is asked once more.
 CUresult Ipc::open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                           Open driver, std::uint64_t context_id) {
-  const CUresult result = try_to_open_region(region, handle, flags, driver, context_id);
-  return result == CUDA_ERROR_ALREADY_MAPPED
-             ? try_to_open_region(region, handle, flags, driver, context_id)
+  bool others = false;
+  const CUresult result = try_to_open_region(region, handle, flags, driver, context_id, others);
+  return result != CUDA_SUCCESS && (others || result == CUDA_ERROR_ALREADY_MAPPED)
+             ? try_to_open_region(region, handle, flags, driver, context_id, others)
              : result;
 }
 
-// If the driver says that it is open, another thread may just have got it, or have been about to
-// close it.
+// Whatever the driver says: a region that is open is there for the next of its blocks. Another
+// thread may just have got it, or have been about to close it; `others` says whether one was in
+// the driver.
 CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
-                                 Open driver, std::uint64_t context_id) {
+                                 Open driver, std::uint64_t context_id, bool& others) {
   {
     const std::lock_guard lock(mutex_);
     ++in_driver_;
@@ -209,10 +211,9 @@ CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& hand
       driver_.cuIpcCloseMemHandle(*region);
       throw;
     }
-  }
-  if (result != CUDA_ERROR_ALREADY_MAPPED) {
     return result;
   }
+  others = in_driver_ != 0;
   Regions::iterator open = regions_.end();
   driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] {
     open = find_region(handle, context_id);

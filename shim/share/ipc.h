@@ -8,8 +8,8 @@
 // which our handle is none.
 //
 // A driver that is asked for a region once more may give the same address and count that, as CUDA
-// documents, or refuse because it is open already (CUDA_ERROR_ALREADY_MAPPED). Both are right here:
-// what it has given is known, and is closed as often as it was given.
+// documents, or refuse because it is open already (CUDA_ERROR_ALREADY_MAPPED, or another error).
+// Both are right here: what it has given is known, and is closed as often as it was given.
 #pragma once
 
 #include <cuda.h>
@@ -91,7 +91,7 @@ class Ipc : private ContextListener {
   CUresult open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                        Open driver, std::uint64_t context_id);
   CUresult try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
-                              Open driver, std::uint64_t context_id);
+                              Open driver, std::uint64_t context_id, bool& others);
   Regions::iterator find_region(const CUipcMemHandle& handle, std::uint64_t context_id);
   CUresult close_region(CUdeviceptr region);
   void context_ended(std::uint64_t id) override;

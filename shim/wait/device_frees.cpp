@@ -230,7 +230,8 @@ void DeviceFrees::prepare_for_capture() noexcept {
   close_and_collect(kFewLanes, kAtOnce);
 }
 
-// An epoch about whose fence the driver cannot tell, or that has none.
+// An epoch about whose fence the driver cannot tell, or that has none. Where a driver records no
+// events, the work of the one that is closed here is done when it is closed.
 bool DeviceFrees::collect_by_waiting() noexcept {
   WaitPermit permit(captures_);
   close(permit);
@@ -239,8 +240,10 @@ bool DeviceFrees::collect_by_waiting() noexcept {
     if (one.empty()) {
       break;
     }
-    const bool may_wait = permit.given() && (one.front().stuck || !one.front().fence.complete);
-    if (may_wait && synchronize_owners(one.front(), permit)) {
+    const bool is_unknown = one.front().stuck || !one.front().fence.complete;
+    const bool is_over = is_unknown ? permit.given() && synchronize_owners(one.front(), permit)
+                                    : is_done(one.front(), permit) == CUDA_SUCCESS;
+    if (is_over) {
       reclaim(one);
       return true;
     }

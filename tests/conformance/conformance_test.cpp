@@ -1,6 +1,7 @@
 // What each promise sees is the same bare and under the library in each of its modes, but for the
 // known differences.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -33,6 +34,9 @@ struct KnownDifference {
 };
 
 const KnownDifference kKnownDifferences[] = {
+    {"a_capture_begins_while_a_free_waits", "driver-12.0",
+     "without events for a whole context a free waits in a call, which each capture lets begin "
+     "first"},
     {"a_capture_forbids_allocation_where_its_mode_says_so", "arena|dedicated|pool",
      "more is allowed: the arena serves it without the driver, and the capture lives (using.md)"},
     {"a_dma_buffer_covers_what_is_the_blocks", "pool",
@@ -41,12 +45,16 @@ const KnownDifference kKnownDifferences[] = {
      "what CUBFC_FREE=deferred is for (README.md)"},
     {"a_handle_for_other_processes_is_the_blocks", "mapped|pool",
      "mapped memory and a pool's have none"},
+    {"an_allocation_does_not_wait", "without-mapping-and-pools, arena, sync, preallocated",
+     "what an arena does not use goes back by cuMemFree there, which waits for the device's work"},
     {"attributes_describe_the_block", "mapped|pool", "to the driver, such memory is no context's"},
     {"attributes_that_are_numbers_are_the_drivers", "mapped|pool",
      "the one that says whether there is such a handle"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",
      "the driver has it for a region, not a block"},
     {"sync_memops_is_set_and_read", "mapped", "the driver has it for no mapped memory (using.md)"},
+    {"what_waits_for_a_destroyed_stream_keeps_nothing_else",
+     "without-mapping-and-pools, arena, sync, preallocated", "as an_allocation_does_not_wait"},
 };
 
 bool is_known(const std::string& promise, const std::string& mode) {
@@ -181,6 +189,30 @@ void compare_modes(const Environment& machine, const std::vector<Mode>& modes, c
   }
 }
 
+// Another driver or another device (tests/standin/profiles). What is promised need not hold on it,
+// but what a program sees is the same.
+void compare_on_profile(const std::string& name, const std::vector<Mode>& modes) {
+  Environment machine = kSoftware;
+  machine["STANDIN_PROFILE"] =
+      std::string(CUBFC_TEST_SOURCES) + "/standin/profiles/" + name + ".json";
+  const std::string of_older = std::string(CUBFC_TEST_BUILD) + "/tests/standin/lib-";
+  if (name.starts_with("driver-") && access((of_older + name.substr(7)).c_str(), F_OK) == 0) {
+    machine["LD_LIBRARY_PATH"] = of_older + name.substr(7);
+  }
+  const Seen bare = seen_in(run_all(machine, "--via=dlsym").out);
+  CHECK(bare.size() > 100);
+  for (const Mode& mode : modes) {
+    const Seen seen = seen_in(run_all(machine, "--via=dlsym", &mode).out);
+    CHECK(seen.size() == bare.size());
+    for (const auto& [promise, lines] : seen) {
+      INFO(name << ", " << mode.name << ": " << promise << ": " << lines
+                << "where the driver alone gives " << bare.at(promise));
+      CHECK_FALSE(lines.starts_with("status"));
+      CHECK((is_known(promise, name + ", " + mode.name) || is_as_before(lines, bare.at(promise))));
+    }
+  }
+}
+
 // Small enough for all of them to be on one device at the same time.
 std::vector<Mode> gpu_modes() {
   const Environment some{{"CUBFC_PREALLOCATE_LIMIT", "2GiB"}};
@@ -257,6 +289,20 @@ TEST_CASE("every promise is kept whichever way the driver is found", "[ways]") {
       continue;  // the look-ups are sanitized in the tests of the preload
     }
     compare_modes(kSoftware, {{"arena, sync, preallocated", {}}}, via);
+  }
+}
+
+TEST_CASE(
+    "on older drivers and on other devices a program sees what it sees there without the library",
+    "[profiles]") {
+  const Environment grown{{"CUBFC_PREALLOCATE", "false"}};
+  const Environment deferred{{"CUBFC_FREE", "deferred"}};
+  const std::vector<Mode> modes{{"arena, sync, preallocated", {}},
+                                {"arena, deferred, mapped, grown",
+                                 deferred + grown + Environment{{"CUBFC_ALLOCATOR", "vmm"}}}};
+  for (const char* name : {"driver-12.0", "driver-12.5", "driver-13.4", "gb10", "line", "mig",
+                           "without-mapping", "without-mapping-and-pools", "without-pools"}) {
+    compare_on_profile(name, modes);
   }
 }
 

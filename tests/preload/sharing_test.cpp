@@ -77,7 +77,7 @@ TEST_CASE("two processes share memory as they do without cubfc") {
 TEST_CASE("a driver that opens nothing twice makes no difference") {
   for (const char* bytes : {"700", "300000", "5000000"}) {
     const auto command = sharing({"--bytes", bytes});
-    const Environment refuses{{"STANDIN_BEHAVIOUR", CUBFC_TEST_OPENS_ONCE}};
+    const Environment refuses{{"STANDIN_ANSWERS", "cuIpcOpenMemHandle.already_open=208"}};
     CHECK(run(command, refuses).out.find("open the first again: CUDA_ERROR_ALREADY_MAPPED") !=
           std::string::npos);
     const Outcome counting = run(command);

@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "settings.h"
@@ -67,16 +70,59 @@ Table Load(const std::string& path) {
   return {results, values};
 }
 
-const Table& table() {
-  static const Table instance =
+// nullptr when there is none.
+template <typename Entry>
+const Named<Entry>* Lookup(std::span<const Named<Entry>> entries, std::string_view id) {
+  const auto found = std::ranges::lower_bound(entries, id, {}, &Named<Entry>::id);
+  return found == entries.end() || found->id != id ? nullptr : &*found;
+}
+
+// With the answers of STANDIN_ANSWERS in the place of the table's own. Kept as that is.
+Table Changed(const Table& before) {
+  auto& results = *new std::vector(before.results.begin(), before.results.end());
+  auto& values = *new std::vector(before.values.begin(), before.values.end());
+  const auto place_in = [](const auto& entries, const auto* entry) {
+    return static_cast<std::size_t>(entry - entries.data());
+  };
+  for (const OtherAnswer& other : settings().answers) {
+    if (const auto* const result = Lookup(before.results, other.entry)) {
+      Answer& answer = results[place_in(before.results, result)].entry;
+      answer = {static_cast<CUresult>(other.number),
+                other.capture_survives.value_or(answer.capture_survives)};
+    } else if (const auto* const value = Lookup(before.values, other.entry)) {
+      values[place_in(before.values, value)].entry = other.number;
+    } else {
+      Refuse("has no entry " + other.entry + ", for which STANDIN_ANSWERS has an answer");
+    }
+  }
+  return {results, values};
+}
+
+Table Read() {
+  const Table read =
       settings().behaviour.empty() ? Table{kResults, kValues} : Load(settings().behaviour);
+  return settings().answers.empty() ? read : Changed(read);
+}
+
+const Table& table() {
+  static const Table instance = Read();
   return instance;
+}
+
+// Adds a line to the file of STANDIN_ASKED when the process asks for the entry for the first time.
+void NoteAsked(std::string_view id) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& noted = *new std::set<std::string, std::less<>>;
+  const std::lock_guard lock(mutex);
+  if (!noted.emplace(id).second) return;
+  std::ofstream(settings().asked, std::ios::app) << std::string(id) + "\n";
 }
 
 template <typename Entry>
 const Entry& Find(std::span<const Named<Entry>> entries, std::string_view id) {
-  const auto found = std::ranges::lower_bound(entries, id, {}, &Named<Entry>::id);
-  if (found == entries.end() || found->id != id) Refuse("has no entry " + std::string(id));
+  const Named<Entry>* const found = Lookup(entries, id);
+  if (found == nullptr) Refuse("has no entry " + std::string(id));
+  if (!settings().asked.empty()) NoteAsked(id);
   return found->entry;
 }
 

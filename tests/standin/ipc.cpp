@@ -94,7 +94,15 @@ CUresult Open(CUdeviceptr* out, const CUipcMemHandle& handle, unsigned flags) {
   if (std::memcmp(content.magic, kMagic, sizeof(kMagic)) != 0) {
     return Behaviour("cuIpcOpenMemHandle.garbage");
   }
-  if (content.owner == getpid()) return Behaviour("cuIpcOpenMemHandle.same_process");
+  if (content.owner == getpid()) {
+    if (const CUresult error = Behaviour("cuIpcOpenMemHandle.same_process")) return error;
+    const auto& all = state().allocations;
+    const auto own = std::ranges::find(all, content.buffer_id,
+                                       [](const auto& entry) { return entry.second.buffer_id; });
+    if (own == all.end()) return Behaviour("cuIpcOpenMemHandle.garbage");
+    *out = own->first;
+    return CUDA_SUCCESS;
+  }
   // cuda.h: opened again, the existing pointer is returned and counted.
   Import& import = imports()[{content.owner, content.buffer_id, context->device}];
   const bool known = import.references > 0 && state().allocations.contains(import.base);

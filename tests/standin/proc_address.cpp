@@ -4,6 +4,7 @@
 
 #include "behaviour.h"
 #include "entry_point.h"
+#include "settings.h"
 
 namespace standin {
 namespace {
@@ -34,7 +35,7 @@ Answer Look(std::string_view base, int version, bool per_thread) {
   for (const Version& row : kVersions) {
     if (row.base != base || (row.per_thread && !per_thread)) continue;
     const EntryPoint* const entry = EntryPoint::Find(row.symbol);
-    if (!entry) continue;
+    if (!entry || row.version > settings().driver_version) continue;
     if (row.version > version) {
       if (!best) answer.status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
       continue;

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 namespace standin {
@@ -106,6 +108,29 @@ bool ApplyFailures(std::vector<FailureRule>& out, std::string_view value) {
   return true;
 }
 
+// entry=number[+survives|+lost]
+bool ApplyAnswers(std::vector<OtherAnswer>& out, std::string_view value) {
+  for (std::string_view part : Split(value, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) return false;
+    OtherAnswer answer{.entry = std::string(part.substr(0, equals)),
+                       .number = 0,
+                       .capture_survives = std::nullopt};
+    part.remove_prefix(equals + 1);
+    if (const std::size_t plus = part.find('+'); plus != std::string_view::npos) {
+      const std::string_view fate = part.substr(plus + 1);
+      if (fate != "survives" && fate != "lost") return false;
+      answer.capture_survives = fate == "survives";
+      part = part.substr(0, plus);
+    }
+    const auto number = Number(part);
+    if (!number) return false;
+    answer.number = *number;
+    out.push_back(std::move(answer));
+  }
+  return true;
+}
+
 // MAJOR.MINOR
 bool ApplyCapability(int& out, std::string_view value) {
   const std::size_t dot = value.find('.');
@@ -138,16 +163,63 @@ bool ApplyPeers(std::optional<std::vector<std::pair<int, int>>>& out, std::strin
   return true;
 }
 
+// mapping, pools: devices that lack them, and the functions that then fail.
+bool ApplyWithout(Settings& out, std::string_view value) {
+  constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
+  const auto fail = [&](std::initializer_list<const char*> functions) {
+    for (const char* function : functions) {
+      out.failures.push_back({function, kNotSupported, 1, kForEver});
+    }
+  };
+  for (const std::string_view part : Split(value, ',')) {
+    if (part == "mapping") {
+      out.maps = false;
+      fail({"cuMemAddressReserve", "cuMemCreate", "cuMemGetAllocationGranularity"});
+    } else if (part == "pools") {
+      out.has_pools = false;
+      fail({"cuMemPoolCreate", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool",
+            "cuDeviceSetMemPool", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
+            "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"});
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool ApplyTime(std::chrono::nanoseconds& out, std::string_view value) {
   const auto time = Quantity(value, kTimeUnits);
   if (time) out = std::chrono::nanoseconds(*time);
   return time.has_value();
 }
 
+[[noreturn]] void Refuse(const char* name, const char* value) {
+  std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n", name,
+               value);
+  std::abort();
+}
+
+// A profile is a driver, or a device, in one file: variables of the environment, which that may
+// change, and answers.
+void ApplyProfile(Settings& out, const char* path) {
+  std::ifstream file(path);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  if (json.is_discarded() || json.value("format", "") != "cubfc-profile-1") {
+    Refuse("STANDIN_PROFILE", path);
+  }
+  for (const auto& [name, value] : json.at("environment").items()) {
+    if (!Apply(out, name, value.template get<std::string>())) Refuse("STANDIN_PROFILE", path);
+  }
+  for (const auto& [entry, answer] : json.at("answers").items()) {
+    out.answers.push_back({entry, answer.at("answer").template get<std::uint64_t>(), std::nullopt});
+  }
+}
+
 Settings FromEnvironment() {
   Settings result;
   result.memory = {std::size_t{2} << 30};
   result.reserved = {0};
+  if (const char* const profile = std::getenv("STANDIN_PROFILE")) ApplyProfile(result, profile);
   for (const char* name :
        {"STANDIN_DEVICES",        "STANDIN_MEMORY",        "STANDIN_RESERVED",
         "STANDIN_DRIVER_VERSION", "STANDIN_WORK_DELAY",    "STANDIN_PEERS",
@@ -155,12 +227,10 @@ Settings FromEnvironment() {
         "STANDIN_SHARED",         "STANDIN_BEHAVIOUR",     "STANDIN_JIT",
         "STANDIN_INTEGRATED",     "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN",
         "STANDIN_CAPABILITY",     "STANDIN_SMS",           "STANDIN_THREADS_PER_SM",
-        "STANDIN_DATA",           "STANDIN_CONTEXT",       "STANDIN_WORK"}) {
+        "STANDIN_DATA",           "STANDIN_CONTEXT",       "STANDIN_WORK",
+        "STANDIN_ANSWERS",        "STANDIN_ASKED",         "STANDIN_WITHOUT"}) {
     const char* value = std::getenv(name);
-    if (!value || Apply(result, name, value)) continue;
-    std::fprintf(stderr, "standin: %s=%s is not valid; tests/standin/README.md has its form\n",
-                 name, value);
-    std::abort();
+    if (value && !Apply(result, name, value)) Refuse(name, value);
   }
   return result;
 }
@@ -202,12 +272,15 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);
   if (name == "STANDIN_LATENCY") return ApplyLatencies(out.latencies, value);
   if (name == "STANDIN_FAIL") return ApplyFailures(out.failures, value);
+  if (name == "STANDIN_WITHOUT") return ApplyWithout(out, value);
+  if (name == "STANDIN_ANSWERS") return ApplyAnswers(out.answers, value);
   if (name == "STANDIN_WORK_DELAY") return ApplyTime(out.work_delay, value);
   if (name == "STANDIN_TEARDOWN") return ApplyTime(out.teardown, value);
   if (value.empty()) return false;
   if (name == "STANDIN_REPORT") return out.report = value, true;
   if (name == "STANDIN_SHARED") return out.shared = value, true;
   if (name == "STANDIN_BEHAVIOUR") return out.behaviour = value, true;
+  if (name == "STANDIN_ASKED") return out.asked = value, true;
   if (name == "STANDIN_JIT") return out.jit = value, true;
   return false;
 }

@@ -29,6 +29,13 @@ struct FailureRule {
   std::uint64_t times;
 };
 
+// The answer of one entry of the behaviour file, in the place of the file's own.
+struct OtherAnswer {
+  std::string entry;
+  std::uint64_t number;
+  std::optional<bool> capture_survives;  // as the file says if unset
+};
+
 struct Settings {
   int devices = 1;
   int driver_version = 13000;
@@ -50,6 +57,10 @@ struct Settings {
   std::string report;                                     // path; %p in it is the process id
   std::string shared;                                     // path of the usage that processes share
   std::string behaviour;  // path of the behaviour data; what was built in if empty
+  std::vector<OtherAnswer> answers;
+  bool maps = true;       // the devices have virtual memory management
+  bool has_pools = true;  // the devices have memory pools
+  std::string asked;      // path to which each entry goes that is asked for; none if empty
   std::string jit;        // path of libnvJitLink; none if empty
 
   std::size_t memory_of(int device) const { return At(memory, device); }
@@ -64,8 +75,9 @@ struct Settings {
   }
 };
 
-// Read from the environment at first use. A bad value ends the process with one line that names the
-// variable. The reference may be written to until the driver is initialized.
+// Read from the environment, and the profile that it names, at first use. A bad value ends the
+// process with one line that names the variable. The reference may be written to until the driver
+// is initialized.
 Settings& settings();
 
 // Sets one variable as if it stood in the environment. False if name or value is not valid.
