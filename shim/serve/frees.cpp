@@ -5,6 +5,7 @@
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
 #include "shim/driver/pushed_context.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/share/ipc.h"
 #include "shim/tell/log.h"
@@ -85,7 +86,8 @@ bool Frees::try_free(CUdeviceptr address) {
 
 // Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
 // nowhere. A block may begin where its region does. If it refuses with another error than usual, it
-// is asked in the owner's context: what it says there is how it refuses such a pointer.
+// is asked in the owner's context, where no capture matters: what it says there is how it refuses
+// such a pointer.
 CUresult Frees::refused_by_driver(const Context& owner, CUdeviceptr address,
                                   bool has_context) const {
   if (has_context && !owner.has(Context::kBroken)) [[likely]] {
@@ -99,6 +101,7 @@ CUresult Frees::refused_by_driver(const Context& owner, CUdeviceptr address,
   if (owner.has(Context::kBroken)) {
     return result;
   }
+  const RelaxedCapture relaxed(driver_);
   const PushedContext inside(driver_, owner.handle);
   return inside.pushed() && driver_.cuMemFree_v2(none) == result ? CUDA_SUCCESS : result;
 }

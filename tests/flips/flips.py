@@ -49,6 +49,7 @@ def parse():
     parser.add_argument("--part", metavar="N", type=int, help="one flip of N, chosen by the commit: the same each time")
     parser.add_argument("--seed", default="", help="with --part: chosen by this instead")
     parser.add_argument("--only", metavar="TEXT", action="append", help="flips with TEXT in their names; may be given again")
+    parser.add_argument("--programs", metavar="TEXT", default="", help="programs with TEXT in their names")
     parser.add_argument("--jobs", metavar="N", type=int, default=2 * (os.cpu_count() or 1), help="at once (%(default)s)")
     parser.add_argument("--list", action="store_true", help="print the flips, and end")
     return parser.parse_args()
@@ -184,7 +185,8 @@ def main():
     bad = set()
     asked = set()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        check = Check(machine, programs_of(machine.build), pool)
+        programs = [each for each in programs_of(machine.build) if options.programs in each.name]
+        check = Check(machine, programs, pool)
         check.look_at_usual()
         waiting = collections.deque()
         number = 0
@@ -203,7 +205,7 @@ def main():
     entries = {entry for entry, _ in flips}
     say(f"{len(flips):,} flips of {len(entries)} entries, {len(asked)} of them asked for by {len(check.programs)} programs, "
         f"{check.runs:,} runs, {time.monotonic() - start:.0f} s: {len(bad)} flips under which something is wrong")
-    idle = [] if options.only or options.part else excuses.unused()
+    idle = [] if options.only or options.part or options.programs else excuses.unused()
     for each in idle:
         say(f"{each}: is excused, and nothing is wrong under it")
     return 1 if bad or idle else 0

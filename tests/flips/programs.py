@@ -171,11 +171,12 @@ def what_is_wrong(program, mode, seen, bare, usual, flipped):
         return f"{seen.peak / 2**20:.0f} MiB under a limit of {LIMIT_MIB} MiB"
     usual_lines = {line for each in usual.values() for line in each.lines}
     known = usual_lines.union(bare.lines)
+    of_mode = {*as_usual.lines, *usual[BARE].lines}
     refused_otherwise = False
     for line in seen.lines:
         if {line, line.replace(": at once", ": after a wait")} & known:
             continue
-        if not _is_own_refusal(line, flipped, usual_lines):
+        if not _is_own_refusal(line, flipped, of_mode):
             return f"'{line}' is neither this driver's answer nor a usual one"
         refused_otherwise = True  # with another error than the program counts on
     if seen.end not in (bare.end, as_usual.end) and not refused_otherwise:
