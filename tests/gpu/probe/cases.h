@@ -77,6 +77,7 @@ void add_sharing_cases(Cases& cases);     // IPC
 void add_mapping_cases(Cases& cases);     // cuMemCreate and its kin, host memory, handles
 void add_stream_cases(Cases& cases);      // streams, events, copies, modules
 void add_capture_cases(Cases& cases);     // stream capture
+void add_graph_cases(Cases& cases);       // memory that graphs allocate
 void add_peer_cases(Cases& cases);        // copies between devices
 void add_value_cases(Cases& cases);       // alignments, granularities, what a free does
 void add_timing_cases(Cases& cases);      // what calls take

@@ -29,7 +29,8 @@
   X(cuGetProcAddress) X(cuMemHostAlloc) X(cuDeviceGetDefaultMemPool) X(cuMemPoolCreate) \
   X(cuMemPoolDestroy) X(cuMemPoolSetAccess) X(cuMemPoolGetAttribute) X(cuMemPoolSetAttribute) \
   X(cuMemAllocFromPoolAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuLibraryLoadData) \
-  X(cuLibraryGetModule) X(cuLibraryUnload)
+  X(cuLibraryGetModule) X(cuLibraryUnload) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) \
+  X(cuGraphExecDestroy) X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim)
 // clang-format on
 
 namespace probe {

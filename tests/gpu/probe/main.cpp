@@ -173,6 +173,7 @@ Cases all_cases() {
   add_mapping_cases(cases);
   add_stream_cases(cases);
   add_capture_cases(cases);
+  add_graph_cases(cases);
   add_peer_cases(cases);
   add_value_cases(cases);
   add_process_cases(cases);
