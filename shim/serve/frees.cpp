@@ -2,6 +2,7 @@
 
 #include "config/policy.h"
 #include "shim/device/blocks.h"
+#include "shim/device/context_use.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
 #include "shim/driver/pushed_context.h"
@@ -88,8 +89,7 @@ bool Frees::try_free(CUdeviceptr address) {
 // nowhere. A block may begin where its region does. If it refuses with another error than usual, it
 // is asked in the owner's context, where no capture matters: what it says there is how it refuses
 // such a pointer.
-CUresult Frees::refused_by_driver(const Context& owner, CUdeviceptr address,
-                                  bool has_context) const {
+CUresult Frees::refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const {
   if (has_context && !owner.has(Context::kBroken)) [[likely]] {
     return CUDA_SUCCESS;
   }
@@ -98,7 +98,8 @@ CUresult Frees::refused_by_driver(const Context& owner, CUdeviceptr address,
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE) {
     return CUDA_SUCCESS;
   }
-  if (owner.has(Context::kBroken)) {
+  const ContextUse use(contexts_, owner, ContextUse::Waits::kNo);
+  if (owner.has(Context::kBroken) || !use.allowed()) {
     return result;
   }
   const RelaxedCapture relaxed(driver_);

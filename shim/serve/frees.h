@@ -49,7 +49,7 @@ class Frees {
   CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
   // What the driver says to a free of this block without a context, or when the work of its owner
   // has gone wrong for good; CUDA_SUCCESS if it does not mind, or neither is so.
-  CUresult refused_by_driver(const Context& owner, CUdeviceptr address, bool has_context) const;
+  CUresult refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const;
 
  private:
   // The owner of what is freed, and the context in which it is: nullptr where that is not known.

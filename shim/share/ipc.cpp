@@ -168,9 +168,10 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
 }
 
 // That is open already. Precondition: the lock is held.
-Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, std::uint64_t context_id) {
+Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, unsigned flags,
+                                        std::uint64_t context_id) {
   return std::find_if(regions_.begin(), regions_.end(), [&](const auto& entry) {
-    return entry.second.context_id == context_id &&
+    return entry.second.context_id == context_id && entry.second.flags == flags &&
            std::memcmp(&entry.second.handle, &handle, sizeof(handle)) == 0;
   });
 }
@@ -178,18 +179,17 @@ Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, std::uint6
 // Where it was being closed meanwhile, the driver is asked once more.
 CUresult Ipc::open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                           Open driver, std::uint64_t context_id) {
-  bool others = false;
-  const CUresult result = try_to_open_region(region, handle, flags, driver, context_id, others);
-  return result != CUDA_SUCCESS && (others || result == CUDA_ERROR_ALREADY_MAPPED)
-             ? try_to_open_region(region, handle, flags, driver, context_id, others)
+  const CUresult result = try_to_open_region(region, handle, flags, driver, context_id);
+  return result == CUDA_ERROR_ALREADY_MAPPED
+             ? try_to_open_region(region, handle, flags, driver, context_id)
              : result;
 }
 
-// Whatever the driver says: a region that is open is there for the next of its blocks. Another
-// thread may just have got it, or have been about to close it; `others` says whether one was in
-// the driver.
+// A region that is open, with the same flags, is there for the next of its blocks, whatever the
+// driver says; but for an error that stays. If it says that the region is open, another thread may
+// just have got it, or have been about to close it.
 CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
-                                 Open driver, std::uint64_t context_id, bool& others) {
+                                 Open driver, std::uint64_t context_id) {
   {
     const std::lock_guard lock(mutex_);
     ++in_driver_;
@@ -202,7 +202,7 @@ CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& hand
     try {
       Region& known = regions_[*region];
       if (std::memcmp(&known.handle, &handle, sizeof(handle)) != 0) {
-        known = {handle, context_id, 0, 0};
+        known = {handle, flags, context_id, 0, 0};
       }
       ++known.given;
       ++known.used;
@@ -213,12 +213,16 @@ CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& hand
     }
     return result;
   }
-  others = in_driver_ != 0;
-  Regions::iterator open = regions_.end();
-  driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] {
-    open = find_region(handle, context_id);
-    return open != regions_.end() || in_driver_ == 0;
-  });
+  if (stays(result)) {
+    return result;
+  }
+  Regions::iterator open = find_region(handle, flags, context_id);
+  if (result == CUDA_ERROR_ALREADY_MAPPED) {
+    driver_is_back_.wait_for(lock, patience::kForDriverCall, [&] {
+      open = find_region(handle, flags, context_id);
+      return open != regions_.end() || in_driver_ == 0;
+    });
+  }
   if (open == regions_.end()) {
     return result;
   }
@@ -254,7 +258,8 @@ CUresult Ipc::close_region(CUdeviceptr region) {
   driver_is_back_.notify_all();
   if (result != CUDA_SUCCESS && before.used > 0) {  // it is open still
     Region& known =
-        regions_.try_emplace(region, Region{before.handle, before.context_id, 0, 0}).first->second;
+        regions_.try_emplace(region, Region{before.handle, before.flags, before.context_id, 0, 0})
+            .first->second;
     ++known.given;
     ++known.used;
   }

@@ -82,6 +82,7 @@ class Ipc : private ContextListener {
   // Of another process, as the driver has mapped it.
   struct Region {
     CUipcMemHandle handle;
+    unsigned flags;
     std::uint64_t context_id;
     unsigned given;  // how often the driver has
     unsigned used;   // by how many openings of blocks
@@ -91,8 +92,9 @@ class Ipc : private ContextListener {
   CUresult open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                        Open driver, std::uint64_t context_id);
   CUresult try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
-                              Open driver, std::uint64_t context_id, bool& others);
-  Regions::iterator find_region(const CUipcMemHandle& handle, std::uint64_t context_id);
+                              Open driver, std::uint64_t context_id);
+  Regions::iterator find_region(const CUipcMemHandle& handle, unsigned flags,
+                                std::uint64_t context_id);
   CUresult close_region(CUdeviceptr region);
   void context_ended(std::uint64_t id) override;
   void withdraw(CUdeviceptr address) noexcept;

@@ -256,7 +256,8 @@ bool DeviceFrees::collect_by_waiting() noexcept {
 template <typename Predicate>
 bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexcept {
   using Prospect = FreedBlocks::Prospect;
-  std::optional<steady_clock::time_point> hopeless_since;
+  constexpr auto kNotYet = steady_clock::time_point::max();
+  auto hopeless_since = kNotYet;
   std::chrono::microseconds pause = patience::kShortestPause;
   const steady_clock::time_point start = steady_clock::now();
   for (;;) {
@@ -267,15 +268,18 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
     if (for_streams == ForStreams::kBriefly && steady_clock::now() - start > patience::kUntilTold) {
       tell_of_long_wait();
     }
-    const Prospect prospect = freed_.prospect();
+    Prospect prospect = freed_.prospect();
+    if (prospect == Prospect::kInHand && !fences_.can_record()) {
+      prospect = Prospect::kPending;  // another thread waits for its work in a call
+    }
     const bool may_last = prospect == Prospect::kInHand ||
                           (prospect == Prospect::kInStreams && for_streams == ForStreams::kBriefly);
     if (prospect == Prospect::kPending || (prospect == Prospect::kInStreams && !may_last)) {
-      hopeless_since.reset();
+      hopeless_since = kNotYet;
     } else if (may_last) {
       const steady_clock::time_point now = steady_clock::now();
-      hopeless_since = hopeless_since.value_or(now);
-      if (now - *hopeless_since >
+      hopeless_since = std::min(hopeless_since, now);
+      if (now - hopeless_since >
           (prospect == Prospect::kInHand ? patience::kForDriverCall : patience::kForStreamOrder)) {
         return predicate();
       }

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 
-PATIENCE_SECONDS = 20  # no program takes one; beside a busy machine some
+PATIENCE_SECONDS = 45  # no program takes one; beside a busy machine some
 
 LIMIT_MIB = 900
 LIMIT = {"CUBFC_MEM_LIMIT": f"{LIMIT_MIB}MiB"}
@@ -132,13 +132,12 @@ def _lines_of(path):
 
 
 def _peak_of(folder):
-    """Of all processes that said so, the most bytes of a device."""
-    most = 0
+    """Of a device, the most bytes of each process that said so, together."""
+    together = 0
     for report in pathlib.Path(folder).glob("report-*.json"):
-        text = report.read_text(encoding="utf-8")
-        found = re.search(r'"peak_bytes": \[([\d\s,]*)\]', text)
-        most = max([most, *(int(number) for number in found.group(1).split(",") if number.strip())] if found else [most])
-    return most
+        found = re.search(r'"peak_bytes": \[([\d\s,]*)\]', report.read_text(encoding="utf-8"))
+        together += max((int(number) for number in found.group(1).split(",") if number.strip()), default=0) if found else 0
+    return together
 
 
 def _is_limited(mode, program):
@@ -149,6 +148,11 @@ def _answer_of(line):
     """What the line says that the driver answered, if it is an answer."""
     label, _, answer = line.rpartition(": ")
     return label, answer if answer.startswith("CUDA_") else None
+
+
+def _labels_of(outcome):
+    """What is said, without what the answers are, in whatever order: threads and processes speak at the same time."""
+    return sorted(line.rpartition(": ")[0] for line in outcome.lines)
 
 
 def _is_own_refusal(line, flipped, usual):
@@ -179,6 +183,10 @@ def what_is_wrong(program, mode, seen, bare, usual, flipped):
         if not _is_own_refusal(line, flipped, of_mode):
             return f"'{line}' is neither this driver's answer nor a usual one"
         refused_otherwise = True  # with another error than the program counts on
-    if seen.end not in (bare.end, as_usual.end) and not refused_otherwise:
+    if refused_otherwise:
+        return None
+    if _labels_of(seen) not in (_labels_of(bare), _labels_of(as_usual)):
+        return f"it says less, or other things: {' | '.join(seen.lines[-3:])}"
+    if seen.end not in (bare.end, as_usual.end):
         return f"{seen.end}, and without cubfc {bare.end}: {' | '.join(seen.lines[-2:])}"
     return None

@@ -345,6 +345,10 @@ ENTRY(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
   if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   Discard(*pool, pool->kept);
   pools().erase(handle);
+  // It stays until what it gave is freed, and no other pool has its handle meanwhile.
+  static auto& ended = *new std::map<CUmemoryPool, std::shared_ptr<Pool>>;
+  std::erase_if(ended, [](const auto& entry) { return UsedOf(entry.first) == 0; });
+  ended.emplace(handle, std::move(pool));
   return CUDA_SUCCESS;
 }
 

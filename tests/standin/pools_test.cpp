@@ -167,6 +167,22 @@ TEST_CASE("what a device's current pool is decides where its memory comes from")
   CHECK(current == before);  // the default one is there again
 }
 
+TEST_CASE("a pool begins empty, whatever others that were destroyed have given") {
+  const Device device;
+  std::vector<CUdeviceptr> left;
+  for (int i = 0; i < 20; ++i) {
+    const CUmemoryPool pool = NewPool(CU_MEM_LOCATION_TYPE_DEVICE);
+    CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    left.push_back(AllocateFrom(pool, 4096));
+    CHECK(AttributeOf(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 4096);
+    REQUIRE(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
+  }
+  for (const CUdeviceptr memory : left) {
+    CHECK(cuMemFreeAsync(memory, nullptr) == CUDA_SUCCESS);
+  }
+  REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+}
+
 TEST_CASE("memory of another device's pool is on that device") {
   const Device second(1);
   const Device first(0);
