@@ -151,9 +151,10 @@ CUresult OwnPool::free(CUdeviceptr address) noexcept {
 }
 
 // cuda.h: cuMemFree takes a pool's memory. A driver that refuses it may not know it (any more),
-// which it is asked; else it gets the memory in stream order, in the stream that every context has.
-// With that it has it, whenever it comes to it.
-OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address) noexcept {
+// which it is asked; else it gets the memory in the order of the stream in which it gave it, and
+// has it with that. The wait is for who asks for it next: once more, where an error that is none of
+// its own has cut it short.
+OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address, std::uint64_t context_id) noexcept {
   const RelaxedCapture relaxed(driver_);
   const CUresult result = driver_.cuMemFree_v2(address);
   if (result == CUDA_SUCCESS || stays(result)) {
@@ -165,14 +166,25 @@ OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address) noexcept {
           CUDA_ERROR_INVALID_VALUE) {
     return {result, true};
   }
-  const bool is_gone = driver_.cuMemFreeAsync(address, CU_STREAM_LEGACY) == CUDA_SUCCESS;
-  return {is_gone ? CUDA_SUCCESS : result, is_gone};
+  CUstream stream = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const User* const its = user(context_id);
+    stream = its == nullptr ? nullptr : its->stream;
+  }
+  if (stream == nullptr || driver_.cuMemFreeAsync(address, stream) != CUDA_SUCCESS) {
+    return {result, false};
+  }
+  if (driver_.cuStreamSynchronize(stream) != CUDA_SUCCESS) {
+    driver_.cuStreamSynchronize(stream);
+  }
+  return {CUDA_SUCCESS, true};
 }
 
 // Gives the block to the driver. Once it has gone the pool has something for the next request
 // again.
 CUresult OwnPool::take_back(const PoolBlocks::Going& going) noexcept {
-  const GivenBack back = give_back(going.address);
+  const GivenBack back = give_back(going.address, going.context_id);
   std::optional<Claim> claim;          // ends without the lock
   const std::lock_guard lock(mutex_);  // headroom() sees both changes or none
   claim = blocks_.finish(going, back.is_gone);
@@ -197,7 +209,7 @@ void OwnPool::give_back_orphans() noexcept {
     if (orphan.empty()) {
       return;
     }
-    is_gone = give_back(orphan.key()).is_gone;
+    is_gone = give_back(orphan.key(), PoolBlocks::context_of(orphan)).is_gone;
     blocks_.finish(std::move(orphan), is_gone);
   }
 }

@@ -109,7 +109,7 @@ class OwnPool {
     CUresult result;  // of cuMemFree
     bool is_gone;     // the driver has the memory, or never had it
   };
-  GivenBack give_back(CUdeviceptr address) noexcept;
+  GivenBack give_back(CUdeviceptr address, std::uint64_t context_id) noexcept;
   CUresult take_back(const PoolBlocks::Going& going) noexcept;
   void give_up(std::uint64_t context_id) noexcept;
   void give_back_orphans() noexcept;

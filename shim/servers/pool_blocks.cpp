@@ -94,7 +94,7 @@ PoolBlocks::Going PoolBlocks::begin(Entries::value_type& entry) noexcept {
   const State before = std::exchange(entry.second.state, State::kGoing);
   entry.second.claim.end_use();
   stats_.bytes_retired -= before == State::kRetired ? entry.second.claim.bytes() : 0;
-  return {entry.first, entry.second.id, before};
+  return {entry.first, entry.second.id, entry.second.context_id, before};
 }
 
 std::optional<PoolBlocks::Going> PoolBlocks::begin_free(CUdeviceptr address) noexcept {

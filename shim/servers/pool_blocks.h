@@ -65,6 +65,7 @@ class PoolBlocks {
   struct Going {
     CUdeviceptr address;
     std::uint64_t id;
+    std::uint64_t context_id;
     State before;
   };
   // The program frees the live block that starts there, which no work uses. Nothing if there is
@@ -87,6 +88,7 @@ class PoolBlocks {
   // key() is the address.
   using Orphan = Entries::node_type;
   Orphan take_orphan() noexcept;
+  static std::uint64_t context_of(const Orphan& orphan) { return orphan.mapped().context_id; }
   // The same as for a block that was going, but after a refusal it is an orphan as before.
   void finish(Orphan orphan, bool is_gone) noexcept;
 
