@@ -1,11 +1,10 @@
-// Copies between two devices, of memory that cubfc has mapped or taken from a pool. A program
-// expects what memory of cuMemAlloc can do: any device copies to and from it, by a plain copy as by
-// cuMemcpyPeer, whether the hardware lets the two reach each other or not.
+// Copies to and from memory that cubfc has mapped or taken from a pool, by a device that cannot
+// reach it. A program expects what memory of cuMemAlloc can do: any device's stream copies to and
+// from it, between devices and between it and the host, whether the hardware lets the devices reach
+// each other or not.
 #pragma once
 
 #include <cuda.h>
-
-#include <optional>
 
 namespace cubfc {
 
@@ -19,14 +18,12 @@ class PeerCopies {
   PeerCopies(const DriverFunctions& driver, Contexts& contexts)
       : driver_(driver), contexts_(contexts) {}
 
-  // The driver has refused a plain copy (CUDA_ERROR_INVALID_VALUE). If that may be because the
-  // stream's device cannot reach one of the ends, though memory of cuMemAlloc would have been
-  // copied: the contexts to name to cuMemcpyPeer, by which each device does its own part.
-  struct Ends {
-    CUcontext to;
-    CUcontext from;
-  };
-  std::optional<Ends> ends_of_refused(CUdeviceptr to, CUdeviceptr from) const noexcept;
+  // The driver has refused a plain copy. True if that may be because the
+  // stream's device cannot reach a block of ours at one end, though memory of cuMemAlloc would have
+  // been copied. Then `copy`, which describes it, says of each end what it is (never
+  // CU_MEMORYTYPE_UNIFIED) and whose: cuMemcpyPeer and cuMemcpy3DPeer have each end's own device do
+  // its part.
+  bool name_ends(CUDA_MEMCPY3D_PEER& copy) const noexcept;
 
   // Whether cuMemcpyPeer is not sure to write: into a pool that other devices have access to it is
   // reported to succeed and to write nothing (CUDA.jl#3112: Turing, driver 590.48).
@@ -34,10 +31,12 @@ class PeerCopies {
 
  private:
   struct End {
-    CUcontext context = nullptr;       // nullptr: the driver knows none, or no such memory
-    const Context* of_ours = nullptr;  // whose block it is, if it is one of ours
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+    CUcontext context = nullptr;  // of the device's memory; nullptr: of none
+    bool is_ours = false;         // a block of ours
+    bool is_known = false;        // to the driver
   };
-  End end_at(CUdeviceptr address, const Context* current) const noexcept;
+  End end_at(CUdeviceptr address) const noexcept;
 
   const DriverFunctions& driver_;
   Contexts& contexts_;

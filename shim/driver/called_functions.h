@@ -36,6 +36,10 @@
   Y(cuGraphNodeGetType, (CUgraphNode node, CUgraphNodeType* type)) \
   Y(cuMemAddressFree, (CUdeviceptr address, size_t bytes)) \
   Y(cuMemAddressReserve, (CUdeviceptr* address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)) \
+  Y(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER* copy)) \
+  Y(cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER* copy)) \
+  Y(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream)) \
+  Y(cuMemcpy3DPeerAsync_ptsz, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream)) \
   Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \
   Y(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep)) \
   Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \

@@ -95,6 +95,24 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   X(cuMemcpyDtoD_v2_ptds, "cuMemcpyDtoD", 7000, 1, (CUdeviceptr to, CUdeviceptr from, size_t bytes)) \
   X(cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, 0, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
   X(cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", 7000, 1, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, 0, (CUdeviceptr to, const void* from, size_t bytes)) \
+  X(cuMemcpyHtoD_v2_ptds, "cuMemcpyHtoD", 7000, 1, (CUdeviceptr to, const void* from, size_t bytes)) \
+  X(cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, 0, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync", 7000, 1, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, 0, (void* to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoH_v2_ptds, "cuMemcpyDtoH", 7000, 1, (void* to, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, 0, (void* to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpyDtoHAsync_v2_ptsz, "cuMemcpyDtoHAsync", 7000, 1, (void* to, CUdeviceptr from, size_t bytes, CUstream stream)) \
+  X(cuMemcpy2D_v2, "cuMemcpy2D", 3020, 0, (const CUDA_MEMCPY2D* copy)) \
+  X(cuMemcpy2D_v2_ptds, "cuMemcpy2D", 7000, 1, (const CUDA_MEMCPY2D* copy)) \
+  X(cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, 0, (const CUDA_MEMCPY2D* copy)) \
+  X(cuMemcpy2DUnaligned_v2_ptds, "cuMemcpy2DUnaligned", 7000, 1, (const CUDA_MEMCPY2D* copy)) \
+  X(cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, 0, (const CUDA_MEMCPY2D* copy, CUstream stream)) \
+  X(cuMemcpy2DAsync_v2_ptsz, "cuMemcpy2DAsync", 7000, 1, (const CUDA_MEMCPY2D* copy, CUstream stream)) \
+  X(cuMemcpy3D_v2, "cuMemcpy3D", 3020, 0, (const CUDA_MEMCPY3D* copy)) \
+  X(cuMemcpy3D_v2_ptds, "cuMemcpy3D", 7000, 1, (const CUDA_MEMCPY3D* copy)) \
+  X(cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, 0, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
+  X(cuMemcpy3DAsync_v2_ptsz, "cuMemcpy3DAsync", 7000, 1, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
   X(cuMemcpyPeer, "cuMemcpyPeer", 4000, 0, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
   X(cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, 1, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
   X(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, 0, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \

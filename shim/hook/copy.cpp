@@ -1,4 +1,8 @@
-// The exported functions that copy within the devices' memory.
+// The exported functions that copy from and to the devices' memory. All are the driver's; what it
+// refuses because the stream's device cannot reach a block of ours is made once more, so that each
+// end's own device does its part.
+#include <algorithm>
+
 #include "shim/ask/peer_copies.h"
 #include "shim/hook/calls.h"
 
@@ -12,30 +16,192 @@ using Peer = CUresult (*Functions::*)(CUdeviceptr, CUcontext, CUdeviceptr, CUcon
 using PeerAsync = CUresult (*Functions::*)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t,
                                            CUstream);
 
-// The driver has refused a plain copy. Made between the devices, if that is what was lacking.
-template <typename PeerFunction, typename... Stream>
-[[gnu::noinline]] CUresult copy_as_peers(PeerFunction peer_function, CUdeviceptr to,
-                                         CUdeviceptr from, size_t bytes, Stream... stream) {
-  Process* const process = Process::active();
-  if (process == nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const NoCancellation no_cancellation;
-  const auto ends = process->peer_copies().ends_of_refused(to, from);
-  return ends ? call(peer_function, to, ends->to, from, ends->from, bytes, stream...)
-              : CUDA_ERROR_INVALID_VALUE;
+// --- what is copied, as cuMemcpy3DPeer describes it
+
+// One end of a row of bytes.
+struct RowEnd {
+  CUmemorytype type;
+  CUdeviceptr address;
+};
+
+RowEnd anywhere(CUdeviceptr address) {
+  return {CU_MEMORYTYPE_UNIFIED, address};
+}
+RowEnd on_device(CUdeviceptr address) {
+  return {CU_MEMORYTYPE_DEVICE, address};
+}
+RowEnd on_host(const void* address) {
+  return {CU_MEMORYTYPE_HOST, reinterpret_cast<CUdeviceptr>(address)};
 }
 
-// The driver's plain copy. A thread that is cancelled in it is unwound through here, so nothing
+CUDA_MEMCPY3D_PEER row_of(const RowEnd& to, const RowEnd& from, size_t bytes) {
+  CUDA_MEMCPY3D_PEER copy{};
+  copy.dstMemoryType = to.type;
+  copy.dstDevice = to.address;
+  copy.dstHost = reinterpret_cast<void*>(to.address);
+  copy.srcMemoryType = from.type;
+  copy.srcDevice = from.address;
+  copy.srcHost = reinterpret_cast<const void*>(from.address);
+  copy.WidthInBytes = bytes;
+  copy.Height = 1;
+  copy.Depth = 1;
+  return copy;
+}
+
+// What a rectangle and a box have in common.
+template <typename Shape>
+CUDA_MEMCPY3D_PEER rectangle_of(const Shape& shape) {
+  CUDA_MEMCPY3D_PEER copy{};
+  copy.dstXInBytes = shape.dstXInBytes;
+  copy.dstY = shape.dstY;
+  copy.dstMemoryType = shape.dstMemoryType;
+  copy.dstHost = shape.dstHost;
+  copy.dstDevice = shape.dstDevice;
+  copy.dstArray = shape.dstArray;
+  copy.dstPitch = shape.dstPitch;
+  copy.srcXInBytes = shape.srcXInBytes;
+  copy.srcY = shape.srcY;
+  copy.srcMemoryType = shape.srcMemoryType;
+  copy.srcHost = shape.srcHost;
+  copy.srcDevice = shape.srcDevice;
+  copy.srcArray = shape.srcArray;
+  copy.srcPitch = shape.srcPitch;
+  copy.WidthInBytes = shape.WidthInBytes;
+  copy.Height = shape.Height;
+  copy.Depth = 1;
+  return copy;
+}
+
+CUDA_MEMCPY3D_PEER box_of(const CUDA_MEMCPY2D& shape) {
+  return rectangle_of(shape);
+}
+CUDA_MEMCPY3D_PEER box_of(const CUDA_MEMCPY3D& shape) {
+  CUDA_MEMCPY3D_PEER copy = rectangle_of(shape);
+  copy.dstZ = shape.dstZ;
+  copy.dstLOD = shape.dstLOD;
+  copy.dstHeight = shape.dstHeight;
+  copy.srcZ = shape.srcZ;
+  copy.srcLOD = shape.srcLOD;
+  copy.srcHeight = shape.srcHeight;
+  copy.Depth = shape.Depth;
+  return copy;
+}
+
+// --- how each end's own device is had to do its part
+
+// Where the caller waits.
+struct Waiting {
+  Peer row;
+  CUresult (*Functions::*box)(const CUDA_MEMCPY3D_PEER*);
+  bool per_thread;
+  CUstream queue() const { return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY; }
+};
+constexpr Waiting kInLegacy{&Functions::cuMemcpyPeer, &Functions::cuMemcpy3DPeer, false};
+constexpr Waiting kInPerThread{&Functions::cuMemcpyPeer_ptds, &Functions::cuMemcpy3DPeer_ptds,
+                               true};
+
+// In the order of a stream, which is named in each call.
+struct InOrder {
+  PeerAsync row;
+  CUresult (*Functions::*box)(const CUDA_MEMCPY3D_PEER*, CUstream);
+};
+constexpr InOrder kInStream{&Functions::cuMemcpyPeerAsync, &Functions::cuMemcpy3DPeerAsync};
+constexpr InOrder kInStreamPerThread{&Functions::cuMemcpyPeerAsync_ptsz,
+                                     &Functions::cuMemcpy3DPeerAsync_ptsz};
+
+// A row of a box is no longer than the greatest pitch, which is 2 GiB less one byte
+// (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+constexpr size_t kMostOfARow = size_t{1} << 30;
+
+// A row from or to the host, in its parts.
+template <typename Way, typename... Stream>
+CUresult copy_parts(const Way& way, CUDA_MEMCPY3D_PEER part, Stream... stream) {
+  size_t left = part.WidthInBytes;
+  CUresult result = CUDA_SUCCESS;
+  while (left > 0 && result == CUDA_SUCCESS) {
+    part.WidthInBytes = std::min(left, kMostOfARow);
+    result = call(way.box, &part, stream...);
+    part.dstXInBytes += part.WidthInBytes;
+    part.srcXInBytes += part.WidthInBytes;
+    left -= part.WidthInBytes;
+  }
+  return result;
+}
+
+template <typename Way, typename... Stream>
+CUresult copy_ends(const Way& way, const CUDA_MEMCPY3D_PEER& copy, Stream... stream) {
+  if (copy.Height != 1 || copy.Depth != 1) {
+    return call(way.box, &copy, stream...);
+  }
+  if (copy.dstMemoryType == CU_MEMORYTYPE_DEVICE && copy.srcMemoryType == CU_MEMORYTYPE_DEVICE) {
+    return call(way.row, copy.dstDevice + copy.dstXInBytes, copy.dstContext,
+                copy.srcDevice + copy.srcXInBytes, copy.srcContext, copy.WidthInBytes, stream...);
+  }
+  return copy_parts(way, copy, stream...);
+}
+
+// Whether that may be how a driver says that a device cannot reach memory: INVALID_VALUE by all
+// reports, and what else a driver could name it. Not an error that stays, or a capture's.
+bool may_be_unreachable(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_NOT_SUPPORTED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The driver has refused the copy by this result. Made once more, if the stream's device cannot
+// reach one of our blocks. What is refused then, too, has the first answer.
+template <typename Way, typename... Stream>
+[[gnu::noinline]] CUresult copy_as_peers(CUresult refused, const Way& way, CUDA_MEMCPY3D_PEER copy,
+                                         Stream... stream) {
+  Process* const process = Process::active();
+  if (process == nullptr) {
+    return refused;
+  }
+  const NoCancellation no_cancellation;
+  if (!process->peer_copies().name_ends(copy)) {
+    return refused;
+  }
+  const CUresult result = copy_ends(way, copy, stream...);
+  if constexpr (sizeof...(Stream) == 0) {
+    if (result == CUDA_SUCCESS) {  // one end may be the host's, managed memory included
+      return call(&Functions::cuStreamSynchronize, way.queue());
+    }
+  }
+  return may_be_unreachable(result) ? refused : result;
+}
+
+// The driver's copy of a row. A thread that is cancelled in it is unwound through here, so nothing
 // here is to be cleaned up. `stream` is one argument or none.
-template <typename Function, typename PeerFunction, typename... Stream>
-CUresult copy(Function function, PeerFunction peer_function, CUdeviceptr to, CUdeviceptr from,
-              size_t bytes, Stream... stream) {
+template <typename Way, typename To, typename From, typename... Args, typename... Stream>
+CUresult copy_row(const Way& way, CUresult (*Functions::*function)(Args...), To to, From from,
+                  const RowEnd& target, const RowEnd& source, size_t bytes, Stream... stream) {
   const CUresult result = call(function, to, from, bytes, stream...);
-  return result == CUDA_ERROR_INVALID_VALUE
-             ? copy_as_peers(peer_function, to, from, bytes, stream...)
+  return may_be_unreachable(result)
+             ? copy_as_peers(result, way, row_of(target, source, bytes), stream...)
              : result;
 }
+
+// The same of a rectangle or of a box.
+template <typename Way, typename Shape, typename... Stream>
+CUresult copy_box(const Way& way, CUresult (*Functions::*function)(const Shape*, Stream...),
+                  const Shape* shape, Stream... stream) {
+  const CUresult result = call(function, shape, stream...);
+  return may_be_unreachable(result) && shape != nullptr
+             ? copy_as_peers(result, way, box_of(*shape), stream...)
+             : result;
+}
+
+// --- copies that the program makes between two contexts
 
 bool may_be_lost(CUdeviceptr to) {
   Process* const process = Process::active();
@@ -43,32 +209,31 @@ bool may_be_lost(CUdeviceptr to) {
 }
 
 // The driver's copy between devices. Where that is not sure to write, the bytes are written once
-// more, in the default stream `queue`: after the first copy, by which all earlier work on both
+// more, in the same default stream: after the first copy, by which all earlier work on both
 // devices is done, and with a wait, so that all later work comes after it. That order is what
 // cudaMemcpyPeer promises. Nothing here is to be cleaned up, either.
-CUresult copy_between(Peer peer_function, Plain function, CUstream queue, CUdeviceptr to,
-                      CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                      size_t bytes) {
-  const CUresult result = call(peer_function, to, to_context, from, from_context, bytes);
+CUresult copy_between(const Waiting& way, Plain function, CUdeviceptr to, CUcontext to_context,
+                      CUdeviceptr from, CUcontext from_context, size_t bytes) {
+  const CUresult result = call(way.row, to, to_context, from, from_context, bytes);
   if (result == CUDA_SUCCESS && may_be_lost(to) &&
       call(function, to, from, bytes) == CUDA_SUCCESS) {
-    return call(&Functions::cuStreamSynchronize, queue);
+    return call(&Functions::cuStreamSynchronize, way.queue());
   }
   return result;
 }
 
 // In a stream's order: a copy within the devices instead, if that can be had, where the other is
 // not sure to write.
-CUresult copy_between_async(PeerAsync peer_function, PlainAsync function, CUdeviceptr to,
+CUresult copy_between_async(const InOrder& way, PlainAsync function, CUdeviceptr to,
                             CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                             size_t bytes, CUstream stream) {
   if (may_be_lost(to)) {
     const CUresult result = call(function, to, from, bytes, stream);
-    if (result != CUDA_ERROR_INVALID_VALUE) {
+    if (!may_be_unreachable(result)) {
       return result;
     }
   }
-  return call(peer_function, to, to_context, from, from_context, bytes, stream);
+  return call(way.row, to, to_context, from, from_context, bytes, stream);
 }
 
 }  // namespace
@@ -76,60 +241,72 @@ CUresult copy_between_async(PeerAsync peer_function, PlainAsync function, CUdevi
 namespace wrapper {
 extern "C" {
 
-CUresult cubfc_cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(Plain{&Functions::cuMemcpy}, Peer{&Functions::cuMemcpyPeer}, to, from, bytes);
-}
-CUresult cubfc_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(Plain{&Functions::cuMemcpy_ptds}, Peer{&Functions::cuMemcpyPeer_ptds}, to, from,
-              bytes);
-}
-CUresult cubfc_cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(Plain{&Functions::cuMemcpyDtoD_v2}, Peer{&Functions::cuMemcpyPeer}, to, from, bytes);
-}
-CUresult cubfc_cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  return copy(Plain{&Functions::cuMemcpyDtoD_v2_ptds}, Peer{&Functions::cuMemcpyPeer_ptds}, to,
-              from, bytes);
-}
+// Each function, and its form whose stream 0 is the thread's own.
+#define CUBFC_COPY_ROW(name, To, to_end, From, from_end)                                         \
+  CUresult cubfc_##name(To to, From from, size_t bytes) {                                        \
+    return copy_row(kInLegacy, &Functions::name, to, from, to_end(to), from_end(from), bytes);   \
+  }                                                                                              \
+  CUresult cubfc_##name##_ptds(To to, From from, size_t bytes) {                                 \
+    return copy_row(kInPerThread, &Functions::name##_ptds, to, from, to_end(to), from_end(from), \
+                    bytes);                                                                      \
+  }
+#define CUBFC_COPY_ROW_ASYNC(name, To, to_end, From, from_end)                                \
+  CUresult cubfc_##name(To to, From from, size_t bytes, CUstream stream) {                    \
+    return copy_row(kInStream, &Functions::name, to, from, to_end(to), from_end(from), bytes, \
+                    stream);                                                                  \
+  }                                                                                           \
+  CUresult cubfc_##name##_ptsz(To to, From from, size_t bytes, CUstream stream) {             \
+    return copy_row(kInStreamPerThread, &Functions::name##_ptsz, to, from, to_end(to),        \
+                    from_end(from), bytes, stream);                                           \
+  }
+#define CUBFC_COPY_BOX(name, Shape)                                \
+  CUresult cubfc_##name(const Shape* shape) {                      \
+    return copy_box(kInLegacy, &Functions::name, shape);           \
+  }                                                                \
+  CUresult cubfc_##name##_ptds(const Shape* shape) {               \
+    return copy_box(kInPerThread, &Functions::name##_ptds, shape); \
+  }
+#define CUBFC_COPY_BOX_ASYNC(name, Shape)                                        \
+  CUresult cubfc_##name(const Shape* shape, CUstream stream) {                   \
+    return copy_box(kInStream, &Functions::name, shape, stream);                 \
+  }                                                                              \
+  CUresult cubfc_##name##_ptsz(const Shape* shape, CUstream stream) {            \
+    return copy_box(kInStreamPerThread, &Functions::name##_ptsz, shape, stream); \
+  }
 
-CUresult cubfc_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return copy(PlainAsync{&Functions::cuMemcpyAsync}, PeerAsync{&Functions::cuMemcpyPeerAsync}, to,
-              from, bytes, stream);
-}
-CUresult cubfc_cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
-  return copy(PlainAsync{&Functions::cuMemcpyAsync_ptsz},
-              PeerAsync{&Functions::cuMemcpyPeerAsync_ptsz}, to, from, bytes, stream);
-}
-CUresult cubfc_cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                    CUstream stream) {
-  return copy(PlainAsync{&Functions::cuMemcpyDtoDAsync_v2},
-              PeerAsync{&Functions::cuMemcpyPeerAsync}, to, from, bytes, stream);
-}
-CUresult cubfc_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                                         CUstream stream) {
-  return copy(PlainAsync{&Functions::cuMemcpyDtoDAsync_v2_ptsz},
-              PeerAsync{&Functions::cuMemcpyPeerAsync_ptsz}, to, from, bytes, stream);
-}
+CUBFC_COPY_ROW(cuMemcpy, CUdeviceptr, anywhere, CUdeviceptr, anywhere)
+CUBFC_COPY_ROW_ASYNC(cuMemcpyAsync, CUdeviceptr, anywhere, CUdeviceptr, anywhere)
+CUBFC_COPY_ROW(cuMemcpyHtoD_v2, CUdeviceptr, on_device, const void*, on_host)
+CUBFC_COPY_ROW_ASYNC(cuMemcpyHtoDAsync_v2, CUdeviceptr, on_device, const void*, on_host)
+CUBFC_COPY_ROW(cuMemcpyDtoH_v2, void*, on_host, CUdeviceptr, on_device)
+CUBFC_COPY_ROW_ASYNC(cuMemcpyDtoHAsync_v2, void*, on_host, CUdeviceptr, on_device)
+CUBFC_COPY_ROW(cuMemcpyDtoD_v2, CUdeviceptr, on_device, CUdeviceptr, on_device)
+CUBFC_COPY_ROW_ASYNC(cuMemcpyDtoDAsync_v2, CUdeviceptr, on_device, CUdeviceptr, on_device)
+CUBFC_COPY_BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D)
+CUBFC_COPY_BOX(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D)
+CUBFC_COPY_BOX_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D)
+CUBFC_COPY_BOX(cuMemcpy3D_v2, CUDA_MEMCPY3D)
+CUBFC_COPY_BOX_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D)
 
 CUresult cubfc_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                             CUcontext from_context, size_t bytes) {
-  return copy_between(&Functions::cuMemcpyPeer, &Functions::cuMemcpyDtoD_v2, CU_STREAM_LEGACY, to,
-                      to_context, from, from_context, bytes);
+  return copy_between(kInLegacy, &Functions::cuMemcpyDtoD_v2, to, to_context, from, from_context,
+                      bytes);
 }
 CUresult cubfc_cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                  CUcontext from_context, size_t bytes) {
-  return copy_between(&Functions::cuMemcpyPeer_ptds, &Functions::cuMemcpyDtoD_v2_ptds,
-                      CU_STREAM_PER_THREAD, to, to_context, from, from_context, bytes);
+  return copy_between(kInPerThread, &Functions::cuMemcpyDtoD_v2_ptds, to, to_context, from,
+                      from_context, bytes);
 }
 CUresult cubfc_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                  CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between_async(&Functions::cuMemcpyPeerAsync, &Functions::cuMemcpyDtoDAsync_v2, to,
-                            to_context, from, from_context, bytes, stream);
+  return copy_between_async(kInStream, &Functions::cuMemcpyDtoDAsync_v2, to, to_context, from,
+                            from_context, bytes, stream);
 }
 CUresult cubfc_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                       CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between_async(&Functions::cuMemcpyPeerAsync_ptsz,
-                            &Functions::cuMemcpyDtoDAsync_v2_ptsz, to, to_context, from,
-                            from_context, bytes, stream);
+  return copy_between_async(kInStreamPerThread, &Functions::cuMemcpyDtoDAsync_v2_ptsz, to,
+                            to_context, from, from_context, bytes, stream);
 }
 
 }  // extern "C"

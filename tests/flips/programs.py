@@ -27,7 +27,9 @@ MODES = {
     "shared by the driver": {"CUBFC_IPC": "driver"},
 }
 BARE = "bare"
-TIME = re.compile(r", \d+\.\d+ s\b")  # what a line says of how long it took
+# What a line says that is not compared: how long it took; and at which of its steps a random program was refused first,
+# since of two blocks that are freed alike only one may be the driver's.
+NOT_COMPARED = re.compile(r", \d+\.\d+ s\b|(?<=: )step \d+, ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ def _end_of(process):
         os.killpg(process.pid, signal.SIGKILL)
         out, _ = process.communicate()
         end = "does not end"
-    return end, tuple(TIME.sub("", line) for line in out.splitlines())
+    return end, tuple(NOT_COMPARED.sub("", line) for line in out.splitlines())
 
 
 def _lines_of(path):

@@ -130,7 +130,7 @@ class Model {
 
   Buffer* target_of(const Step& step);
   Buffer* source_of(const Step& step);
-  bool may_copy(const Buffer& target, const Buffer& source, int of_stream);
+  bool is_reached(const Buffer& of_pool, int of_stream);
   bool fits(const Step& step);
   bool can_run(const Step& step, const Clock& before);
   void run(const Step& step, const Mark& mark);

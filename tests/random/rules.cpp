@@ -318,21 +318,19 @@ bool Model::fits(const Step& step) {
   if (source != nullptr && (!source->live || source->words < step.words || source == target)) {
     return false;
   }
-  if (step.kind == Kind::kCopyWithin && !may_copy(*target, *source, step.context)) {
-    return false;
+  for (const Buffer* const end : {target, source}) {
+    if (end != nullptr && end->pooled && !is_reached(*end, step.context)) {
+      return false;
+    }
   }
   // Copies reach memory of every context.
   return step.kind != Kind::kFill || target->context == step.context;
 }
 
-// A copy between two devices is refused where the stream's device has no access to the memory of a
-// pool (cuMemPoolSetAccess), which no program here gives.
-bool Model::may_copy(const Buffer& target, const Buffer& source, int of_stream) {
-  const auto device_of = [&](int context) { return at(contexts, context).device; };
-  const int device = device_of(of_stream);
-  const bool between = device_of(target.context) != device_of(source.context);
-  return !between || ((!target.pooled || device_of(target.context) == device) &&
-                      (!source.pooled || device_of(source.context) == device));
+// A copy is refused where the stream's device has no access to the memory of a pool
+// (cuMemPoolSetAccess), which no program here gives.
+bool Model::is_reached(const Buffer& of_pool, int of_stream) {
+  return at(contexts, of_pool.context).device == at(contexts, of_stream).device;
 }
 
 bool Model::can_run(const Step& step, const Clock& before) {

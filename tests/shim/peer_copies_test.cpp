@@ -1,7 +1,9 @@
-// Copies between devices: as with memory of cuMemAlloc, whatever the blocks are made of, and
-// whether the hardware lets the devices reach each other or not (STANDIN_PEERS).
+// Copies between devices, and between the host and another device than the stream's: as with memory
+// of cuMemAlloc, whatever the blocks are made of, and whether the hardware lets the devices reach
+// each other or not (STANDIN_PEERS).
 #include <cuda.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -61,6 +63,96 @@ const std::vector<Copy> kCopies = {
     },
 };
 
+// A rectangle of rows of 100 bytes that lie 250 apart, from the 3rd row and the 7th byte on.
+constexpr std::size_t kRow = 250;
+constexpr std::size_t kWide = 100;
+constexpr std::size_t kRows = 50;
+
+template <typename Shape>
+Shape shape_of(CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type, CUdeviceptr from) {
+  Shape shape{};
+  shape.dstMemoryType = to_type;
+  shape.dstDevice = to;
+  shape.dstHost = reinterpret_cast<void*>(to);
+  shape.dstPitch = kRow;
+  shape.dstXInBytes = 7;
+  shape.dstY = 3;
+  shape.srcMemoryType = from_type;
+  shape.srcDevice = from;
+  shape.srcHost = reinterpret_cast<const void*>(from);
+  shape.srcPitch = kRow;
+  shape.srcXInBytes = 7;
+  shape.srcY = 3;
+  shape.WidthInBytes = kWide;
+  shape.Height = kRows;
+  return shape;
+}
+
+// Copies a part of what lies at one address to the same part of another, in a stream or not.
+using Part =
+    std::function<CUresult(CUmemorytype, CUdeviceptr, CUmemorytype, CUdeviceptr, CUstream)>;
+
+const std::vector<Part> kParts = {
+    [](CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type, CUdeviceptr from, CUstream) {
+      const auto shape = shape_of<CUDA_MEMCPY2D>(to_type, to, from_type, from);
+      return cuMemcpy2D(&shape);
+    },
+    [](CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type, CUdeviceptr from, CUstream) {
+      const auto shape = shape_of<CUDA_MEMCPY2D>(to_type, to, from_type, from);
+      return cuMemcpy2DUnaligned(&shape);
+    },
+    [](CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type, CUdeviceptr from, CUstream) {
+      auto shape = shape_of<CUDA_MEMCPY3D>(to_type, to, from_type, from);
+      shape.Depth = 1;
+      return cuMemcpy3D(&shape);
+    },
+    [](CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type, CUdeviceptr from,
+       CUstream stream) {
+      const auto shape = shape_of<CUDA_MEMCPY2D>(to_type, to, from_type, from);
+      return cuMemcpy2DAsync(&shape, stream);
+    },
+    [](CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type, CUdeviceptr from,
+       CUstream stream) {
+      auto shape = shape_of<CUDA_MEMCPY3D>(to_type, to, from_type, from);
+      shape.Depth = 1;
+      return cuMemcpy3DAsync(&shape, stream);
+    },
+};
+constexpr std::size_t kFirstPartInStream = 3;
+
+// How many bytes are `byte`.
+std::ptrdiff_t count_of(const unsigned char* bytes, unsigned char byte) {
+  return std::count(bytes, bytes + kBytes, byte);
+}
+
+// The host's memory in its three kinds.
+struct HostMemory {
+  HostMemory() {
+    void* memory = nullptr;
+    must(cuMemAllocHost(&memory, kBytes));
+    pinned = static_cast<unsigned char*>(memory);
+    CUdeviceptr both = 0;
+    must(cuMemAllocManaged(&both, kBytes, CU_MEM_ATTACH_GLOBAL));
+    managed = reinterpret_cast<unsigned char*>(both);
+  }
+  ~HostMemory() {
+    cuMemFreeHost(pinned);
+    cuMemFree(reinterpret_cast<CUdeviceptr>(managed));
+  }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  std::vector<unsigned char*> kinds() { return {pageable.data(), pinned, managed}; }
+
+  std::vector<unsigned char> pageable = std::vector<unsigned char>(kBytes);
+  unsigned char* pinned = nullptr;
+  unsigned char* managed = nullptr;
+};
+
+CUdeviceptr address_of(const unsigned char* memory) {
+  return reinterpret_cast<CUdeviceptr>(memory);
+}
+
 CUstream new_stream_of(const TestContext& context) {
   CUstream stream = nullptr;
   must(cuCtxSetCurrent(context.handle));
@@ -107,6 +199,125 @@ TEST_CASE("memory that comes after the other device is known is copied, too") {
   }
 }
 
+TEST_CASE("every copy between a block and the host is made by another device's stream") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  HostMemory host;
+  CUstream const stream = new_stream_of(second);
+  const auto done = [&](CUresult result) {
+    must(result);
+    must(cuCtxSynchronize());
+  };
+  const std::vector<std::function<void(unsigned char*)>> in = {
+      [&](auto* from) { done(cuMemcpy(block.address, address_of(from), kBytes)); },
+      [&](auto* from) { done(cuMemcpyAsync(block.address, address_of(from), kBytes, stream)); },
+      [&](auto* from) { done(cuMemcpyHtoD(block.address, from, kBytes)); },
+      [&](auto* from) { done(cuMemcpyHtoDAsync(block.address, from, kBytes, stream)); }};
+  const std::vector<std::function<void(unsigned char*)>> out = {
+      [&](auto* to) { must(cuMemcpy(address_of(to), block.address, kBytes)); },
+      [&](auto* to) { done(cuMemcpyAsync(address_of(to), block.address, kBytes, stream)); },
+      [&](auto* to) { must(cuMemcpyDtoH(to, block.address, kBytes)); },
+      [&](auto* to) { done(cuMemcpyDtoHAsync(to, block.address, kBytes, stream)); }};
+  unsigned char byte = 10;
+  for (unsigned char* const memory : host.kinds()) {
+    for (const auto& copy : in) {
+      std::fill_n(memory, kBytes, ++byte);
+      must(cuCtxSetCurrent(second.handle));
+      copy(memory);
+      CHECK(block.is_full_of(byte));
+    }
+    for (const auto& copy : out) {
+      block.fill(++byte);
+      std::fill_n(memory, kBytes, 0);
+      must(cuCtxSetCurrent(second.handle));
+      copy(memory);
+      CHECK(count_of(memory, byte) == kBytes);
+    }
+  }
+  must(cuCtxSetCurrent(second.handle));
+  must(cuStreamDestroy_v2(stream));
+}
+
+TEST_CASE("a part of a block is copied from and to other devices and the host") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  const Block other(second, 2);
+  HostMemory host;
+  std::vector<unsigned char> bytes(kBytes);
+  const auto is_in = [&](const Block& of, unsigned char byte) {
+    must(cuCtxSynchronize());
+    must(cuCtxSetCurrent(of.context.handle));
+    must(cuMemcpyDtoH(bytes.data(), of.address, kBytes));
+    must(cuCtxSetCurrent(second.handle));
+    return count_of(bytes.data(), byte) == kWide * kRows &&
+           std::all_of(bytes.begin() + 3 * kRow + 7, bytes.begin() + 3 * kRow + 7 + kWide,
+                       [&](unsigned char each) { return each == byte; });
+  };
+  CUstream const stream = new_stream_of(second);
+  unsigned char byte = 10;
+  for (const Part& copy : kParts) {
+    for (const CUmemorytype device : {CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED}) {
+      block.fill(0);
+      other.fill(++byte);
+      must(copy(device, block.address, device, other.address, stream));
+      CHECK(is_in(block, byte));
+      other.fill(0);
+      block.fill(++byte);
+      must(cuCtxSetCurrent(second.handle));
+      must(copy(device, other.address, device, block.address, stream));
+      CHECK(is_in(other, byte));
+    }
+    for (unsigned char* const memory : host.kinds()) {
+      const CUmemorytype type = memory == host.managed ? CU_MEMORYTYPE_UNIFIED : CU_MEMORYTYPE_HOST;
+      std::fill_n(memory, kBytes, ++byte);
+      block.fill(0);
+      must(cuCtxSetCurrent(second.handle));
+      must(copy(CU_MEMORYTYPE_DEVICE, block.address, type, address_of(memory), stream));
+      CHECK(is_in(block, byte));
+      std::fill_n(memory, kBytes, 0);
+      must(copy(type, address_of(memory), CU_MEMORYTYPE_DEVICE, block.address, stream));
+      must(cuCtxSynchronize());
+      CHECK(count_of(memory, byte) == kWide * kRows);
+    }
+  }
+  must(cuStreamDestroy_v2(stream));
+}
+
+TEST_CASE("a part of another device's block is copied by a graph") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  const Block other(second, 2);
+  HostMemory host;
+  for (std::size_t i = kFirstPartInStream; i < kParts.size(); ++i) {
+    CUstream const stream = new_stream_of(second);
+    CUgraph graph = nullptr;
+    CUgraphExec program = nullptr;
+    must(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    must(kParts[i](CU_MEMORYTYPE_DEVICE, other.address, CU_MEMORYTYPE_DEVICE, block.address,
+                   stream));
+    must(kParts[i](CU_MEMORYTYPE_HOST, address_of(host.pinned), CU_MEMORYTYPE_DEVICE, block.address,
+                   stream));
+    must(cuStreamEndCapture(stream, &graph));
+    must(cuGraphInstantiateWithFlags(&program, graph, 0));
+    const auto byte = static_cast<unsigned char>(50 + i);
+    block.fill(byte);
+    other.fill(0);
+    std::fill_n(host.pinned, kBytes, 0);
+    must(cuCtxSetCurrent(second.handle));
+    must(cuGraphLaunch(program, stream));
+    must(cuStreamSynchronize(stream));
+    CHECK(count_of(host.pinned, byte) == kWide * kRows);
+    must(cuMemcpyDtoH(host.pinned, other.address, kBytes));
+    CHECK(count_of(host.pinned, byte) == kWide * kRows);
+    must(cuGraphExecDestroy(program));
+    must(cuGraphDestroy(graph));
+    must(cuStreamDestroy_v2(stream));
+  }
+}
+
 TEST_CASE("a copy between devices is captured and launched") {
   const TestContext first(0);
   const Block one(first, 1);
@@ -146,6 +357,21 @@ TEST_CASE("a wrong copy is refused all the same") {
     CHECK(cuMemcpyPeerAsync(one.address, first.handle, from, second.handle, 10, nullptr) ==
           CUDA_ERROR_INVALID_VALUE);
   }
+  // Not by one device, and not by two.
+  must(cuCtxSetCurrent(second.handle));
+  std::vector<unsigned char> host_too(kBytes, 9);
+  CHECK(cuMemcpyHtoD(one.address, host_too.data(), std::size_t{1} << 40) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemcpyDtoH(host_too.data(), 0x1234, 10) == CUDA_ERROR_INVALID_VALUE);
+  auto shape = shape_of<CUDA_MEMCPY2D>(CU_MEMORYTYPE_DEVICE, one.address, CU_MEMORYTYPE_HOST,
+                                       address_of(host_too.data()));
+  shape.Height = std::size_t{1} << 30;
+  CHECK(cuMemcpy2D(&shape) == CUDA_ERROR_INVALID_VALUE);
+  shape.dstPitch = 1;
+  CHECK(cuMemcpy2D(&shape) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemcpy2D(nullptr) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemcpy3DAsync(nullptr, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  must(cuCtxSetCurrent(first.handle));
   must(cuCtxSynchronize());
   CHECK(one.is_full_of(1));
   must(cuMemFree(one.address));
@@ -187,7 +413,7 @@ TEST_CASE("what the program's own pool may reach stays the program's to say") {
   must(cuMemAllocFromPoolAsync(&there, kBytes, pool, nullptr));
   must(cuCtxSynchronize());
   must(cuCtxSetCurrent(first.handle));
-  CHECK(cuMemcpyDtoD(one.address, there, kBytes) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemcpyDtoD(one.address, there, kBytes) != CUDA_SUCCESS);
   must(cuCtxSetCurrent(second.handle));
   must(cuMemFree(there));
   must(cuMemPoolDestroy(pool));

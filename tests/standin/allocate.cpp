@@ -89,6 +89,8 @@ void Release(CUdeviceptr base) {
       if (allocation.kind == Kind::kPool) KeepFreed(allocation);
       break;
     case Kind::kGraph:
+    case Kind::kGraphHost:
+    case Kind::kGraphManaged:
       EndGraphBlock(base);
       break;
     case Kind::kManaged:

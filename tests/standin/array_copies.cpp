@@ -19,6 +19,7 @@ struct Side {
   std::byte* at = nullptr;
   std::size_t pitch = 0;
   std::size_t layer = 0;
+  std::size_t extent = 0;  // bytes from `at` to the end of the box; none of an array
   bool pageable = false;
   bool host = false;
   std::shared_ptr<std::byte> keep;  // of an array, until the copy is done
@@ -63,7 +64,11 @@ CUresult LocateArray(const Place& place, const Box& box, Side& out) {
   return CUDA_SUCCESS;
 }
 
-CUresult Locate(const Place& place, const Box& box, Side& out) {
+enum class Check { kNo, kYes };
+
+// Plain memory is checked where the program names it; when a graph runs, it may be the graph's, and
+// freed behind the copy.
+CUresult Locate(const Place& place, const Box& box, Side& out, Check check = Check::kYes) {
   if (place.level != 0) return CUDA_ERROR_INVALID_VALUE;  // cuda.h: srcLOD and dstLOD must be 0
   if (place.type == CU_MEMORYTYPE_ARRAY) return LocateArray(place, box, out);
   const bool host = place.type == CU_MEMORYTYPE_HOST;
@@ -80,13 +85,14 @@ CUresult Locate(const Place& place, const Box& box, Side& out) {
   const CUdeviceptr at = base + place.z * height * pitch + place.y * pitch + place.x;
   const std::size_t extent =
       (box.depth - 1) * height * pitch + (box.height - 1) * pitch + box.width;
-  if (place.type == CU_MEMORYTYPE_DEVICE && !IsDeviceRange(at, extent)) {
+  if (check == Check::kYes && place.type == CU_MEMORYTYPE_DEVICE && !IsDeviceRange(at, extent)) {
     return Behaviour("cuMemcpy.not_device_memory");
   }
   auto* const bytes = reinterpret_cast<std::byte*>(at);
   out = {.at = bytes,
          .pitch = pitch,
          .layer = height * pitch,
+         .extent = extent,
          .pageable = !IsPinned(bytes),
          .host = host,
          .keep = {}};
@@ -113,11 +119,31 @@ Side Staged(const Side& from, const Box& box) {
   return to;
 }
 
+// An array's memory every device reaches.
+Range RangeOf(const Side& side) {
+  return {side.extent == 0 ? 0 : reinterpret_cast<CUdeviceptr>(side.at), side.extent};
+}
+
 }  // namespace
+
+// In a graph: what the copy names is looked up when it runs.
+void RunCopy(const CUDA_MEMCPY3D& copy) {
+  const Box box{copy.WidthInBytes, copy.Height, copy.Depth};
+  Side to;
+  Side from;
+  {
+    const Lock lock(state().mutex);
+    if (Locate(Destination(copy), box, to, Check::kNo) ||
+        Locate(Source(copy), box, from, Check::kNo)) {
+      return;
+    }
+  }
+  Move(to, from, box);
+}
 
 // The rules of waiting are those of copies.cpp: an asynchronous copy has staged what it takes from
 // pageable memory, and has done what it puts there; the others wait where one side is the host's.
-CUresult CopyBox(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait) {
+CUresult CopyBox(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait, By by) {
   Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
@@ -131,9 +157,11 @@ CUresult CopyBox(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait) {
   Side from;
   if (const CUresult error = Locate(Destination(*copy), box, to)) return error;
   if (const CUresult error = Locate(Source(*copy), box, from)) return error;
+  if (const CUresult error = CheckReach(*stream, by, RangeOf(to), RangeOf(from))) return error;
+  if (stream->capture) return AddNode(*stream, CopyNode{*copy, stream->context->handle});
   const bool waits =
       wait == Wait::kForHost ? to.host || from.host || to.pageable || from.pageable : to.pageable;
-  if (from.pageable && !stream->capture && wait == Wait::kNever) from = Staged(from, box);
+  if (from.pageable && wait == Wait::kNever) from = Staged(from, box);
   FencePtr fence;
   if (const CUresult error = Submit(
           *stream, [=] { Move(to, from, box); }, &fence))
@@ -192,7 +220,7 @@ CUresult CopyBetweenContexts(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, Wa
   box.WidthInBytes = copy->WidthInBytes;
   box.Height = copy->Height;
   box.Depth = copy->Depth;
-  return CopyBox(&box, stream, wait);
+  return CopyBox(&box, stream, wait, By::kEachSidesDevice);
 }
 
 Place InArray(CUarray array, std::size_t offset) {

@@ -29,16 +29,18 @@ std::string CaseOf(const Capture& capture, std::string_view function) {
          (same ? ".same_thread" : ".other_thread");
 }
 
-// The nodes that come before what the origin captured last, and those themselves.
-std::set<const GraphNode*> BeforeOrigin(const Capture& capture) {
+// The nodes that come before what these streams captured last, and those themselves.
+std::set<const GraphNode*> Before(const std::vector<const Stream*>& streams) {
   std::set<const GraphNode*> reached;
   std::vector<const GraphNode*> waiting;
   const auto reach = [&](const GraphNode* node) {
     if (reached.insert(node).second) waiting.push_back(node);
   };
-  for (const CUgraphNode handle : capture.origin->capture_after.nodes) {
-    GraphNode* node = nullptr;
-    if (FindNode(handle, node) == CUDA_SUCCESS) reach(node);
+  for (const Stream* const stream : streams) {
+    for (const CUgraphNode handle : stream->capture_after.nodes) {
+      GraphNode* node = nullptr;
+      if (FindNode(handle, node) == CUDA_SUCCESS) reach(node);
+    }
   }
   while (!waiting.empty()) {
     const GraphNode* const node = waiting.back();
@@ -51,7 +53,13 @@ std::set<const GraphNode*> BeforeOrigin(const Capture& capture) {
 }  // namespace
 
 bool HasJoined(const Stream& stream) {
-  const auto reached = BeforeOrigin(*stream.capture);
+  std::vector<const Stream*> others;
+  for (const auto& [handle, context] : state().contexts) {
+    for (const StreamPtr& other : context->streams) {
+      if (other.get() != &stream && other->capture == stream.capture) others.push_back(other.get());
+    }
+  }
+  const auto reached = Before(others);
   const auto& handles = stream.capture_after.nodes;
   return std::all_of(handles.begin(), handles.end(), [&](CUgraphNode handle) {
     GraphNode* node = nullptr;
@@ -60,7 +68,7 @@ bool HasJoined(const Stream& stream) {
 }
 
 bool AllJoined(const Capture& capture) {
-  const auto reached = BeforeOrigin(capture);
+  const auto reached = Before({capture.origin});
   const auto& nodes = capture.graph->nodes;
   return std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
     return !node->must_be_joined || reached.contains(node.get());

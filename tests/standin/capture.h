@@ -22,11 +22,12 @@ CUresult CheckSynchronousUse(const Stream& stream);
 // Adds a node behind what the stream has captured.
 CUresult AddNode(Stream& stream, NodeParameters parameters);
 
-// Whether all that a capturing stream has captured comes before what its capture's origin captured
-// last: it has joined the origin again, or done nothing since it left it.
+// Whether all that a capturing stream has captured comes before what another stream of its capture
+// captured last: it has joined that one again, or done nothing since it left it.
 bool HasJoined(const Stream& stream);
 
-// Whether that is so of all streams of the capture. Nodes that the program added or let go of by
+// Whether all that the capture's streams have captured comes before what its origin captured last.
+// Nodes that the program added or let go of by
 // hand do not matter.
 bool AllJoined(const Capture& capture);
 

@@ -314,7 +314,9 @@ ENTRY(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event
   Context* context = nullptr;
   std::shared_ptr<Event> event;
   if (const CUresult error = FindBoth(handle, event_handle, context, event)) return error;
-  if (event->context != context) return Behaviour("cuCtxRecordEvent.other_context");
+  if (&MemoryOf(*event->context) != &MemoryOf(*context)) {
+    return Behaviour("cuCtxRecordEvent.other_context");
+  }
   if (const CUresult error = CheckAllowedDuringCapture("cuCtxRecordEvent", context)) return error;
   event->fences = PendingOf(*context);
   event->recorded = true;

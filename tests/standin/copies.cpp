@@ -34,8 +34,57 @@ bool IsPinned(const void* address) {
 
 bool IsReadByHost(CUdeviceptr address) {
   const Allocation* const found = FindAllocation(address);
-  return found && (found->kind == Kind::kHost || found->kind == Kind::kRegistered ||
-                   found->kind == Kind::kManaged);
+  return found &&
+         (IsManaged(found->kind) || (IsHost(found->kind) && found->kind != Kind::kHostPool));
+}
+
+namespace {
+
+// The device whose memory that is; nothing of the host's, and of managed memory, which has no
+// place.
+std::optional<int> DeviceOf(CUdeviceptr address) {
+  const Allocation* const found = FindAllocation(address);
+  if (!found || IsManaged(found->kind) || IsHost(found->kind)) return std::nullopt;
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  int device = found->device;
+  if (found->kind == Kind::kReserved) FindMapping(address, &base, &bytes, &device);
+  return device;
+}
+
+bool Reaches(int device, const Range& range, bool write) {
+  const Allocation* const found = FindAllocation(range.address);
+  if (!found) return true;
+  if (found->kind == Kind::kPool) return IsReachable(found->pool, device);
+  if (found->kind != Kind::kReserved) return true;
+  const CUmemAccess_flags wanted =
+      write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  for (CUdeviceptr at = range.address; at < range.address + range.bytes; at = base + size) {
+    if (!FindMapping(at, &base, &size) || AccessTo(at, device) < wanted) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CUresult CheckReach(const Stream& stream, By by, const Range& to, const Range& from) {
+  const std::optional<int> to_device = DeviceOf(to.address);
+  const std::optional<int> from_device = DeviceOf(from.address);
+  const auto both_reached = [&](int reaches_to, int reaches_from) {
+    return Reaches(reaches_to, to, true) && Reaches(reaches_from, from, false);
+  };
+  // By its own device at least.
+  if (!both_reached(to_device.value_or(0), from_device.value_or(0))) {
+    return Behaviour("cuMemcpy.no_access");
+  }
+  const int device = stream.context->device;
+  if (by == By::kEachSidesDevice || both_reached(device, device)) return CUDA_SUCCESS;
+  const bool between = to_device && from_device && *to_device != *from_device;
+  return between || BehaviourFlag("cuMemcpy.host_copy_needs_access")
+             ? Behaviour("cuMemcpy.no_peer_access")
+             : CUDA_SUCCESS;
 }
 
 namespace {
@@ -63,41 +112,12 @@ struct Shape {
   std::size_t from_pitch = 0;
 };
 
-std::size_t Extent(const Shape& shape, std::size_t pitch) {
+std::size_t BytesOf(const Shape& shape, std::size_t pitch) {
   return shape.height == 0 ? 0 : (shape.height - 1) * pitch + shape.width;
 }
 
 bool Valid(const Side& side, std::size_t bytes) {
   return !side.must_be_device || IsDeviceRange(side.address, bytes);
-}
-
-// The device whose memory that is; nothing of the host's, and of managed memory, which has no
-// place.
-std::optional<int> DeviceOf(const Side& side) {
-  const Allocation* const found = FindAllocation(side.address);
-  if (!found || IsReadByHost(side.address) || found->kind == Kind::kHostPool) return std::nullopt;
-  CUdeviceptr base = 0;
-  std::size_t bytes = 0;
-  int device = found->device;
-  if (found->kind == Kind::kReserved) FindMapping(side.address, &base, &bytes, &device);
-  return device;
-}
-
-// Whether `device` may copy there. What cuMemAlloc gave, every device may; mapped memory only a
-// device with access to it (cuMemSetAccess), and memory of a pool, too.
-bool MayCopy(const Side& side, std::size_t bytes, int device, bool write) {
-  const Allocation* const found = FindAllocation(side.address);
-  if (!found) return true;
-  if (found->kind == Kind::kPool) return IsReachable(found->pool, device);
-  if (found->kind != Kind::kReserved) return true;
-  const CUmemAccess_flags wanted =
-      write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-  CUdeviceptr base = 0;
-  std::size_t size = 0;
-  for (CUdeviceptr at = side.address; at < side.address + bytes; at = base + size) {
-    if (!FindMapping(at, &base, &size) || AccessTo(at, device) < wanted) return false;
-  }
-  return true;
 }
 
 void CopyRows(CUdeviceptr to, CUdeviceptr from, const Shape& shape) {
@@ -112,8 +132,7 @@ void CopyRows(CUdeviceptr to, CUdeviceptr from, const Shape& shape) {
 CUDA_MEMCPY3D Described(const Side& to, const Side& from, const Shape& shape) {
   const auto type_of = [](const Side& side) {
     const Allocation* const known = FindAllocation(side.address);
-    const bool host = !known || known->kind == Kind::kHost || known->kind == Kind::kRegistered ||
-                      known->kind == Kind::kHostPool;
+    const bool host = !known || IsHost(known->kind);
     return host && !side.must_be_device ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
   };
   CUDA_MEMCPY3D copy{};
@@ -132,10 +151,6 @@ CUDA_MEMCPY3D Described(const Side& to, const Side& from, const Shape& shape) {
 }
 
 enum class Waits { kAlways, kForHost, kNever };
-
-// A plain copy between two devices is done by the stream's device. cuMemcpyPeer has each side's own
-// device do its part, so that none needs access to the other's memory.
-enum class By { kStreamsDevice, kEachSidesDevice };
 
 // On a pool to which another device has access, cuMemcpyPeer is reported to succeed and to write
 // nothing.
@@ -156,19 +171,14 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
     if (const CUresult error = CheckSynchronousUse(*stream)) return error;
   }
   if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
-  const std::size_t from_bytes = Extent(shape, shape.from_pitch);
-  const std::size_t to_bytes = Extent(shape, shape.to_pitch);
+  const std::size_t from_bytes = BytesOf(shape, shape.from_pitch);
+  const std::size_t to_bytes = BytesOf(shape, shape.to_pitch);
   if (!Valid(to, to_bytes) || !Valid(from, from_bytes)) {
     return Behaviour("cuMemcpy.not_device_memory");
   }
-  const std::optional<int> to_device = DeviceOf(to);
-  const std::optional<int> from_device = DeviceOf(from);
-  const bool between = by == By::kStreamsDevice && to_device && from_device &&
-                       *to_device != *from_device && stream->context;
-  const int device = between ? stream->context->device : 0;
-  if (!MayCopy(to, to_bytes, between ? device : to_device.value_or(0), true) ||
-      !MayCopy(from, from_bytes, between ? device : from_device.value_or(0), false)) {
-    return Behaviour(between ? "cuMemcpy.no_peer_access" : "cuMemcpy.no_access");
+  if (const CUresult error =
+          CheckReach(*stream, by, {to.address, to_bytes}, {from.address, from_bytes})) {
+    return error;
   }
   if (stream->capture) {
     if (IsLost(to, by)) return AddNode(*stream, EmptyNode{});

@@ -111,6 +111,8 @@ int Attribute(CUdevice_attribute attribute, const Device& device) {
       return settings().maps ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       return settings().has_pools ? 1 : 0;
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
+      return settings().has_pools ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
     default:
       return 0;
   }

@@ -44,7 +44,9 @@ CUresult Record(CUevent handle, CUstream stream_handle) {
   StreamPtr stream;
   if (const CUresult error = FindEvent(handle, event)) return error;
   if (const CUresult error = FindStream(stream_handle, stream)) return error;
-  if (event->context != stream->context) return Behaviour("cuEventRecord.other_context");
+  if (&MemoryOf(*event->context) != &MemoryOf(*stream->context)) {
+    return Behaviour("cuEventRecord.other_context");
+  }
   if (stream->capture) {
     if (!stream->capture->valid) return Behaviour("capture.work.invalidated");
     event->capture = stream->capture;

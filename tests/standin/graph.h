@@ -26,6 +26,7 @@ struct Condition {
   bool assigned_at_launch = false;
   bool has_node = false;
   std::atomic<unsigned> value{0};
+  std::atomic<std::uint64_t> sets{0};  // by kernels
 };
 
 enum class ConditionType { kIf, kWhile, kSwitch };
@@ -140,7 +141,7 @@ struct GraphExec {
   cuuint64_t flags = 0;
   std::weak_ptr<Graph> source;
   std::vector<std::shared_ptr<Condition>> conditions;
-  UserReferences objects;
+  std::shared_ptr<const UserReferences> objects;  // a launch holds those that there were
   FencePtr last_launch = {};
 };
 using GraphExecPtr = std::shared_ptr<GraphExec>;
@@ -207,6 +208,8 @@ struct InstantiateAnswer {
   CUgraphNode node = nullptr;
 };
 CUresult FindExec(CUgraphExec handle, GraphExecPtr& out);
+// The user objects of the graph and of all that are inside it: what an executable graph of it owns.
+std::shared_ptr<const UserReferences> ObjectsOf(const Graph& graph);
 // What the graph does, in an order in which it may be done. False where there is a cycle, of which
 // `offender` is a node.
 bool Compile(const Graph& graph, ExecGraph& out, CUgraphNode& offender);
@@ -231,9 +234,9 @@ struct PlannedNode {
 Plan PlanOf(const ExecGraph& graph, const FencePtr& launch);
 void RunPlan(const Plan& plan, std::chrono::nanoseconds delay);
 
-// What a copy or a set does with the bytes.
-void RunCopy(const CUDA_MEMCPY3D& copy);
+// What a set does with the bytes, and a copy (array_copies.cpp).
 void RunSet(const CUDA_MEMSET_NODE_PARAMS& set);
+void RunCopy(const CUDA_MEMCPY3D& copy);
 
 // --- graph_conditionals.cpp
 

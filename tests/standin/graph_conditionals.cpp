@@ -18,7 +18,10 @@ void SetCondition(std::uint64_t handle, unsigned value) {
   const Lock lock(state().mutex);
   const auto found = conditions().find(handle);
   if (found == conditions().end()) return;
-  if (const auto condition = found->second.lock()) condition->value = value;
+  if (const auto condition = found->second.lock()) {
+    condition->value = value;
+    ++condition->sets;
+  }
 }
 
 void ForgetCondition(const Condition& condition) {

@@ -62,20 +62,13 @@ bool MayLaunchFromDevice(const ExecGraph& graph, bool& work, CUgraphNode& offend
   return true;
 }
 
-void CollectConditions(const Graph& graph, std::vector<std::shared_ptr<Condition>>& out) {
-  out.insert(out.end(), graph.conditions.begin(), graph.conditions.end());
+// Calls `visit` with the graph and all that are inside it.
+template <typename Visit>
+void ForEachGraph(const Graph& graph, Visit visit) {
+  visit(graph);
   for (const auto& node : graph.nodes) {
     for (std::size_t i = 0; i < CountOfInner(node->parameters); ++i) {
-      CollectConditions(InnerOf(node->parameters, i), out);
-    }
-  }
-}
-
-void CollectObjects(const Graph& graph, UserReferences& out) {
-  out.Retain(graph.objects);
-  for (const auto& node : graph.nodes) {
-    for (std::size_t i = 0; i < CountOfInner(node->parameters); ++i) {
-      CollectObjects(InnerOf(node->parameters, i), out);
+      ForEachGraph(InnerOf(node->parameters, i), visit);
     }
   }
 }
@@ -95,7 +88,9 @@ CUresult Make(const Graph& graph, cuuint64_t flags, InstantiateAnswer& answer, G
   if ((flags & kDeviceLaunch) && (!MayLaunchFromDevice(exec.graph, work, offender) || !work)) {
     return Refuse(answer, CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, offender);
   }
-  CollectConditions(graph, exec.conditions);
+  ForEachGraph(graph, [&](const Graph& each) {
+    exec.conditions.insert(exec.conditions.end(), each.conditions.begin(), each.conditions.end());
+  });
   for (const auto& condition : exec.conditions) {
 #if CUDA_VERSION >= 12080
     constexpr auto kUnused = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
@@ -105,7 +100,7 @@ CUresult Make(const Graph& graph, cuuint64_t flags, InstantiateAnswer& answer, G
     if (!condition->has_node) return Refuse(answer, kUnused);
   }
   exec.flags = flags & ~kUpload;
-  CollectObjects(graph, exec.objects);
+  exec.objects = ObjectsOf(graph);
   return CUDA_SUCCESS;
 }
 
@@ -172,6 +167,12 @@ CUresult InstantiateWithFlags(CUgraphExec* out, CUgraph graph, cuuint64_t flags)
 }
 
 }  // namespace
+
+std::shared_ptr<const UserReferences> ObjectsOf(const Graph& graph) {
+  const auto objects = std::make_shared<UserReferences>();
+  ForEachGraph(graph, [&](const Graph& each) { objects->Retain(each.objects); });
+  return objects;
+}
 
 CUresult FindExec(CUgraphExec handle, GraphExecPtr& out) {
   const auto found = state().graph_execs.find(handle);

@@ -70,7 +70,7 @@ CUresult CaptureLaunch(Stream& stream, const GraphExec& exec, const BlocksOfExec
   if (!cloned) return CUDA_ERROR_NOT_SUPPORTED;
   if (!stream.capture->valid) return Behaviour("capture.work.invalidated");
   const std::shared_ptr<Graph> graph = GraphOf(exec.graph);
-  graph->objects = exec.objects;
+  graph->objects = *exec.objects;
   return AddNode(stream, ChildNode{graph});
 }
 
@@ -87,11 +87,11 @@ CUresult LaunchGraph(CUgraphExec handle, CUstream stream_handle) {
   Fences after;
   if (exec->last_launch) after.push_back(exec->last_launch);
   if (const CUresult error = MapBlocks(blocks.allocated, *stream, after)) return error;
-  // It holds the executable graph, whose user objects and addresses it needs.
+  // It holds the executable graph, whose addresses it needs, and the user objects of today.
   const auto end = std::make_shared<Fence>();
   exec->last_launch = Enqueue(
       *stream,
-      [exec, plan = PlanOf(exec->graph, end), delay = state().work_delay] {
+      [exec, objects = exec->objects, plan = PlanOf(exec->graph, end), delay = state().work_delay] {
         for (const auto& condition : exec->conditions) {
           if (condition->assigned_at_launch) condition->value = condition->default_value;
         }

@@ -89,6 +89,7 @@ void Trim(int device) {
     Unmap(*block);
     block->range->Forget();
   }
+  if (device == kNoDevice) return;
   Cache& cache = caches()[device];
   MemoryOf(device).Discount(cache.idle);
   cache.idle = 0;
@@ -105,8 +106,10 @@ void TakeBack(int device, const std::vector<GraphBlock*>& except, std::size_t en
   }
 }
 
+// Gives the device's blocks its memory. Those of no device have theirs.
 CUresult MapBlocksOf(int device, const std::vector<GraphBlock*>& wanted, const Stream& stream,
                      Fences& after) {
+  if (device == kNoDevice) return CUDA_SUCCESS;
   std::size_t need = 0;
   for (const GraphBlock* block : wanted) {
     if (block->device == device && !block->mapped) need += block->bytes;
@@ -194,10 +197,11 @@ void GraphAddresses::Forget() {
   madvise(reinterpret_cast<void*>(address_), bytes_, MADV_DONTNEED);
 }
 
-CUresult NewGraphBlock(const Context& context, std::size_t bytes, CUgraph owner,
+CUresult NewGraphBlock(const Context& context, Kind kind, std::size_t bytes, CUgraph owner,
                        std::shared_ptr<GraphBlock>& out) {
   const CUresult none = Behaviour("cuMemAllocAsync.above_device");
-  if (bytes > MemoryOf(context.device).total()) return none;
+  const bool of_device = kind == Kind::kGraph;
+  if (of_device && bytes > MemoryOf(context.device).total()) return none;
   const std::size_t rounding = BehaviourSize("size.rounding");
   const std::size_t rounded = (bytes + rounding - 1) / rounding * rounding;
   auto range = std::make_shared<GraphAddresses>(rounded);
@@ -206,10 +210,10 @@ CUresult NewGraphBlock(const Context& context, std::size_t bytes, CUgraph owner,
   out = std::make_shared<GraphBlock>(GraphBlock{.range = std::move(range),
                                                 .base = base,
                                                 .bytes = rounded,
-                                                .device = context.device,
+                                                .device = of_device ? context.device : kNoDevice,
                                                 .owner = owner});
   blocks()[base] = out;
-  AddAllocation(Kind::kGraph, base, bytes, context);
+  AddAllocation(kind, base, bytes, context);
   return CUDA_SUCCESS;
 }
 

@@ -25,13 +25,15 @@ class GraphAddresses {
   std::size_t room_;
 };
 
+constexpr int kNoDevice = -1;
+
 // What one allocation node allocates. cuda.h, cuGraphAddMemAllocNode: the address is the same in
 // all launches.
 struct GraphBlock {
   std::shared_ptr<GraphAddresses> range;
   CUdeviceptr base;
-  std::size_t bytes;  // rounded as the device rounds
-  int device;
+  std::size_t bytes;             // rounded as the device rounds
+  int device;                    // kNoDevice: memory of the host, which no device counts
   CUgraph owner;                 // the graph that has the node
   unsigned holders = 1;          // the graph and its executable graph, while they are there
   bool freed_by_owner = false;   // by a free node there
@@ -43,7 +45,8 @@ struct GraphBlock {
   Id last_stream = 0;            // that used it
 };
 
-CUresult NewGraphBlock(const Context& context, std::size_t bytes, CUgraph owner,
+// Of the context's device, if it is of a device (Kind::kGraph).
+CUresult NewGraphBlock(const Context& context, Kind kind, std::size_t bytes, CUgraph owner,
                        std::shared_ptr<GraphBlock>& out);
 std::shared_ptr<GraphBlock> FindGraphBlock(CUdeviceptr base);
 

@@ -1,6 +1,5 @@
 // What the software driver promises of memory that graphs allocate: the rules of cuda.h for
-// allocation and free nodes, and how much of the device it takes when. And user objects.
-#include <atomic>
+// allocation and free nodes, and how much of the device it takes when.
 #include <functional>
 #include <thread>
 
@@ -54,27 +53,6 @@ struct Unfreed {
   CUdeviceptr address = 0;
   CUgraphExec exec = nullptr;
 };
-
-struct Destroyed {
-  std::atomic<int> count{0};
-  static void Note(void* self) {
-    auto& count = static_cast<Destroyed*>(self)->count;
-    ++count;
-    count.notify_all();
-  }
-  // Waits for so many. Callbacks come on a thread of the driver's.
-  bool Becomes(int wanted) const {
-    for (int now = count; now < wanted; now = count) count.wait(now);
-    return count == wanted;
-  }
-};
-
-CUuserObject NewObject(Destroyed& destroyed, unsigned count = 1) {
-  CUuserObject object = nullptr;
-  Must(cuUserObjectCreate(&object, &destroyed, Destroyed::Note, count,
-                          CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  return object;
-}
 
 }  // namespace
 
@@ -322,54 +300,36 @@ TEST_CASE("a graph's memory goes with its context") {
   CHECK(cuGraphLaunch(graph.exec, NewStream()) == CUDA_ERROR_INVALID_VALUE);
 }
 
-TEST_CASE("a user object ends with the last reference of program, graphs and executable graphs") {
+TEST_CASE("memory of a graph may be the host's, or managed: it counts on no device") {
   const Device device;
-  Destroyed destroyed;
-  const CUgraph graph = NewGraph();
-  AddEmpty(graph);
-  const CUuserObject object = NewObject(destroyed);
-  Must(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-  CHECK(cuUserObjectRelease(object, 1) == CUDA_ERROR_INVALID_VALUE);  // the graph's, by now
-  CUgraph clone = nullptr;
-  Must(cuGraphClone(&clone, graph));
-  const CUgraphExec exec = Instantiate(clone);
-  Must(cuGraphDestroy(graph));
-  Must(cuGraphDestroy(clone));
-  CHECK(destroyed.count == 0);
   const CUstream stream = NewStream();
-  standin_hold_stream(stream);
-  Must(cuGraphLaunch(exec, stream));
-  // What is destroyed is told of in order: this one behind the graph's, if that were, too.
-  Destroyed another;
-  Must(cuGraphExecDestroy(exec));
-  Must(cuUserObjectRelease(NewObject(another), 1));
-  CHECK(another.Becomes(1));
-  CHECK(destroyed.count == 0);
-  standin_release_stream(stream);
-  CHECK(destroyed.Becomes(1));
-  CHECK(cuUserObjectRetain(object, 1) == CUDA_ERROR_INVALID_VALUE);
-}
-
-TEST_CASE("references are counted, and not more are released than there are") {
-  const Device device;
-  Destroyed destroyed;
-  const CUgraph graph = NewGraph();
-  const CUuserObject object = NewObject(destroyed, 2);
-  CHECK(cuGraphRetainUserObject(graph, object, 3, CU_GRAPH_USER_OBJECT_MOVE) ==
-        CUDA_ERROR_INVALID_VALUE);
-  Must(cuGraphRetainUserObject(graph, object, 2, 0));
-  Must(cuUserObjectRetain(object, 1));
-  CHECK(cuUserObjectRelease(object, 4) == CUDA_ERROR_INVALID_VALUE);
-  Must(cuUserObjectRelease(object, 3));
-  CHECK(cuGraphReleaseUserObject(graph, object, 3) == CUDA_ERROR_INVALID_VALUE);
-  Must(cuGraphReleaseUserObject(graph, object, 1));
-  CHECK(destroyed.count == 0);
-  Must(cuGraphReleaseUserObject(graph, object, 1));
-  CHECK(destroyed.Becomes(1));
-  CUuserObject none = nullptr;
-  CHECK(cuUserObjectCreate(&none, nullptr, nullptr, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) ==
-        CUDA_ERROR_INVALID_VALUE);
-  CHECK(cuUserObjectCreate(&none, nullptr, Destroyed::Note, 0, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) ==
-        CUDA_ERROR_INVALID_VALUE);
-  CHECK(cuUserObjectCreate(&none, nullptr, Destroyed::Note, 1, 0) == CUDA_ERROR_INVALID_VALUE);
+  for (const bool managed : {false, true}) {
+    const CUgraph graph = NewGraph();
+    CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
+    allocation.poolProps.allocType =
+        managed ? CU_MEM_ALLOCATION_TYPE_MANAGED : CU_MEM_ALLOCATION_TYPE_PINNED;
+    allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_HOST, 0};
+    allocation.bytesize = 4 * kMiB;
+    CUgraphNode node = nullptr;
+    Must(cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &allocation));
+    AddSet(graph, allocation.dptr, 7, {node});
+    const CUgraphExec exec = Instantiate(graph);
+    LaunchAndWait(exec, stream);
+    CHECK(*reinterpret_cast<unsigned*>(allocation.dptr) == 7);
+    unsigned is_managed = 2;
+    unsigned type = 0;
+    Must(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, allocation.dptr));
+    Must(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation.dptr));
+    CHECK(is_managed == unsigned{managed});
+    CHECK(type == unsigned{managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST});
+    CHECK(Used() == 0);
+    CHECK(standin_live_bytes(0) == 0);
+    CHECK(cuGraphLaunch(exec, stream) == CUDA_ERROR_INVALID_VALUE);  // it is allocated
+    Must(cuMemFreeAsync(allocation.dptr, stream));
+    LaunchAndWait(exec, stream);
+    Must(cuMemFree_v2(allocation.dptr));
+    Must(cuGraphExecDestroy(exec));
+    Must(cuGraphDestroy(graph));
+    Must(cuDeviceGraphMemTrim(0));
+  }
 }

@@ -3,6 +3,7 @@
 #include "capture.h"
 #include "entry_point.h"
 #include "graph_memory.h"
+#include "pools.h"
 
 namespace standin {
 namespace {
@@ -57,15 +58,19 @@ CUresult CheckTakesMemoryNodes(const Graph& graph) {
   return takes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+Kind KindOf(const PoolPlace& place) {
+  if (place.type != CU_MEM_ALLOCATION_TYPE_PINNED) return Kind::kGraphManaged;
+  return place.location_type == CU_MEM_LOCATION_TYPE_DEVICE ? Kind::kGraph : Kind::kGraphHost;
+}
+
 CUresult MakeAllocation(Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS& parameters, NodeParameters& out) {
   const CUmemPoolProps& pool = parameters.poolProps;
-  const bool known = pool.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                     pool.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-                     pool.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  if (!known || parameters.bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pool.handleTypes != CU_MEM_HANDLE_TYPE_NONE || parameters.bytesize == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (const CUresult error = CheckTakesMemoryNodes(graph)) return error;
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(pool.location.id, device)) return error;
+  PoolPlace place;
+  if (const CUresult error = PlaceOf(pool.location, pool.allocType, place)) return error;
   if (parameters.accessDescCount > state().devices.size() ||
       (parameters.accessDescCount > 0 && !parameters.accessDescs)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -76,13 +81,14 @@ CUresult MakeAllocation(Graph& graph, CUDA_MEM_ALLOC_NODE_PARAMS& parameters, No
   Context owner{};
   owner.handle = current->handle;
   owner.id = current->id;
-  owner.device = pool.location.id;
+  owner.device = place.device < 0 ? current->device : place.device;
   owner.primary_of_green = current->primary_of_green;
   AllocationNode node{.parameters = parameters, .access = {}, .block = nullptr};
   if (parameters.accessDescCount > 0) {
     node.access.assign(parameters.accessDescs, parameters.accessDescs + parameters.accessDescCount);
   }
-  if (const CUresult error = NewGraphBlock(owner, parameters.bytesize, graph.handle, node.block)) {
+  if (const CUresult error =
+          NewGraphBlock(owner, KindOf(place), parameters.bytesize, graph.handle, node.block)) {
     return error;
   }
   parameters.dptr = node.block->base;
@@ -176,7 +182,8 @@ CUresult AllocateCaptured(Stream& stream, CUdeviceptr* out, std::size_t bytes) {
   node.parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   node.parameters.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, stream.context->device};
   node.parameters.bytesize = bytes;
-  if (const CUresult error = NewGraphBlock(*stream.context, bytes, graph.handle, node.block)) {
+  if (const CUresult error =
+          NewGraphBlock(*stream.context, Kind::kGraph, bytes, graph.handle, node.block)) {
     return error;
   }
   node.parameters.dptr = node.block->base;

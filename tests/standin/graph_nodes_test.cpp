@@ -115,4 +115,24 @@ TEST_CASE("a loop in a graph goes round while its condition holds") {
   CHECK(ReadWord(left) == 0);
   CHECK(ReadWord(sum) == 0);
 }
+
+TEST_CASE("a loop whose body sets nothing goes round once: on a GPU a kernel would end it") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(4);
+  const CUgraph graph = NewGraph();
+  CUgraphConditionalHandle handle = 0;
+  Must(cuGraphConditionalHandleCreate(&handle, graph, device.context(), 1,
+                                      CU_GRAPH_COND_ASSIGN_DEFAULT));
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  parameters.conditional.handle = handle;
+  parameters.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
+  parameters.conditional.size = 1;
+  parameters.conditional.ctx = device.context();
+  CUgraphNode loop = nullptr;
+  Must(cuGraphAddNode_v2(&loop, graph, nullptr, nullptr, 0, &parameters));
+  AddSet(parameters.conditional.phGraph_out[0], memory, 5);
+  LaunchAndWait(Instantiate(graph), NewStream());
+  CHECK(ReadWord(memory) == 5);
+}
 #endif

@@ -20,6 +20,16 @@ void Mark(const FencePtr& fence) {
   state().changed.notify_all();
 }
 
+// Goes round while the condition holds. A round in which no kernel has set it is the last: the
+// kernel that ends the loop on a GPU is one that computes nothing here (kernels.h).
+void RunLoop(const Condition& condition, const Plan& body, std::chrono::nanoseconds delay) {
+  while (condition.value != 0) {
+    const std::uint64_t sets = condition.sets;
+    RunPlan(body, delay);
+    if (condition.sets == sets) break;
+  }
+}
+
 void RunConditional(const ConditionalNode& node, const std::vector<Plan>& bodies,
                     std::chrono::nanoseconds delay) {
   const std::atomic<unsigned>& value = node.condition->value;
@@ -32,7 +42,7 @@ void RunConditional(const ConditionalNode& node, const std::vector<Plan>& bodies
       }
       break;
     case ConditionType::kWhile:
-      while (value != 0) RunPlan(bodies[0], delay);
+      RunLoop(*node.condition, bodies[0], delay);
       break;
     case ConditionType::kSwitch:
       if (const unsigned choice = value; choice < bodies.size()) RunPlan(bodies[choice], delay);
@@ -101,24 +111,6 @@ void RunPlan(const Plan& plan, std::chrono::nanoseconds delay) {
     // The first node's delay is that of the launch.
     if (i > 0 && delay.count() > 0) std::this_thread::sleep_for(delay);
     RunNode(plan[i], delay);
-  }
-}
-
-void RunCopy(const CUDA_MEMCPY3D& copy) {
-  const CUdeviceptr from = copy.srcMemoryType == CU_MEMORYTYPE_HOST
-                               ? reinterpret_cast<CUdeviceptr>(copy.srcHost)
-                               : copy.srcDevice;
-  const CUdeviceptr to = copy.dstMemoryType == CU_MEMORYTYPE_HOST
-                             ? reinterpret_cast<CUdeviceptr>(copy.dstHost)
-                             : copy.dstDevice;
-  const std::size_t bytes = copy.WidthInBytes * copy.Height * copy.Depth;
-  for (std::size_t z = 0; z < copy.Depth; ++z) {
-    for (std::size_t y = 0; y < copy.Height; ++y) {
-      const std::size_t to_row = (copy.dstZ + z) * copy.dstHeight + copy.dstY + y;
-      const std::size_t from_row = (copy.srcZ + z) * copy.srcHeight + copy.srcY + y;
-      MoveBytes(to + to_row * copy.dstPitch + copy.dstXInBytes,
-                from + from_row * copy.srcPitch + copy.srcXInBytes, copy.WidthInBytes, bytes);
-    }
   }
 }
 

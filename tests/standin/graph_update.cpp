@@ -121,7 +121,7 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, Mismatch& out) {
   HoldBlocks(wanted);
   LetGoOfBlocks(exec->graph);
   TakeOver(exec->graph, wanted);
-  exec->objects.Retain(graph->objects);
+  exec->objects = ObjectsOf(*graph);
   out = {};
   return CUDA_SUCCESS;
 }

@@ -47,6 +47,8 @@ const char* CaseOfExport(const Allocation& allocation, CUdeviceptr address) {
     case Kind::kPool:
     case Kind::kImportedPool:
     case Kind::kGraph:
+    case Kind::kGraphHost:
+    case Kind::kGraphManaged:
       return "cuIpcGetMemHandle.async_pointer";
     case Kind::kReserved:
       return "cuIpcGetMemHandle.mapped_range";

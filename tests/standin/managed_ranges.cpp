@@ -1,6 +1,7 @@
 // cuMemAdvise, cuMemPrefetchAsync, cuMemRangeGetAttribute: what was advised of managed memory is
 // remembered and told. No byte moves, because the host's memory is all that there is.
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <span>
 
@@ -37,7 +38,7 @@ using Pages = std::vector<Page*>;
 CUresult Find(CUdeviceptr address, std::size_t bytes, Pages& out) {
   static auto* const pages = new std::map<std::pair<Id, std::size_t>, Page>;
   const Allocation* const found = FindAllocation(address);
-  if (bytes == 0 || !found || found->kind != Kind::kManaged ||
+  if (bytes == 0 || !found || !IsManaged(found->kind) ||
       bytes > found->base + found->bytes - address) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -207,6 +208,83 @@ std::optional<Location> LocationOf(const CUmemLocation& location) {
 }
 #endif
 
+#if CUDA_VERSION >= 13000
+// The legacy stream takes none of a batch.
+CUresult FindStreamOfBatch(CUstream handle, StreamPtr& out) {
+  if (!handle || handle == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  return FindStream(handle, out);
+}
+
+struct Batch {
+  std::span<CUdeviceptr> addresses;
+  std::size_t* sizes;
+};
+
+CUresult FindAll(const Batch& batch, std::vector<Pages>& out) {
+  if (batch.addresses.empty() || !batch.addresses.data() || !batch.sizes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t i = 0; i < batch.addresses.size(); ++i) {
+    if (const CUresult error = Find(batch.addresses[i], batch.sizes[i], out.emplace_back())) {
+      return error;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+// Which location counts for which range: from `indexes[k]` on it is the k-th.
+struct Locations {
+  std::span<CUmemLocation> each;
+  const std::size_t* indexes;
+};
+
+CUresult Spread(const Locations& given, std::size_t count, std::vector<Location>& out) {
+  if (given.each.empty() || !given.each.data() || !given.indexes || given.each.size() > count ||
+      given.indexes[0] != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (std::size_t k = 0; k < given.each.size(); ++k) {
+    const std::size_t end = k + 1 < given.each.size() ? given.indexes[k + 1] : count;
+    const std::optional<Location> location = LocationOf(given.each[k]);
+    if (end <= given.indexes[k] || end > count || !location) return CUDA_ERROR_INVALID_VALUE;
+    if (const CUresult error = CheckLocation(*location)) return error;
+    out.resize(end, *location);
+  }
+  return CUDA_SUCCESS;
+}
+
+// What was there is no use any more: other bytes stand there.
+void Scramble(const Batch& batch) {
+  constexpr unsigned char kAnything = 0xdb;
+  for (std::size_t i = 0; i < batch.addresses.size(); ++i) {
+    std::memset(reinterpret_cast<void*>(batch.addresses[i]), kAnything, batch.sizes[i]);
+  }
+}
+
+// cuda.h, cuMemDiscardAndPrefetchBatchAsync: all in the stream's order. Without locations nothing
+// is prefetched. Nothing happens where anything in the batch is wrong.
+CUresult RunBatch(const Batch& batch, bool discard, const Locations* locations, CUstream handle) {
+  const Lock lock(state().mutex);
+  StreamPtr stream;
+  std::vector<Pages> ranges;
+  std::vector<Location> to;
+  if (const CUresult error = FindStreamOfBatch(handle, stream)) return error;
+  if (const CUresult error = FindAll(batch, ranges)) return error;
+  if (locations) {
+    if (const CUresult error = Spread(*locations, ranges.size(), to)) return error;
+  }
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    for (Page* const page : ranges[i]) {
+      page->prefetched = locations ? std::optional(to[i]) : std::nullopt;
+    }
+  }
+  if (!discard) return Submit(*stream, nullptr);
+  std::vector<CUdeviceptr> addresses(batch.addresses.begin(), batch.addresses.end());
+  std::vector<std::size_t> sizes(batch.sizes, batch.sizes + addresses.size());
+  return Submit(*stream, [addresses, sizes]() mutable { Scramble({addresses, sizes.data()}); });
+}
+#endif
+
 }  // namespace
 }  // namespace standin
 
@@ -236,6 +314,34 @@ STREAM_ENTRY(cuMemPrefetchAsync_v2, _ptsz,
              (address, bytes, location, flags, stream)) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return Prefetch(address, bytes, LocationOf(location), stream);
+}
+#endif
+
+#if CUDA_VERSION >= 13000
+STREAM_ENTRY(cuMemPrefetchBatchAsync, _ptsz,
+             (CUdeviceptr * addresses, size_t* sizes, size_t count, CUmemLocation* locations,
+              size_t* indexes, size_t location_count, unsigned long long flags, CUstream stream),
+             (addresses, sizes, count, locations, indexes, location_count, flags, stream)) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Locations to{{locations, location_count}, indexes};
+  return RunBatch({{addresses, count}, sizes}, false, &to, stream);
+}
+
+STREAM_ENTRY(cuMemDiscardBatchAsync, _ptsz,
+             (CUdeviceptr * addresses, size_t* sizes, size_t count, unsigned long long flags,
+              CUstream stream),
+             (addresses, sizes, count, flags, stream)) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return RunBatch({{addresses, count}, sizes}, true, nullptr, stream);
+}
+
+STREAM_ENTRY(cuMemDiscardAndPrefetchBatchAsync, _ptsz,
+             (CUdeviceptr * addresses, size_t* sizes, size_t count, CUmemLocation* locations,
+              size_t* indexes, size_t location_count, unsigned long long flags, CUstream stream),
+             (addresses, sizes, count, locations, indexes, location_count, flags, stream)) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Locations to{{locations, location_count}, indexes};
+  return RunBatch({{addresses, count}, sizes}, true, &to, stream);
 }
 #endif
 

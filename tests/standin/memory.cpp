@@ -66,6 +66,8 @@ const char* CaseOfFree(const Allocation& allocation) {
     case Kind::kHostPool:
     case Kind::kImportedPool:
     case Kind::kGraph:
+    case Kind::kGraphHost:
+    case Kind::kGraphManaged:
       return "cuMemFree.async_pointer";
     case Kind::kHost:
     case Kind::kRegistered:
@@ -97,7 +99,7 @@ CUresult Free(CUdeviceptr address) {
   Allocation& allocation = found->second;
   if (const char* id = CaseOfFree(allocation)) {
     const bool served =
-        allocation.kind == Kind::kManaged || allocation.pool || allocation.kind == Kind::kGraph;
+        allocation.kind == Kind::kManaged || allocation.pool || IsOfGraph(allocation.kind);
     const CUresult result = Behaviour(id);
     if (result != CUDA_SUCCESS || allocation.freeing || !served) return result;
   }
@@ -105,7 +107,7 @@ CUresult Free(CUdeviceptr address) {
   if (context && allocation.context_id != MemoryOf(*context).id) {
     if (const CUresult error = Behaviour("cuMemFree.other_context")) return error;
   }
-  const bool pool = allocation.pool || allocation.kind == Kind::kGraph;
+  const bool pool = allocation.pool || IsOfGraph(allocation.kind);
   if (!pool && BehaviourFlag("cuMemFree.synchronizes_context")) {
     // Another thread that frees it during the wait frees it twice.
     allocation.freeing = true;
@@ -120,7 +122,7 @@ CUresult Free(CUdeviceptr address) {
     }
     WaitFor(lock, pending);
   }
-  if (allocation.kind == Kind::kGraph) return FreeGraphMemory(address);
+  if (IsOfGraph(allocation.kind)) return FreeGraphMemory(address);
   if (allocation.pool) NotePlainFree(allocation);
   Release(address);
   return CUDA_SUCCESS;

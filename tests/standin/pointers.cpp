@@ -23,7 +23,7 @@ CUresult Give(void* out, Value value) {
 // Memory of a pool, and mapped memory, is no context's.
 bool HasContext(const Allocation& allocation) {
   const bool without =
-      allocation.pool || allocation.kind == Kind::kGraph || allocation.kind == Kind::kReserved;
+      allocation.pool || IsOfGraph(allocation.kind) || allocation.kind == Kind::kReserved;
   return !without || !BehaviourFlag("cuPointerGetAttribute.pool_memory_has_no_context");
 }
 
@@ -38,13 +38,8 @@ unsigned AccessFlags(const Allocation& found, CUdeviceptr address) {
   return elsewhere && !context->peers.contains(found.context) ? 0 : kReadWrite;
 }
 
-bool IsHost(const Allocation& allocation) {
-  return allocation.kind == Kind::kHost || allocation.kind == Kind::kRegistered ||
-         allocation.kind == Kind::kHostPool;
-}
-
 CUresult GiveHostPointer(void* out, const Allocation& found, CUdeviceptr address) {
-  if (!IsHost(found) && found.kind != Kind::kManaged) {
+  if (!IsHost(found.kind) && !IsManaged(found.kind)) {
     return Behaviour("cuPointerGetAttribute.host_pointer_of_device_memory");
   }
   return Give(out, address);
@@ -84,7 +79,7 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return Give(out, HasContext(found) ? found.context : nullptr);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return Give(out, unsigned{IsHost(found) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE});
+      return Give(out, unsigned{IsHost(found.kind) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE});
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return GiveDevicePointer(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -95,7 +90,7 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Give(out, found.buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Give(out, unsigned{found.kind == Kind::kManaged});
+      return Give(out, unsigned{IsManaged(found.kind)});
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give(out, device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -109,7 +104,7 @@ CUresult GiveAttribute(void* out, CUpointer_attribute attribute, const Allocatio
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return Give(out, std::uint64_t{0});
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return Give(out, unsigned{!IsHost(found)});
+      return Give(out, unsigned{!IsHost(found.kind)});
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Give(out, AccessFlags(found, address));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

@@ -2,7 +2,6 @@
 #include "pools.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "behaviour.h"
 #include "capture.h"
@@ -31,21 +30,21 @@ struct Current {
 };
 
 // By where the memory is and what it is. Guarded by state().mutex.
-using Place = std::tuple<CUmemLocationType, int, CUmemAllocationType>;
-Current& CurrentOf(const Place& place) {
-  static auto* const instance = new std::map<Place, Current>;
+Current& CurrentOf(const PoolPlace& place) {
+  static auto* const instance = new std::map<PoolPlace, Current>;
   Current& current = (*instance)[place];
   if (!current.by_default) {
-    const auto [location, id, type] = place;
-    current.by_default = AddTo(
-        pools(), std::make_shared<Pool>(Pool{
-                     .location_type = location, .device = id, .type = type, .is_default = true}));
+    current.by_default =
+        AddTo(pools(), std::make_shared<Pool>(Pool{.location_type = place.location_type,
+                                                   .device = place.device,
+                                                   .type = place.type,
+                                                   .is_default = true}));
   }
   if (!current.now || !pools().contains(current.now)) current.now = current.by_default;
   return current;
 }
 
-Place OfDevice(int ordinal) {
+PoolPlace OfDevice(int ordinal) {
   return {CU_MEM_LOCATION_TYPE_DEVICE, ordinal, CU_MEM_ALLOCATION_TYPE_PINNED};
 }
 
@@ -60,20 +59,6 @@ constexpr CUmemLocationType kNoPlace = CU_MEM_LOCATION_TYPE_NONE;
 constexpr auto kManaged = static_cast<CUmemAllocationType>(2);
 constexpr auto kNoPlace = CU_MEM_LOCATION_TYPE_INVALID;
 #endif
-
-// cuda.h, cuMemGetMemPool: pinned memory is of a device or of the host, managed memory may prefer
-// no place.
-CUresult PlaceOf(const CUmemLocation& location, CUmemAllocationType type, Place& out) {
-  const bool managed = type == kManaged;
-  if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  out = {location.type, -1, type};
-  if (IsOfHost(location.type)) return CUDA_SUCCESS;
-  if (managed && location.type == kNoPlace) return CUDA_SUCCESS;
-  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  std::get<int>(out) = location.id;
-  Device* device = nullptr;
-  return FindDevice(location.id, device);
-}
 
 DeviceMemory& MemoryOf(const Pool& pool) {
   return state().devices[static_cast<std::size_t>(pool.device)]->memory;
@@ -180,16 +165,16 @@ CUresult SetAccess(CUmemoryPool handle, const CUmemAccessDesc* access, std::size
 CUresult Create(CUmemoryPool* out, const CUmemPoolProps* properties) {
   const Lock lock(state().mutex);
   if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
-  Place place;
+  PoolPlace place;
   if (const CUresult error = PlaceOf(properties->location, properties->allocType, place)) {
     return error;
   }
-  const auto [location, device, type] = place;
   // cuda.h, cuMemPoolCreate: a pool of the host cannot be shared with other processes.
   const bool shareable = properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
-  if (location == CU_MEM_LOCATION_TYPE_HOST && shareable) return CUDA_ERROR_INVALID_VALUE;
-  auto pool =
-      std::make_shared<Pool>(Pool{.location_type = location, .device = device, .type = type});
+  if (place.location_type == CU_MEM_LOCATION_TYPE_HOST && shareable)
+    return CUDA_ERROR_INVALID_VALUE;
+  auto pool = std::make_shared<Pool>(
+      Pool{.location_type = place.location_type, .device = place.device, .type = place.type});
   pool->handle_types = static_cast<int>(properties->handleTypes);
 #if CUDA_VERSION >= 12080
   pool->decompressible = (properties->usage & CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS) != 0;
@@ -211,10 +196,10 @@ CUresult DevicePool(CUmemoryPool* out, CUdevice ordinal, CUmemoryPool Current::*
 }
 
 // The pool must be one of the place, and of this process.
-CUresult SetCurrent(const Place& place, CUmemoryPool handle) {
+CUresult SetCurrent(const PoolPlace& place, CUmemoryPool handle) {
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
-  const bool of_place = place == Place{pool->location_type, pool->device, pool->type};
+  const bool of_place = place == PoolPlace{pool->location_type, pool->device, pool->type};
   if (!of_place || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   CurrentOf(place).now = handle;
   return CUDA_SUCCESS;
@@ -225,7 +210,7 @@ CUresult PoolOf(CUmemoryPool* out, const CUmemLocation* location, CUmemAllocatio
                 CUmemoryPool Current::*which) {
   const Lock lock(state().mutex);
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
-  Place place;
+  PoolPlace place;
   if (const CUresult error = PlaceOf(*location, type, place)) return error;
   *out = CurrentOf(place).*which;
   return CUDA_SUCCESS;
@@ -233,6 +218,18 @@ CUresult PoolOf(CUmemoryPool* out, const CUmemLocation* location, CUmemAllocatio
 #endif
 
 }  // namespace
+
+CUresult PlaceOf(const CUmemLocation& location, CUmemAllocationType type, PoolPlace& out) {
+  const bool managed = type == kManaged;
+  if (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  out = {location.type, -1, type};
+  if (IsOfHost(location.type)) return CUDA_SUCCESS;
+  if (managed && location.type == kNoPlace) return CUDA_SUCCESS;
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  out.device = location.id;
+  Device* device = nullptr;
+  return FindDevice(location.id, device);
+}
 
 CUmemoryPool CurrentPoolOf(int ordinal) {
   return CurrentOf(OfDevice(ordinal)).now;
@@ -328,7 +325,7 @@ ENTRY(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUme
       (location, type, pool)) {
   const Lock lock(state().mutex);
   if (!location) return CUDA_ERROR_INVALID_VALUE;
-  Place place;
+  PoolPlace place;
   if (const CUresult error = PlaceOf(*location, type, place)) return error;
   return SetCurrent(place, pool);
 }

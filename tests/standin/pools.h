@@ -6,6 +6,17 @@
 
 namespace standin {
 
+// Where memory is, and of what kind.
+struct PoolPlace {
+  CUmemLocationType location_type = CU_MEM_LOCATION_TYPE_DEVICE;
+  int device = -1;  // of a place that is no device's
+  CUmemAllocationType type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  auto operator<=>(const PoolPlace&) const = default;
+};
+// cuda.h, cuMemGetMemPool: pinned memory is of a device or of the host, managed memory may prefer
+// no place.
+CUresult PlaceOf(const CUmemLocation& location, CUmemAllocationType type, PoolPlace& out);
+
 struct Pool {
   CUmemLocationType location_type = CU_MEM_LOCATION_TYPE_DEVICE;
   int device = 0;  // -1 of a pool that is no device's

@@ -257,6 +257,14 @@ TEST_CASE("what cuMemFree takes back from a pool serves again, and counts as use
 }
 
 #if CUDA_VERSION >= 13000
+TEST_CASE("a device says by what its pools are shared") {
+  const Device device;
+  int types = 0;
+  REQUIRE(cuDeviceGetAttribute(&types, CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0) ==
+          CUDA_SUCCESS);
+  CHECK(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
 TEST_CASE("each place has a default pool and a current one, for pinned and for managed memory") {
   const Device device;
   CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, 0};

@@ -229,6 +229,32 @@ TEST_CASE("reported: a capture survives the end of a stream that has joined it a
   CHECK(outcome.of_end == CUDA_SUCCESS);
 }
 
+TEST_CASE("reported: so it does where that stream has joined the one that it came from") {
+  const Device device;
+  const CUdeviceptr memory = device.Allocate(512);
+  const CUevent event = NewEvent();
+  const auto follow = [&](CUstream from, CUstream to) {
+    Must(cuEventRecord(event, from));
+    Must(cuStreamWaitEvent(to, event, 0));
+  };
+  for (const bool joined : {true, false}) {
+    const Outcome outcome =
+        WhileCapturing(CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_NON_BLOCKING, [&](CUstream origin) {
+          const CUstream fork = NewStream();
+          const CUstream fork_of_it = NewStream();
+          follow(origin, fork);
+          follow(fork, fork_of_it);
+          Must(cuMemsetD8Async(memory, 1, 512, fork_of_it));
+          if (!joined) return cuStreamDestroy_v2(fork_of_it);
+          follow(fork_of_it, fork);
+          Must(cuStreamDestroy_v2(fork_of_it));
+          follow(fork, origin);
+          return cuStreamDestroy_v2(fork);
+        });
+    CHECK((outcome.of_end == CUDA_SUCCESS) == joined);
+  }
+}
+
 #if CUDA_VERSION >= 12080
 TEST_CASE("reported: a batch of copies is refused in a capture, which goes on") {
   const Device device;

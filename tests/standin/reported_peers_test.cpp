@@ -132,6 +132,32 @@ TEST_CASE(
   CHECK(devices.CopyTo(pool.memory()) == CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_CASE(
+    "reported: so it is with copies from and to the host, and managed memory, also of mapped "
+    "memory") {
+  const TwoDevices devices;
+  const Pool pool(devices);
+  const MappedMemory mapped(1);
+  Must(mapped.Give(1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  CUdeviceptr managed = 0;
+  unsigned char byte = 0;
+  Must(cuMemAllocManaged(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
+  for (const CUdeviceptr memory : {pool.memory(), mapped.address()}) {
+    CHECK(cuMemcpyHtoD_v2(memory, &byte, 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemcpyDtoH_v2(&byte, memory, 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemcpy(memory, managed, kBytes) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemcpy(managed, memory, kBytes) == CUDA_ERROR_INVALID_VALUE);
+    Must(cuCtxSetCurrent(devices.second()));
+    CHECK(cuMemcpyHtoD_v2(memory, &byte, 1) == CUDA_SUCCESS);
+    CHECK(cuMemcpy(managed, memory, kBytes) == CUDA_SUCCESS);
+    Must(cuCtxSetCurrent(devices.first()));
+  }
+  const CUdeviceptr plain = devices.AllocateOfSecond();
+  CHECK(cuMemcpyHtoD_v2(plain, &byte, 1) == CUDA_SUCCESS);
+  CHECK(cuMemcpy(managed, plain, kBytes) == CUDA_SUCCESS);
+  Must(cuMemFree_v2(managed));
+}
+
 TEST_CASE("reported: a new pool gives its peers nothing, even after another one did") {
   const TwoDevices devices;
   const Pool given(devices);
@@ -163,6 +189,7 @@ TEST_CASE("reported: a peer copy needs no access to mapped memory") {
   const MappedMemory mapped(1);
   Must(mapped.Give(1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   CHECK(devices.CopyToAsPeer(mapped.address()) == CUDA_SUCCESS);
+  Must(mapped.Give(0, CU_MEM_ACCESS_FLAGS_PROT_READ));
   CHECK(devices.ByteOf(mapped.address()) == 1);
 }
 

@@ -139,6 +139,51 @@ TEST_CASE("advice on managed memory is told again, for ranges that have it in co
         CU_DEVICE_CPU);
 }
 
+#if CUDA_VERSION >= 13000
+TEST_CASE("ranges of managed memory are discarded and prefetched in batches, in a stream's order") {
+  const Device device;
+  const CUdeviceptr memory = Managed(3 * kPart);
+  CUdeviceptr ranges[] = {memory, memory + kPart, memory + 2 * kPart};
+  std::size_t sizes[] = {kPart, kPart, kPart};
+  CUmemLocation places[] = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, {CU_MEM_LOCATION_TYPE_HOST, 0}};
+  std::size_t firsts[] = {0, 2};
+  CUstream stream = nullptr;
+  REQUIRE(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  REQUIRE(cuMemPrefetchBatchAsync(ranges, sizes, 3, places, firsts, 2, 0, stream) == CUDA_SUCCESS);
+  constexpr auto kPlace = CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
+  CHECK(Attribute(kPlace, memory, 2 * kPart) == 1);
+  CHECK(Attribute(kPlace, memory + 2 * kPart, kPart) == CU_DEVICE_CPU);
+  auto* const bytes = reinterpret_cast<unsigned char*>(memory);
+  std::fill_n(bytes, 3 * kPart, 7);
+  standin_hold_stream(stream);
+  REQUIRE(cuMemDiscardBatchAsync(ranges, sizes, 2, 0, stream) == CUDA_SUCCESS);
+  CHECK(bytes[0] == 7);
+  standin_release_stream(stream);
+  REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+  CHECK(std::count(bytes, bytes + 2 * kPart, 7) == 0);
+  CHECK(std::count(bytes + 2 * kPart, bytes + 3 * kPart, 7) == kPart);
+  CHECK(Attribute(kPlace, memory, kPart) == CU_DEVICE_INVALID);
+  REQUIRE(cuMemDiscardAndPrefetchBatchAsync(ranges, sizes, 3, places, firsts, 1, 0, stream) ==
+          CUDA_SUCCESS);
+  CHECK(Attribute(kPlace, memory, 3 * kPart) == 1);
+  // What is wrong in one range is done in none.
+  ranges[2] = device.Allocate(kPart);
+  CHECK(cuMemPrefetchBatchAsync(ranges, sizes, 3, places + 1, firsts, 1, 0, stream) ==
+        CUDA_ERROR_INVALID_VALUE);
+  CHECK(Attribute(kPlace, memory, 2 * kPart) == 1);
+  for (const auto& [first, second, count] :
+       {std::tuple{1, 2, 2}, {0, 0, 2}, {0, 3, 2}, {0, 1, 0}}) {
+    std::size_t wrong[] = {static_cast<std::size_t>(first), static_cast<std::size_t>(second)};
+    CHECK(cuMemPrefetchBatchAsync(ranges, sizes, 2, places, wrong, static_cast<std::size_t>(count),
+                                  0, stream) == CUDA_ERROR_INVALID_VALUE);
+  }
+  CHECK(cuMemDiscardBatchAsync(ranges, sizes, 2, 1, stream) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemDiscardBatchAsync(ranges, sizes, 2, 0, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemDiscardBatchAsync(nullptr, sizes, 2, 0, stream) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemDiscardBatchAsync(ranges, sizes, 0, 0, stream) == CUDA_ERROR_INVALID_VALUE);
+}
+#endif
+
 TEST_CASE("only managed memory takes advice") {
   const Device device;
   const CUdeviceptr plain = device.Allocate(kPart);
@@ -188,6 +233,20 @@ TEST_CASE("a device's multiprocessors come in parts, and a green context has its
   CHECK(has.sm.smCount == 32);
   REQUIRE(cuCtxGetDevResource(device.context(), &has, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS);
   CHECK(has.sm.smCount == 132);
+#if CUDA_VERSION >= 12050
+  // It and its streams record events of the primary context, of whose memory it has a share.
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  REQUIRE(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
+  REQUIRE(cuEventCreate(&event, 0) == CUDA_SUCCESS);
+  CHECK(cuEventRecord(event, stream) == CUDA_SUCCESS);
+  CHECK(cuGreenCtxRecordEvent(green, event) == CUDA_SUCCESS);
+  const Device second(1);
+  CUevent elsewhere = nullptr;
+  REQUIRE(cuEventCreate(&elsewhere, 0) == CUDA_SUCCESS);
+  CHECK(cuEventRecord(elsewhere, stream) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuGreenCtxRecordEvent(green, elsewhere) == CUDA_ERROR_INVALID_HANDLE);
+#endif
   REQUIRE(cuGreenCtxDestroy(green) == CUDA_SUCCESS);
 }
 #endif

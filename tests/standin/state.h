@@ -145,11 +145,25 @@ enum class Kind {
   kHostPool,
   kImportedPool,  // of a pool of another process
   kGraph,
+  kGraphHost,
+  kGraphManaged,
   kHost,
   kRegistered,
   kReserved,
   kIpc
 };
+
+inline bool IsOfGraph(Kind kind) {
+  return kind == Kind::kGraph || kind == Kind::kGraphHost || kind == Kind::kGraphManaged;
+}
+inline bool IsManaged(Kind kind) {
+  return kind == Kind::kManaged || kind == Kind::kGraphManaged;
+}
+// Pinned, and known to the driver.
+inline bool IsHost(Kind kind) {
+  return kind == Kind::kHost || kind == Kind::kRegistered || kind == Kind::kHostPool ||
+         kind == Kind::kGraphHost;
+}
 
 struct Allocation {
   Kind kind;

@@ -125,7 +125,7 @@ CUresult FreeAsync(CUdeviceptr address, CUstream handle) {
     if (const CUresult error = Behaviour("cuMemFreeAsync.plain_pointer")) return error;
   }
   if (const CUresult error = CheckLegacyUse(*stream)) return error;
-  if (allocation.kind == Kind::kGraph) return FreeGraphMemoryAsync(address, *stream);
+  if (IsOfGraph(allocation.kind)) return FreeGraphMemoryAsync(address, *stream);
   allocation.freeing = true;
   allocation.freed_in = stream->id;
   allocation.freed = Enqueue(*stream, [address, buffer_id = allocation.buffer_id] {

@@ -90,6 +90,16 @@ Answer copy_without_access(Session& s) {
   return answer(result);
 }
 
+Answer host_copy_without_access(Session& s) {
+  const PeerPool peer(s);
+  if (!peer.why_not().empty()) {
+    return unanswered(peer.why_not());
+  }
+  unsigned char byte = 0;
+  const CUresult result = s.cu.cuMemcpyDtoH(&byte, peer.block(), 1);
+  return answer_json(result == CUDA_SUCCESS ? "false" : "true");
+}
+
 Answer peer_copy_writes(Session& s) {
   PeerPool peer(s);
   if (!peer.why_not().empty()) {
@@ -116,6 +126,8 @@ Answer peer_copy_writes(Session& s) {
 
 void add_peer_cases(Cases& cases) {
   cases.push_back({"cuMemcpy.no_peer_access", copy_without_access, Begins::kInContextAlone});
+  cases.push_back({"cuMemcpy.host_copy_needs_access", host_copy_without_access,
+                   Begins::kInContextAlone, Kind::kValue});
   cases.push_back({"cuMemcpyPeer.writes_to_shared_pool", peer_copy_writes, Begins::kInContextAlone,
                    Kind::kValue});
 }
