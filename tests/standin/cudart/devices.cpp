@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "forward.h"
+#include "registrations.h"
 
 using namespace cudart;
 
@@ -50,6 +51,7 @@ CUDART_API cudaDeviceReset() {
     if (const cudaError_t error = PrimaryContext(driver, device, &primary)) return error;
     const CUresult result = driver.cuDevicePrimaryCtxReset_v2(device);
     ForgetPrimaryContext(device);
+    ForgetVariables(device);
     driver.cuDevicePrimaryCtxRelease_v2(device);
     driver.cuCtxSetCurrent(nullptr);
     return ToRuntime(result);

@@ -27,6 +27,7 @@ struct Variable {
   std::string name;
   std::size_t bytes;
   CUdeviceptr address = 0;  // of pinned memory, made with the first use
+  int device = 0;           // in whose context it was made
 };
 
 struct Registrations {
@@ -103,12 +104,20 @@ cudaError_t FindVariable(const Driver& driver, const void* symbol, CUdeviceptr* 
                                            CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (error != CUDA_SUCCESS) return ToRuntime(error);
     std::memset(memory, 0, variable.bytes);
+    variable.device = current_device();
     error = driver.cuMemHostGetDevicePointer_v2(&variable.address, memory, 0);
     if (error != CUDA_SUCCESS) return ToRuntime(error);
   }
   *out = variable.address;
   *bytes = variable.bytes;
   return cudaSuccess;
+}
+
+void ForgetVariables(int device) {
+  const std::scoped_lock lock(registrations().mutex);
+  for (auto& [symbol, variable] : registrations().variables) {
+    if (variable.device == device) variable.address = 0;
+  }
 }
 
 cudaError_t FindInVariable(const Driver& driver, const void* symbol, std::size_t offset,

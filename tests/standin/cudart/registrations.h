@@ -25,6 +25,9 @@ void* HostFunctionOf(const Driver& driver, CUkernel kernel, CUfunction function)
 cudaError_t FindVariable(const Driver& driver, const void* symbol, CUdeviceptr* out,
                          std::size_t* bytes);
 
+// The variables that were used on the device are new ones when they are used again.
+void ForgetVariables(int device);
+
 // The address of `count` bytes of the variable from `offset` on.
 cudaError_t FindInVariable(const Driver& driver, const void* symbol, std::size_t offset,
                            std::size_t count, CUdeviceptr* out);
