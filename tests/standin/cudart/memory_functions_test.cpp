@@ -327,6 +327,15 @@ TEST_CASE("pools are the driver's, and go through handles") {
   Must(cudaMemPoolImportPointer(&again, imported, &data));
   CHECK(Read(again, 4) == Bytes{5, 5, 5, 5});
   close(file);
+  // Without it the device has its default pool again.
+  Must(cudaFreeAsync(again, nullptr));
+  Must(cudaFreeAsync(memory, nullptr));
+  Must(cudaDeviceSynchronize());
+  Must(cudaMemPoolDestroy(imported));
+  Must(cudaMemPoolDestroy(pool));
+  Must(cudaDeviceGetMemPool(&current, 0));
+  CHECK(current == drivers);
+  CHECK(cudaDeviceSetMemPool(0, pool) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("what the driver does not serve says so, and is the last error") {

@@ -79,10 +79,12 @@ inline Bytes Counted(std::size_t count) {
   return bytes;
 }
 
+// Zeros, whatever stream comes to them first.
 inline void* Allocated(std::size_t bytes) {
   void* out = nullptr;
   Must(cudaMalloc(&out, bytes));
   Must(cudaMemset(out, 0, bytes));
+  Must(cudaDeviceSynchronize());
   return out;
 }
 
