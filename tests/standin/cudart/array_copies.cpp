@@ -60,12 +60,11 @@ cudaError_t CopyRectangle(const Place& to, const Place& from, size_t width, size
   });
 }
 
-CUresult MeasureRow(const Driver& driver, Place& place) {
-  if (!place.array) return CUDA_SUCCESS;
-  CUDA_ARRAY3D_DESCRIPTOR shape{};
-  const CUresult error = driver.cuArray3DGetDescriptor_v2(&shape, Array(place.array));
-  place.row = shape.Width * ElementBytes({shape.Format, shape.NumChannels});
-  return error == CUDA_SUCCESS && place.x > place.row ? CUDA_ERROR_INVALID_VALUE : error;
+cudaError_t MeasureRow(const Driver& driver, Place& place) {
+  if (!place.array) return cudaSuccess;
+  size_t element = 0;
+  const cudaError_t error = Measure(driver, Array(place.array), element, place.row);
+  return error == cudaSuccess && place.x > place.row ? cudaErrorInvalidValue : error;
 }
 
 void Advance(Place& place, size_t bytes) {
@@ -83,7 +82,7 @@ cudaError_t CopyBytes(Place to, Place from, size_t bytes, cudaMemcpyKind kind, M
   return WithContext([&](const Driver& driver) {
     if (!IsKind(kind)) return cudaErrorInvalidMemcpyDirection;
     for (Place* const place : {&to, &from}) {
-      if (const CUresult error = MeasureRow(driver, *place)) return ToRuntime(error);
+      if (const cudaError_t error = MeasureRow(driver, *place)) return error;
     }
     while (bytes > 0) {
       size_t piece = bytes;

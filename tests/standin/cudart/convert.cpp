@@ -19,13 +19,10 @@ cudaError_t ToSide(const Driver& driver, cudaArray_t array, const cudaPos& posit
                    const cudaPitchedPtr& pointer, Side& out) {
   if ((array == nullptr) == (pointer.ptr == nullptr)) return cudaErrorInvalidValue;
   if (array) {
-    CUDA_ARRAY3D_DESCRIPTOR shape{};
-    if (const CUresult error = driver.cuArray3DGetDescriptor_v2(&shape, Array(array))) {
-      return ToRuntime(error);
-    }
+    std::size_t row = 0;
     out.type = CU_MEMORYTYPE_ARRAY;
     out.array = Array(array);
-    out.element = ElementBytes({shape.Format, shape.NumChannels});
+    if (const cudaError_t error = Measure(driver, out.array, out.element, row)) return error;
   } else {
     out.device = Device(pointer.ptr);
   }
@@ -66,14 +63,6 @@ cudaError_t ToAnyBox(const Driver& driver, const Copy& copy, Box& out) {
   out.Height = copy.extent.height;
   out.Depth = copy.extent.depth;
   return cudaSuccess;
-}
-
-cudaError_t ElementOf(const Driver& driver, CUmemorytype type, CUarray array, std::size_t& out) {
-  if (type != CU_MEMORYTYPE_ARRAY) return cudaSuccess;
-  CUDA_ARRAY3D_DESCRIPTOR shape{};
-  const CUresult error = driver.cuArray3DGetDescriptor_v2(&shape, array);
-  if (error == CUDA_SUCCESS) out = ElementBytes({shape.Format, shape.NumChannels});
-  return ToRuntime(error);
 }
 
 }  // namespace
@@ -132,9 +121,16 @@ cudaError_t ToFormat(const cudaChannelFormatDesc& description, Format& out) {
   return cudaErrorInvalidChannelDescriptor;
 }
 
-std::size_t ElementBytes(const Format& format) {
-  const cudaChannelFormatDesc description = ToDescription(format.format, 1);
-  return static_cast<std::size_t>(description.x) / 8 * format.channels;
+cudaError_t Measure(const Driver& driver, CUarray array, std::size_t& element, std::size_t& row) {
+  CUDA_ARRAY3D_DESCRIPTOR shape{};
+  if (const CUresult error = driver.cuArray3DGetDescriptor_v2(&shape, array)) {
+    return ToRuntime(error);
+  }
+  const cudaChannelFormatDesc one = ToDescription(shape.Format, 1);
+  if (one.x == 0) return cudaErrorInvalidChannelDescriptor;  // the driver's own, and no plain one
+  element = static_cast<std::size_t>(one.x) / 8 * shape.NumChannels;
+  row = element * shape.Width;
+  return cudaSuccess;
 }
 
 cudaChannelFormatDesc ToDescription(CUarray_format format, unsigned channels) {
@@ -169,11 +165,12 @@ cudaError_t ToBox(const Driver& driver, const cudaMemcpy3DPeerParms& copy,
 cudaError_t FromBox(const Driver& driver, const CUDA_MEMCPY3D& box, cudaMemcpy3DParms& out) {
   std::size_t from = 1;
   std::size_t to = 1;
-  if (const cudaError_t error = ElementOf(driver, box.srcMemoryType, box.srcArray, from)) {
-    return error;
+  std::size_t row = 0;
+  if (box.srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+    if (const cudaError_t error = Measure(driver, box.srcArray, from, row)) return error;
   }
-  if (const cudaError_t error = ElementOf(driver, box.dstMemoryType, box.dstArray, to)) {
-    return error;
+  if (box.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+    if (const cudaError_t error = Measure(driver, box.dstArray, to, row)) return error;
   }
   const auto pointer = [&](CUmemorytype type, const void* host, CUdeviceptr device,
                            std::size_t pitch, std::size_t height) {

@@ -32,7 +32,8 @@ struct Format {
 };
 cudaError_t ToFormat(const cudaChannelFormatDesc& description, Format& out);
 cudaChannelFormatDesc ToDescription(CUarray_format format, unsigned channels);
-std::size_t ElementBytes(const Format& format);
+// An array's elements and rows in bytes.
+cudaError_t Measure(const Driver& driver, CUarray array, std::size_t& element, std::size_t& row);
 
 // A copy of a box. The runtime counts its width in an array's elements where there is an array.
 cudaError_t ToBox(const Driver& driver, const cudaMemcpy3DParms& copy, CUDA_MEMCPY3D& out);

@@ -76,20 +76,29 @@ CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaDeviceGetByPCIBusId, cuDeviceGetByPCIBusId
 CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaDeviceCanAccessPeer, cuDeviceCanAccessPeer)
 CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceGetP2PAttribute, cuDeviceGetP2PAttribute)
 CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaGetExportTable, cuGetExportTable)
+CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceRegisterAsyncNotification,
+                               cuDeviceRegisterAsyncNotification)
+CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaDeviceUnregisterAsyncNotification,
+                               cuDeviceUnregisterAsyncNotification)
 #if CUDART_VERSION >= 13000
 CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceGetHostAtomicCapabilities,
                                cuDeviceGetHostAtomicCapabilities)
 CUDART_FORWARD_WITHOUT_CONTEXT(5, cudaDeviceGetP2PAtomicCapabilities,
                                cuDeviceGetP2PAtomicCapabilities)
-CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceRegisterAsyncNotification,
-                               cuDeviceRegisterAsyncNotification)
-CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaDeviceUnregisterAsyncNotification,
-                               cuDeviceUnregisterAsyncNotification)
 CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaLogsRegisterCallback, cuLogsRegisterCallback)
 CUDART_FORWARD_WITHOUT_CONTEXT(1, cudaLogsUnregisterCallback, cuLogsUnregisterCallback)
 CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaLogsCurrent, cuLogsCurrent)
 CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaLogsDumpToFile, cuLogsDumpToFile)
 CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaLogsDumpToMemory, cuLogsDumpToMemory)
+#else  // names from before CUDA 4, which CUDA 13 left out
+CUDART_FORWARD(0, cudaThreadSynchronize, cuCtxSynchronize)
+CUDART_FORWARD(2, cudaThreadGetLimit, cuCtxGetLimit)
+CUDART_FORWARD(2, cudaThreadSetLimit, cuCtxSetLimit)
+CUDART_FORWARD(1, cudaThreadGetCacheConfig, cuCtxGetCacheConfig)
+CUDART_FORWARD(1, cudaThreadSetCacheConfig, cuCtxSetCacheConfig)
+CUDART_API cudaThreadExit() {
+  return cudaDeviceReset();
+}
 #endif
 
 CUDART_API cudaDeviceGetTexture1DLinearMaxWidth(size_t* out,

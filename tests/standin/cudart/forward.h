@@ -22,7 +22,9 @@ using Parameter = std::tuple_element_t<kIndex, typename Signature<Function>::Par
 
 template <typename To, typename From>
 constexpr bool SameSize() {
-  if constexpr (requires { sizeof(To) + sizeof(From); }) {
+  if constexpr (std::is_pointer_v<To> && std::is_pointer_v<From>) {
+    return true;
+  } else if constexpr (requires { sizeof(To) + sizeof(From); }) {
     return sizeof(To) == sizeof(From);
   } else {
     return true;  // a handle's type, or void

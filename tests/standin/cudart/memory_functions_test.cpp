@@ -121,6 +121,21 @@ TEST_CASE("channels that no array has are refused") {
   CHECK(cudaMallocArray(&array, nullptr, 8, 8) == cudaErrorInvalidValue);
 }
 
+TEST_CASE("an array of a format that the runtime has no plain channels for is not measured") {
+  const Runtime runtime;
+  Must(cudaFree(nullptr));  // makes the context current
+  const CUDA_ARRAY3D_DESCRIPTOR shape{8, 4, 0, CU_AD_FORMAT_UNORM_INT8X1, 1, 0};
+  CUarray drivers = nullptr;
+  REQUIRE(cuArray3DCreate_v2(&drivers, &shape) == CUDA_SUCCESS);
+  const auto array = reinterpret_cast<cudaArray_t>(drivers);
+  const Bytes from = Counted(8);
+  CHECK(cudaMemcpyToArray(array, 0, 0, from.data(), 8, cudaMemcpyHostToDevice) ==
+        cudaErrorInvalidChannelDescriptor);
+  cudaChannelFormatDesc description{};
+  Must(cudaGetChannelDesc(&description, array));
+  CHECK(description.f == cudaChannelFormatKindNone);
+}
+
 TEST_CASE("rectangles go to arrays, between them, and back") {
   const Runtime runtime;
   cudaArray_t one = NewArray(6, 4);

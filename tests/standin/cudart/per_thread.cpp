@@ -66,7 +66,6 @@ CUDART_PER_THREAD(1, cudaStreamQuery, _ptsz)
 CUDART_PER_THREAD(3, cudaStreamSetAttribute, _ptsz)
 CUDART_PER_THREAD(1, cudaStreamSynchronize, _ptsz)
 CUDART_PER_THREAD(3, cudaStreamWaitEvent, _ptsz)
-// Those that CUDA 12 does not have, or has with other parameters.
 #if CUDART_VERSION >= 13000
 CUDART_PER_THREAD(8, cudaMemDiscardAndPrefetchBatchAsync, _ptsz)
 CUDART_PER_THREAD(5, cudaMemDiscardBatchAsync, _ptsz)
@@ -79,4 +78,12 @@ CUDART_PER_THREAD(4, cudaWaitExternalSemaphoresAsync, _ptsz)
 CUDART_PER_THREAD(5, cudaMemPrefetchAsync, _ptsz)
 CUDART_PER_THREAD(7, cudaStreamGetCaptureInfo, _ptsz)
 CUDART_PER_THREAD(5, cudaStreamUpdateCaptureDependencies, _ptsz)
+#else
+CUDART_PER_THREAD(4, cudaMemPrefetchAsync, _ptsz)
+CUDART_PER_THREAD(5, cudaMemPrefetchAsync_v2, _ptsz)
+CUDART_PER_THREAD(3, cudaStreamGetCaptureInfo, _ptsz)
+CUDART_PER_THREAD(6, cudaStreamGetCaptureInfo_v2, _ptsz)
+CUDART_PER_THREAD(7, cudaStreamGetCaptureInfo_v3, _ptsz)
+CUDART_PER_THREAD(4, cudaStreamUpdateCaptureDependencies, _ptsz)
+CUDART_PER_THREAD(5, cudaStreamUpdateCaptureDependencies_v2, _ptsz)
 #endif
