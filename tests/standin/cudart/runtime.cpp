@@ -21,12 +21,12 @@ constexpr Request kRequests[] = {
 #undef CUDART_REQUEST
 };
 
-// The first version that the driver has the forms for the thread's own default stream by.
+// Forms for the thread's own default stream came with CUDA 7.
 constexpr int PerThreadSince(int since) {
   return std::max(since, 7000);
 }
 
-// By which the driver must have it.
+// What came with CUDA up to here, the driver must have.
 constexpr int kDriverVersion = 12040;
 
 struct Drivers {

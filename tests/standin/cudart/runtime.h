@@ -26,8 +26,8 @@ struct Driver {
   decltype(&::cuGetProcAddress_v2) get_proc_address = nullptr;
 };
 
-// While one lives, stream 0 is the thread's own in what the thread calls: for the forms that
-// programs call which are compiled so (suffixes _ptsz, _ptds).
+// While one lives, stream 0 is the thread's own in what the thread calls. For the forms whose names
+// end in _ptsz or _ptds, which programs call that are compiled so.
 class PerThreadDefaultStream {
  public:
   PerThreadDefaultStream();
