@@ -20,15 +20,14 @@ struct Signature<Result(Arguments...)> {
 template <typename Function, std::size_t kIndex>
 using Parameter = std::tuple_element_t<kIndex, typename Signature<Function>::Parameters>;
 
+// Whether both are known to be structures or numbers of different forms; a handle's type is not
+// known.
 template <typename To, typename From>
-constexpr bool SameSize() {
-  if constexpr (std::is_pointer_v<To> && std::is_pointer_v<From>) {
-    return true;
-  } else if constexpr (requires { sizeof(To) + sizeof(From); }) {
-    return sizeof(To) == sizeof(From);
-  } else {
-    return true;  // a handle's type, or void
+constexpr bool DifferentSize() {
+  if constexpr (!std::is_pointer_v<To> || !std::is_pointer_v<From>) {
+    if constexpr (requires { sizeof(To) + sizeof(From); }) return sizeof(To) != sizeof(From);
   }
+  return false;
 }
 
 // What the driver calls the same thing.
@@ -41,7 +40,7 @@ To As(From from) {
       using Target = std::remove_pointer_t<To>;
       using Source = std::remove_pointer_t<From>;
       static_assert(std::is_function_v<Target> || std::is_void_v<Target> ||
-                    std::is_void_v<Source> || SameSize<Target, Source>());
+                    std::is_void_v<Source> || !DifferentSize<Target, Source>());
     }
     // The runtime has some addresses to const, the driver all of them as numbers; some parameters
     // are const in one of the two only.

@@ -42,7 +42,7 @@ TEST_CASE("a box of memory is set, and copied from its middle") {
   Must(cudaMemset3D(memory, 7, {10, 4, 3}));
   Must(cudaMemset3DAsync(memory, 9, {5, 2, 3}, nullptr));  // not all of the rows of a slice
   Must(cudaDeviceSynchronize());
-  Bytes read(4 * 3 * 2);
+  Bytes read(std::size_t{4} * 3 * 2);
   cudaMemcpy3DParms copy{};
   copy.srcPtr = memory;
   copy.srcPos = {3, 1, 1};
@@ -72,7 +72,7 @@ TEST_CASE("a box goes to an array and back, its width counted in elements") {
   const Runtime runtime;
   cudaArray_t array = nullptr;
   Must(cudaMalloc3DArray(&array, &kTwoShorts, {8, 4, 3}));
-  Bytes from = Counted(8 * 4 * 4 * 3);
+  Bytes from = Counted(std::size_t{8} * 4 * 4 * 3);
   Bytes to(from.size());
   cudaMemcpy3DParms copy{};
   copy.srcPtr = {from.data(), 32, 32, 4};
@@ -88,7 +88,7 @@ TEST_CASE("a box goes to an array and back, its width counted in elements") {
   copy.kind = cudaMemcpyDeviceToHost;
   Must(cudaMemcpy3D(&copy));
   CHECK(to[0] == from[32 * 4 + 8]);
-  CHECK(std::equal(to.begin() + 24, to.begin() + 48, from.begin() + 32 * 5 + 8));
+  CHECK(std::equal(to.begin() + 24, to.begin() + 48, from.begin() + 168));
 
   cudaChannelFormatDesc description{};
   cudaExtent extent{};
