@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "runtime.h"
+#include "convert.h"
+#include "forward.h"
+#include "registrations.h"
 
 using namespace cudart;
 
@@ -42,14 +44,6 @@ CUDART_API cudaSetDeviceFlags(unsigned flags) {
   });
 }
 
-CUDART_API cudaGetDeviceFlags(unsigned* out) {
-  return WithContext([&](const Driver& driver) { return driver.cuCtxGetFlags(out); });
-}
-
-CUDART_API cudaDeviceSynchronize() {
-  return WithContext([](const Driver& driver) { return driver.cuCtxSynchronize(); });
-}
-
 CUDART_API cudaDeviceReset() {
   return WithDriver([](const Driver& driver) {
     const int device = current_device();
@@ -57,42 +51,66 @@ CUDART_API cudaDeviceReset() {
     if (const cudaError_t error = PrimaryContext(driver, device, &primary)) return error;
     const CUresult result = driver.cuDevicePrimaryCtxReset_v2(device);
     ForgetPrimaryContext(device);
+    ForgetVariables(device);
     driver.cuDevicePrimaryCtxRelease_v2(device);
     driver.cuCtxSetCurrent(nullptr);
     return ToRuntime(result);
   });
 }
 
-CUDART_API cudaDeviceGetAttribute(int* out, cudaDeviceAttr attribute, int device) {
+CUDART_FORWARD(1, cudaGetDeviceFlags, cuCtxGetFlags)
+CUDART_FORWARD(0, cudaDeviceSynchronize, cuCtxSynchronize)
+CUDART_FORWARD(2, cudaDeviceGetLimit, cuCtxGetLimit)
+CUDART_FORWARD(2, cudaDeviceSetLimit, cuCtxSetLimit)
+CUDART_FORWARD(2, cudaDeviceGetStreamPriorityRange, cuCtxGetStreamPriorityRange)
+CUDART_FORWARD(1, cudaDeviceGetCacheConfig, cuCtxGetCacheConfig)
+CUDART_FORWARD(1, cudaDeviceSetCacheConfig, cuCtxSetCacheConfig)
+CUDART_FORWARD(1, cudaDeviceGetSharedMemConfig, cuCtxGetSharedMemConfig)
+CUDART_FORWARD(1, cudaDeviceSetSharedMemConfig, cuCtxSetSharedMemConfig)
+CUDART_FORWARD(0, cudaCtxResetPersistingL2Cache, cuCtxResetPersistingL2Cache)
+CUDART_FORWARD(2, cudaDeviceFlushGPUDirectRDMAWrites, cuFlushGPUDirectRDMAWrites)
+CUDART_FORWARD_WITHOUT_CONTEXT(1, cudaDriverGetVersion, cuDriverGetVersion)
+CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaDeviceGetAttribute, cuDeviceGetAttribute)
+CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaDeviceGetPCIBusId, cuDeviceGetPCIBusId)
+CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaDeviceGetByPCIBusId, cuDeviceGetByPCIBusId)
+CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaDeviceCanAccessPeer, cuDeviceCanAccessPeer)
+CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceGetP2PAttribute, cuDeviceGetP2PAttribute)
+CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaGetExportTable, cuGetExportTable)
+CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceRegisterAsyncNotification,
+                               cuDeviceRegisterAsyncNotification)
+CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaDeviceUnregisterAsyncNotification,
+                               cuDeviceUnregisterAsyncNotification)
+#if CUDART_VERSION >= 13000
+CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaDeviceGetHostAtomicCapabilities,
+                               cuDeviceGetHostAtomicCapabilities)
+CUDART_FORWARD_WITHOUT_CONTEXT(5, cudaDeviceGetP2PAtomicCapabilities,
+                               cuDeviceGetP2PAtomicCapabilities)
+CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaLogsRegisterCallback, cuLogsRegisterCallback)
+CUDART_FORWARD_WITHOUT_CONTEXT(1, cudaLogsUnregisterCallback, cuLogsUnregisterCallback)
+CUDART_FORWARD_WITHOUT_CONTEXT(2, cudaLogsCurrent, cuLogsCurrent)
+CUDART_FORWARD_WITHOUT_CONTEXT(3, cudaLogsDumpToFile, cuLogsDumpToFile)
+CUDART_FORWARD_WITHOUT_CONTEXT(4, cudaLogsDumpToMemory, cuLogsDumpToMemory)
+#else  // names from before CUDA 4, which CUDA 13 left out
+CUDART_FORWARD(0, cudaThreadSynchronize, cuCtxSynchronize)
+CUDART_FORWARD(2, cudaThreadGetLimit, cuCtxGetLimit)
+CUDART_FORWARD(2, cudaThreadSetLimit, cuCtxSetLimit)
+CUDART_FORWARD(1, cudaThreadGetCacheConfig, cuCtxGetCacheConfig)
+CUDART_FORWARD(1, cudaThreadSetCacheConfig, cuCtxSetCacheConfig)
+CUDART_API cudaThreadExit() {
+  return cudaDeviceReset();
+}
+#endif
+
+CUDART_API cudaDeviceGetTexture1DLinearMaxWidth(size_t* out,
+                                                const cudaChannelFormatDesc* description,
+                                                int device) {
   return WithDriver([&](const Driver& driver) {
-    return driver.cuDeviceGetAttribute(out, static_cast<CUdevice_attribute>(attribute), device);
+    Format format{};
+    if (!description) return cudaErrorInvalidValue;
+    if (const cudaError_t error = ToFormat(*description, format)) return error;
+    return Ask(driver.cuDeviceGetTexture1DLinearMaxWidth, out, format.format, format.channels,
+               device);
   });
-}
-
-CUDART_API cudaDeviceGetPCIBusId(char* out, int length, int device) {
-  return WithDriver(
-      [&](const Driver& driver) { return driver.cuDeviceGetPCIBusId(out, length, device); });
-}
-
-CUDART_API cudaDeviceGetLimit(size_t* out, cudaLimit limit) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuCtxGetLimit(out, static_cast<CUlimit>(limit)); });
-}
-
-CUDART_API cudaDeviceSetLimit(cudaLimit limit, size_t value) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuCtxSetLimit(static_cast<CUlimit>(limit), value);
-  });
-}
-
-CUDART_API cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuCtxGetStreamPriorityRange(least, greatest); });
-}
-
-CUDART_API cudaDeviceCanAccessPeer(int* out, int device, int peer) {
-  return WithDriver(
-      [&](const Driver& driver) { return driver.cuDeviceCanAccessPeer(out, device, peer); });
 }
 
 CUDART_API cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
@@ -219,8 +237,34 @@ CUDART_API cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   });
 }
 
-CUDART_API cudaDriverGetVersion(int* out) {
-  return WithDriver([&](const Driver& driver) { return driver.cuDriverGetVersion(out); });
+namespace {
+
+// How much of what is asked for a device has: 0 members stand for what is all the same.
+int Matches(const cudaDeviceProp& device, const cudaDeviceProp& asked) {
+  const int capability = device.major * 100 + device.minor;
+  return (capability >= asked.major * 100 + asked.minor ? 1 : 0) +
+         (device.totalGlobalMem >= asked.totalGlobalMem ? 1 : 0) +
+         (device.sharedMemPerBlock >= asked.sharedMemPerBlock ? 1 : 0) +
+         (device.maxThreadsPerBlock >= asked.maxThreadsPerBlock ? 1 : 0) +
+         (device.multiProcessorCount >= asked.multiProcessorCount ? 1 : 0);
+}
+
+}  // namespace
+
+CUDART_API cudaChooseDevice(int* out, const cudaDeviceProp* asked) {
+  int count = 0;
+  if (!out || !asked) return Remember(cudaErrorInvalidValue);
+  if (const cudaError_t error = cudaGetDeviceCount(&count)) return error;
+  int most = -1;
+  for (int device = 0; device < count; ++device) {
+    cudaDeviceProp properties{};
+    if (const cudaError_t error = cudaGetDeviceProperties(&properties, device)) return error;
+    const int matches = Matches(properties, *asked);
+    if (matches <= most) continue;
+    most = matches;
+    *out = device;
+  }
+  return cudaSuccess;
 }
 
 CUDART_API cudaRuntimeGetVersion(int* out) {
@@ -287,6 +331,9 @@ cudaError_t EntryPoint(const char* symbol, void** out, int version, unsigned lon
                        cudaDriverEntryPointQueryResult* status) {
   return WithDriver([&](const Driver& driver) {
     CUdriverProcAddressQueryResult found{};
+    if (flags == cudaEnableDefault && IsDefaultStreamPerThread()) {
+      flags = cudaEnablePerThreadDefaultStream;
+    }
     const CUresult result = driver.get_proc_address(symbol, out, version, flags, &found);
     if (status) *status = static_cast<cudaDriverEntryPointQueryResult>(found);
     // cuda_runtime_api.h: with a status given, a symbol that there is not is no error.

@@ -1,69 +1,12 @@
-// What code that nvcc generates calls: registration of its binaries and kernels, and their launch.
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <string>
+// Launches, and what is told of kernels and set for them.
 #include <vector>
 
-#include "runtime.h"
+#include "forward.h"
+#include "registrations.h"
 
 using namespace cudart;
 
 namespace {
-
-struct Binary {
-  const void* image;
-  CUlibrary library = nullptr;  // loaded with the first kernel of it that is used
-};
-
-struct Registered {
-  Binary* binary;
-  std::string name;
-  CUkernel kernel = nullptr;
-};
-
-struct Variable {
-  Binary* binary;
-  std::string name;
-  std::size_t bytes;
-  CUdeviceptr address = 0;  // of pinned memory, made with the first use
-};
-
-struct Registrations {
-  std::mutex mutex;
-  std::map<const void*, Registered> kernels;  // by the address of the host's function
-  std::map<const void*, Variable> variables;  // by the address of the host's variable
-};
-
-Registrations& registrations() {
-  static auto* const instance = new Registrations;  // unregistered from exit handlers
-  return *instance;
-}
-
-cudaError_t FindKernel(const Driver& driver, const void* function, CUkernel* out) {
-  const std::scoped_lock lock(registrations().mutex);
-  const auto found = registrations().kernels.find(function);
-  if (found == registrations().kernels.end()) return cudaErrorInvalidDeviceFunction;
-  Registered& entry = found->second;
-  if (!entry.binary->library) {
-    const CUresult error = driver.cuLibraryLoadData(&entry.binary->library, entry.binary->image,
-                                                    nullptr, nullptr, 0, nullptr, nullptr, 0);
-    if (error != CUDA_SUCCESS) return ToRuntime(error);
-  }
-  if (!entry.kernel) {
-    const CUresult error =
-        driver.cuLibraryGetKernel(&entry.kernel, entry.binary->library, entry.name.c_str());
-    if (error != CUDA_SUCCESS) return ToRuntime(error);
-  }
-  *out = entry.kernel;
-  return cudaSuccess;
-}
-
-cudaError_t FindFunction(const Driver& driver, const void* host_function, CUfunction* out) {
-  CUkernel kernel = nullptr;
-  if (const cudaError_t error = FindKernel(driver, host_function, &kernel)) return error;
-  return ToRuntime(driver.cuKernelGetFunction(out, kernel));
-}
 
 // Runs body(driver, function) for the kernel that the host's function stands for.
 template <typename Body>
@@ -81,6 +24,23 @@ CUresult Launch(const Driver& driver, CUfunction function, dim3 grid, dim3 block
                                static_cast<unsigned>(shared_bytes), stream, arguments, nullptr);
 }
 
+// The attributes of both have the same form.
+CUlaunchConfig ToConfig(const cudaLaunchConfig_t& config) {
+  static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute));
+  CUlaunchConfig out{};
+  out.gridDimX = config.gridDim.x;
+  out.gridDimY = config.gridDim.y;
+  out.gridDimZ = config.gridDim.z;
+  out.blockDimX = config.blockDim.x;
+  out.blockDimY = config.blockDim.y;
+  out.blockDimZ = config.blockDim.z;
+  out.sharedMemBytes = static_cast<unsigned>(config.dynamicSmemBytes);
+  out.hStream = config.stream;
+  out.attrs = reinterpret_cast<CUlaunchAttribute*>(config.attrs);
+  out.numAttrs = config.numAttrs;
+  return out;
+}
+
 struct Configuration {
   dim3 grid;
   dim3 block;
@@ -94,56 +54,6 @@ std::vector<Configuration>& configurations() {
 }
 
 }  // namespace
-
-extern "C" void** __cudaRegisterFatBinary(void* image) {
-  return reinterpret_cast<void**>(new Binary{.image = image});
-}
-
-extern "C" void __cudaRegisterFatBinaryEnd(void** handle) {
-  (void)handle;
-}
-
-// Runs when the program ends: no call of the driver any more.
-extern "C" void __cudaUnregisterFatBinary(void** handle) {
-  const std::scoped_lock lock(registrations().mutex);
-  auto* const binary = reinterpret_cast<Binary*>(handle);
-  const auto is_of_it = [&](const auto& entry) { return entry.second.binary == binary; };
-  std::erase_if(registrations().kernels, is_of_it);
-  std::erase_if(registrations().variables, is_of_it);
-  delete binary;
-}
-
-extern "C" void __cudaRegisterFunction(void** handle, const char* host_function,
-                                       char* device_function, const char* name, int thread_limit,
-                                       uint3* tid, uint3* bid, dim3* block, dim3* grid,
-                                       int* warp_size) {
-  (void)device_function, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid;
-  (void)warp_size;
-  const std::scoped_lock lock(registrations().mutex);
-  registrations().kernels[host_function] = {.binary = reinterpret_cast<Binary*>(handle),
-                                            .name = name};
-}
-
-extern "C" void __cudaRegisterVar(void** handle, char* host_variable, char* device_address,
-                                  const char* name, int external, size_t bytes, int constant,
-                                  int global) {
-  (void)device_address, (void)external, (void)constant, (void)global;
-  const std::scoped_lock lock(registrations().mutex);
-  registrations().variables[host_variable] = {
-      .binary = reinterpret_cast<Binary*>(handle), .name = name, .bytes = bytes};
-}
-
-extern "C" void __cudaRegisterManagedVar(void** handle, void** host_variable, char* device_address,
-                                         const char* name, int external, size_t bytes, int constant,
-                                         int global) {
-  (void)handle, (void)host_variable, (void)device_address, (void)name, (void)external;
-  (void)bytes, (void)constant, (void)global;
-}
-
-extern "C" char __cudaInitModule(void** handle) {
-  (void)handle;
-  return 1;
-}
 
 extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                                 cudaStream_t stream) {
@@ -164,7 +74,12 @@ CUDART_API __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_by
 
 CUDART_API __cudaGetKernel(cudaKernel_t* out, const void* host_function) {
   return WithContext([&](const Driver& driver) {
-    return FindKernel(driver, host_function, reinterpret_cast<CUkernel*>(out));
+    CUkernel kernel = nullptr;
+    if (!out) return cudaErrorInvalidValue;
+    if (const cudaError_t error = FindKernel(driver, host_function, &kernel)) return error;
+    KnowKernel(kernel);
+    *out = reinterpret_cast<cudaKernel_t>(kernel);
+    return cudaSuccess;
   });
 }
 
@@ -175,91 +90,6 @@ CUDART_API cudaGetKernel(cudaKernel_t* out, const void* host_function) {
 CUDART_API cudaGetFuncBySymbol(cudaFunction_t* out, const void* host_function) {
   return WithContext(
       [&](const Driver& driver) { return FindFunction(driver, host_function, out); });
-}
-
-namespace {
-
-// A variable of the device lies in pinned memory of the host: the binaries of nvcc's are not read,
-// and it is no allocation of the program's.
-cudaError_t FindVariable(const Driver& driver, const void* symbol, CUdeviceptr* out,
-                         std::size_t* bytes) {
-  const std::scoped_lock lock(registrations().mutex);
-  const auto found = registrations().variables.find(symbol);
-  if (found == registrations().variables.end()) return cudaErrorInvalidSymbol;
-  Variable& variable = found->second;
-  if (variable.address == 0) {
-    void* memory = nullptr;
-    CUresult error = driver.cuMemHostAlloc(&memory, variable.bytes,
-                                           CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (error != CUDA_SUCCESS) return ToRuntime(error);
-    std::memset(memory, 0, variable.bytes);
-    error = driver.cuMemHostGetDevicePointer_v2(&variable.address, memory, 0);
-    if (error != CUDA_SUCCESS) return ToRuntime(error);
-  }
-  *out = variable.address;
-  *bytes = variable.bytes;
-  return cudaSuccess;
-}
-
-// Runs body(driver, address) for `count` bytes of the variable from `offset` on.
-template <typename Body>
-cudaError_t WithVariable(const void* symbol, std::size_t offset, std::size_t count, Body body) {
-  return WithContext([&](const Driver& driver) {
-    CUdeviceptr address = 0;
-    std::size_t bytes = 0;
-    if (const cudaError_t error = FindVariable(driver, symbol, &address, &bytes)) return error;
-    if (offset > bytes || count > bytes - offset) return cudaErrorInvalidValue;
-    return ToRuntime(body(driver, address + offset));
-  });
-}
-
-}  // namespace
-
-CUDART_API cudaGetSymbolAddress(void** out, const void* symbol) {
-  return WithVariable(symbol, 0, 0, [&](const Driver&, CUdeviceptr address) {
-    if (!out) return CUDA_ERROR_INVALID_VALUE;
-    *out = reinterpret_cast<void*>(address);
-    return CUDA_SUCCESS;
-  });
-}
-
-CUDART_API cudaGetSymbolSize(size_t* out, const void* symbol) {
-  return WithContext([&](const Driver& driver) {
-    CUdeviceptr address = 0;
-    return out ? FindVariable(driver, symbol, &address, out) : cudaErrorInvalidValue;
-  });
-}
-
-CUDART_API cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset,
-                              cudaMemcpyKind kind) {
-  (void)kind;  // the driver tells by the pointers
-  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr to) {
-    return driver.cuMemcpy(to, reinterpret_cast<CUdeviceptr>(from), bytes);
-  });
-}
-
-CUDART_API cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
-                                cudaMemcpyKind kind) {
-  (void)kind;
-  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr from) {
-    return driver.cuMemcpy(reinterpret_cast<CUdeviceptr>(to), from, bytes);
-  });
-}
-
-CUDART_API cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes,
-                                   size_t offset, cudaMemcpyKind kind, cudaStream_t stream) {
-  (void)kind;
-  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr to) {
-    return driver.cuMemcpyAsync(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream);
-  });
-}
-
-CUDART_API cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset,
-                                     cudaMemcpyKind kind, cudaStream_t stream) {
-  (void)kind;
-  return WithVariable(symbol, offset, bytes, [&](const Driver& driver, CUdeviceptr from) {
-    return driver.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream);
-  });
 }
 
 CUDART_API __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
@@ -290,8 +120,8 @@ CUDART_API cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* hos
                                void** arguments) {
   if (!config) return Remember(cudaErrorInvalidValue);
   return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
-    return Launch(driver, function, config->gridDim, config->blockDim, arguments,
-                  config->dynamicSmemBytes, config->stream);
+    const CUlaunchConfig asked = ToConfig(*config);
+    return driver.cuLaunchKernelEx(&asked, function, arguments, nullptr);
   });
 }
 
@@ -299,11 +129,33 @@ CUDART_API cudaFuncGetAttributes(cudaFuncAttributes* out, const void* host_funct
   return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     *out = {};
-    driver.cuFuncGetAttribute(&out->maxThreadsPerBlock, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-                              function);
-    driver.cuFuncGetAttribute(&out->ptxVersion, CU_FUNC_ATTRIBUTE_PTX_VERSION, function);
-    driver.cuFuncGetAttribute(&out->binaryVersion, CU_FUNC_ATTRIBUTE_BINARY_VERSION, function);
-    return driver.cuFuncGetAttribute(&out->numRegs, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+#define CUDART_SET(member, attribute)                                                     \
+  {                                                                                       \
+    int value = 0;                                                                        \
+    if (const CUresult error =                                                            \
+            driver.cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_##attribute, function)) { \
+      return error;                                                                       \
+    }                                                                                     \
+    out->member = static_cast<decltype(out->member)>(value);                              \
+  }
+    CUDART_SET(sharedSizeBytes, SHARED_SIZE_BYTES)
+    CUDART_SET(constSizeBytes, CONST_SIZE_BYTES)
+    CUDART_SET(localSizeBytes, LOCAL_SIZE_BYTES)
+    CUDART_SET(maxThreadsPerBlock, MAX_THREADS_PER_BLOCK)
+    CUDART_SET(numRegs, NUM_REGS)
+    CUDART_SET(ptxVersion, PTX_VERSION)
+    CUDART_SET(binaryVersion, BINARY_VERSION)
+    CUDART_SET(cacheModeCA, CACHE_MODE_CA)
+    CUDART_SET(maxDynamicSharedSizeBytes, MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    CUDART_SET(preferredShmemCarveout, PREFERRED_SHARED_MEMORY_CARVEOUT)
+    CUDART_SET(clusterDimMustBeSet, CLUSTER_SIZE_MUST_BE_SET)
+    CUDART_SET(requiredClusterWidth, REQUIRED_CLUSTER_WIDTH)
+    CUDART_SET(requiredClusterHeight, REQUIRED_CLUSTER_HEIGHT)
+    CUDART_SET(requiredClusterDepth, REQUIRED_CLUSTER_DEPTH)
+    CUDART_SET(clusterSchedulingPolicyPreference, CLUSTER_SCHEDULING_POLICY_PREFERENCE)
+    CUDART_SET(nonPortableClusterSizeAllowed, NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+#undef CUDART_SET
+    return CUDA_SUCCESS;
   });
 }
 
@@ -325,4 +177,54 @@ CUDART_API cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* out, const void* h
                                                          int block_size, size_t shared_bytes) {
   return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out, host_function, block_size,
                                                                 shared_bytes, 0);
+}
+
+CUDART_API cudaFuncSetCacheConfig(const void* host_function, cudaFuncCache config) {
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    return driver.cuFuncSetCacheConfig(function, static_cast<CUfunc_cache>(config));
+  });
+}
+
+CUDART_API cudaFuncSetSharedMemConfig(const void* host_function, cudaSharedMemConfig config) {
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    return driver.cuFuncSetSharedMemConfig(function, static_cast<CUsharedconfig>(config));
+  });
+}
+
+CUDART_API cudaFuncGetName(const char** out, const void* host_function) {
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    return driver.cuFuncGetName(out, function);
+  });
+}
+
+CUDART_API cudaFuncGetParamInfo(const void* host_function, size_t index, size_t* offset,
+                                size_t* bytes) {
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    return driver.cuFuncGetParamInfo(function, index, offset, bytes);
+  });
+}
+
+CUDART_API cudaOccupancyAvailableDynamicSMemPerBlock(size_t* out, const void* host_function,
+                                                     int blocks, int block_size) {
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    return driver.cuOccupancyAvailableDynamicSMemPerBlock(out, function, blocks, block_size);
+  });
+}
+
+CUDART_API cudaOccupancyMaxPotentialClusterSize(int* out, const void* host_function,
+                                                const cudaLaunchConfig_t* config) {
+  if (!config) return Remember(cudaErrorInvalidValue);
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    const CUlaunchConfig asked = ToConfig(*config);
+    return driver.cuOccupancyMaxPotentialClusterSize(out, function, &asked);
+  });
+}
+
+CUDART_API cudaOccupancyMaxActiveClusters(int* out, const void* host_function,
+                                          const cudaLaunchConfig_t* config) {
+  if (!config) return Remember(cudaErrorInvalidValue);
+  return WithFunction(host_function, [&](const Driver& driver, CUfunction function) {
+    const CUlaunchConfig asked = ToConfig(*config);
+    return driver.cuOccupancyMaxActiveClusters(out, function, &asked);
+  });
 }

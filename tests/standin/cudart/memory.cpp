@@ -1,18 +1,10 @@
-// cudaMalloc and its like, copies, sets, pools, IPC.
-#include <vector>
-
-#include "runtime.h"
+// cudaMalloc and its like, what is told of pointers, managed memory, IPC.
+#include "convert.h"
+#include "forward.h"
 
 using namespace cudart;
 
 namespace {
-
-CUdeviceptr Device(const void* pointer) {
-  return reinterpret_cast<CUdeviceptr>(pointer);
-}
-CUdeviceptr* Device(void** pointer) {
-  return reinterpret_cast<CUdeviceptr*>(pointer);
-}
 
 cudaError_t AllocateHost(void** out, size_t bytes, unsigned flags) {
   return WithContext([&](const Driver& driver) {
@@ -22,47 +14,6 @@ cudaError_t AllocateHost(void** out, size_t bytes, unsigned flags) {
     }
     return driver.cuMemHostAlloc(out, bytes, flags);
   });
-}
-
-CUresult Copy(const Driver& driver, void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  switch (kind) {
-    case cudaMemcpyHostToDevice:
-      return driver.cuMemcpyHtoD_v2(Device(to), from, bytes);
-    case cudaMemcpyDeviceToHost:
-      return driver.cuMemcpyDtoH_v2(to, Device(from), bytes);
-    case cudaMemcpyDeviceToDevice:
-      return driver.cuMemcpyDtoD_v2(Device(to), Device(from), bytes);
-    default:
-      return driver.cuMemcpy(Device(to), Device(from), bytes);
-  }
-}
-
-CUresult CopyAsync(const Driver& driver, void* to, const void* from, size_t bytes,
-                   cudaMemcpyKind kind, cudaStream_t stream) {
-  switch (kind) {
-    case cudaMemcpyHostToDevice:
-      return driver.cuMemcpyHtoDAsync_v2(Device(to), from, bytes, stream);
-    case cudaMemcpyDeviceToHost:
-      return driver.cuMemcpyDtoHAsync_v2(to, Device(from), bytes, stream);
-    case cudaMemcpyDeviceToDevice:
-      return driver.cuMemcpyDtoDAsync_v2(Device(to), Device(from), bytes, stream);
-    default:
-      return driver.cuMemcpyAsync(Device(to), Device(from), bytes, stream);
-  }
-}
-
-CUDA_MEMCPY2D Rectangle(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                        size_t width, size_t height) {
-  CUDA_MEMCPY2D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
-  copy.srcDevice = Device(from);
-  copy.srcPitch = from_pitch;
-  copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-  copy.dstDevice = Device(to);
-  copy.dstPitch = to_pitch;
-  copy.WidthInBytes = width;
-  copy.Height = height;
-  return copy;
 }
 
 }  // namespace
@@ -89,11 +40,6 @@ CUDART_API cudaMallocPitch(void** out, size_t* pitch, size_t width, size_t heigh
   });
 }
 
-CUDART_API cudaMallocManaged(void** out, size_t bytes, unsigned flags) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuMemAllocManaged(Device(out), bytes, flags); });
-}
-
 CUDART_API cudaMallocHost(void** out, size_t bytes) {
   return AllocateHost(out, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 }
@@ -102,197 +48,29 @@ CUDART_API cudaHostAlloc(void** out, size_t bytes, unsigned flags) {
   return AllocateHost(out, bytes, flags);
 }
 
+CUDART_API cudaMalloc3D(cudaPitchedPtr* out, cudaExtent extent) {
+  if (!out) return Remember(cudaErrorInvalidValue);
+  void* pointer = nullptr;
+  size_t pitch = 0;
+  const cudaError_t error =
+      cudaMallocPitch(&pointer, &pitch, extent.width, extent.height * extent.depth);
+  if (error == cudaSuccess) *out = {pointer, pitch, extent.width, extent.height};
+  return error;
+}
+
 CUDART_API cudaFreeHost(void* pointer) {
   return WithContext(
       [&](const Driver& driver) { return pointer ? driver.cuMemFreeHost(pointer) : CUDA_SUCCESS; });
 }
 
-CUDART_API cudaHostRegister(void* pointer, size_t bytes, unsigned flags) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuMemHostRegister_v2(pointer, bytes, flags); });
-}
-
-CUDART_API cudaHostUnregister(void* pointer) {
-  return WithContext([&](const Driver& driver) { return driver.cuMemHostUnregister(pointer); });
-}
-
-CUDART_API cudaHostGetDevicePointer(void** out, void* pointer, unsigned flags) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuMemHostGetDevicePointer_v2(Device(out), pointer, flags);
-  });
-}
-
-CUDART_API cudaHostGetFlags(unsigned* out, void* pointer) {
-  return WithContext([&](const Driver& driver) { return driver.cuMemHostGetFlags(out, pointer); });
-}
-
-CUDART_API cudaMemGetInfo(size_t* free, size_t* total) {
-  return WithContext([&](const Driver& driver) { return driver.cuMemGetInfo_v2(free, total); });
-}
-
-CUDART_API cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  return WithContext([&](const Driver& driver) { return Copy(driver, to, from, bytes, kind); });
-}
-
-CUDART_API cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                           cudaStream_t stream) {
-  return WithContext(
-      [&](const Driver& driver) { return CopyAsync(driver, to, from, bytes, kind, stream); });
-}
-
-CUDART_API cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device,
-                          size_t bytes) {
-  return WithContext([&](const Driver& driver) {
-    CUcontext contexts[2] = {};
-    if (const cudaError_t error = PrimaryContext(driver, to_device, &contexts[0])) return error;
-    if (const cudaError_t error = PrimaryContext(driver, from_device, &contexts[1])) return error;
-    return ToRuntime(
-        driver.cuMemcpyPeer(Device(to), contexts[0], Device(from), contexts[1], bytes));
-  });
-}
-
-CUDART_API cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
-                               size_t bytes, cudaStream_t stream) {
-  return WithContext([&](const Driver& driver) {
-    CUcontext contexts[2] = {};
-    if (const cudaError_t error = PrimaryContext(driver, to_device, &contexts[0])) return error;
-    if (const cudaError_t error = PrimaryContext(driver, from_device, &contexts[1])) return error;
-    return ToRuntime(driver.cuMemcpyPeerAsync(Device(to), contexts[0], Device(from), contexts[1],
-                                              bytes, stream));
-  });
-}
-
-CUDART_API cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                        size_t width, size_t height, cudaMemcpyKind kind) {
-  (void)kind;  // the driver tells by the pointers
-  return WithContext([&](const Driver& driver) {
-    const CUDA_MEMCPY2D copy = Rectangle(to, to_pitch, from, from_pitch, width, height);
-    return driver.cuMemcpy2DUnaligned_v2(&copy);
-  });
-}
-
-CUDART_API cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                             size_t width, size_t height, cudaMemcpyKind kind,
-                             cudaStream_t stream) {
-  (void)kind;
-  return WithContext([&](const Driver& driver) {
-    const CUDA_MEMCPY2D copy = Rectangle(to, to_pitch, from, from_pitch, width, height);
-    return driver.cuMemcpy2DAsync_v2(&copy, stream);
-  });
-}
-
-CUDART_API cudaMemset(void* to, int value, size_t bytes) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuMemsetD8_v2(Device(to), static_cast<unsigned char>(value), bytes);
-  });
-}
-
-CUDART_API cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuMemsetD8Async(Device(to), static_cast<unsigned char>(value), bytes, stream);
-  });
-}
-
-CUDART_API cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuMemsetD2D8_v2(Device(to), pitch, static_cast<unsigned char>(value), width,
-                                  height);
-  });
-}
-
-CUDART_API cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
-                             cudaStream_t stream) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuMemsetD2D8Async(Device(to), pitch, static_cast<unsigned char>(value), width,
-                                    height, stream);
-  });
-}
-
-CUDART_API cudaMallocAsync(void** out, size_t bytes, cudaStream_t stream) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuMemAllocAsync(Device(out), bytes, stream); });
-}
-
-CUDART_API cudaMallocFromPoolAsync(void** out, size_t bytes, cudaMemPool_t pool,
-                                   cudaStream_t stream) {
-  return WithContext([&](const Driver& driver) {
-    return driver.cuMemAllocFromPoolAsync(Device(out), bytes, pool, stream);
-  });
-}
-
-CUDART_API cudaFreeAsync(void* pointer, cudaStream_t stream) {
-  return WithContext(
-      [&](const Driver& driver) { return driver.cuMemFreeAsync(Device(pointer), stream); });
-}
-
-CUDART_API cudaDeviceGetDefaultMemPool(cudaMemPool_t* out, int device) {
-  return WithDriver(
-      [&](const Driver& driver) { return driver.cuDeviceGetDefaultMemPool(out, device); });
-}
-
-CUDART_API cudaDeviceGetMemPool(cudaMemPool_t* out, int device) {
-  return WithDriver([&](const Driver& driver) { return driver.cuDeviceGetMemPool(out, device); });
-}
-
-CUDART_API cudaDeviceSetMemPool(int device, cudaMemPool_t pool) {
-  return WithDriver([&](const Driver& driver) { return driver.cuDeviceSetMemPool(device, pool); });
-}
-
-namespace {
-
-CUmemLocation Location(const cudaMemLocation& location) {
-  CUmemLocation result{};
-  result.type = static_cast<CUmemLocationType>(location.type);
-  result.id = location.id;
-  return result;
-}
-
-}  // namespace
-
-CUDART_API cudaMemPoolCreate(cudaMemPool_t* out, const cudaMemPoolProps* asked) {
-  return WithContext([&](const Driver& driver) {
-    if (!asked) return CUDA_ERROR_INVALID_VALUE;
-    CUmemPoolProps properties{};
-    properties.allocType = static_cast<CUmemAllocationType>(asked->allocType);
-    properties.handleTypes = static_cast<CUmemAllocationHandleType>(asked->handleTypes);
-    properties.location = Location(asked->location);
-    properties.maxSize = asked->maxSize;
-    properties.usage = asked->usage;
-    return driver.cuMemPoolCreate(out, &properties);
-  });
-}
-
-CUDART_API cudaMemPoolDestroy(cudaMemPool_t pool) {
-  return WithContext([&](const Driver& driver) { return driver.cuMemPoolDestroy(pool); });
-}
-
-CUDART_API cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* asked, size_t count) {
-  return WithContext([&](const Driver& driver) {
-    if (!asked) return CUDA_ERROR_INVALID_VALUE;
-    std::vector<CUmemAccessDesc> access(count);
-    for (size_t i = 0; i < count; ++i) {
-      access[i].location = Location(asked[i].location);
-      access[i].flags = static_cast<CUmemAccess_flags>(asked[i].flags);
-    }
-    return driver.cuMemPoolSetAccess(pool, access.data(), count);
-  });
-}
-
-CUDART_API cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep) {
-  return WithDriver([&](const Driver& driver) { return driver.cuMemPoolTrimTo(pool, keep); });
-}
-
-CUDART_API cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
-  return WithDriver([&](const Driver& driver) {
-    return driver.cuMemPoolSetAttribute(pool, static_cast<CUmemPool_attribute>(attribute), value);
-  });
-}
-
-CUDART_API cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
-  return WithDriver([&](const Driver& driver) {
-    return driver.cuMemPoolGetAttribute(pool, static_cast<CUmemPool_attribute>(attribute), value);
-  });
-}
+CUDART_FORWARD(3, cudaMallocManaged, cuMemAllocManaged)
+CUDART_FORWARD(3, cudaHostRegister, cuMemHostRegister_v2)
+CUDART_FORWARD(1, cudaHostUnregister, cuMemHostUnregister)
+CUDART_FORWARD(3, cudaHostGetDevicePointer, cuMemHostGetDevicePointer_v2)
+CUDART_FORWARD(2, cudaHostGetFlags, cuMemHostGetFlags)
+CUDART_FORWARD(2, cudaMemGetInfo, cuMemGetInfo_v2)
+CUDART_FORWARD(5, cudaMemRangeGetAttribute, cuMemRangeGetAttribute)
+CUDART_FORWARD(6, cudaMemRangeGetAttributes, cuMemRangeGetAttributes)
 
 CUDART_API cudaPointerGetAttributes(cudaPointerAttributes* out, const void* pointer) {
   return WithContext([&](const Driver& driver) {
@@ -331,6 +109,22 @@ cudaError_t Prefetch(const void* pointer, size_t bytes, CUmemLocation to, unsign
   });
 }
 
+cudaError_t Advise(const void* pointer, size_t bytes, cudaMemoryAdvise advice,
+                   CUmemLocation where) {
+  return WithContext([&](const Driver& driver) {
+    return driver.cuMemAdvise_v2(Device(pointer), bytes, static_cast<CUmem_advise>(advice), where);
+  });
+}
+
+#if CUDART_VERSION < 13000
+CUmemLocation LocationOf(int device) {
+  CUmemLocation result{};
+  result.type = device == cudaCpuDeviceId ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
+  result.id = device == cudaCpuDeviceId ? 0 : device;
+  return result;
+}
+#endif
+
 }  // namespace
 
 #if CUDART_VERSION >= 13000
@@ -338,17 +132,28 @@ CUDART_API cudaMemPrefetchAsync(const void* pointer, size_t bytes, cudaMemLocati
                                 unsigned flags, cudaStream_t stream) {
   return Prefetch(pointer, bytes, Location(to), flags, stream);
 }
+CUDART_API cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice,
+                         cudaMemLocation where) {
+  return Advise(pointer, bytes, advice, Location(where));
+}
+CUDART_FORWARD(8, cudaMemPrefetchBatchAsync, cuMemPrefetchBatchAsync)
+CUDART_FORWARD(5, cudaMemDiscardBatchAsync, cuMemDiscardBatchAsync)
+CUDART_FORWARD(8, cudaMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync)
 #else
 CUDART_API cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device,
                                 cudaStream_t stream) {
-  CUmemLocation to{};
-  to.type = device == cudaCpuDeviceId ? CU_MEM_LOCATION_TYPE_HOST : CU_MEM_LOCATION_TYPE_DEVICE;
-  to.id = device == cudaCpuDeviceId ? 0 : device;
-  return Prefetch(pointer, bytes, to, 0, stream);
+  return Prefetch(pointer, bytes, LocationOf(device), 0, stream);
 }
 CUDART_API cudaMemPrefetchAsync_v2(const void* pointer, size_t bytes, cudaMemLocation to,
                                    unsigned flags, cudaStream_t stream) {
   return Prefetch(pointer, bytes, Location(to), flags, stream);
+}
+CUDART_API cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise advice, int device) {
+  return Advise(pointer, bytes, advice, LocationOf(device));
+}
+CUDART_API cudaMemAdvise_v2(const void* pointer, size_t bytes, cudaMemoryAdvise advice,
+                            cudaMemLocation where) {
+  return Advise(pointer, bytes, advice, Location(where));
 }
 #endif
 

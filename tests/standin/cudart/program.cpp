@@ -152,14 +152,17 @@ int Capture() {
   unsigned char read = 0;
   EXPECT(cudaMemcpy(&read, memory, 1, cudaMemcpyDeviceToHost) == cudaSuccess);
   EXPECT(read == 1);
-  parameters.type = cudaGraphNodeTypeHost;  // not served, and says so
+  parameters = {};  // of a kernel that nobody registered
+  parameters.type = cudaGraphNodeTypeKernel;
+  parameters.kernel.func = &parameters;
 #if CUDART_VERSION >= 13000
-  EXPECT(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters) == cudaErrorNotSupported);
+  EXPECT(cudaGraphAddNode(&node, graph, nullptr, nullptr, 0, &parameters) ==
+         cudaErrorInvalidDeviceFunction);
 #else
-  EXPECT(cudaGraphAddNode(&node, graph, nullptr, 0, &parameters) == cudaErrorNotSupported);
+  EXPECT(cudaGraphAddNode(&node, graph, nullptr, 0, &parameters) == cudaErrorInvalidDeviceFunction);
 #endif
   EXPECT(cudaGraphExecDestroy(exec) == cudaSuccess && cudaGraphDestroy(graph) == cudaSuccess);
-  EXPECT(cudaGetLastError() == cudaErrorNotSupported);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidDeviceFunction);
   return 0;
 }
 

@@ -2,11 +2,9 @@
 
 #include <dlfcn.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <set>
-#include <string>
 
 namespace cudart {
 namespace {
@@ -23,38 +21,66 @@ constexpr Request kRequests[] = {
 #undef CUDART_REQUEST
 };
 
-void Keep(Driver& driver, const Request& request, void* address) {
-#define CUDART_KEEP(function, base, since)                                                   \
-  if (request.flags == 0 && request.version == since && !std::strcmp(request.name, #base)) { \
-    driver.function = reinterpret_cast<decltype(driver.function)>(address);                  \
-  }
-  CUDART_DRIVER_FUNCTIONS(CUDART_KEEP)
-#undef CUDART_KEEP
+// Forms for the thread's own default stream came with CUDA 7.
+constexpr int PerThreadSince(int since) {
+  return std::max(since, 7000);
 }
 
-bool IsComplete(const Driver& driver) {
-#define CUDART_CHECK(function, base, since) \
-  if (!driver.function) return false;
-  CUDART_DRIVER_FUNCTIONS(CUDART_CHECK)
-#undef CUDART_CHECK
+// What came with CUDA up to here, the driver must have.
+constexpr int kDriverVersion = 12040;
+
+struct Drivers {
+  Driver legacy;      // stream 0 is the one for all threads
+  Driver per_thread;  // stream 0 is the thread's own
+};
+
+void Keep(Drivers& drivers, const Request& request, void* address) {
+#define CUDART_FUNCTION(function, base, since)                               \
+  if (!std::strcmp(request.name, #base)) {                                   \
+    const auto form = reinterpret_cast<decltype(Driver::function)>(address); \
+    if (request.flags == 0 && request.version == (since)) {                  \
+      drivers.legacy.function = form;                                        \
+    }                                                                        \
+    if (request.flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&    \
+        request.version == PerThreadSince(since)) {                          \
+      drivers.per_thread.function = form;                                    \
+    }                                                                        \
+  }
+#include "driver_functions.inc"
+#undef CUDART_FUNCTION
+}
+
+bool Complete(Drivers& drivers) {
+#define CUDART_FUNCTION(function, base, since)                             \
+  if (!drivers.legacy.function && (since) <= kDriverVersion) return false; \
+  if (!drivers.per_thread.function) drivers.per_thread.function = drivers.legacy.function;
+#include "driver_functions.inc"
+#undef CUDART_FUNCTION
+  drivers.per_thread.get_proc_address = drivers.legacy.get_proc_address;
   return true;
 }
 
 // One dlopen, one dlsym, all requests, then cuInit: as libcudart 13.0 does it.
-cudaError_t LoadOnce(Driver& driver) {
+cudaError_t LoadOnce(Drivers& drivers) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   if (!library) return cudaErrorInsufficientDriver;
-  driver.get_proc_address =
-      reinterpret_cast<decltype(driver.get_proc_address)>(dlsym(library, "cuGetProcAddress_v2"));
-  if (!driver.get_proc_address) return cudaErrorInsufficientDriver;
+  const auto get_proc_address =
+      reinterpret_cast<decltype(Driver::get_proc_address)>(dlsym(library, "cuGetProcAddress_v2"));
+  if (!get_proc_address) return cudaErrorInsufficientDriver;
+  drivers.legacy.get_proc_address = get_proc_address;
   for (const Request& request : kRequests) {
     void* address = nullptr;
     CUdriverProcAddressQueryResult status{};
-    driver.get_proc_address(request.name, &address, request.version, request.flags, &status);
-    if (address) Keep(driver, request, address);
+    get_proc_address(request.name, &address, request.version, request.flags, &status);
+    if (address) Keep(drivers, request, address);
   }
-  if (!IsComplete(driver)) return cudaErrorInsufficientDriver;
-  return ToRuntime(driver.cuInit(0));
+  if (!Complete(drivers)) return cudaErrorInsufficientDriver;
+  return ToRuntime(drivers.legacy.cuInit(0));
+}
+
+bool& default_stream_is_per_thread() {
+  thread_local bool value = false;
+  return value;
 }
 
 struct Primaries {
@@ -71,10 +97,22 @@ Primaries& primaries() {
 }  // namespace
 
 cudaError_t Load(const Driver*& out) {
-  static auto* const driver = new Driver;
-  static const cudaError_t result = LoadOnce(*driver);
-  out = driver;
+  static auto* const drivers = new Drivers;
+  static const cudaError_t result = LoadOnce(*drivers);
+  out = IsDefaultStreamPerThread() ? &drivers->per_thread : &drivers->legacy;
   return result;
+}
+
+bool IsDefaultStreamPerThread() {
+  return default_stream_is_per_thread();
+}
+
+PerThreadDefaultStream::PerThreadDefaultStream() : before_(default_stream_is_per_thread()) {
+  default_stream_is_per_thread() = true;
+}
+
+PerThreadDefaultStream::~PerThreadDefaultStream() {
+  default_stream_is_per_thread() = before_;
 }
 
 int& current_device() {
@@ -85,15 +123,6 @@ int& current_device() {
 cudaError_t& last_error() {
   thread_local cudaError_t error = cudaSuccess;
   return error;
-}
-
-cudaError_t NotServed(const char* what) {
-  static std::mutex mutex;
-  static auto* const said = new std::set<std::string>;
-  const std::scoped_lock lock(mutex);
-  if (said->insert(what).second)
-    std::fprintf(stderr, "standin: libcudart: %s is not served\n", what);
-  return cudaErrorNotSupported;
 }
 
 cudaError_t PrimaryContext(const Driver& driver, int device, CUcontext* out) {

@@ -189,7 +189,8 @@ def make_cudart(soname, functions, folder, out, made):
         (out / "crt/host_defines.h").write_text(HOST_DEFINES)
         versions = out / "cudart.map"
         versions.write_text(f"{soname} {{ global: cuda*; __cuda*; local: *; }};\n")
-        sources = [path for path in sorted((HERE.parent / "cudart").glob("*.cpp")) if path.name != "program.cpp"]
+        sources = [path for path in sorted((HERE.parent / "cudart").glob("*.cpp"))
+                   if path.name != "program.cpp" and not path.name.endswith("_test.cpp")]
         run([*COMPILER, "-fvisibility=default", "-isystem", headers[0], "-isystem", out, "-shared", "-o", out / soname,
              f"-Wl,-soname,{soname}", "-Wl,-Bsymbolic", "-Wl,-z,nodelete", f"-Wl,--version-script={versions}", *sources,
              "-ldl"])
