@@ -140,26 +140,9 @@ CUresult copy_ends(const Way& way, const CUDA_MEMCPY3D_PEER& copy, Stream... str
   return copy_parts(way, copy, stream...);
 }
 
-// Whether that may be how a driver says that a device cannot reach memory: INVALID_VALUE by all
-// reports, and what else a driver could name it. Not an error that stays, or a capture's.
-bool may_be_unreachable(CUresult result) {
-  switch (result) {
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_INVALID_DEVICE:
-    case CUDA_ERROR_INVALID_CONTEXT:
-    case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_PEER_ACCESS_NOT_ENABLED:
-    case CUDA_ERROR_NOT_PERMITTED:
-    case CUDA_ERROR_NOT_SUPPORTED:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// The driver has refused the copy by this result. Made once more, if the stream's device cannot
-// reach one of our blocks. What is refused then, too, has the first answer.
+// The driver has refused the copy, by whatever error: INVALID_VALUE by all reports. Made once more,
+// if the stream's device may be unable to reach one of our blocks. What is refused then, too, has
+// the first answer; another error is told.
 template <typename Way, typename... Stream>
 [[gnu::noinline]] CUresult copy_as_peers(CUresult refused, const Way& way, CUDA_MEMCPY3D_PEER copy,
                                          Stream... stream) {
@@ -177,7 +160,7 @@ template <typename Way, typename... Stream>
       return call(&Functions::cuStreamSynchronize, way.queue());
     }
   }
-  return may_be_unreachable(result) ? refused : result;
+  return result == CUDA_ERROR_INVALID_VALUE ? refused : result;
 }
 
 // The driver's copy of a row. A thread that is cancelled in it is unwound through here, so nothing
@@ -186,9 +169,9 @@ template <typename Way, typename To, typename From, typename... Args, typename..
 CUresult copy_row(const Way& way, CUresult (*Functions::*function)(Args...), To to, From from,
                   const RowEnd& target, const RowEnd& source, size_t bytes, Stream... stream) {
   const CUresult result = call(function, to, from, bytes, stream...);
-  return may_be_unreachable(result)
-             ? copy_as_peers(result, way, row_of(target, source, bytes), stream...)
-             : result;
+  return result == CUDA_SUCCESS
+             ? result
+             : copy_as_peers(result, way, row_of(target, source, bytes), stream...);
 }
 
 // The same of a rectangle or of a box.
@@ -196,9 +179,9 @@ template <typename Way, typename Shape, typename... Stream>
 CUresult copy_box(const Way& way, CUresult (*Functions::*function)(const Shape*, Stream...),
                   const Shape* shape, Stream... stream) {
   const CUresult result = call(function, shape, stream...);
-  return may_be_unreachable(result) && shape != nullptr
-             ? copy_as_peers(result, way, box_of(*shape), stream...)
-             : result;
+  return result == CUDA_SUCCESS || shape == nullptr
+             ? result
+             : copy_as_peers(result, way, box_of(*shape), stream...);
 }
 
 // --- copies that the program makes between two contexts
@@ -229,7 +212,7 @@ CUresult copy_between_async(const InOrder& way, PlainAsync function, CUdeviceptr
                             size_t bytes, CUstream stream) {
   if (may_be_lost(to)) {
     const CUresult result = call(function, to, from, bytes, stream);
-    if (!may_be_unreachable(result)) {
+    if (result == CUDA_SUCCESS) {
       return result;
     }
   }

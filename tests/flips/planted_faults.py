@@ -39,6 +39,11 @@ FAULTS = [
      "  if (open == regions_.end()) {\n    return result;", "  if (result != CUDA_SUCCESS) {\n    return result;"),
     ("a block's handle is asked for at its own address", "ipc.handle_of_interior_equals_base=0", "sharing", "share/ipc.cpp",
      "driver_.cuIpcGetMemHandle(&of_region, region)", "driver_.cuIpcGetMemHandle(&of_region, address)"),
+    ("a copy that a device cannot make is known by its error", "cuMemcpy.no_peer_access=801", "two devices", "hook/copy.cpp",
+     "  return result == CUDA_SUCCESS || shape == nullptr\n", "  return result != CUDA_ERROR_INVALID_VALUE || shape == nullptr\n"),
+    ("only what is copied between two devices needs access", "cuMemcpy.no_peer_access=400", "two devices",
+     "ask/peer_copies.cpp", "  return any_is_ours && all_are_known;",
+     "  return any_is_ours && all_are_known && copy.srcMemoryType == copy.dstMemoryType;"),
 ]
 
 

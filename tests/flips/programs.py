@@ -66,6 +66,8 @@ def programs_of(build):
     one = (("STANDIN_DEVICES", "1"), ("STANDIN_MEMORY", "1GiB"))
     programs += [
         Program("contexts", (str(here / "program_contexts"), "--via=dlsym")),
+        Program("two devices that reach each other", (str(here / "program_two_devices"),), small),
+        Program("two devices that do not", (str(here / "program_two_devices"),), (*small, ("STANDIN_PEERS", "none"))),
         Program("misuse", (str(here / "program_misuse"), "--via=dlsym")),
         Program("sharing between processes", (str(here / "program_sharing"),), one),
         Program("threads", (str(here / "program_threads"), "4", "40"), one),

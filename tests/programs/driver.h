@@ -32,7 +32,7 @@
   X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuStreamWaitEvent) \
   X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuStreamIsCapturing) \
   X(cuThreadExchangeStreamCaptureMode) X(cuGraphInstantiate) X(cuGraphLaunch) X(cuGraphDestroy) \
-  X(cuGraphExecDestroy) X(cuEventSynchronize)
+  X(cuGraphExecDestroy) X(cuEventSynchronize) X(cuMemcpy2D) X(cuMemcpy2DAsync)
 // clang-format on
 
 // CUDA 13 gave the base name other parameters; every driver still has this form.

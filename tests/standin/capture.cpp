@@ -20,13 +20,35 @@ const char* ModeName(CUstreamCaptureMode mode) {
   }
 }
 
+bool IsMine(const Capture& capture) {
+  return capture.thread == std::this_thread::get_id();
+}
+
 // cuda.h, cuThreadExchangeStreamCaptureMode: a capture hinders a thread by the laxer one of the
 // capture's mode and the thread's.
 std::string CaseOf(const Capture& capture, std::string_view function) {
   const CUstreamCaptureMode mode = std::max(capture.mode, thread_state().capture_mode);
-  const bool same = capture.thread == std::this_thread::get_id();
   return std::string("capture.") + ModeName(mode) + '.' + std::string(function) +
-         (same ? ".same_thread" : ".other_thread");
+         (IsMine(capture) ? ".same_thread" : ".other_thread");
+}
+
+// Whether one of the capture's streams is of the current context's device.
+bool IsOfCurrentDevice(const Capture& capture) {
+  Context* current = nullptr;
+  if (CurrentContext(current) != CUDA_SUCCESS) return true;
+  for (const auto& [handle, context] : state().contexts) {
+    if (context->device != current->device) continue;
+    for (const StreamPtr& stream : context->streams) {
+      if (stream->capture.get() == &capture) return true;
+    }
+  }
+  return false;
+}
+
+// Another thread's capture on other devices is no hindrance.
+bool Hinders(const Capture& capture) {
+  return IsMine(capture) || IsOfCurrentDevice(capture) ||
+         BehaviourFlag("capture.hinders_other_devices");
 }
 
 // The nodes that come before what these streams captured last, and those themselves.
@@ -84,7 +106,7 @@ CUresult FailCapture(Capture& capture, std::string_view id) {
 CUresult CheckAllowedDuringCapture(std::string_view function, const Context* context) {
   CUresult result = CUDA_SUCCESS;
   for (const auto& capture : state().captures) {
-    if (context && capture->origin->context != context) continue;
+    if (context ? capture->origin->context != context : !Hinders(*capture)) continue;
     const CUresult error = FailCapture(*capture, CaseOf(*capture, function));
     if (error != CUDA_SUCCESS) result = error;
   }
@@ -107,8 +129,7 @@ CUresult CheckSynchronousUse(const Stream& stream) {
   for (const auto& capture : state().captures) {
     const bool relaxed =
         std::max(capture->mode, thread_state().capture_mode) == CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool mine = capture->thread == std::this_thread::get_id();
-    if (stream.capture == capture || (mine && !relaxed)) {
+    if (stream.capture == capture || (IsMine(*capture) && !relaxed)) {
       return FailCapture(*capture, "capture.synchronous_copy");
     }
   }

@@ -229,6 +229,32 @@ TEST_CASE("reported: a capture survives the end of a stream that has joined it a
   CHECK(outcome.of_end == CUDA_SUCCESS);
 }
 
+TEST_CASE("reported: what another thread does on another device harms no capture, and is done") {
+  const Device device;
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        CU_STREAM_CAPTURE_MODE_RELAXED}) {
+    const Outcome outcome = WhileCapturing(mode, CU_STREAM_NON_BLOCKING, [&](CUstream) {
+      CUresult worst = CUDA_SUCCESS;
+      std::thread([&] {
+        const Device second(1);
+        const auto note = [&](CUresult result) { worst = result ? result : worst; };
+        CUdeviceptr memory = 0;
+        unsigned char byte = 0;
+        note(cuMemAlloc_v2(&memory, 512));
+        note(cuMemsetD8_v2(memory, 1, 512));
+        note(cuMemcpyDtoH_v2(&byte, memory, 1));
+        note(cuCtxSynchronize());
+        note(cuStreamSynchronize(nullptr));
+        note(cuMemFree_v2(memory));
+      }).join();
+      return worst;
+    });
+    CHECK(outcome.of_call == CUDA_SUCCESS);
+    CHECK(outcome.of_end == CUDA_SUCCESS);
+  }
+}
+
 TEST_CASE("reported: so it does where that stream has joined the one that it came from") {
   const Device device;
   const CUdeviceptr memory = device.Allocate(512);

@@ -1,5 +1,6 @@
 // Copies between two devices, to memory of a pool. They need two devices that can reach each other.
 #include <string>
+#include <thread>
 
 #include "cases.h"
 
@@ -100,6 +101,36 @@ Answer host_copy_without_access(Session& s) {
   return answer_json(result == CUDA_SUCCESS ? "false" : "true");
 }
 
+// Another thread allocates, copies and waits on the second device meanwhile.
+Answer capture_beside_other_device(Session& s) {
+  const PeerPool peer(s);
+  if (!peer.why_not().empty()) {
+    return unanswered(peer.why_not());
+  }
+  CUresult worst = CUDA_SUCCESS;
+  const HeldStream stream(s.cu);
+  if (const CUresult error =
+          s.cu.cuStreamBeginCapture(stream.get(), CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+    return unanswered("cuStreamBeginCapture: " + name_of(s.cu, error));
+  }
+  std::thread([&] {
+    const auto note = [&](CUresult result) { worst = worst == CUDA_SUCCESS ? result : worst; };
+    CUdeviceptr block = 0;
+    unsigned char byte = 0;
+    note(s.cu.cuCtxSetCurrent(peer.context()));
+    note(s.cu.cuMemAlloc(&block, PeerPool::kBytes));
+    note(s.cu.cuMemcpyDtoH(&byte, block, 1));
+    note(s.cu.cuCtxSynchronize());
+    note(s.cu.cuMemFree(block));
+  }).join();
+  CUgraph graph = nullptr;
+  const CUresult end = s.cu.cuStreamEndCapture(stream.get(), &graph);
+  if (graph != nullptr) {
+    s.cu.cuGraphDestroy(graph);
+  }
+  return answer_json(worst == CUDA_SUCCESS && end == CUDA_SUCCESS ? "false" : "true");
+}
+
 Answer peer_copy_writes(Session& s) {
   PeerPool peer(s);
   if (!peer.why_not().empty()) {
@@ -127,6 +158,8 @@ Answer peer_copy_writes(Session& s) {
 void add_peer_cases(Cases& cases) {
   cases.push_back({"cuMemcpy.no_peer_access", copy_without_access, Begins::kInContextAlone});
   cases.push_back({"cuMemcpy.host_copy_needs_access", host_copy_without_access,
+                   Begins::kInContextAlone, Kind::kValue});
+  cases.push_back({"capture.hinders_other_devices", capture_beside_other_device,
                    Begins::kInContextAlone, Kind::kValue});
   cases.push_back({"cuMemcpyPeer.writes_to_shared_pool", peer_copy_writes, Begins::kInContextAlone,
                    Kind::kValue});

@@ -279,7 +279,18 @@ TEST_CASE("what was advised of managed memory is told, as the driver tells it") 
   Must(cudaMallocManaged(&memory, 4096));
   Must(cudaMemAdvise(memory, 4096, cudaMemAdviseSetReadMostly, On(0)));
   Must(cudaMemAdvise(memory, 4096, cudaMemAdviseSetPreferredLocation, On(1)));
+#if CUDART_VERSION >= 13000
+  cudaMemLocation place = On(1);
+  std::size_t bytes = 4096;
+  std::size_t first = 0;
+  cudaStream_t batches = nullptr;
+  Must(cudaStreamCreate(&batches));
+  Must(cudaMemDiscardBatchAsync(&memory, &bytes, 1, 0, batches));
+  CHECK(cudaMemDiscardBatchAsync(&memory, &bytes, 0, 0, batches) == cudaErrorInvalidValue);
+  Must(cudaMemPrefetchBatchAsync(&memory, &bytes, 1, &place, &first, 1, 0, batches));
+#else
   Must(cudaMemPrefetchAsync(memory, 4096, On(1), 0, nullptr));
+#endif
   int read_mostly = 0;
   int preferred = -1;
   int prefetched = -1;

@@ -247,9 +247,6 @@ TEST_CASE("what no driver function serves here is not supported") {
   CHECK(cudaGraphicsUnmapResources(0, nullptr, stream) == cudaErrorNotSupported);
   CHECK(cudaGraphicsResourceGetMappedPointer(out, &number, nullptr) == cudaErrorNotSupported);
   CHECK(cudaMemcpy3DBatchAsync(0, nullptr, 0, stream) == cudaErrorNotSupported);
-  CHECK(cudaMemDiscardBatchAsync(out, &number, 0, 0, stream) == cudaErrorNotSupported);
-  CHECK(cudaMemPrefetchBatchAsync(out, &number, 0, nullptr, nullptr, 0, 0, stream) ==
-        cudaErrorNotSupported);
   CHECK(cudaDeviceGetHostAtomicCapabilities(nullptr, operations, 1, 0) == cudaErrorNotSupported);
   CHECK(cudaLogsCurrent(reinterpret_cast<cudaLogIterator*>(out), 0) == cudaErrorNotSupported);
   const cudaUUID_t id{};
