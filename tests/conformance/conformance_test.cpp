@@ -300,8 +300,9 @@ TEST_CASE(
   const std::vector<Mode> modes{{"arena, sync, preallocated", {}},
                                 {"arena, deferred, mapped, grown",
                                  deferred + grown + Environment{{"CUBFC_ALLOCATOR", "vmm"}}}};
-  for (const char* name : {"driver-12.0", "driver-12.5", "driver-13.4", "gb10", "line", "mig",
-                           "without-mapping", "without-mapping-and-pools", "without-pools"}) {
+  for (const char* name :
+       {"driver-12.0", "driver-12.5", "driver-13.4", "driver-limit", "driver-limit-untold", "gb10",
+        "line", "mig", "without-mapping", "without-mapping-and-pools", "without-pools"}) {
     compare_on_profile(name, modes);
   }
 }

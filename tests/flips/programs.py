@@ -75,6 +75,9 @@ def programs_of(build):
                 (("CUBFC_GROUP", "flips"), ("CUBFC_GROUP_LIMIT", f"{LIMIT_MIB}MiB"))),
         Program("threads of three processes", (str(here / "program_threads"), "3", "30"), one, 3),
         Program("all that is free", (str(here / "program_memory_info"), "--percent", "90", "--step", "4194304"), one),
+        Program("all that is free of a driver's limit",
+                (str(here / "program_memory_info"), "--percent", "90", "--step", "4194304"),
+                (("STANDIN_DEVICES", "1"), ("STANDIN_MEMORY", "1GiB"), ("STANDIN_LIMIT", "256MiB"))),
     ]
     return programs
 

@@ -210,7 +210,11 @@ ENTRY(cuDeviceTotalMem, (unsigned* out, CUdevice device), (out, device)) {
 }
 
 ENTRY(cuDeviceTotalMem_v2, (size_t * out, CUdevice device), (out, device)) {
-  return Describe(device, out, [&](Device& found) { *out = found.memory.total(); });
+  return Describe(device, out, [&](Device& found) {
+    const std::size_t withheld = settings().withheld_of(found.number);
+    const bool lower = withheld > 0 && BehaviourFlag("driver_limit.lowers_total");
+    *out = found.memory.total() - (lower ? withheld : 0);
+  });
 }
 
 ENTRY(cuDeviceGetAttribute, (int* out, CUdevice_attribute attribute, CUdevice device),

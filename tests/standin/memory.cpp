@@ -7,6 +7,7 @@
 #include "entry_point.h"
 #include "graph_memory.h"
 #include "pools.h"
+#include "settings.h"
 #include "vmm.h"
 #include "work.h"
 
@@ -155,9 +156,14 @@ CUresult Information(std::size_t* free, std::size_t* total) {
     if (const CUresult error = Behaviour(missing)) return error;
   }
   if (const CUresult error = CheckAllowedDuringCapture("cuMemGetInfo")) return error;
-  DeviceMemory& memory = state().devices[static_cast<std::size_t>(context->device)]->memory;
+  Device& device = *state().devices[static_cast<std::size_t>(context->device)];
+  DeviceMemory& memory = device.memory;
   if (free) *free = memory.free();
   if (total) *total = memory.total();
+  if (const std::size_t withheld = settings().withheld_of(device.number)) {
+    if (free && !BehaviourFlag("driver_limit.lowers_free")) *free += withheld;
+    if (total && BehaviourFlag("driver_limit.lowers_total")) *total -= withheld;
+  }
   return CUDA_SUCCESS;
 }
 

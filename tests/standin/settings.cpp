@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -220,17 +222,14 @@ Settings FromEnvironment() {
   result.memory = {std::size_t{2} << 30};
   result.reserved = {0};
   if (const char* const profile = std::getenv("STANDIN_PROFILE")) ApplyProfile(result, profile);
-  for (const char* name :
-       {"STANDIN_DEVICES",        "STANDIN_MEMORY",        "STANDIN_RESERVED",
-        "STANDIN_DRIVER_VERSION", "STANDIN_WORK_DELAY",    "STANDIN_PEERS",
-        "STANDIN_LATENCY",        "STANDIN_FAIL",          "STANDIN_REPORT",
-        "STANDIN_SHARED",         "STANDIN_BEHAVIOUR",     "STANDIN_JIT",
-        "STANDIN_INTEGRATED",     "STANDIN_DECOMPRESSION", "STANDIN_TEARDOWN",
-        "STANDIN_CAPABILITY",     "STANDIN_SMS",           "STANDIN_THREADS_PER_SM",
-        "STANDIN_DATA",           "STANDIN_CONTEXT",       "STANDIN_WORK",
-        "STANDIN_ANSWERS",        "STANDIN_ASKED",         "STANDIN_WITHOUT"}) {
-    const char* value = std::getenv(name);
-    if (value && !Apply(result, name, value)) Refuse(name, value);
+  // Every one that begins so: one that is not known is a mistake of the caller's.
+  for (char** each = environ; *each; ++each) {
+    const std::string_view variable = *each;
+    const std::size_t end = variable.find('=');
+    const std::string name(variable.substr(0, end));
+    if (name.rfind("STANDIN_", 0) != 0 || name == "STANDIN_PROFILE") continue;
+    const std::string value(end == variable.npos ? "" : variable.substr(end + 1));
+    if (!Apply(result, name, value)) Refuse(name.c_str(), value.c_str());
   }
   return result;
 }
@@ -269,6 +268,7 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
     return size.has_value();
   }
   if (name == "STANDIN_RESERVED") return ApplySizes(out.reserved, value);
+  if (name == "STANDIN_LIMIT") return ApplySizes(out.limits, value);
   if (name == "STANDIN_PEERS") return ApplyPeers(out.peers, value);
   if (name == "STANDIN_LATENCY") return ApplyLatencies(out.latencies, value);
   if (name == "STANDIN_FAIL") return ApplyFailures(out.failures, value);
@@ -283,6 +283,15 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_ASKED") return out.asked = value, true;
   if (name == "STANDIN_JIT") return out.jit = value, true;
   return false;
+}
+
+std::size_t Settings::withheld_of(int device) const {
+  const std::size_t limit = limits.empty() ? SIZE_MAX : At(limits, device);
+  return memory_of(device) - std::min(memory_of(device), limit);
+}
+
+std::size_t Settings::reserved_of(int device) const {
+  return std::max(At(reserved, device), withheld_of(device));
 }
 
 Settings& settings() {

@@ -47,8 +47,10 @@ struct Settings {
   bool keeps_data = true;             // contents.h
   std::vector<std::size_t> memory;    // bytes of each device, not empty; the last one repeats
   std::vector<std::size_t> reserved;  // bytes of each device that others hold, in the same form
-  std::size_t context_bytes = 0;      // of its device, that a context takes
-  bool works_when_asked = false;      // a stream's work begins once somebody asks for its end
+  // Bytes of each device that the driver gives at most, in the same form; empty: all.
+  std::vector<std::size_t> limits;
+  std::size_t context_bytes = 0;  // of its device, that a context takes
+  bool works_when_asked = false;  // a stream's work begins once somebody asks for its end
   std::chrono::nanoseconds work_delay{0};
   std::chrono::nanoseconds teardown{0};  // until what a process had comes back after its end
   std::vector<LatencyRule> latencies;
@@ -64,7 +66,9 @@ struct Settings {
   std::string jit;        // path of libnvJitLink; none if empty
 
   std::size_t memory_of(int device) const { return At(memory, device); }
-  std::size_t reserved_of(int device) const { return At(reserved, device); }
+  // What the driver keeps from this process by its limit, and with what others hold.
+  std::size_t withheld_of(int device) const;
+  std::size_t reserved_of(int device) const;
   // Whether the hardware lets one device reach another's memory.
   bool are_peers(int one, int other) const;
 
