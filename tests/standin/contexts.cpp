@@ -228,7 +228,8 @@ ENTRY(cuCtxGetId, (CUcontext handle, unsigned long long* out), (handle, out)) {
   Context* context = nullptr;
   if (const CUresult error = ContextOrCurrent(handle, context)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = context->id;
+  const bool own = !context->primary_of_green || BehaviourFlag("cuCtxGetId.of_green_is_its_own");
+  *out = own ? context->id : MemoryOf(*context).id;
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "behaviour.h"
+#include "capture.h"
 #include "entry_point.h"
 #include "work.h"
 
@@ -138,6 +139,9 @@ CUresult GetAttribute(CUdevice ordinal, CUgraphMem_attribute attribute, cuuint64
   Device* device = nullptr;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = CheckAllowedDuringCapture("cuDeviceGetGraphMemAttribute")) {
+    return error;
+  }
   ForgetUnheld();
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:

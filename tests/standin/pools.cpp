@@ -155,6 +155,9 @@ CUresult SetAccess(CUmemoryPool handle, const CUmemAccessDesc* access, std::size
     const bool possible = id == pool->device ? access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                              : !pool->is_of_device() || ArePeers(pool->device, id);
     if (!possible) return CUDA_ERROR_INVALID_DEVICE;
+    if (id != pool->device && pool->is_of_device()) {
+      if (const CUresult error = Behaviour("cuMemPoolSetAccess.peer")) return error;
+    }
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (!IsOfHost(access[i].location.type)) pool->access[access[i].location.id] = access[i].flags;

@@ -197,9 +197,13 @@ void SetAccessOf(CUdeviceptr start, Mapping& mapping, const CUmemAccessDesc& acc
                                                         : PROT_READ);
 }
 
+int OwnerOf(const Mapping& mapping) {
+  return physical().at(mapping.handle).properties.location.id;
+}
+
 // Whether the hardware lets the device that is named reach the memory of the mapping.
 bool CanBeGiven(const Mapping& mapping, const CUmemAccessDesc& access) {
-  const int owner = physical().at(mapping.handle).properties.location.id;
+  const int owner = OwnerOf(mapping);
   return access.location.id == owner || ArePeers(owner, access.location.id);
 }
 
@@ -222,6 +226,9 @@ CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc
         return Behaviour("cuMemSetAccess.bad_device");
       }
       if (!CanBeGiven(mapping->second, access[i])) return CUDA_ERROR_INVALID_DEVICE;
+      if (access[i].location.id != OwnerOf(mapping->second)) {
+        if (const CUresult error = Behaviour("cuMemSetAccess.peer")) return error;
+      }
     }
     at = mapping->first + mapping->second.bytes;
   }

@@ -137,6 +137,12 @@ CUresult call_pool_set(Session& s, Prepared& prepared) {
   return s.cu.cuMemPoolSetAttribute(prepared.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
 }
 
+CUresult call_graph_memory(Session& s, Prepared&) {
+  cuuint64_t bytes = 0;
+  return s.cu.cuDeviceGetGraphMemAttribute(s.device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                                           &bytes);
+}
+
 struct Function {
   const char* name;
   Call call;
@@ -159,6 +165,7 @@ constexpr std::array kFunctions = std::to_array<Function>({
     {"cuEventSynchronize", call_event_synchronize, false},
     {"cuMemPoolGetAttribute", call_pool_get, false},
     {"cuMemPoolSetAttribute", call_pool_set, false},
+    {"cuDeviceGetGraphMemAttribute", call_graph_memory, false},
 });
 
 struct Mode {

@@ -64,6 +64,7 @@ class PeerPool {
   [[nodiscard]] const std::string& why_not() const { return why_; }
   [[nodiscard]] CUdeviceptr block() const { return block_; }
   [[nodiscard]] CUcontext context() const { return context_; }
+  [[nodiscard]] CUdevice device() const { return device_; }
   CUresult give_access() {
     const CUmemAccessDesc access = full_access_of(s_.device());
     return s_.cu.cuMemPoolSetAccess(pool_, &access, 1);
@@ -88,6 +89,42 @@ Answer copy_without_access(Session& s) {
   const CUresult result = s.cu.cuMemcpyDtoDAsync(own, peer.block(), PeerPool::kBytes, stream.get());
   s.cu.cuStreamSynchronize(stream.get());
   s.cu.cuMemFree(own);
+  return answer(result);
+}
+
+Answer pool_access_of_peer(Session& s) {
+  PeerPool peer(s);
+  return peer.why_not().empty() ? answer(peer.give_access()) : unanswered(peer.why_not());
+}
+
+// Memory of the second device, mapped, for the first one: nothing is enabled between contexts.
+Answer mapped_access_of_peer(Session& s) {
+  const PeerPool peer(s);
+  if (!peer.why_not().empty()) {
+    return unanswered(peer.why_not());
+  }
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, peer.device()};
+  std::size_t bytes = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  if (s.cu.cuMemGetAllocationGranularity(&bytes, &properties,
+                                         CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS ||
+      s.cu.cuMemCreate(&handle, bytes, &properties, 0) != CUDA_SUCCESS) {
+    return unanswered("no physical memory");
+  }
+  CUresult result = s.cu.cuMemAddressReserve(&address, bytes, 0, 0, 0);
+  if (result == CUDA_SUCCESS) {
+    result = s.cu.cuMemMap(address, bytes, 0, handle, 0);
+    if (result == CUDA_SUCCESS) {
+      const CUmemAccessDesc access = full_access_of(s.device());
+      result = s.cu.cuMemSetAccess(address, bytes, &access, 1);
+      s.cu.cuMemUnmap(address, bytes);
+    }
+    s.cu.cuMemAddressFree(address, bytes);
+  }
+  s.cu.cuMemRelease(handle);
   return answer(result);
 }
 
@@ -156,6 +193,8 @@ Answer peer_copy_writes(Session& s) {
 }  // namespace
 
 void add_peer_cases(Cases& cases) {
+  cases.push_back({"cuMemSetAccess.peer", mapped_access_of_peer, Begins::kInContextAlone});
+  cases.push_back({"cuMemPoolSetAccess.peer", pool_access_of_peer, Begins::kInContextAlone});
   cases.push_back({"cuMemcpy.no_peer_access", copy_without_access, Begins::kInContextAlone});
   cases.push_back({"cuMemcpy.host_copy_needs_access", host_copy_without_access,
                    Begins::kInContextAlone, Kind::kValue});

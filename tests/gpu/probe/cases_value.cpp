@@ -1,4 +1,6 @@
 // What is a number or a yes or no: alignments, granularities, what a free does.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -151,6 +153,47 @@ Answer id_of_current(Session& s) {
   s.cu.cuCtxGetId(s.context(), &ids[0]);
   s.cu.cuCtxGetId(nullptr, &ids[1]);
   return answer_json(truth(ids[0] == ids[1]));
+}
+
+#if CUDA_VERSION >= 12040
+Answer id_of_green(Session& s) {
+  const auto symbol = [&]<typename Function>(Function*& out, const char* name) {
+    out = reinterpret_cast<Function*>(dlsym(s.cu.library, name));
+    return out != nullptr;
+  };
+  decltype(&cuDeviceGetDevResource) get_resource = nullptr;
+  decltype(&cuDevResourceGenerateDesc) describe = nullptr;
+  decltype(&cuGreenCtxCreate) create = nullptr;
+  decltype(&cuCtxFromGreenCtx) convert = nullptr;
+  decltype(&cuGreenCtxDestroy) destroy = nullptr;
+  CUdevResource all{};
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  if (!symbol(get_resource, "cuDeviceGetDevResource") ||
+      !symbol(describe, "cuDevResourceGenerateDesc") || !symbol(create, "cuGreenCtxCreate") ||
+      !symbol(convert, "cuCtxFromGreenCtx") || !symbol(destroy, "cuGreenCtxDestroy") ||
+      get_resource(s.device(), &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS ||
+      describe(&description, &all, 1) != CUDA_SUCCESS ||
+      create(&green, description, s.device(), CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS) {
+    return unanswered("this driver or device makes no green context");
+  }
+  CUcontext context = nullptr;
+  unsigned long long ids[2] = {0, 0};
+  convert(&context, green);
+  s.cu.cuCtxGetId(s.context(), &ids[0]);
+  s.cu.cuCtxGetId(context, &ids[1]);
+  destroy(green);
+  return answer_json(truth(ids[0] != ids[1]));
+}
+#else
+Answer id_of_green(Session&) {
+  return unanswered("built with headers that know no green contexts");
+}
+#endif
+
+// What a driver tells of a limit of its own for this process cannot be asked without one.
+Answer driver_limit(Session&) {
+  return unanswered("needs a container that the driver limits (drivers from 615)");
 }
 
 // Whether a free waits for work of this context that has nothing to do with the block.
@@ -328,6 +371,9 @@ void add_value_cases(Cases& cases) {
   add("cuDevicePrimaryCtxReset.handle_reused", reset_handle, Begins::kInContextAlone);
   add("cuCtxGetId.unique", context_ids, Begins::kInContextAlone);
   add("cuCtxGetId.of_nullptr_is_that_of_the_current", id_of_current);
+  add("cuCtxGetId.of_green_is_its_own", id_of_green, Begins::kInContextAlone);
+  add("driver_limit.lowers_free", driver_limit);
+  add("driver_limit.lowers_total", driver_limit);
   add("cuMemFree.synchronizes_context", free_waits);
   add("cuMemFree.synchronizes_other_contexts", free_waits_for_second_context);
   add("cuMemFree.synchronizes_other_devices", free_waits_for_second_device);
