@@ -17,11 +17,12 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
     return {CU_MEMORYTYPE_DEVICE, found.context->handle, true, true};
   }
   unsigned type = 0;
-  if (driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
-      CUDA_SUCCESS) {
+  const CUresult answer =
+      driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  if (answer == CUDA_ERROR_INVALID_VALUE) {
     return {};
   }
-  if (type == CU_MEMORYTYPE_HOST) {
+  if (answer == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST) {
     return {CU_MEMORYTYPE_HOST, nullptr, false, true};
   }
   CUcontext context = nullptr;

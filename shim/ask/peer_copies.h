@@ -31,10 +31,10 @@ class PeerCopies {
 
  private:
   struct End {
-    CUmemorytype type = CU_MEMORYTYPE_HOST;
-    CUcontext context = nullptr;  // of the device's memory; nullptr: of none
-    bool is_ours = false;         // a block of ours
-    bool is_known = false;        // to the driver
+    CUmemorytype type = CU_MEMORYTYPE_HOST;  // the driver knows no such memory, or pinned
+    CUcontext context = nullptr;             // of the device's memory; nullptr: of none
+    bool is_ours = false;                    // a block of ours
+    bool is_known = false;                   // to the driver; what is not may be pageable
   };
   End end_at(CUdeviceptr address) const noexcept;
 

@@ -109,43 +109,42 @@ constexpr InOrder kInStream{&Functions::cuMemcpyPeerAsync, &Functions::cuMemcpy3
 constexpr InOrder kInStreamPerThread{&Functions::cuMemcpyPeerAsync_ptsz,
                                      &Functions::cuMemcpy3DPeerAsync_ptsz};
 
+template <typename Way, typename... Stream>
+CUresult copy_ends_of_box(const Way& way, const CUDA_MEMCPY3D_PEER& box, Stream... stream) {
+  return call(way.box, &box, stream...);
+}
+
 // A row of a box is no longer than the greatest pitch, which is 2 GiB less one byte
-// (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+// (CU_DEVICE_ATTRIBUTE_MAX_PITCH): one from or to the host is copied in parts.
 constexpr size_t kMostOfARow = size_t{1} << 30;
 
-// A row from or to the host, in its parts.
 template <typename Way, typename... Stream>
-CUresult copy_parts(const Way& way, CUDA_MEMCPY3D_PEER part, Stream... stream) {
+CUresult copy_ends_of_row(const Way& way, CUDA_MEMCPY3D_PEER part, Stream... stream) {
+  if (part.dstMemoryType == CU_MEMORYTYPE_DEVICE && part.srcMemoryType == CU_MEMORYTYPE_DEVICE) {
+    return call(way.row, part.dstDevice, part.dstContext, part.srcDevice, part.srcContext,
+                part.WidthInBytes, stream...);
+  }
   size_t left = part.WidthInBytes;
   CUresult result = CUDA_SUCCESS;
   while (left > 0 && result == CUDA_SUCCESS) {
-    part.WidthInBytes = std::min(left, kMostOfARow);
+    const size_t bytes = std::min(left, kMostOfARow);
+    part.WidthInBytes = part.dstPitch = part.srcPitch = bytes;
     result = call(way.box, &part, stream...);
-    part.dstXInBytes += part.WidthInBytes;
-    part.srcXInBytes += part.WidthInBytes;
-    left -= part.WidthInBytes;
+    part.dstDevice += bytes;
+    part.dstHost = static_cast<char*>(part.dstHost) + bytes;
+    part.srcDevice += bytes;
+    part.srcHost = static_cast<const char*>(part.srcHost) + bytes;
+    left -= bytes;
   }
   return result;
-}
-
-template <typename Way, typename... Stream>
-CUresult copy_ends(const Way& way, const CUDA_MEMCPY3D_PEER& copy, Stream... stream) {
-  if (copy.Height != 1 || copy.Depth != 1) {
-    return call(way.box, &copy, stream...);
-  }
-  if (copy.dstMemoryType == CU_MEMORYTYPE_DEVICE && copy.srcMemoryType == CU_MEMORYTYPE_DEVICE) {
-    return call(way.row, copy.dstDevice + copy.dstXInBytes, copy.dstContext,
-                copy.srcDevice + copy.srcXInBytes, copy.srcContext, copy.WidthInBytes, stream...);
-  }
-  return copy_parts(way, copy, stream...);
 }
 
 // The driver has refused the copy, by whatever error: INVALID_VALUE by all reports. Made once more,
 // if the stream's device may be unable to reach one of our blocks. What is refused then, too, has
 // the first answer; another error is told.
-template <typename Way, typename... Stream>
-[[gnu::noinline]] CUresult copy_as_peers(CUresult refused, const Way& way, CUDA_MEMCPY3D_PEER copy,
-                                         Stream... stream) {
+template <typename Way, typename Ends, typename... Stream>
+[[gnu::noinline]] CUresult copy_as_peers(CUresult refused, const Way& way, Ends copy_ends,
+                                         CUDA_MEMCPY3D_PEER copy, Stream... stream) {
   Process* const process = Process::active();
   if (process == nullptr) {
     return refused;
@@ -169,9 +168,9 @@ template <typename Way, typename To, typename From, typename... Args, typename..
 CUresult copy_row(const Way& way, CUresult (*Functions::*function)(Args...), To to, From from,
                   const RowEnd& target, const RowEnd& source, size_t bytes, Stream... stream) {
   const CUresult result = call(function, to, from, bytes, stream...);
-  return result == CUDA_SUCCESS
-             ? result
-             : copy_as_peers(result, way, row_of(target, source, bytes), stream...);
+  return result == CUDA_SUCCESS ? result
+                                : copy_as_peers(result, way, &copy_ends_of_row<Way, Stream...>,
+                                                row_of(target, source, bytes), stream...);
 }
 
 // The same of a rectangle or of a box.
@@ -181,7 +180,8 @@ CUresult copy_box(const Way& way, CUresult (*Functions::*function)(const Shape*,
   const CUresult result = call(function, shape, stream...);
   return result == CUDA_SUCCESS || shape == nullptr
              ? result
-             : copy_as_peers(result, way, box_of(*shape), stream...);
+             : copy_as_peers(result, way, &copy_ends_of_box<Way, Stream...>, box_of(*shape),
+                             stream...);
 }
 
 // --- copies that the program makes between two contexts

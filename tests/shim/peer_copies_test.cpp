@@ -285,6 +285,39 @@ TEST_CASE("a part of a block is copied from and to other devices and the host") 
   must(cuStreamDestroy_v2(stream));
 }
 
+TEST_CASE("one row of a block is copied from where it lies") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  const Block other(second, 2);
+  std::vector<unsigned char> bytes(kBytes);
+  const auto lies_there = [&](const unsigned char* in, unsigned char byte) {
+    return count_of(in, byte) == kWide &&
+           static_cast<std::size_t>(std::find(in, in + kBytes, byte) - in) == 3 * kRow + 7;
+  };
+  unsigned char byte = 10;
+  for (const bool box : {false, true}) {
+    const auto copy = [&](CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type,
+                          CUdeviceptr from) {
+      auto row = shape_of<CUDA_MEMCPY2D>(to_type, to, from_type, from);
+      row.Height = 1;
+      auto layer = shape_of<CUDA_MEMCPY3D>(to_type, to, from_type, from);
+      layer.Height = layer.Depth = 1;
+      must(cuCtxSetCurrent(second.handle));
+      must(box ? cuMemcpy3D(&layer) : cuMemcpy2D(&row));
+      must(cuCtxSynchronize());
+    };
+    other.fill(++byte);
+    block.fill(0);
+    copy(CU_MEMORYTYPE_DEVICE, block.address, CU_MEMORYTYPE_DEVICE, other.address);
+    must(cuMemcpyDtoH(bytes.data(), block.address, kBytes));
+    CHECK(lies_there(bytes.data(), byte));
+    std::fill(bytes.begin(), bytes.end(), 0);
+    copy(CU_MEMORYTYPE_HOST, address_of(bytes.data()), CU_MEMORYTYPE_DEVICE, block.address);
+    CHECK(lies_there(bytes.data(), byte));
+  }
+}
+
 TEST_CASE("a part of another device's block is copied by a graph") {
   const TestContext first(0);
   const Block block(first, 1);
