@@ -141,6 +141,8 @@ class Check:
         """The programs and modes that ask for one of the entries."""
         for program in self.programs:
             usual = self.usual[program.name]
+            if entries & program.settled:
+                continue
             by_bare = bool(entries & usual[BARE].asked)
             modes = [mode for mode in MODES if by_bare or entries & usual[mode].asked]
             if modes:

@@ -8,6 +8,7 @@
 //                          smaller than the largest, replaces the oldest
 //
 // stdout: "ASKED FAILED", how many blocks.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,12 +54,13 @@ void pairs(Program& program, std::size_t percent, int rounds) {
 
 void ring(Program& program, std::size_t largest, int rounds) {
   std::deque<CUdeviceptr> blocks;
+  const std::size_t spread = std::max<std::size_t>(largest / 100 * 12, 1);
   for (int i = 0; i < 16 + rounds; ++i) {
     if (i >= 16) {
       program.give(blocks.front());
       blocks.pop_front();
     }
-    blocks.push_back(program.take(largest - program.random() % (largest / 100 * 12)));
+    blocks.push_back(program.take(largest - program.random() % spread));
   }
 }
 

@@ -25,11 +25,13 @@ void Write() {
   }
   report["live_bytes"] = nlohmann::json::array();
   report["peak_bytes"] = nlohmann::json::array();
+  report["device_peak_bytes"] = nlohmann::json::array();  // of all processes that share it
   if (IsInitialized()) {
     const Lock lock(state().mutex);
     for (const auto& device : state().devices) {
       report["live_bytes"].push_back(device->memory.live());
       report["peak_bytes"].push_back(device->memory.peak());
+      report["device_peak_bytes"].push_back(state().usage->Most(device->number));
     }
   }
   std::string path = settings().report;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -27,6 +28,7 @@ class Private final : public Usage {
     std::size_t& used = used_[device];
     if (bytes > capacity || used > capacity - bytes) return false;
     used += bytes;
+    most_[device] = std::max(most_[device], used);
     return true;
   }
   void Give(int device, std::size_t bytes) override {
@@ -37,10 +39,15 @@ class Private final : public Usage {
     const std::scoped_lock lock(mutex_);
     return used_[device];
   }
+  std::size_t Most(int device) override {
+    const std::scoped_lock lock(mutex_);
+    return most_[device];
+  }
 
  private:
   std::mutex mutex_;
   std::size_t used_[kMaxDevices] = {};
+  std::size_t most_[kMaxDevices] = {};
 };
 
 constexpr char kMagic[8] = "standin";
@@ -56,6 +63,7 @@ struct Board {
     std::uint64_t end_ns;  // when it was first seen that it has ended; 0: not yet
     std::size_t used[kMaxDevices];
   } processes[kMaxProcesses];
+  std::size_t most[kMaxDevices];  // of all of them together
 };
 
 [[noreturn]] void Refuse(const std::string& path, const char* what) {
@@ -133,6 +141,10 @@ class Shared final : public Usage {
       if (!Fits(device, bytes, capacity)) return false;
     }
     self_->used[device] += bytes;
+    if (Sum(device) > board_->most[device]) {
+      DropDead();
+      board_->most[device] = std::max(board_->most[device], Sum(device));
+    }
     return true;
   }
   void Give(int device, std::size_t bytes) override {
@@ -143,6 +155,10 @@ class Shared final : public Usage {
     const Lock lock(*board_);
     DropDead();
     return Sum(device);
+  }
+  std::size_t Most(int device) override {
+    const Lock lock(*board_);
+    return board_->most[device];
   }
 
  private:

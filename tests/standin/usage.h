@@ -15,6 +15,8 @@ class Usage {
   virtual bool Take(int device, std::size_t bytes, std::size_t capacity) = 0;
   virtual void Give(int device, std::size_t bytes) = 0;
   virtual std::size_t Used(int device) = 0;
+  // The most that was in use at one time.
+  virtual std::size_t Most(int device) = 0;
 };
 
 std::unique_ptr<Usage> PrivateUsage();
