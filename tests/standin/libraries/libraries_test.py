@@ -145,6 +145,18 @@ class Libraries(unittest.TestCase):
         """, STANDIN_DEVICES="3")
         self.assertEqual((done.returncode, done.stdout), (0, "3\n"), done.stderr)
 
+    def test_nvml_has_no_memory_figures_of_an_integrated_device(self):
+        text = """
+            import ctypes
+            nvml, device, figures = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), (ctypes.c_uint64 * 3)()
+            assert nvml.nvmlInit_v2() == 0 and nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+            print(nvml.nvmlDeviceGetMemoryInfo(device, figures), *figures)
+        """
+        done = self.run_user(text)
+        self.assertEqual(done.stdout, f"0 {1 << 30} {1 << 30} 0\n", done.stderr)
+        profile = HERE.parent / "profiles/gb10.json"
+        self.assertEqual(self.run_user(text, STANDIN_PROFILE=str(profile)).stdout, "3 0 0 0\n")
+
 
 if __name__ == "__main__":
     unittest.main()

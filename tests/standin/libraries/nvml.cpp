@@ -1,5 +1,6 @@
-// NVML, as far as PyTorch asks: how many devices there are, which process uses them, that none has
-// links or a fabric. Status 0 is NVML_SUCCESS, 2 _INVALID_ARGUMENT, 3 _NOT_SUPPORTED, 6 _NOT_FOUND.
+// NVML, as far as PyTorch asks: how many devices there are and how large, which process uses them,
+// that none has links or a fabric. Status 0 is NVML_SUCCESS, 2 _INVALID_ARGUMENT, 3 _NOT_SUPPORTED,
+// 6 _NOT_FOUND.
 #include <cstdio>
 #include <cstring>
 
@@ -49,6 +50,39 @@ STANDIN_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** out) 
   int device = 0;
   if (!id || !out || !find || find(&device, id) != 0) return 6;
   return nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(device), out);
+}
+
+// An integrated GPU has no memory of its own to tell of, as a DGX Spark (nvitop#208). What there is
+// of another's the driver tells who has a context.
+STANDIN_EXPORT int nvmlDeviceGetMemoryInfo(void* device, std::uint64_t* out) {
+  static const auto attribute =
+      reinterpret_cast<int (*)(int*, int, int)>(driver_function("cuDeviceGetAttribute"));
+  static const auto retain =
+      reinterpret_cast<int (*)(void**, int)>(driver_function("cuDevicePrimaryCtxRetain"));
+  static const auto release =
+      reinterpret_cast<int (*)(int)>(driver_function("cuDevicePrimaryCtxRelease"));
+  static const auto push = reinterpret_cast<int (*)(void*)>(driver_function("cuCtxPushCurrent"));
+  static const auto pop = reinterpret_cast<int (*)(void**)>(driver_function("cuCtxPopCurrent"));
+  static const auto memory =
+      reinterpret_cast<int (*)(std::size_t*, std::size_t*)>(driver_function("cuMemGetInfo"));
+  constexpr int kIntegrated = 18;  // CU_DEVICE_ATTRIBUTE_INTEGRATED
+  const int ordinal = static_cast<int>(reinterpret_cast<std::uintptr_t>(device)) - 1;
+  int integrated = 0;
+  void* context = nullptr;
+  if (!device || !out || !attribute || !retain || attribute(&integrated, kIntegrated, ordinal)) {
+    return 2;
+  }
+  if (integrated != 0) return 3;
+  if (retain(&context, ordinal) != 0 || push(context) != 0) return 2;
+  std::size_t free = 0;
+  std::size_t total = 0;
+  memory(&free, &total);
+  pop(&context);
+  release(ordinal);
+  out[0] = total;
+  out[1] = free;
+  out[2] = total - free;
+  return 0;
 }
 
 STANDIN_EXPORT int nvmlDeviceGetComputeRunningProcesses(void* device, unsigned* count,
