@@ -162,8 +162,10 @@ bool IsLost(const Side& to, By by) {
 
 // CUDA API synchronization behavior: from pageable memory an asynchronous copy returns when the
 // bytes are staged, to pageable memory when they are there; a copy within the device never waits.
+// `between`: contexts whose work it stands between.
 CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
-              By by = By::kStreamsDevice) {
+              By by = By::kStreamsDevice,
+              const std::optional<std::vector<CUcontext>>& between = std::nullopt) {
   Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
@@ -195,7 +197,9 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
   }
   if (IsLost(to, by)) run = [] {};
   FencePtr fence;
-  if (const CUresult error = Submit(*stream, std::move(run), &fence)) return error;
+  const CUresult submitted = between ? SubmitBetween(*stream, std::move(run), *between, &fence)
+                                     : Submit(*stream, std::move(run), &fence);
+  if (submitted != CUDA_SUCCESS) return submitted;
   const bool within_device = to.must_be_device && from.must_be_device;
   const bool wait = waits == Waits::kAlways || (waits == Waits::kForHost && !within_device) ||
                     (waits == Waits::kNever && to_pageable);
@@ -296,9 +300,8 @@ STREAM_ENTRY(cuMemcpyPeer, _ptds,
              (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
               size_t bytes),
              (to, to_context, from, from_context, bytes)) {
-  (void)to_context, (void)from_context;
   return Copy(DeviceSide(to), DeviceSide(from), {bytes}, nullptr, Waits::kForHost,
-              By::kEachSidesDevice);
+              By::kEachSidesDevice, {{to_context, from_context}});
 }
 
 STREAM_ENTRY(cuMemcpyPeerAsync, _ptsz,
