@@ -249,6 +249,11 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, Waits waits) {
 }
 
 }  // namespace
+
+CUresult CopyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return Copy(AnySide(to), AnySide(from), {bytes}, stream, Waits::kNever);
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -260,7 +265,7 @@ STREAM_ENTRY(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), 
 STREAM_ENTRY(cuMemcpyAsync, _ptsz,
              (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
              (to, from, bytes, stream)) {
-  return Copy(AnySide(to), AnySide(from), {bytes}, stream, Waits::kNever);
+  return CopyAsync(to, from, bytes, stream);
 }
 
 STREAM_ENTRY(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void* from, size_t bytes),
@@ -325,57 +330,3 @@ STREAM_ENTRY(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* copy, CUstream str
              (copy, stream)) {
   return Copy2D(copy, stream, Waits::kNever);
 }
-
-#if CUDA_VERSION >= 12080
-namespace standin {
-namespace {
-
-// The copies of a batch may run in any order; here they run in that of the list. In a capture the
-// call is refused and the capture goes on.
-CUresult CopyBatch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-                   const std::size_t* attribute_indexes, std::size_t attribute_count,
-                   CUstream handle) {
-  if (!to || !from || !sizes || count == 0 || !attribute_indexes || attribute_count == 0 ||
-      attribute_count > count || attribute_indexes[0] != 0 || !handle ||
-      handle == CU_STREAM_LEGACY) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  {
-    const Lock lock(state().mutex);
-    StreamPtr stream;
-    if (const CUresult error = FindStream(handle, stream)) return error;
-    if (stream->capture) return FailCapture(*stream->capture, "capture.cuMemcpyBatchAsync");
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (const CUresult error =
-            Copy(AnySide(to[i]), AnySide(from[i]), {sizes[i]}, handle, Waits::kNever)) {
-      return error;
-    }
-  }
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
-}  // namespace standin
-
-STREAM_ENTRY(cuMemcpyBatchAsync, _ptsz,
-             (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
-              CUmemcpyAttributes* attributes, size_t* indexes, size_t attribute_count,
-              size_t* failed, CUstream stream),
-             (to, from, sizes, count, attributes, indexes, attribute_count, failed, stream)) {
-  if (failed) *failed = SIZE_MAX;  // cuda.h: no one copy is to blame
-  return attributes ? CopyBatch(to, from, sizes, count, indexes, attribute_count, stream)
-                    : CUDA_ERROR_INVALID_VALUE;
-}
-#endif
-
-#if CUDA_VERSION >= 13000
-STREAM_ENTRY(cuMemcpyBatchAsync_v2, _ptsz,
-             (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
-              CUmemcpyAttributes* attributes, size_t* indexes, size_t attribute_count,
-              CUstream stream),
-             (to, from, sizes, count, attributes, indexes, attribute_count, stream)) {
-  return attributes ? CopyBatch(to, from, sizes, count, indexes, attribute_count, stream)
-                    : CUDA_ERROR_INVALID_VALUE;
-}
-#endif
