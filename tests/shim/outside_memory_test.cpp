@@ -129,7 +129,7 @@ TEST_CASE("an array counts until it is destroyed, or its context is", "[outside]
   must(cuMipmappedArrayCreate(&mipmapped, &cube, 3));
   CHECK(now() == 200'000 + 16 * (64 + 8 + 1));
   must(cuMipmappedArrayDestroy(mipmapped));
-  CHECK(cuMipmappedArrayDestroy(mipmapped) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuMipmappedArrayDestroy(mipmapped) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
   must(cuArrayDestroy(flat));
   CHECK(now() == 0);
   must(cuArrayCreate(&flat, &plain));

@@ -143,7 +143,8 @@ void RunCopy(const CUDA_MEMCPY3D& copy) {
 
 // The rules of waiting are those of copies.cpp: an asynchronous copy has staged what it takes from
 // pageable memory, and has done what it puts there; the others wait where one side is the host's.
-CUresult CopyBox(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait, By by) {
+CUresult CopyBox(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait, By by,
+                 const std::optional<std::vector<CUcontext>>& between) {
   Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
@@ -163,9 +164,10 @@ CUresult CopyBox(const CUDA_MEMCPY3D* copy, CUstream handle, Wait wait, By by) {
       wait == Wait::kForHost ? to.host || from.host || to.pageable || from.pageable : to.pageable;
   if (from.pageable && wait == Wait::kNever) from = Staged(from, box);
   FencePtr fence;
-  if (const CUresult error = Submit(
-          *stream, [=] { Move(to, from, box); }, &fence))
-    return error;
+  const auto run = [=] { Move(to, from, box); };
+  const CUresult submitted =
+      between ? SubmitBetween(*stream, run, *between, &fence) : Submit(*stream, run, &fence);
+  if (submitted != CUDA_SUCCESS) return submitted;
   if (waits && fence) WaitFor(lock, {fence});
   return CUDA_SUCCESS;
 }
@@ -194,6 +196,8 @@ CUresult CopyRectangle(const CUDA_MEMCPY2D& copy, CUstream stream, Wait wait) {
 
 namespace {
 
+// As cuMemcpyPeer: what is not asynchronous stands between the work before and after of both
+// contexts.
 CUresult CopyBetweenContexts(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, Wait wait) {
   if (!copy) return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D box{};
@@ -220,7 +224,9 @@ CUresult CopyBetweenContexts(const CUDA_MEMCPY3D_PEER* copy, CUstream stream, Wa
   box.WidthInBytes = copy->WidthInBytes;
   box.Height = copy->Height;
   box.Depth = copy->Depth;
-  return CopyBox(&box, stream, wait, By::kEachSidesDevice);
+  std::optional<std::vector<CUcontext>> between;
+  if (wait == Wait::kForHost) between = {copy->dstContext, copy->srcContext};
+  return CopyBox(&box, stream, wait, By::kEachSidesDevice, between);
 }
 
 Place InArray(CUarray array, std::size_t offset) {

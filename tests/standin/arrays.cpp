@@ -2,6 +2,7 @@
 #include "arrays.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include "allocate.h"
@@ -33,6 +34,19 @@ std::size_t BytesOf(CUarray_format format) {
   }
 }
 
+// Handles are counted up, so that those of destroyed arrays are told from what never was one.
+constexpr std::uintptr_t kBeforeFirst = 0x5a000000;
+std::uintptr_t last_array = kBeforeFirst;
+
+void* NewArrayHandle() {
+  return reinterpret_cast<void*>(++last_array);
+}
+
+bool WasArray(const void* handle) {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  return kBeforeFirst < number && number <= last_array && !arrays().contains(handle);
+}
+
 CUDA_ARRAY3D_DESCRIPTOR LevelOf(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned level) {
   for (std::size_t* const side : {&shape.Width, &shape.Height}) {
     if (*side != 0) *side = std::max<std::size_t>(*side >> level, 1);
@@ -42,15 +56,45 @@ CUDA_ARRAY3D_DESCRIPTOR LevelOf(CUDA_ARRAY3D_DESCRIPTOR shape, unsigned level) {
   return shape;
 }
 
-CUresult Create(void** out, const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels, bool mipmapped) {
+// The numbers of CUarray_format, of which later headers have more: the first and the last of each
+// row.
+bool IsFormat(unsigned format) {
+  constexpr std::pair<unsigned, unsigned> kFormats[] = {{0x01, 0x03}, {0x08, 0x0a}, {0x10, 0x10},
+                                                        {0x20, 0x20}, {0x50, 0x50}, {0x91, 0x9f},
+                                                        {0xa1, 0xa9}, {0xb0, 0xb5}, {0xc0, 0xcb}};
+  return std::any_of(std::begin(kFormats), std::end(kFormats),
+                     [&](const auto& row) { return row.first <= format && format <= row.second; });
+}
+
+// cuda.h, cuArray3DCreate: what each kind of array is made of.
+bool IsRight(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  constexpr unsigned kFlags = 0x1ff;  // CUDA_ARRAY3D_LAYERED to CUDA_ARRAY3D_VIDEO_ENCODE_DECODE
+  const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+  const bool cube = (shape.Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
+  const unsigned channels = shape.NumChannels;
+  const bool elements = (channels == 1 || channels == 2 || channels == 4) &&
+                        IsFormat(static_cast<unsigned>(shape.Format));
+  const bool extents =
+      shape.Width != 0 && (layered ? shape.Depth != 0 : shape.Depth == 0 || shape.Height != 0);
+  const bool faces =
+      shape.Width == shape.Height && (layered ? shape.Depth % 6 == 0 : shape.Depth == 6);
+  return elements && extents && (!cube || faces) && (shape.Flags & ~kFlags) == 0;
+}
+
+// As many as are asked for, but one at least, and none that is smaller than an element.
+unsigned LevelsOf(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned asked) {
+  const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+  const std::size_t longest =
+      std::max({shape.Width, shape.Height, layered ? std::size_t{0} : shape.Depth});
+  return std::clamp(asked, 1U, static_cast<unsigned>(std::bit_width(longest)));
+}
+
+CUresult Create(void** out, const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned asked, bool mipmapped) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
-  const unsigned channels = shape.NumChannels;
-  if (!out || shape.Width == 0 || levels == 0 ||
-      (channels != 1 && channels != 2 && channels != 4)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (!out || !IsRight(shape)) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned levels = LevelsOf(shape, asked);
   if (const CUresult error = CheckAllowedDuringCapture("cuMemAlloc")) return error;
   const auto array = std::make_shared<Array>(
       Array{.context_id = context->id, .device = context->device, .shape = shape});
@@ -64,11 +108,10 @@ CUresult Create(void** out, const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned level
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   array->counted_bytes = counted ? bytes : 0;
-  static std::uintptr_t last = 0x5a000000;
-  *out = reinterpret_cast<void*>(++last);
+  *out = NewArrayHandle();
   arrays()[*out] = array;
   for (unsigned level = 0; mipmapped && level < levels; ++level) {
-    auto* const handle = reinterpret_cast<CUarray>(++last);
+    auto* const handle = static_cast<CUarray>(NewArrayHandle());
     arrays()[handle] = std::make_shared<Array>(Array{.context_id = context->id,
                                                      .device = context->device,
                                                      .shape = LevelOf(shape, level),
@@ -86,7 +129,7 @@ CUresult Destroy(const void* handle, bool mipmapped) {
   const Lock lock(state().mutex);
   std::shared_ptr<Array> array;
   if (const CUresult error = FindArray(handle, mipmapped, array)) return error;
-  if (array->mipmapped) return CUDA_ERROR_INVALID_HANDLE;  // it goes with the one that it is of
+  if (array->mipmapped) return CUDA_SUCCESS;  // it stays, and goes with the one that it is of
   Drop(*array);
   for (const CUarray level : array->levels) arrays().erase(level);
   arrays().erase(handle);
@@ -107,6 +150,7 @@ std::byte* Array::bytes() {
 }
 
 CUresult FindArray(const void* handle, bool mipmapped, std::shared_ptr<Array>& out) {
+  if (WasArray(handle)) return Behaviour("any.destroyed_array");
   const auto found = arrays().find(handle);
   if (found == arrays().end() || found->second->levels.empty() == mipmapped) {
     return CUDA_ERROR_INVALID_HANDLE;

@@ -5,6 +5,7 @@
 #include "behaviour.h"
 #include "capture.h"
 #include "entry_point.h"
+#include "settings.h"
 #include "work.h"
 
 #if CUDA_VERSION < 12050
@@ -23,9 +24,6 @@ std::shared_ptr<Context> NewContext(int device, unsigned flags, CUcontext handle
   context->device = device;
   context->flags = flags;
   context->primary = handle != nullptr;
-  context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
-                     {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
-                     {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
   context->legacy = NewStream(*context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;
   state().contexts[context->handle] = context;
@@ -45,6 +43,12 @@ void ForgetIf(const Registry<Handle, Object>& registry, Predicate goes) {
 }
 
 }  // namespace
+
+bool AreContextFlags(unsigned flags) {
+  const unsigned scheduling = flags & CU_CTX_SCHED_MASK;
+  const bool one_way = (scheduling & (scheduling - 1)) == 0;
+  return one_way && (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0;
+}
 
 void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
   state().contexts.erase(context->handle);  // no new work
@@ -67,12 +71,19 @@ CUresult Create(CUcontext* out, unsigned flags, CUdevice ordinal) {
   const Lock lock(state().mutex);
   Device* device = nullptr;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !AreContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   const auto context = NewContext(ordinal, flags, nullptr);
   if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = context->handle;
   thread_state().contexts.push_back(*out);
   return CUDA_SUCCESS;
+}
+
+// A part of a device's multiprocessors is had by green contexts only
+// (cuDeviceGetExecAffinitySupport).
+CUresult CheckAffinity(const CUexecAffinityParam* parameters, int count) {
+  if (!parameters && count == 0) return CUDA_SUCCESS;
+  return parameters && count > 0 ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : CUDA_ERROR_INVALID_VALUE;
 }
 
 // A context that there is, or was: some drivers take that, too, and refuse what is called then.
@@ -93,7 +104,8 @@ CUresult Synchronize(CUcontext handle) {
 // Finds the event and the context of cuCtxRecordEvent and cuCtxWaitEvent.
 CUresult FindBoth(CUcontext handle, CUevent event_handle, Context*& context,
                   std::shared_ptr<Event>& event) {
-  if (const CUresult error = ContextOrCurrent(handle, context)) return error;
+  if (!handle) return Behaviour("any.no_context");  // not the current one
+  if (const CUresult error = FindContext(handle, context)) return error;
   return FindEvent(event_handle, event);
 }
 
@@ -114,14 +126,23 @@ ENTRY(cuCtxCreate_v2, (CUcontext * out, unsigned flags, CUdevice device), (out, 
 ENTRY(cuCtxCreate_v3,
       (CUcontext * out, CUexecAffinityParam* affinity, int count, unsigned flags, CUdevice device),
       (out, affinity, count, flags, device)) {
-  (void)affinity, (void)count;
+  if (const CUresult error = CheckAffinity(affinity, count)) return error;
   return Create(out, flags, device);
 }
 
 ENTRY(cuCtxCreate_v4,
       (CUcontext * out, CUctxCreateParams* parameters, unsigned flags, CUdevice device),
       (out, parameters, flags, device)) {
+#if CUDA_VERSION >= 12050
+  if (parameters) {
+    if (const CUresult error =
+            CheckAffinity(parameters->execAffinityParams, parameters->numExecAffinityParams)) {
+      return error;
+    }
+  }
+#else
   (void)parameters;
+#endif
   return Create(out, flags, device);
 }
 
@@ -162,6 +183,7 @@ ENTRY(cuCtxDetach, (CUcontext handle), (handle)) {
 
 ENTRY(cuCtxPushCurrent_v2, (CUcontext handle), (handle)) {
   const Lock lock(state().mutex);
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = CheckCanBeCurrent(handle, "cuCtxPushCurrent.destroyed")) return error;
   thread_state().contexts.push_back(handle);
   return CUDA_SUCCESS;
@@ -247,7 +269,8 @@ ENTRY(cuCtxGetFlags, (unsigned* out), (out)) {
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = context->flags;
+  // All of them map the host's memory; only a primary context says so.
+  *out = context->flags | (context->primary ? unsigned{CU_CTX_MAP_HOST} : 0);
   return CUDA_SUCCESS;
 }
 
@@ -255,26 +278,21 @@ ENTRY(cuCtxSetFlags, (unsigned flags), (flags)) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
-  context->flags = flags;
+  if (!AreContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  context->flags = flags & ~unsigned{CU_CTX_MAP_HOST};
   return CUDA_SUCCESS;
 }
 
-ENTRY(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value)) {
-  const Lock lock(state().mutex);
-  Context* context = nullptr;
-  if (const CUresult error = CurrentContext(context)) return error;
-  if (limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  context->limits[limit] = value;
-  return CUDA_SUCCESS;
-}
-
-ENTRY(cuCtxGetLimit, (size_t * out, CUlimit limit), (out, limit)) {
+ENTRY(cuCtxGetExecAffinity, (CUexecAffinityParam * out, CUexecAffinityType type), (out, type)) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  *out = context->limits[limit];
+  if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  out->type = type;
+  out->param.smCount.val = context->primary_of_green
+                               ? context->multiprocessors
+                               : static_cast<unsigned>(settings().multiprocessors);
   return CUDA_SUCCESS;
 }
 
@@ -292,6 +310,7 @@ ENTRY(cuCtxEnablePeerAccess, (CUcontext peer_handle, unsigned flags), (peer_hand
   Context* context = nullptr;
   Context* peer = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
+  if (!peer_handle) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = FindContext(peer_handle, peer)) return error;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == context->device) return Behaviour("cuCtxEnablePeerAccess.same_device");
@@ -306,6 +325,7 @@ ENTRY(cuCtxDisablePeerAccess, (CUcontext peer), (peer)) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
+  if (!peer) return CUDA_ERROR_INVALID_VALUE;
   const bool removed = context->peers.erase(peer) > 0;
   return removed ? CUDA_SUCCESS : Behaviour("cuCtxDisablePeerAccess.not_enabled");
 }

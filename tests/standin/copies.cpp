@@ -162,8 +162,10 @@ bool IsLost(const Side& to, By by) {
 
 // CUDA API synchronization behavior: from pageable memory an asynchronous copy returns when the
 // bytes are staged, to pageable memory when they are there; a copy within the device never waits.
+// `between`: contexts whose work it stands between.
 CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
-              By by = By::kStreamsDevice) {
+              By by = By::kStreamsDevice,
+              const std::optional<std::vector<CUcontext>>& between = std::nullopt) {
   Lock lock(state().mutex);
   StreamPtr stream;
   if (const CUresult error = FindStream(handle, stream)) return error;
@@ -195,7 +197,9 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
   }
   if (IsLost(to, by)) run = [] {};
   FencePtr fence;
-  if (const CUresult error = Submit(*stream, std::move(run), &fence)) return error;
+  const CUresult submitted = between ? SubmitBetween(*stream, std::move(run), *between, &fence)
+                                     : Submit(*stream, std::move(run), &fence);
+  if (submitted != CUDA_SUCCESS) return submitted;
   const bool within_device = to.must_be_device && from.must_be_device;
   const bool wait = waits == Waits::kAlways || (waits == Waits::kForHost && !within_device) ||
                     (waits == Waits::kNever && to_pageable);
@@ -245,6 +249,11 @@ CUresult Copy2D(const CUDA_MEMCPY2D* copy, CUstream stream, Waits waits) {
 }
 
 }  // namespace
+
+CUresult CopyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return Copy(AnySide(to), AnySide(from), {bytes}, stream, Waits::kNever);
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -256,7 +265,7 @@ STREAM_ENTRY(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), 
 STREAM_ENTRY(cuMemcpyAsync, _ptsz,
              (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
              (to, from, bytes, stream)) {
-  return Copy(AnySide(to), AnySide(from), {bytes}, stream, Waits::kNever);
+  return CopyAsync(to, from, bytes, stream);
 }
 
 STREAM_ENTRY(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void* from, size_t bytes),
@@ -296,9 +305,8 @@ STREAM_ENTRY(cuMemcpyPeer, _ptds,
              (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
               size_t bytes),
              (to, to_context, from, from_context, bytes)) {
-  (void)to_context, (void)from_context;
   return Copy(DeviceSide(to), DeviceSide(from), {bytes}, nullptr, Waits::kForHost,
-              By::kEachSidesDevice);
+              By::kEachSidesDevice, {{to_context, from_context}});
 }
 
 STREAM_ENTRY(cuMemcpyPeerAsync, _ptsz,
@@ -322,57 +330,3 @@ STREAM_ENTRY(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* copy, CUstream str
              (copy, stream)) {
   return Copy2D(copy, stream, Waits::kNever);
 }
-
-#if CUDA_VERSION >= 12080
-namespace standin {
-namespace {
-
-// The copies of a batch may run in any order; here they run in that of the list. In a capture the
-// call is refused and the capture goes on.
-CUresult CopyBatch(CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-                   const std::size_t* attribute_indexes, std::size_t attribute_count,
-                   CUstream handle) {
-  if (!to || !from || !sizes || count == 0 || !attribute_indexes || attribute_count == 0 ||
-      attribute_count > count || attribute_indexes[0] != 0 || !handle ||
-      handle == CU_STREAM_LEGACY) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  {
-    const Lock lock(state().mutex);
-    StreamPtr stream;
-    if (const CUresult error = FindStream(handle, stream)) return error;
-    if (stream->capture) return FailCapture(*stream->capture, "capture.cuMemcpyBatchAsync");
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (const CUresult error =
-            Copy(AnySide(to[i]), AnySide(from[i]), {sizes[i]}, handle, Waits::kNever)) {
-      return error;
-    }
-  }
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
-}  // namespace standin
-
-STREAM_ENTRY(cuMemcpyBatchAsync, _ptsz,
-             (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
-              CUmemcpyAttributes* attributes, size_t* indexes, size_t attribute_count,
-              size_t* failed, CUstream stream),
-             (to, from, sizes, count, attributes, indexes, attribute_count, failed, stream)) {
-  if (failed) *failed = SIZE_MAX;  // cuda.h: no one copy is to blame
-  return attributes ? CopyBatch(to, from, sizes, count, indexes, attribute_count, stream)
-                    : CUDA_ERROR_INVALID_VALUE;
-}
-#endif
-
-#if CUDA_VERSION >= 13000
-STREAM_ENTRY(cuMemcpyBatchAsync_v2, _ptsz,
-             (CUdeviceptr * to, CUdeviceptr* from, size_t* sizes, size_t count,
-              CUmemcpyAttributes* attributes, size_t* indexes, size_t attribute_count,
-              CUstream stream),
-             (to, from, sizes, count, attributes, indexes, attribute_count, stream)) {
-  return attributes ? CopyBatch(to, from, sizes, count, indexes, attribute_count, stream)
-                    : CUDA_ERROR_INVALID_VALUE;
-}
-#endif

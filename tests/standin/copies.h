@@ -27,4 +27,7 @@ bool IsPinned(const void* address);
 // Whether the host can read the memory: it is pinned, or managed. Wants state().mutex held.
 bool IsReadByHost(CUdeviceptr address);
 
+// cuMemcpyAsync, without state().mutex.
+CUresult CopyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream);
+
 }  // namespace standin

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "behaviour.h"
+#include "device_attributes.h"
 #include "entry_point.h"
 #include "injection.h"
 #include "settings.h"
@@ -33,89 +34,33 @@ const ErrorText* Find(CUresult error) {
   return nullptr;
 }
 
-// What of the device attributes a program may steer by; the numbers are those of an H100.
-int Attribute(CUdevice_attribute attribute, const Device& device) {
-  // CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, which headers before CUDA 12.8 do not have.
-  constexpr int kDecompression = 136;
-  if (static_cast<int>(attribute) == kDecompression) return settings().decompression;
-  switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      return settings().capability / 10;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      return settings().capability % 10;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-      return 1024;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-      return 64;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-      return 2147483647;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-      return 65535;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      return 49152;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return 232448;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      return 233472;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      return 1024;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      return 32;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-      return 65536;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-      return 32;
-    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
-      return 2147483647;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return settings().multiprocessors;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      return settings().threads;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      return 1980000;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      return 2619000;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-      return 5120;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      return 50 << 20;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
-      return 512;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
-      return 32;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return device.number + 1;
-    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
-      return settings().integrated;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      return 3;
-    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
-    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
-      return 1;
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-      return settings().maps ? 1 : 0;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-      return settings().has_pools ? 1 : 0;
-    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
-      return settings().has_pools ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
-    default:
-      return 0;
-  }
+struct PciAddress {
+  unsigned domain = 0;
+  unsigned bus = 0;
+  unsigned device = 0;
+  unsigned function = 0;
+  bool operator==(const PciAddress&) const = default;
+};
+
+PciAddress AddressOf(const Device& device) {
+  return {.bus = static_cast<unsigned>(device.number) + 1};
+}
+
+// [domain:]bus:device[.function], in hexadecimal, and nothing behind it.
+bool Parse(const char* text, PciAddress& out) {
+  const auto whole = [&](const char* format, auto*... parts) {
+    int read = 0;
+    const int found = std::sscanf(text, format, parts..., &read);
+    return found == static_cast<int>(sizeof...(parts)) && read > 0 && text[read] == 0;
+  };
+  out = {};
+  if (whole("%x:%x:%x.%x%n", &out.domain, &out.bus, &out.device, &out.function)) return true;
+  out = {};
+  if (whole("%x:%x:%x%n", &out.domain, &out.bus, &out.device)) return true;
+  out = {};
+  if (whole("%x:%x.%x%n", &out.bus, &out.device, &out.function)) return true;
+  out = {};
+  return whole("%x:%x%n", &out.bus, &out.device);
 }
 
 // Checks the device; then `write` fills the output.
@@ -220,31 +165,32 @@ ENTRY(cuDeviceTotalMem_v2, (size_t * out, CUdevice device), (out, device)) {
 ENTRY(cuDeviceGetAttribute, (int* out, CUdevice_attribute attribute, CUdevice device),
       (out, attribute, device)) {
   if (attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-  return Describe(device, out, [&](Device& found) { *out = Attribute(attribute, found); });
+  return Describe(device, out, [&](Device& found) { *out = AttributeOf(found, attribute); });
 }
 
 ENTRY(cuDeviceComputeCapability, (int* major, int* minor, CUdevice device),
       (major, minor, device)) {
   return Describe(device, major && minor ? major : nullptr, [&](Device& found) {
-    *major = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, found);
-    *minor = Attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, found);
+    *major = AttributeOf(found, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    *minor = AttributeOf(found, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   });
 }
 
 ENTRY(cuDeviceGetPCIBusId, (char* out, int length, CUdevice device), (out, length, device)) {
   if (length < 13) return CUDA_ERROR_INVALID_VALUE;
   return Describe(device, out, [&](Device& found) {
-    std::snprintf(out, static_cast<std::size_t>(length), "0000:%02x:00.0", found.number + 1);
+    const PciAddress address = AddressOf(found);
+    std::snprintf(out, static_cast<std::size_t>(length), "%04x:%02x:%02x.%x", address.domain,
+                  address.bus, address.device, address.function);
   });
 }
 
 ENTRY(cuDeviceGetByPCIBusId, (CUdevice * out, const char* id), (out, id)) {
-  unsigned domain = 0;
-  unsigned bus = 0;
-  if (!out || !id || std::sscanf(id, "%x:%x", &domain, &bus) != 2) return CUDA_ERROR_INVALID_VALUE;
+  PciAddress wanted;
+  if (!out || !id || !Parse(id, wanted)) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(state().mutex);
   for (std::size_t i = 0; i < state().devices.size(); ++i) {
-    if (static_cast<unsigned>(state().devices[i]->number) + 1 != bus) continue;
+    if (AddressOf(*state().devices[i]) != wanted) continue;
     *out = static_cast<int>(i);
     return CUDA_SUCCESS;
   }
@@ -260,6 +206,10 @@ ENTRY(cuDeviceCanAccessPeer, (int* out, CUdevice device, CUdevice peer), (out, d
 ENTRY(cuDeviceGetP2PAttribute,
       (int* out, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer),
       (out, attribute, device, peer)) {
+  constexpr int kLast = 5;  // ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, which older headers lack
+  if (attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK || attribute > kLast) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   Device* found = nullptr;
   if (const CUresult error = FindDevice(peer, found)) return error;
   if (device == peer) return Behaviour("any.bad_device");

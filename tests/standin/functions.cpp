@@ -1,42 +1,10 @@
-// cuFunc*, cuKernel*: what is told of functions. A CUfunction and a CUkernel are the same here.
+// cuFunc*, cuKernel*: what is told of functions, but for their attributes.
 #include "behaviour.h"
 #include "entry_point.h"
 #include "modules.h"
 
 namespace standin {
 namespace {
-
-CUresult Attribute(int* out, CUfunction_attribute attribute, const void* handle) {
-  const Lock lock(state().mutex);
-  const Function* function = nullptr;
-  if (const CUresult error = FindFunction(handle, function)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  const KernelNeeds& needs = function->needs;
-  switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      *out = static_cast<int>(needs.most_threads);
-      break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *out = static_cast<int>(needs.registers);
-      break;
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
-      *out = static_cast<int>(needs.shared_bytes);
-      break;
-    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
-      *out = static_cast<int>(needs.local_bytes);
-      break;
-    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
-      *out = static_cast<int>(needs.constant_bytes);
-      break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *out = 90;
-      break;
-    default:
-      *out = 0;
-  }
-  return CUDA_SUCCESS;
-}
 
 CUresult Exists(const void* handle) {
   const Lock lock(state().mutex);
@@ -60,6 +28,7 @@ CUresult ParameterInfo(const void* handle, std::size_t index, std::size_t* offse
                        std::size_t* bytes) {
   const Lock lock(state().mutex);
   const Function* function = nullptr;
+  if (!handle) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = FindFunction(handle, function)) return error;
   if (!offset) return CUDA_ERROR_INVALID_VALUE;
   if (!FindModule(function->module)->image) return CUDA_ERROR_NOT_SUPPORTED;
@@ -87,33 +56,11 @@ using namespace standin;
 
 ENTRY(cuKernelGetFunction, (CUfunction * out, CUkernel kernel), (out, kernel)) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = reinterpret_cast<CUfunction>(kernel);
-  return Exists(kernel);
-}
-
-ENTRY(cuKernelGetAttribute,
-      (int* out, CUfunction_attribute attribute, CUkernel kernel, CUdevice device),
-      (out, attribute, kernel, device)) {
-  (void)device;
-  return Attribute(out, attribute, kernel);
-}
-
-ENTRY(cuKernelSetAttribute,
-      (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device),
-      (attribute, value, kernel, device)) {
-  (void)attribute, (void)value, (void)device;
-  return Exists(kernel);
-}
-
-ENTRY(cuFuncGetAttribute, (int* out, CUfunction_attribute attribute, CUfunction function),
-      (out, attribute, function)) {
-  return Attribute(out, attribute, function);
-}
-
-ENTRY(cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value),
-      (function, attribute, value)) {
-  (void)attribute, (void)value;
-  return Exists(function);
+  const Lock lock(state().mutex);
+  Function* function = nullptr;
+  if (const CUresult error = FindFunction(kernel, function)) return error;
+  *out = reinterpret_cast<CUfunction>(function);
+  return CUDA_SUCCESS;
 }
 
 ENTRY(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache config), (function, config)) {
@@ -131,12 +78,7 @@ ENTRY(cuKernelGetName, (const char** out, CUkernel kernel), (out, kernel)) {
 #endif
 
 ENTRY(cuFuncGetModule, (CUmodule * out, CUfunction function), (out, function)) {
-  return OwnerOf(out, function);
-}
-ENTRY(cuKernelSetCacheConfig, (CUkernel kernel, CUfunc_cache config, CUdevice device),
-      (kernel, config, device)) {
-  (void)config, (void)device;
-  return Exists(kernel);
+  return function ? OwnerOf(out, function) : CUDA_ERROR_INVALID_VALUE;
 }
 
 #if CUDA_VERSION >= 12040

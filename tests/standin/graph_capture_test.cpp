@@ -117,7 +117,7 @@ TEST_CASE("a capture shows its graph and what comes next depends on, forks too")
   Must(cuStreamWaitEvent(first, join, 0));
   Must(cuStreamWaitEvent(first, join, 0));  // once more changes nothing
   CHECK(Ask(first).dependencies == Nodes{left, right});
-  CHECK(cuGraphDestroy(graph) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuGraphDestroy(graph) == CUDA_ERROR_ILLEGAL_STATE);
   CHECK(cuGraphDestroyNode(left) == CUDA_ERROR_INVALID_VALUE);
   CHECK(End(first) == graph);
   LaunchAndWait(Instantiate(graph), first);

@@ -43,7 +43,8 @@ CUresult Create(CUgraphConditionalHandle* out, CUgraph handle, CUcontext context
   if (!out || (flags & ~unsigned{CU_GRAPH_COND_ASSIGN_DEFAULT}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (const CUresult error = ContextOrCurrent(context_handle, context)) return error;
+  if (!context_handle) return Behaviour("any.no_context");  // not the current one
+  if (const CUresult error = FindContext(context_handle, context)) return error;
   static std::uint64_t last = 0x3c0000000000;
   const auto condition = std::make_shared<Condition>();
   condition->handle = ++last;

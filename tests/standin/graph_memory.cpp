@@ -37,27 +37,38 @@ DeviceMemory& MemoryOf(int device) {
   return state().devices[static_cast<std::size_t>(device)]->memory;
 }
 
-// cuda.h, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: bytes that are associated with graphs.
-std::size_t UsedOf(int device) {
-  std::size_t used = 0;
+bool IsIdle(const GraphBlock& block) {
+  return !block.allocated && AllDone(block.busy);
+}
+
+// The physical memory of the device's blocks that count.
+template <typename Counts>
+std::size_t BytesOfBlocks(int device, Counts counts) {
+  std::size_t bytes = 0;
   for (const auto& [base, block] : blocks()) {
-    if (block->mapped && block->device == device) used += block->bytes;
+    if (block->mapped && block->device == device && counts(*block)) bytes += block->bytes;
   }
-  return used;
+  return bytes;
+}
+
+// CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: what is freed is not used, though its block keeps it.
+std::size_t UsedOf(int device) {
+  return BytesOfBlocks(device, [](const GraphBlock& block) { return !IsIdle(block); });
 }
 
 std::size_t ReservedOf(int device) {
-  return UsedOf(device) + caches()[device].idle;
+  const auto all = [](const GraphBlock&) { return true; };
+  return BytesOfBlocks(device, all) + caches()[device].idle;
 }
 
-void NoteHighest(int device) {
+// When blocks are about to be used.
+void NoteHighest(int device, const std::vector<GraphBlock*>& wanted) {
   Cache& cache = caches()[device];
-  cache.used_high = std::max(cache.used_high, UsedOf(device));
+  const std::size_t used = BytesOfBlocks(device, [&](const GraphBlock& block) {
+    return !IsIdle(block) || std::find(wanted.begin(), wanted.end(), &block) != wanted.end();
+  });
+  cache.used_high = std::max(cache.used_high, used);
   cache.reserved_high = std::max(cache.reserved_high, ReservedOf(device));
-}
-
-bool IsIdle(const GraphBlock& block) {
-  return !block.allocated && AllDone(block.busy);
 }
 
 void Unmap(GraphBlock& block) {
@@ -130,7 +141,7 @@ CUresult MapBlocksOf(int device, const std::vector<GraphBlock*>& wanted, const S
   for (GraphBlock* block : wanted) {
     if (block->device == device) block->mapped = true;
   }
-  NoteHighest(device);
+  NoteHighest(device, wanted);
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include "behaviour.h"
 #include "entry_point.h"
 #include "graph_memory.h"
+#include "modules.h"
 
 namespace standin {
 namespace {
@@ -91,13 +92,20 @@ CUresult FindSwitchable(CUgraphExec exec_handle, CUgraphNode handle, GraphExecPt
   return supported ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// cuKernelGetFunction's.
+CUfunction FunctionOf(CUkernel kernel) {
+  Function* function = nullptr;
+  return FindFunction(kernel, function) == CUDA_SUCCESS ? reinterpret_cast<CUfunction>(function)
+                                                        : nullptr;
+}
+
 template <typename Parameters>
 void GiveKernel(KernelNode& kernel, GraphNode& node, Parameters& out) {
   node.argument_pointers.clear();
   for (auto& argument : kernel.launch.arguments) node.argument_pointers.push_back(argument.data());
   const Launch& launch = kernel.launch;
   out = {};
-  out.func = kernel.function;
+  out.func = kernel.function ? kernel.function : FunctionOf(kernel.library_kernel);
   out.gridDimX = launch.grid[0];
   out.gridDimY = launch.grid[1];
   out.gridDimZ = launch.grid[2];
@@ -106,6 +114,11 @@ void GiveKernel(KernelNode& kernel, GraphNode& node, Parameters& out) {
   out.blockDimZ = launch.block[2];
   out.sharedMemBytes = kernel.shared_bytes;
   out.kernelParams = node.argument_pointers.empty() ? nullptr : node.argument_pointers.data();
+}
+
+// Those that cuda.h has for kernels, but the one that says nothing.
+bool IsOfKernels(CUkernelNodeAttrID attribute) {
+  return attribute > CU_LAUNCH_ATTRIBUTE_IGNORE && attribute < CU_LAUNCH_ATTRIBUTE_MAX;
 }
 
 CUcontext ContextOf(const NodeParameters& parameters) {
@@ -289,6 +302,7 @@ ENTRY(cuGraphNodeGetEnabled, (CUgraphExec handle, CUgraphNode node, unsigned* ou
 ENTRY(cuGraphKernelNodeGetAttribute,
       (CUgraphNode node, CUkernelNodeAttrID attribute, CUkernelNodeAttrValue* out),
       (node, attribute, out)) {
+  if (!IsOfKernels(attribute)) return CUDA_ERROR_INVALID_VALUE;
   return Get<KernelNode>(node, out, [&](KernelNode& kernel, GraphNode&) {
     const auto found = kernel.attributes.find(attribute);
     *out = found == kernel.attributes.end() ? CUkernelNodeAttrValue{} : found->second;
@@ -298,6 +312,7 @@ ENTRY(cuGraphKernelNodeGetAttribute,
 ENTRY(cuGraphKernelNodeSetAttribute,
       (CUgraphNode node, CUkernelNodeAttrID attribute, const CUkernelNodeAttrValue* value),
       (node, attribute, value)) {
+  if (!IsOfKernels(attribute)) return CUDA_ERROR_INVALID_VALUE;
   return Get<KernelNode>(
       node, value, [&](KernelNode& kernel, GraphNode&) { kernel.attributes[attribute] = *value; });
 }

@@ -242,8 +242,11 @@ ENTRY(cuGraphAddMemsetNode, (GRAPH_PLACE, const CUDA_MEMSET_NODE_PARAMS* set, CU
 ENTRY(cuGraphAddHostNode, (GRAPH_PLACE, const CUDA_HOST_NODE_PARAMS* parameters),
       (out, graph, dependencies, count, parameters)) {
   if (!parameters) return CUDA_ERROR_INVALID_VALUE;
-  return Add(out, {graph, dependencies, count},
-             [&](Graph&, NodeParameters& made) { return MakeHostNode(*parameters, made); });
+  // Without a function, too: that is refused when it is changed only.
+  return Add(out, {graph, dependencies, count}, [&](Graph&, NodeParameters& made) {
+    made = HostNode{parameters->fn, parameters->userData};
+    return CUDA_SUCCESS;
+  });
 }
 
 ENTRY(cuGraphAddChildGraphNode, (GRAPH_PLACE, CUgraph child),

@@ -3,6 +3,7 @@
 #include "copies.h"
 #include "graph.h"
 #include "launch.h"
+#include "modules.h"
 
 namespace standin {
 namespace {
@@ -14,11 +15,10 @@ CUresult CheckContext(CUcontext handle) {
 
 // One side of a copy: its first byte, and how many bytes there are from that to its last one.
 bool IsUsable(CUmemorytype type, CUdeviceptr first, std::size_t extent) {
-  return type != CU_MEMORYTYPE_DEVICE || extent == 0 || IsDeviceRange(first, extent);
+  return type != CU_MEMORYTYPE_DEVICE || IsDeviceRange(first, extent);
 }
 
 std::size_t Extent(const CUDA_MEMCPY3D& copy, std::size_t pitch, std::size_t height) {
-  if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return 0;
   return ((copy.Depth - 1) * height + copy.Height - 1) * pitch + copy.WidthInBytes;
 }
 
@@ -57,9 +57,15 @@ CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& from, NodeParameters& out
   // one.
   const void* const function =
       from.func ? static_cast<const void*>(from.func) : static_cast<const void*>(from.kern);
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
   Context* context = nullptr;
   if (const CUresult error = ContextOrCurrent(from.func ? nullptr : from.ctx, context)) {
     return error;
+  }
+  const Function* found = nullptr;
+  if (FindFunction(function, found) == CUDA_SUCCESS && !found->needs.parameters.empty() &&
+      !from.kernelParams && !from.extra) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   KernelNode node;
   const Launch launch{{from.gridDimX, from.gridDimY, from.gridDimZ},
@@ -80,6 +86,9 @@ CUresult MakeKernelNode(const CUDA_KERNEL_NODE_PARAMS& from, NodeParameters& out
 
 CUresult MakeCopyNode(const CUDA_MEMCPY3D& from, CUcontext context, NodeParameters& out) {
   if (!IsKnown(from.srcMemoryType) || !IsKnown(from.dstMemoryType)) return CUDA_ERROR_INVALID_VALUE;
+  if (from.WidthInBytes == 0 || from.Height == 0 || from.Depth == 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (IsArray(from.srcMemoryType) || IsArray(from.dstMemoryType)) return CUDA_ERROR_NOT_SUPPORTED;
   if (const CUresult error = CheckContext(context)) return error;
   CUDA_MEMCPY3D copy = from;
@@ -126,6 +135,7 @@ CUresult MakeHostNode(const CUDA_HOST_NODE_PARAMS& from, NodeParameters& out) {
 
 CUresult MakeEventNode(CUgraphNodeType type, CUevent event, NodeParameters& out) {
   std::shared_ptr<Event> found;
+  if (!event) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = FindEvent(event, found)) return error;
   if (type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
     out = WaitNode{event};

@@ -59,7 +59,7 @@ void RunNode(const PlannedNode& node, std::chrono::nanoseconds delay) {
   } else if (const auto* set = std::get_if<SetNode>(&parameters)) {
     RunSet(set->set);
   } else if (const auto* host = std::get_if<HostNode>(&parameters)) {
-    host->function(host->data);
+    if (host->function) host->function(host->data);
   } else if (const auto* conditional = std::get_if<ConditionalNode>(&parameters)) {
     RunConditional(*conditional, node.bodies, delay);
   } else if (node.record) {

@@ -28,7 +28,8 @@ CUresult Destroy(CUgraph handle) {
   if (const CUresult error = FindGraph(handle, graph)) return error;
   // cuda.h: a capture's graph is not to be destroyed while the capture is in progress, one inside a
   // node is the node's.
-  if (graph->owner != GraphOwner::kProgram || graph->captures > 0) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->captures > 0) return CUDA_ERROR_ILLEGAL_STATE;
+  if (graph->owner != GraphOwner::kProgram) return CUDA_ERROR_INVALID_VALUE;
   EndGraph(*graph);
   return CUDA_SUCCESS;
 }

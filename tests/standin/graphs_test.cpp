@@ -193,7 +193,9 @@ TEST_CASE("parameters that make no sense are refused and leave no node") {
   const CUDA_MEMCPY3D copy = CopyOf(memory, 0x1000);
   CHECK(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, device.context()) != CUDA_SUCCESS);
   const CUDA_HOST_NODE_PARAMS host{nullptr, nullptr};
-  CHECK(cuGraphAddHostNode(&node, graph, nullptr, 0, &host) == CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(cuGraphAddHostNode(&node, graph, nullptr, 0, &host) == CUDA_SUCCESS);  // of all only this
+  CHECK(cuGraphHostNodeSetParams(node, &host) == CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(cuGraphDestroyNode(node) == CUDA_SUCCESS);
   void* extra[] = {CU_LAUNCH_PARAM_END};
   CUDA_KERNEL_NODE_PARAMS kernel = KernelOf(FunctionOf("unknown"), extra);
   kernel.extra = extra;

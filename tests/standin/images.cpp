@@ -15,6 +15,7 @@ namespace {
 
 constexpr Elf64_Half kCudaMachine = 190;        // EM_CUDA
 constexpr unsigned char kKernelSymbol = 0x10;   // in st_other: a function that can be launched
+constexpr unsigned char kManagedSymbol = 0x04;  // in st_other: a variable of managed memory
 constexpr std::size_t kReservedShared = 1024;   // of each block, from compute capability 8.0 on
 constexpr std::size_t kLongestHead = 64 << 10;  // in which PTX says that it is PTX
 constexpr int kOldestPtx = 310;                 // 3.1: libnvJitLink compiles no older one
@@ -112,6 +113,7 @@ class Cubin {
     if (!place.starts_with(".nv.global") && place != ".nv.constant3") return;
     const std::string_view bytes = Bytes(section);
     Variable& variable = image.variables[name];
+    variable.is_managed = (symbol.st_other & kManagedSymbol) != 0;
     variable.bytes = symbol.st_size;
     if (symbol.st_value < bytes.size()) {
       variable.initial = bytes.substr(symbol.st_value, symbol.st_size);

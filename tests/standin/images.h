@@ -27,8 +27,9 @@ struct KernelNeeds {
   std::map<unsigned, Parameter> parameters = {};
 };
 
-// A variable of __device__ or __constant__ memory.
+// A variable of __device__, __constant__ or __managed__ memory.
 struct Variable {
+  bool is_managed = false;
   std::size_t bytes = 0;
   std::string initial;  // its first bytes; the others are 0
 };

@@ -108,7 +108,7 @@ TEST_CASE(
   REQUIRE(cuMemcpyDtoH_v2(bytes.data(), zeroes.address, 3000) == CUDA_SUCCESS);
   CHECK(bytes == std::string(3000, '\0'));
   CHECK(Find(module, "table").bytes == 400);
-  CHECK(Find(module, "kernel").result == CUDA_ERROR_NOT_FOUND);
+  CHECK(Find(module, "kernel").result == CUDA_ERROR_INVALID_VALUE);
 
   value = 8;
   REQUIRE(cuMemcpyHtoD_v2(counter.address, &value, 4) == CUDA_SUCCESS);

@@ -67,6 +67,21 @@ std::vector<std::byte> ReadAtMost(std::uintptr_t start, std::size_t bytes) {
   return found;
 }
 
+// The buffer that holds the arguments, if that is how they are given.
+struct Packed {
+  const std::byte* start = nullptr;
+  std::size_t bytes = 0;
+};
+
+Packed PackedOf(Arguments arguments) {
+  Packed out;
+  for (void** at = arguments.packed; at && *at != CU_LAUNCH_PARAM_END; at += 2) {
+    if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) out.start = static_cast<const std::byte*>(at[1]);
+    if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) out.bytes = *static_cast<const std::size_t*>(at[1]);
+  }
+  return out;
+}
+
 void AddAddresses(const std::vector<std::byte>& bytes, std::vector<CUdeviceptr>& addresses) {
   for (std::size_t at = 0; at + sizeof(CUdeviceptr) <= bytes.size(); at += sizeof(CUdeviceptr)) {
     CUdeviceptr word = 0;
@@ -77,16 +92,25 @@ void AddAddresses(const std::vector<std::byte>& bytes, std::vector<CUdeviceptr>&
 
 }  // namespace
 
+std::vector<std::vector<std::byte>> ArgumentsOf(const Function& function, Arguments arguments) {
+  std::vector<std::vector<std::byte>> out;
+  const Packed packed = PackedOf(arguments);
+  for (const auto& [number, parameter] : function.needs.parameters) {
+    const auto* at = arguments.each ? static_cast<const std::byte*>(arguments.each[number])
+                                    : packed.start + parameter.offset;
+    const bool there =
+        arguments.each ? at != nullptr : parameter.offset + parameter.bytes <= packed.bytes;
+    if (!there) return {};
+    out.emplace_back(at, at + parameter.bytes);
+  }
+  return out;
+}
+
 std::vector<CUdeviceptr> AddressesIn(const Function& function, Arguments arguments) {
   std::vector<CUdeviceptr> addresses;
   if (arguments.each == nullptr) {
-    void* buffer = nullptr;
-    std::size_t bytes = 0;
-    for (void** at = arguments.packed; at && *at != CU_LAUNCH_PARAM_END; at += 2) {
-      if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = at[1];
-      if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(at[1]);
-    }
-    AddAddresses(ReadAtMost(reinterpret_cast<std::uintptr_t>(buffer), bytes), addresses);
+    const auto [start, bytes] = PackedOf(arguments);
+    AddAddresses(ReadAtMost(reinterpret_cast<std::uintptr_t>(start), bytes), addresses);
     return addresses;
   }
   if (function.is_read) {

@@ -18,4 +18,8 @@ namespace standin {
 // next argument in the caller's memory. Wants state().mutex held.
 std::vector<CUdeviceptr> AddressesIn(const Function& function, Arguments arguments);
 
+// The bytes of each argument, where the image of the kernel could be read and the launch has them.
+// Wants state().mutex held.
+std::vector<std::vector<std::byte>> ArgumentsOf(const Function& function, Arguments arguments);
+
 }  // namespace standin

@@ -1,4 +1,4 @@
-// cuLaunchKernel and its like, cuOccupancy*.
+// cuLaunchKernel and its like.
 #include "launch.h"
 
 #include <cstring>
@@ -9,7 +9,6 @@
 #include "entry_point.h"
 #include "kernel_arguments.h"
 #include "modules.h"
-#include "occupancy.h"
 #include "settings.h"
 #include "work.h"
 
@@ -46,12 +45,6 @@ bool HasItsArguments(const Kernel& kernel, const Launch& launch) {
   return true;
 }
 
-CUresult Blocks(int* out, int block_size, std::size_t shared_bytes) {
-  if (!out || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  *out = BlocksAtOnce(block_size, shared_bytes);
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 CUresult PrepareLaunch(const void* handle, Launch launch, unsigned shared_bytes,
@@ -59,13 +52,16 @@ CUresult PrepareLaunch(const void* handle, Launch launch, unsigned shared_bytes,
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
   const std::uint64_t block = std::uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
-  if (launch.threads() == 0 || block > function->needs.most_threads)
+  if (launch.threads() == 0 || block > function->needs.most_threads ||
+      shared_bytes > MostDynamicShared(*function)) {
     return CUDA_ERROR_INVALID_VALUE;
-  out.function = static_cast<CUfunction>(const_cast<void*>(handle));
+  }
+  out.function = reinterpret_cast<CUfunction>(const_cast<Function*>(function));
   out.kernel = function->kernel;
   out.shared_bytes = shared_bytes;
   if (out.kernel && !CopyArguments(*out.kernel, arguments, launch)) return CUDA_ERROR_INVALID_VALUE;
   if (out.kernel && !HasItsArguments(*out.kernel, launch)) out.kernel = nullptr;
+  if (!out.kernel) launch.arguments = ArgumentsOf(*function, arguments);
   if (!out.kernel && !settings().keeps_data) out.addresses = AddressesIn(*function, arguments);
   out.launch = std::move(launch);
   return CUDA_SUCCESS;
@@ -125,18 +121,4 @@ STREAM_ENTRY(cuLaunchKernelEx, _ptsz,
                          {config->blockDimX, config->blockDimY, config->blockDimZ},
                          {}},
                         config->sharedMemBytes, config->hStream, {arguments, extra});
-}
-
-ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor,
-      (int* out, CUfunction function, int block_size, size_t shared_bytes),
-      (out, function, block_size, shared_bytes)) {
-  (void)function;
-  return Blocks(out, block_size, shared_bytes);
-}
-
-ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-      (int* out, CUfunction function, int block_size, size_t shared_bytes, unsigned flags),
-      (out, function, block_size, shared_bytes, flags)) {
-  (void)function, (void)flags;
-  return Blocks(out, block_size, shared_bytes);
 }

@@ -67,8 +67,7 @@ CUresult Advise(CUdeviceptr address, std::size_t bytes, CUmem_advise advice,
                        advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
                        advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (located) {
-    if (!location) return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult error = CheckLocation(*location)) return error;
+    if (!location || CheckLocation(*location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   }
   for (Page* const page : pages) {
     switch (advice) {

@@ -1,4 +1,5 @@
-// cuModuleGetGlobal, cuLibraryGetGlobal: the variables that images have, in device memory.
+// cuModuleGetGlobal, cuLibraryGetGlobal, cuLibraryGetManaged: the variables that images have, in
+// device memory.
 #include <algorithm>
 #include <cstring>
 
@@ -16,13 +17,28 @@ const Allocation* AtPlace(const Module::Place& place) {
   return same ? &found->second : nullptr;  // it went with its context
 }
 
-CUresult Get(CUdeviceptr* out, std::size_t* bytes_out, const void* handle, const char* name) {
+enum class Wanted { kAny, kManaged };
+
+// What the module has of this name, or the error.
+CUresult CheckIs(Wanted wanted, const Module& module, const char* name) {
+  if (!module.image) return CUDA_ERROR_NOT_FOUND;
+  if (wanted == Wanted::kAny) {
+    return module.image->kernels.contains(name) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+  const auto found = module.image->variables.find(name);
+  const bool managed = found != module.image->variables.end() && found->second.is_managed;
+  return managed ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult Get(CUdeviceptr* out, std::size_t* bytes_out, const void* handle, const char* name,
+             Wanted wanted = Wanted::kAny) {
   const Lock lock(state().mutex);
   Context* context = nullptr;
   if (const CUresult error = CurrentContext(context)) return error;
   if (!name || (!out && !bytes_out)) return CUDA_ERROR_INVALID_VALUE;
   Module* const module = FindModule(handle);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult error = CheckIs(wanted, *module, name)) return error;
   if (module->context_id != 0) {  // wherever it is asked from
     for (const auto& [other, candidate] : state().contexts) {
       if (candidate->id == module->context_id) context = candidate.get();
@@ -94,4 +110,17 @@ ENTRY(cuModuleGetGlobal_v2, (CUdeviceptr * out, size_t* bytes, CUmodule module, 
 ENTRY(cuLibraryGetGlobal, (CUdeviceptr * out, size_t* bytes, CUlibrary library, const char* name),
       (out, bytes, library, name)) {
   return Get(out, bytes, library, name);
+}
+
+ENTRY(cuLibraryGetManaged, (CUdeviceptr * out, size_t* bytes, CUlibrary library, const char* name),
+      (out, bytes, library, name)) {
+  return Get(out, bytes, library, name, Wanted::kManaged);
+}
+
+// CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS is 0: no library has any.
+ENTRY(cuLibraryGetUnifiedFunction, (void** out, CUlibrary library, const char* name),
+      (out, library, name)) {
+  (void)out, (void)name;
+  const Lock lock(state().mutex);
+  return FindModule(library) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
 }

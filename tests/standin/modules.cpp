@@ -54,6 +54,7 @@ CUresult LoadModule(CUmodule* out, const void* image, const JitOptions& options)
   const Lock lock(state().mutex);
   if (const CUresult error = CurrentContext(context)) return error;  // it may be gone meanwhile
   module->context_id = context->id;
+  module->device = context->device;
   if (const CUresult error = PlaceAllVariables(*module, *context)) return error;
   *out = reinterpret_cast<CUmodule>(module.get());
   modules()[*out] = std::move(module);
@@ -73,7 +74,10 @@ CUresult Unload(const void* handle) {
   const Lock lock(state().mutex);
   const auto found = modules().find(handle);
   if (found == modules().end()) return CUDA_ERROR_INVALID_HANDLE;
-  for (const auto& [name, function] : found->second->functions) functions().erase(function.get());
+  for (const auto& [name, function] : found->second->functions) {
+    functions().erase(function.get());
+    functions().erase(&function->as_kernel);
+  }
   ReleaseVariables(*found->second);
   modules().erase(found);
   return CUDA_SUCCESS;
@@ -97,8 +101,10 @@ CUresult GetFunction(Handle* out, const void* handle, const char* name) {
                                                    .needs = {.registers = 32}});
     if (module->image) function->needs = module->image->kernels.find(name)->second;
     functions()[function.get()] = function;
+    functions()[&function->as_kernel] = function;
   }
-  *out = reinterpret_cast<Handle>(function.get());
+  void* const handles[] = {function.get(), &function->as_kernel};
+  *out = static_cast<Handle>(handles[std::is_same_v<Handle, CUkernel> ? 1 : 0]);
   return CUDA_SUCCESS;
 }
 
@@ -138,6 +144,13 @@ Module* FindModule(const void* handle) {
 }
 
 CUresult FindFunction(const void* handle, const Function*& out) {
+  Function* found = nullptr;
+  const CUresult error = FindFunction(handle, found);
+  out = found;
+  return error;
+}
+
+CUresult FindFunction(const void* handle, Function*& out) {
   const auto found = functions().find(handle);
   if (found == functions().end()) return CUDA_ERROR_INVALID_HANDLE;
   out = found->second.get();
@@ -226,11 +239,11 @@ ENTRY(cuLibraryGetModule, (CUmodule * out, CUlibrary library), (out, library)) {
 
 #if CUDA_VERSION >= 12040
 ENTRY(cuModuleGetFunctionCount, (unsigned* out, CUmodule module), (out, module)) {
-  return Count(out, module);
+  return module ? Count(out, module) : CUDA_ERROR_INVALID_VALUE;
 }
 ENTRY(cuModuleEnumerateFunctions, (CUfunction * out, unsigned most, CUmodule module),
       (out, most, module)) {
-  return Enumerate(out, most, module);
+  return module ? Enumerate(out, most, module) : CUDA_ERROR_INVALID_VALUE;
 }
 ENTRY(cuLibraryGetKernelCount, (unsigned* out, CUlibrary library), (out, library)) {
   return Count(out, library);

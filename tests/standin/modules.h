@@ -16,6 +16,9 @@ struct Function {
   const Kernel* kernel;  // null: nothing but a delay
   bool is_read;          // its image could be
   KernelNeeds needs;     // guessed where it could not
+  // What was set, by device and attribute.
+  std::map<std::pair<int, CUfunction_attribute>, int> set = {};
+  char as_kernel = 0;  // its address is the CUkernel; that of the whole is the CUfunction
 };
 
 // A loaded image. A CUmodule and a CUlibrary are the same here, but that a library is of no
@@ -23,6 +26,7 @@ struct Function {
 struct Module {
   std::optional<Image> image;  // nothing: it could not be read
   Id context_id = 0;           // that it was loaded in; 0 for a library
+  int device = -1;             // of that context
   std::map<std::string, std::shared_ptr<Function>, std::less<>> functions;
   // Where its variables are: in each context that has them, by its id.
   struct Place {
@@ -42,7 +46,12 @@ CUresult PlaceVariable(Module& module, Context& context, const std::string& name
 CUresult PlaceAllVariables(Module& module, Context& context);
 void ReleaseVariables(const Module& module);
 
-// A CUfunction or a CUkernel, which are the same here. Wants state().mutex held.
+// By a CUfunction or a CUkernel, which most calls take alike. Wants state().mutex held.
 CUresult FindFunction(const void* handle, const Function*& out);
+CUresult FindFunction(const void* handle, Function*& out);
+
+// The most shared memory that a launch of the function may ask for beside what it has of its own
+// (functions.cpp), on the device that it runs on from here. Wants state().mutex held.
+std::size_t MostDynamicShared(const Function& function);
 
 }  // namespace standin

@@ -23,11 +23,25 @@ int RoundUp(int threads) {
   return (threads + kWarp - 1) / kWarp * kWarp;
 }
 
-CUresult Find(CUfunction handle, int& largest_block) {
+// What a launch of the function may have at most.
+struct Most {
+  int block = 0;
+  std::size_t shared = 0;
+};
+
+CUresult Find(CUfunction handle, Most& most) {
   const Lock lock(state().mutex);
   const Function* function = nullptr;
   if (const CUresult error = FindFunction(handle, function)) return error;
-  largest_block = static_cast<int>(function->needs.most_threads);
+  most = {static_cast<int>(function->needs.most_threads), MostDynamicShared(*function)};
+  return CUDA_SUCCESS;
+}
+
+CUresult Active(int* out, CUfunction function, int block_size, std::size_t shared) {
+  Most most;
+  if (!out || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult error = Find(function, most)) return error;
+  *out = shared > most.shared ? 0 : BlocksAtOnce(block_size, shared);
   return CUDA_SUCCESS;
 }
 
@@ -35,10 +49,10 @@ CUresult Find(CUfunction handle, int& largest_block) {
 CUresult Potential(int* grid, int* block, CUfunction function, CUoccupancyB2DSize shared_of,
                    std::size_t shared, int limit) {
   if (!grid || !block || limit < 0) return CUDA_ERROR_INVALID_VALUE;
-  int largest_block = 0;
-  if (const CUresult error = Find(function, largest_block)) return error;
+  Most allowed;
+  if (const CUresult error = Find(function, allowed)) return error;
   int most = 0;
-  const int largest = limit == 0 ? largest_block : std::min(limit, largest_block);
+  const int largest = limit == 0 ? allowed.block : std::min(limit, allowed.block);
   for (int size = RoundUp(largest); size > 0; size -= kWarp) {
     const int tried = std::min(size, largest);
     const int blocks = BlocksAtOnce(tried, shared_of ? shared_of(tried) : shared);
@@ -62,6 +76,19 @@ int BlocksAtOnce(int block_size, std::size_t shared) {
 
 using namespace standin;
 
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+      (int* out, CUfunction function, int block_size, size_t shared_bytes),
+      (out, function, block_size, shared_bytes)) {
+  return Active(out, function, block_size, shared_bytes);
+}
+
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+      (int* out, CUfunction function, int block_size, size_t shared_bytes, unsigned flags),
+      (out, function, block_size, shared_bytes, flags)) {
+  (void)flags;
+  return Active(out, function, block_size, shared_bytes);
+}
+
 ENTRY(cuOccupancyMaxPotentialBlockSize,
       (int* grid, int* block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared,
        int limit),
@@ -81,8 +108,8 @@ ENTRY(cuOccupancyAvailableDynamicSMemPerBlock,
       (size_t * out, CUfunction function, int blocks, int block_size),
       (out, function, blocks, block_size)) {
   if (!out || blocks <= 0 || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  int largest_block = 0;
-  if (const CUresult error = Find(function, largest_block)) return error;
+  Most most;
+  if (const CUresult error = Find(function, most)) return error;
   if (blocks > BlocksAtOnce(block_size, 0)) return CUDA_ERROR_INVALID_VALUE;
   *out = kShared / static_cast<std::size_t>(blocks) - kReserved;
   return CUDA_SUCCESS;
@@ -91,8 +118,8 @@ ENTRY(cuOccupancyAvailableDynamicSMemPerBlock,
 ENTRY(cuOccupancyMaxPotentialClusterSize,
       (int* out, CUfunction function, const CUlaunchConfig* config), (out, function, config)) {
   if (!out || !config) return CUDA_ERROR_INVALID_VALUE;
-  int largest_block = 0;
-  if (const CUresult error = Find(function, largest_block)) return error;
+  Most most;
+  if (const CUresult error = Find(function, most)) return error;
   *out = kLargestCluster;
   return CUDA_SUCCESS;
 }
@@ -100,8 +127,8 @@ ENTRY(cuOccupancyMaxPotentialClusterSize,
 ENTRY(cuOccupancyMaxActiveClusters, (int* out, CUfunction function, const CUlaunchConfig* config),
       (out, function, config)) {
   if (!out || !config) return CUDA_ERROR_INVALID_VALUE;
-  int largest_block = 0;
-  if (const CUresult error = Find(function, largest_block)) return error;
+  Most most;
+  if (const CUresult error = Find(function, most)) return error;
   unsigned cluster = 1;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];

@@ -214,7 +214,7 @@ CUresult PoolOf(CUmemoryPool* out, const CUmemLocation* location, CUmemAllocatio
   const Lock lock(state().mutex);
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
   PoolPlace place;
-  if (const CUresult error = PlaceOf(*location, type, place)) return error;
+  if (PlaceOf(*location, type, place) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   *out = CurrentOf(place).*which;
   return CUDA_SUCCESS;
 }
@@ -329,7 +329,7 @@ ENTRY(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUme
   const Lock lock(state().mutex);
   if (!location) return CUDA_ERROR_INVALID_VALUE;
   PoolPlace place;
-  if (const CUresult error = PlaceOf(*location, type, place)) return error;
+  if (PlaceOf(*location, type, place) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   return SetCurrent(place, pool);
 }
 #endif

@@ -10,7 +10,6 @@ namespace {
 
 struct Preferences {
   CUfunc_cache cache = CU_FUNC_CACHE_PREFER_NONE;
-  CUsharedconfig banks = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
 };
 
 // Of the current context. Wants state().mutex held.
@@ -22,24 +21,13 @@ CUresult Find(Preferences*& out) {
   return CUDA_SUCCESS;
 }
 
-template <typename Value>
-CUresult Get(Value Preferences::*member, Value* out) {
+// Calls `work` with them.
+template <typename Work>
+CUresult WithPreferences(Work work) {
   const Lock lock(state().mutex);
   Preferences* preferences = nullptr;
   if (const CUresult error = Find(preferences)) return error;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
-  *out = preferences->*member;
-  return CUDA_SUCCESS;
-}
-
-template <typename Value>
-CUresult Set(Value Preferences::*member, Value value, Value last) {
-  const Lock lock(state().mutex);
-  Preferences* preferences = nullptr;
-  if (const CUresult error = Find(preferences)) return error;
-  if (value > last) return CUDA_ERROR_INVALID_VALUE;
-  preferences->*member = value;
-  return CUDA_SUCCESS;
+  return work(*preferences);
 }
 
 CUresult HasContext() {
@@ -54,19 +42,35 @@ CUresult HasContext() {
 using namespace standin;
 
 ENTRY(cuCtxGetCacheConfig, (CUfunc_cache * out), (out)) {
-  return Get(&Preferences::cache, out);
+  return WithPreferences([&](const Preferences& preferences) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = preferences.cache;
+    return CUDA_SUCCESS;
+  });
 }
 
 ENTRY(cuCtxSetCacheConfig, (CUfunc_cache value), (value)) {
-  return Set(&Preferences::cache, value, CU_FUNC_CACHE_PREFER_EQUAL);
+  return WithPreferences([&](Preferences& preferences) {
+    if (value > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+    preferences.cache = value;
+    return CUDA_SUCCESS;
+  });
 }
 
+// Banks of four bytes, whatever is set.
 ENTRY(cuCtxGetSharedMemConfig, (CUsharedconfig * out), (out)) {
-  return Get(&Preferences::banks, out);
+  return WithPreferences([&](const Preferences&) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+    return CUDA_SUCCESS;
+  });
 }
 
 ENTRY(cuCtxSetSharedMemConfig, (CUsharedconfig value), (value)) {
-  return Set(&Preferences::banks, value, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
+  return WithPreferences([&](const Preferences&) {
+    return value > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE
+                                                             : CUDA_SUCCESS;
+  });
 }
 
 ENTRY(cuFuncSetSharedMemConfig, (CUfunction handle, CUsharedconfig value), (handle, value)) {
@@ -94,8 +98,12 @@ ENTRY(cuCtxResetPersistingL2Cache, (), ()) {
 ENTRY(cuFlushGPUDirectRDMAWrites,
       (CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope),
       (target, scope)) {
-  (void)target, (void)scope;
   const Lock lock(state().mutex);
   Context* context = nullptr;
-  return CurrentContext(context);
+  if (const CUresult error = CurrentContext(context)) return error;
+  const bool known = target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX &&
+                     (scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ||
+                      scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+  // CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS is 0.
+  return known ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }

@@ -38,7 +38,7 @@ CUresult Retain(CUcontext* out, CUdevice ordinal) {
   return CUDA_SUCCESS;
 }
 
-CUresult Release(CUdevice ordinal) {
+CUresult GiveBack(CUdevice ordinal) {
   Lock lock(state().mutex);
   return ReleasePrimary(lock, ordinal);
 }
@@ -50,6 +50,7 @@ CUresult Reset(CUdevice ordinal) {
   if (const CUresult error = FindDevice(ordinal, device)) return error;
   if (!device->primary) return Behaviour("cuDevicePrimaryCtxReset.inactive");
   End(lock, *device);
+  device->primary_flags = 0;
   return CUDA_SUCCESS;
 }
 
@@ -57,6 +58,7 @@ CUresult SetFlags(CUdevice ordinal, unsigned flags) {
   const Lock lock(state().mutex);
   Device* device = nullptr;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
+  if (!AreContextFlags(flags) || (flags & CU_CTX_MAP_HOST) != 0) return CUDA_ERROR_INVALID_VALUE;
   device->primary_flags = flags;
   if (device->primary) device->primary->flags = flags;
   return CUDA_SUCCESS;
@@ -92,10 +94,10 @@ ENTRY(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice device), (out, device
   return Retain(out, device);
 }
 ENTRY(cuDevicePrimaryCtxRelease, (CUdevice device), (device)) {
-  return Release(device);
+  return GiveBack(device);
 }
 ENTRY(cuDevicePrimaryCtxRelease_v2, (CUdevice device), (device)) {
-  return Release(device);
+  return GiveBack(device);
 }
 ENTRY(cuDevicePrimaryCtxReset, (CUdevice device), (device)) {
   return Reset(device);
@@ -115,7 +117,8 @@ ENTRY(cuDevicePrimaryCtxGetState, (CUdevice ordinal, unsigned* flags, int* activ
   const Lock lock(state().mutex);
   Device* device = nullptr;
   if (const CUresult error = FindDevice(ordinal, device)) return error;
-  if (flags) *flags = device->primary_flags;
-  if (active) *active = device->primary ? 1 : 0;
+  if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+  *flags = device->primary_flags;
+  *active = device->primary ? 1 : 0;
   return CUDA_SUCCESS;
 }

@@ -70,6 +70,13 @@ TEST_CASE("reported: a destroyed event is known as destroyed") {
   CHECK(cuEventDestroy_v2(event) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
+TEST_CASE("reported: no event is no handle") {
+  const Device device;
+  CHECK(cuEventQuery(nullptr) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuEventSynchronize(nullptr) == CUDA_ERROR_INVALID_HANDLE);
+  CHECK(cuCtxRecordEvent(device.context(), nullptr) == CUDA_ERROR_INVALID_HANDLE);
+}
+
 TEST_CASE("reported: a stream that never was ends the process") {
   const std::string command = SharedVariable() + " exec " STANDIN_PEER " use-no-stream";
   const int status = std::system(command.c_str());  // NOLINT(concurrency-mt-unsafe)

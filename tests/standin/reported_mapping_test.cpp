@@ -75,6 +75,20 @@ TEST_CASE("a handle is mapped whole, and what is mapped is unmapped and given ac
   CHECK(cuMemRelease(physical) == CUDA_SUCCESS);
 }
 
+TEST_CASE("reported: a handle is released once, and none is imported of a file that there is not") {
+  const Device device;
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle handle = 0;
+  Must(cuMemCreate(&handle, kPhysical, &properties, 0));
+  Must(cuMemRelease(handle));
+  CHECK(cuMemRelease(handle) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(-1),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
+        CUDA_ERROR_INVALID_DEVICE);
+}
+
 TEST_CASE("reported: access is not given to a device that there is not") {
   const Device device;
   const MappedMemory memory;

@@ -231,6 +231,22 @@ TEST_CASE("reported: a synchronous memset of pinned or of managed memory is wait
   }
 }
 
+TEST_CASE("reported: an array that is destroyed is told from what never was one, its levels, too") {
+  const Device device;
+  const CUDA_ARRAY3D_DESCRIPTOR shape{64, 32, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+  CUmipmappedArray array = nullptr;
+  CUarray level = nullptr;
+  CUDA_ARRAY3D_DESCRIPTOR told{};
+  Must(cuMipmappedArrayCreate(&array, &shape, 4));
+  Must(cuMipmappedArrayGetLevel(&level, array, 1));
+  CHECK(cuArrayDestroy(level) == CUDA_SUCCESS);  // it goes with the array
+  CHECK(cuArray3DGetDescriptor_v2(&told, level) == CUDA_SUCCESS);
+  Must(cuMipmappedArrayDestroy(array));
+  CHECK(cuMipmappedArrayDestroy(array) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CHECK(cuMipmappedArrayGetLevel(&level, array, 0) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CHECK(cuArray3DGetDescriptor_v2(&told, level) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
 TEST_CASE("reported: a memset of memory that is not the driver's is refused") {
   const Device device;
   std::vector<char> host(512);

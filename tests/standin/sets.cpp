@@ -23,7 +23,9 @@ CUresult Set(CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, 
     if (const CUresult error = CheckSynchronousUse(*stream)) return error;
   }
   if (width == 0 || height == 0) return CUDA_SUCCESS;
-  const std::size_t extent = (height - 1) * pitch + width * sizeof(Value);
+  const std::size_t row = width * sizeof(Value);
+  if (height > 1 && (pitch < row || pitch % sizeof(Value) != 0)) return CUDA_ERROR_INVALID_VALUE;
+  const std::size_t extent = (height - 1) * pitch + row;
   if (to % sizeof(Value) != 0 || !IsDeviceRange(to, extent)) {
     return Behaviour("cuMemset.not_device_memory");
   }

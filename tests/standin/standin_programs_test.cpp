@@ -82,6 +82,8 @@ TEST_CASE(
   int blocks = 0;
   REQUIRE(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 256, 0) == CUDA_SUCCESS);
   CHECK(blocks == 8);
+  REQUIRE(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                             100 << 10) == CUDA_SUCCESS);
   REQUIRE(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 256, 100 << 10) ==
           CUDA_SUCCESS);
   CHECK(blocks == 2);
@@ -123,7 +125,7 @@ TEST_CASE("advice on managed memory is told again, for ranges that have it in co
   REQUIRE(cuMemAdvise(memory, kPart, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 1) == CUDA_SUCCESS);
   CHECK(Attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, memory, kPart) == 1);
   CHECK(cuMemAdvise(memory, kPart, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 5) ==
-        CUDA_ERROR_INVALID_DEVICE);
+        CUDA_ERROR_INVALID_VALUE);
 
   REQUIRE(cuMemAdvise(memory, kPart, CU_MEM_ADVISE_SET_ACCESSED_BY, CU_DEVICE_CPU) == CUDA_SUCCESS);
   REQUIRE(cuMemAdvise(memory, kPart, CU_MEM_ADVISE_SET_ACCESSED_BY, 1) == CUDA_SUCCESS);

@@ -195,6 +195,14 @@ TEST_CASE("the stack of contexts follows push, pop and destroy") {
   CHECK(cuCtxDestroy_v2(mine) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
+TEST_CASE("how deep kernels wait for others is no limit of devices from 9.0 on") {
+  const Device device;
+  CHECK(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 3) == CUDA_ERROR_UNSUPPORTED_LIMIT);
+  std::size_t depth = 0;
+  CHECK(cuCtxGetLimit(&depth, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH) == CUDA_SUCCESS);
+  CHECK(depth == 2);
+}
+
 TEST_CASE("a destroyed context can be made current, and serves nothing") {
   const Device device;
   CUcontext mine = nullptr;
@@ -207,7 +215,7 @@ TEST_CASE("a destroyed context can be made current, and serves nothing") {
   CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
   REQUIRE(cuCtxPopCurrent_v2(nullptr) == CUDA_SUCCESS);
   CHECK(cuMemAlloc_v2(&memory, 16) == CUDA_SUCCESS);
-  CHECK(cuCtxPushCurrent_v2(nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+  CHECK(cuCtxPushCurrent_v2(nullptr) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuCtxSetCurrent(reinterpret_cast<CUcontext>(&memory)) == CUDA_ERROR_INVALID_CONTEXT);
 }
 

@@ -132,6 +132,7 @@ struct Context {
   StreamPtr legacy;
   std::map<std::thread::id, StreamPtr> per_thread;
   std::vector<StreamPtr> streams;  // all of them, those being destroyed too
+  FencePtr barrier;                // all work that is queued from now on comes after it
   std::map<CUlimit, std::size_t> limits;
   std::set<CUcontext> peers;
   CUresult lasting_error = CUDA_SUCCESS;  // of a kernel: every call in the context answers it

@@ -1,4 +1,5 @@
 // cuStreamGetAttribute and its like: what is set is told again, and changes nothing.
+#include <cstring>
 #include <map>
 
 #include "entry_point.h"
@@ -12,6 +13,8 @@ std::map<std::pair<Id, int>, CUstreamAttrValue>& attributes() {
   static auto* const instance = new std::map<std::pair<Id, int>, CUstreamAttrValue>;
   return *instance;
 }
+
+constexpr int kNeverSet = -1;  // no policy of cuda.h
 
 bool IsKnown(CUstreamAttrID attribute) {
   return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
@@ -29,6 +32,9 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* out) 
   const auto found = attributes().find({stream->id, attribute});
   *out = found == attributes().end() ? CUstreamAttrValue{} : found->second;
   if (attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY) out->priority = stream->priority;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY && found == attributes().end()) {
+    std::memcpy(&out->syncPolicy, &kNeverSet, sizeof out->syncPolicy);
+  }
   return CUDA_SUCCESS;
 }
 

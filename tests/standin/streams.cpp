@@ -123,6 +123,19 @@ CUresult Describe(CUstream handle, const void* output, Write write) {
   return CUDA_SUCCESS;
 }
 
+// Memory is attached whole, and to one kind of stream.
+CUresult AttachMemory(CUstream handle, CUdeviceptr address, std::size_t bytes, unsigned flags) {
+  const Lock lock(state().mutex);
+  StreamPtr stream;
+  if (const CUresult error = FindStream(handle, stream)) return error;
+  const Allocation* const found = FindAllocation(address);
+  const bool whole = found && IsManaged(found->kind) && found->base == address &&
+                     (bytes == 0 || bytes == found->bytes);
+  const bool known =
+      flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE;
+  return whole && known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 }  // namespace standin
 
@@ -195,6 +208,5 @@ STREAM_ENTRY(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void*
 STREAM_ENTRY(cuStreamAttachMemAsync, _ptsz,
              (CUstream stream, CUdeviceptr address, size_t length, unsigned flags),
              (stream, address, length, flags)) {
-  (void)address, (void)length, (void)flags;
-  return Describe(stream, &stream, [](Stream&) {});
+  return AttachMemory(stream, address, length, flags);
 }

@@ -50,6 +50,14 @@ CUresult Set(CUtexref handle, Value Reference::*member, Value value) {
   });
 }
 
+CUresult SetMode(CUtexref handle, CUfilter_mode Reference::*member, CUfilter_mode mode) {
+  return With(handle, [&](Reference& reference) {
+    if (mode > CU_TR_FILTER_MODE_LINEAR) return CUDA_ERROR_INVALID_VALUE;
+    reference.*member = mode;
+    return CUDA_SUCCESS;
+  });
+}
+
 template <typename Value, typename Out>
 CUresult Get(CUtexref handle, Value Reference::*member, Out* out) {
   return With(handle, [&](const Reference& reference) {
@@ -177,14 +185,14 @@ ENTRY(cuTexRefGetAddressMode, (CUaddress_mode * out, CUtexref handle, int dimens
 }
 
 ENTRY(cuTexRefSetFilterMode, (CUtexref handle, CUfilter_mode mode), (handle, mode)) {
-  return Set(handle, &Reference::filter, mode);
+  return SetMode(handle, &Reference::filter, mode);
 }
 ENTRY(cuTexRefGetFilterMode, (CUfilter_mode * out, CUtexref handle), (out, handle)) {
   return Get(handle, &Reference::filter, out);
 }
 
 ENTRY(cuTexRefSetMipmapFilterMode, (CUtexref handle, CUfilter_mode mode), (handle, mode)) {
-  return Set(handle, &Reference::level_filter, mode);
+  return SetMode(handle, &Reference::level_filter, mode);
 }
 ENTRY(cuTexRefGetMipmapFilterMode, (CUfilter_mode * out, CUtexref handle), (out, handle)) {
   return Get(handle, &Reference::level_filter, out);

@@ -124,8 +124,7 @@ ENTRY(cuTexObjectGetTextureDesc, (CUDA_TEXTURE_DESC * out, CUtexObject object), 
 ENTRY(cuTexObjectGetResourceViewDesc, (CUDA_RESOURCE_VIEW_DESC * out, CUtexObject object),
       (out, object)) {
   return Ask(object, out, [&](const Texture& texture) {
-    if (!texture.view) return CUDA_ERROR_INVALID_VALUE;  // cuda.h: if one was given
-    *out = *texture.view;
+    *out = texture.view.value_or(CUDA_RESOURCE_VIEW_DESC{});  // all zero where none was given
     return CUDA_SUCCESS;
   });
 }

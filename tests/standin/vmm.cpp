@@ -1,30 +1,18 @@
-// cuMemCreate, cuMemAddressReserve, cuMemMap and their like: physical memory and addresses apart.
+// cuMemAddressReserve, cuMemMap and their like: addresses, and physical memory mapped to them.
 #include "vmm.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "allocate.h"
 #include "behaviour.h"
 #include "entry_point.h"
+#include "physical_memory.h"
 #include "work.h"
 
 namespace standin {
 namespace {
-
-// Bytes in a file, so that they can be mapped at any address, several times, and by other
-// processes.
-struct Physical {
-  CUmemAllocationProp properties;
-  std::size_t bytes;
-  int fd;
-  bool counted;  // by this process: not when it was imported
-  unsigned references = 1;
-  unsigned mappings = 0;
-};
 
 struct Mapping {
   std::size_t bytes;
@@ -33,20 +21,9 @@ struct Mapping {
 };
 
 // Guarded by state().mutex.
-std::map<CUmemGenericAllocationHandle, Physical>& physical() {
-  static auto* const instance = new std::map<CUmemGenericAllocationHandle, Physical>;
-  return *instance;
-}
-
 std::map<CUdeviceptr, Mapping>& mappings() {
   static auto* const instance = new std::map<CUdeviceptr, Mapping>;
   return *instance;
-}
-
-CUmemGenericAllocationHandle Add(const Physical& added) {
-  static CUmemGenericAllocationHandle last = 0x5d000000;
-  physical()[++last] = added;
-  return last;
 }
 
 std::map<CUdeviceptr, Mapping>::iterator MappingAt(CUdeviceptr address) {
@@ -62,41 +39,11 @@ bool CutsMapping(CUdeviceptr address) {
   return found != mappings().end() && found->first != address;
 }
 
-bool Aligned(std::size_t value) {
-  return value % BehaviourSize("vmm.granularity") == 0;
-}
-
-void EndIfUnused(CUmemGenericAllocationHandle handle) {
-  const auto found = physical().find(handle);
-  const Physical& unused = found->second;
-  if (unused.references > 0 || unused.mappings > 0) return;
-  close(unused.fd);
-  if (unused.counted) {
-    const auto device = static_cast<std::size_t>(unused.properties.location.id);
-    state().devices[device]->memory.Discount(unused.bytes);
-  }
-  physical().erase(found);
-}
-
-CUresult Create(CUmemGenericAllocationHandle* out, std::size_t bytes,
-                const CUmemAllocationProp* properties) {
-  const Lock lock(state().mutex);
-  if (!out || !properties || bytes == 0 || !Aligned(bytes))
-    return Behaviour("cuMemCreate.unaligned");
-  Device* device = nullptr;
-  if (const CUresult error = FindDevice(properties->location.id, device)) return error;
-  if (!device->memory.Count(bytes)) return Behaviour("cuMemCreate.above_device");
-  const int fd = memfd_create("standin-physical", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_UNKNOWN;
-  *out = Add({.properties = *properties, .bytes = bytes, .fd = fd, .counted = true});
-  return CUDA_SUCCESS;
-}
-
 CUresult Reserve(CUdeviceptr* out, std::size_t bytes, std::size_t alignment, CUdeviceptr hint) {
   const Lock lock(state().mutex);
   if (!out) return Behaviour("cuMemAddressReserve.null_output");
   if (bytes == 0) return Behaviour("cuMemAddressReserve.size_zero");
-  if (!Aligned(bytes)) return Behaviour("cuMemAddressReserve.unaligned");
+  if (!IsMultipleOfGranularity(bytes)) return Behaviour("cuMemAddressReserve.unaligned");
   if ((alignment & (alignment - 1)) != 0) return Behaviour("cuMemAddressReserve.bad_alignment");
   const std::size_t align = std::max(alignment, BehaviourSize("vmm.granularity"));
   const std::size_t room = bytes + align;
@@ -130,12 +77,13 @@ CUresult Unreserve(CUdeviceptr base, std::size_t bytes) {
 CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
              CUmemGenericAllocationHandle handle) {
   const Lock lock(state().mutex);
-  if (bytes == 0 || !Aligned(address)) return Behaviour("cuMemMap.unaligned");
+  if (bytes == 0) return Behaviour("cuMemMap.unaligned");
   const auto found = physical().find(handle);
   if (found == physical().end() || found->second.references == 0) {
     return Behaviour("cuMemRelease.garbage");
   }
   if (offset != 0 || bytes != found->second.bytes) return Behaviour("cuMemMap.part_of_handle");
+  if (!IsMultipleOfGranularity(address)) return Behaviour("cuMemMap.unaligned");
   const Allocation* const range = FindAllocation(address);
   const bool reserved =
       range && range->kind == Kind::kReserved && address + bytes <= range->base + range->bytes;
@@ -161,8 +109,8 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
     if (CurrentContext(context) == CUDA_SUCCESS) WaitFor(lock, PendingOf(*context));
   }
   const Allocation* const range = FindAllocation(address);
-  if (bytes == 0 || !Aligned(bytes) || !Aligned(address) || !range ||
-      range->kind != Kind::kReserved || address + bytes > range->base + range->bytes ||
+  if (bytes == 0 || !IsMultipleOfGranularity(bytes) || !IsMultipleOfGranularity(address) ||
+      !range || range->kind != Kind::kReserved || address + bytes > range->base + range->bytes ||
       CutsMapping(address) || CutsMapping(address + bytes)) {
     return Behaviour("cuMemUnmap.not_mapped");
   }
@@ -181,7 +129,7 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
     const CUmemGenericAllocationHandle handle = at->second.handle;
     at = mappings().erase(at);
     --physical().at(handle).mappings;
-    EndIfUnused(handle);
+    EndPhysicalIfUnused(handle);
   }
   return CUDA_SUCCESS;
 }
@@ -210,7 +158,7 @@ bool CanBeGiven(const Mapping& mapping, const CUmemAccessDesc& access) {
 CUresult SetAccess(CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access,
                    std::size_t count) {
   const Lock lock(state().mutex);
-  if (!access || count == 0 || bytes == 0 || !Aligned(bytes)) {
+  if (!access || count == 0 || bytes == 0 || !IsMultipleOfGranularity(bytes)) {
     return Behaviour("cuMemSetAccess.unaligned");
   }
   if (CutsMapping(address) || CutsMapping(address + bytes)) {
@@ -269,24 +217,6 @@ CUmemAccess_flags AccessTo(CUdeviceptr address, int device) {
 
 using namespace standin;
 
-ENTRY(cuMemCreate,
-      (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp* properties,
-       unsigned long long flags),
-      (out, bytes, properties, flags)) {
-  return flags == 0 ? Create(out, bytes, properties) : CUDA_ERROR_INVALID_VALUE;
-}
-
-ENTRY(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle)) {
-  const Lock lock(state().mutex);
-  const auto found = physical().find(handle);
-  if (found == physical().end() || found->second.references == 0) {
-    return Behaviour("cuMemRelease.garbage");
-  }
-  --found->second.references;
-  EndIfUnused(handle);
-  return CUDA_SUCCESS;
-}
-
 ENTRY(cuMemAddressReserve,
       (CUdeviceptr * out, size_t bytes, size_t alignment, CUdeviceptr hint,
        unsigned long long flags),
@@ -325,25 +255,6 @@ ENTRY(cuMemGetAccess,
   return CUDA_SUCCESS;
 }
 
-ENTRY(cuMemGetAllocationGranularity,
-      (size_t * out, const CUmemAllocationProp* properties,
-       CUmemAllocationGranularity_flags option),
-      (out, properties, option)) {
-  (void)option;
-  if (!out || !properties) return CUDA_ERROR_INVALID_VALUE;
-  *out = BehaviourSize("vmm.granularity");
-  return CUDA_SUCCESS;
-}
-
-ENTRY(cuMemGetAllocationPropertiesFromHandle,
-      (CUmemAllocationProp * out, CUmemGenericAllocationHandle handle), (out, handle)) {
-  const Lock lock(state().mutex);
-  const auto found = physical().find(handle);
-  if (!out || found == physical().end()) return CUDA_ERROR_INVALID_VALUE;
-  *out = found->second.properties;
-  return CUDA_SUCCESS;
-}
-
 ENTRY(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void* address),
       (out, address)) {
   const Lock lock(state().mutex);
@@ -355,38 +266,5 @@ ENTRY(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void* ad
   }
   *out = found->second.handle;
   ++physical().at(*out).references;
-  return CUDA_SUCCESS;
-}
-
-ENTRY(cuMemExportToShareableHandle,
-      (void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-       unsigned long long flags),
-      (out, handle, type, flags)) {
-  const Lock lock(state().mutex);
-  const auto found = physical().find(handle);
-  if (!out || flags != 0 || found == physical().end()) return CUDA_ERROR_INVALID_VALUE;
-  const int allowed = static_cast<int>(found->second.properties.requestedHandleTypes);
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) return CUDA_ERROR_INVALID_VALUE;
-  *static_cast<int*>(out) = dup(found->second.fd);
-  return CUDA_SUCCESS;
-}
-
-ENTRY(cuMemImportFromShareableHandle,
-      (CUmemGenericAllocationHandle * out, void* os_handle, CUmemAllocationHandleType type),
-      (out, os_handle, type)) {
-  const Lock lock(state().mutex);
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  const int fd = dup(static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle)));
-  struct stat info {};
-  if (!out || fd < 0 || fstat(fd, &info) != 0) return CUDA_ERROR_INVALID_VALUE;
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  *out = Add({.properties = properties,
-              .bytes = static_cast<std::size_t>(info.st_size),
-              .fd = fd,
-              .counted = false});
   return CUDA_SUCCESS;
 }

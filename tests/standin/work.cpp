@@ -65,6 +65,12 @@ void AddImplicitDependencies(const Stream& stream, Fences& after) {
   } else if (stream.blocking() && !Idle(*context.legacy)) {
     after.push_back(context.legacy->tail);
   }
+  if (context.barrier && !context.barrier->done) after.push_back(context.barrier);
+}
+
+// The context itself, or the primary one of a green context.
+Context* RootOf(Context& context) {
+  return context.primary_of_green ? context.primary_of_green : &context;
 }
 
 void ForgetEndedStreams(Context& context) {
@@ -103,6 +109,30 @@ CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence) {
   if (const CUresult error = CheckLegacyUse(stream)) return error;
   FencePtr added = Enqueue(stream, std::move(run));
   if (fence) *fence = std::move(added);
+  return CUDA_SUCCESS;
+}
+
+CUresult SubmitBetween(Stream& stream, std::function<void()> run,
+                       const std::vector<CUcontext>& others, FencePtr* fence) {
+  if (const CUresult error = CheckLegacyUse(stream)) return error;
+  std::set<Context*> contexts = {RootOf(*stream.context)};
+  for (const CUcontext handle : others) {
+    const auto found = state().contexts.find(handle);
+    if (found != state().contexts.end()) contexts.insert(RootOf(*found->second));
+  }
+  Fences after;
+  for (Context* const context : contexts) {
+    const Fences pending = PendingOf(*context);
+    after.insert(after.end(), pending.begin(), pending.end());
+  }
+  const FencePtr end = Enqueue(stream, std::move(run), std::move(after));
+  for (const auto& [handle, context] : state().contexts) {
+    if (!contexts.contains(RootOf(*context))) continue;
+    context->barrier = end;
+    // Whoever waits for the context waits for this, too.
+    if (context->legacy.get() != &stream) Enqueue(*context->legacy, nullptr);
+  }
+  if (fence) *fence = end;
   return CUDA_SUCCESS;
 }
 

@@ -17,6 +17,11 @@ FencePtr Enqueue(Stream& stream, std::function<void()> run, Fences after = {},
 // Enqueues, unless a capture forbids it. For a stream that does not capture. `fence` may be null.
 CUresult Submit(Stream& stream, std::function<void()> run, FencePtr* fence = nullptr);
 
+// Submits work that comes after all that the stream's context and these others have, and before all
+// that they get. Contexts that are not there count for nothing.
+CUresult SubmitBetween(Stream& stream, std::function<void()> run,
+                       const std::vector<CUcontext>& others, FencePtr* fence);
+
 // Lets all begin that lead to these ends, if work begins only then (STANDIN_WORK=asked). Whoever
 // waits for a fence or tells the program whether it is done calls this first.
 void Ask(const Fences& fences);

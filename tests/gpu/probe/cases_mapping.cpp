@@ -232,6 +232,14 @@ void add_misuse(Cases& cases) {
   cases.push_back({"cuMemAddressFree.not_reserved", [](Session& s) {
                      return answer(s.cu.cuMemAddressFree(CUdeviceptr{1} << 40U, granularity_of(s)));
                    }});
+  cases.push_back(
+      {"cuMemImportFromShareableHandle.bad_descriptor",
+       [](Session& s) {
+         CUmemGenericAllocationHandle handle = 0;
+         return answer(s.cu.cuMemImportFromShareableHandle(
+             &handle, reinterpret_cast<void*>(-1L), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+       },
+       Begins::kInContextAlone});
   cases.push_back({"cuMemRelease.garbage",
                    [](Session& s) { return answer(s.cu.cuMemRelease(kGarbage)); },
                    Begins::kInContextAlone});

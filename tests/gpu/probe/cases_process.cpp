@@ -149,6 +149,15 @@ void add_any(Cases& cases) {
       {"any.bad_event",
        [](Session& s) { return answer(s.cu.cuEventQuery(reinterpret_cast<CUevent>(kGarbage))); },
        Begins::kInContextAlone});
+  cases.push_back({"any.destroyed_array",
+                   [](Session& s) {
+                     const CUDA_ARRAY3D_DESCRIPTOR shape{64, 32, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+                     CUmipmappedArray array = nullptr;
+                     s.cu.cuMipmappedArrayCreate(&array, &shape, 4);
+                     s.cu.cuMipmappedArrayDestroy(array);
+                     return answer(s.cu.cuMipmappedArrayDestroy(array));
+                   },
+                   Begins::kInContextAlone});
   cases.push_back({"any.legacy_32_bit_form",
                    [](Session& s) {
                      if (s.cu.alloc_32_bit == nullptr) {

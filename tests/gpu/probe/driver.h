@@ -30,7 +30,8 @@
   X(cuMemPoolDestroy) X(cuMemPoolSetAccess) X(cuMemPoolGetAttribute) X(cuMemPoolSetAttribute) \
   X(cuMemAllocFromPoolAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuLibraryLoadData) \
   X(cuLibraryGetModule) X(cuLibraryUnload) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) \
-  X(cuGraphExecDestroy) X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim)
+  X(cuGraphExecDestroy) X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim) \
+  X(cuMemImportFromShareableHandle) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy)
 // clang-format on
 
 namespace probe {
