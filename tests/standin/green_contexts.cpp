@@ -99,6 +99,15 @@ ENTRY(cuGreenCtxWaitEvent, (CUgreenCtx handle, CUevent event), (handle, event)) 
   return cuCtxWaitEvent(context, event);
 }
 
+ENTRY(cuGreenCtxGetId, (CUgreenCtx handle, unsigned long long* out), (handle, out)) {
+  const Lock lock(state().mutex);
+  std::shared_ptr<Context> context;
+  if (const CUresult error = FindGreen(handle, context)) return error;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  *out = context->id;
+  return CUDA_SUCCESS;
+}
+
 #if CUDA_VERSION >= 12050
 ENTRY(cuGreenCtxStreamCreate, (CUstream * out, CUgreenCtx handle, unsigned flags, int priority),
       (out, handle, flags, priority)) {

@@ -40,7 +40,8 @@ CUDART_API cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
 
 CUDART_API cudaSetDeviceFlags(unsigned flags) {
   return WithDriver([&](const Driver& driver) {
-    return driver.cuDevicePrimaryCtxSetFlags_v2(current_device(), flags);
+    // That memory of the host can be mapped, which it always can, is no flag of the driver's.
+    return driver.cuDevicePrimaryCtxSetFlags_v2(current_device(), flags & ~cudaDeviceMapHost);
   });
 }
 
