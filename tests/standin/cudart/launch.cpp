@@ -88,8 +88,12 @@ CUDART_API cudaGetKernel(cudaKernel_t* out, const void* host_function) {
 }
 
 CUDART_API cudaGetFuncBySymbol(cudaFunction_t* out, const void* host_function) {
-  return WithContext(
-      [&](const Driver& driver) { return FindFunction(driver, host_function, out); });
+  return WithContext([&](const Driver& driver) {
+    CUfunction found = nullptr;
+    const cudaError_t error = FindFunction(driver, host_function, &found);
+    if (error == cudaSuccess && out) *out = found;  // an RTX 3060's runtime wants none, either
+    return error;
+  });
 }
 
 CUDART_API __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,

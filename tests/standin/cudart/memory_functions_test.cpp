@@ -215,7 +215,8 @@ TEST_CASE("textures and surfaces say what they were made of, and the driver says
   REQUIRE(cuTexObjectGetTextureDesc(&drivers, object) == CUDA_SUCCESS);
   CHECK(drivers.flags == (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES));
   cudaResourceViewDesc view{};
-  CHECK(cudaGetTextureObjectResourceViewDesc(&view, object) != cudaSuccess);  // it has none
+  Must(cudaGetTextureObjectResourceViewDesc(&view, object));
+  CHECK(view.width == 0);  // it has none
   Must(cudaDestroyTextureObject(object));
 
   cudaSurfaceObject_t surface = 0;
@@ -364,16 +365,23 @@ TEST_CASE("pools are the driver's, and go through handles") {
   CHECK(cudaDeviceSetMemPool(0, pool) == cudaErrorInvalidValue);
 }
 
-TEST_CASE("what the driver does not serve says so, and is the last error") {
+TEST_CASE("the driver's refusal is the runtime's, and the last error") {
   const Runtime runtime;
   cudaArray_t array = NewArray(4, 4);
-  CHECK(cudaArrayGetPlane(&array, array, 0) == cudaErrorNotSupported);
-  CHECK(cudaPeekAtLastError() == cudaErrorNotSupported);
+  CHECK(cudaArrayGetPlane(&array, array, 0) == cudaErrorInvalidValue);  // it has one
+  CHECK(cudaPeekAtLastError() == cudaErrorInvalidValue);
   cudaExternalMemory_t memory = nullptr;
   cudaExternalMemoryHandleDesc handle{};
+  CHECK(cudaImportExternalMemory(&memory, &handle) == cudaErrorInvalidValue);  // of no type
+  handle.type = cudaExternalMemoryHandleTypeOpaqueFd;
   CHECK(cudaImportExternalMemory(&memory, &handle) == cudaErrorNotSupported);
+  CHECK(cudaPeekAtLastError() == cudaErrorNotSupported);
   std::size_t width = 0;
-  CHECK(cudaDeviceGetTexture1DLinearMaxWidth(&width, &kByte, 0) == cudaErrorNotSupported);
+  std::size_t drivers = 0;
+  Must(cudaDeviceGetTexture1DLinearMaxWidth(&width, &kByte, 0));
+  REQUIRE(cuDeviceGetTexture1DLinearMaxWidth(&drivers, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0) ==
+          CUDA_SUCCESS);
+  CHECK(width == drivers);
 }
 
 TEST_CASE("a device's variable is a new one after the device's reset") {

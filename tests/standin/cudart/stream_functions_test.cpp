@@ -187,7 +187,7 @@ TEST_CASE(
   Must(cudaLibraryGetGlobal(&counter, &bytes, library, "counter"));
   CHECK(bytes == 4);
   CHECK(Read<int>(counter, 1)[0] == 7);
-  CHECK(cudaLibraryGetManaged(&counter, &bytes, library, "counter") == cudaErrorNotSupported);
+  CHECK(cudaLibraryGetManaged(&counter, &bytes, library, "counter") == cudaErrorSymbolNotFound);
   Must(cudaLibraryUnload(library));
 }
 
