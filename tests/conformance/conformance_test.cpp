@@ -300,7 +300,7 @@ TEST_CASE(
                                  deferred + grown + Environment{{"CUBFC_ALLOCATOR", "vmm"}}}};
   for (const char* name :
        {"driver-12.0", "driver-12.5", "driver-13.4", "driver-limit", "driver-limit-untold", "gb10",
-        "line", "mig", "without-mapping", "without-mapping-and-pools", "without-pools"}) {
+        "line", "mig", "without-mapping", "without-mapping-and-pools", "without-pools", "wsl"}) {
     compare_on_profile(name, modes);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "behaviour.h"
 #include "entry_point.h"
+#include "settings.h"
 #include "state.h"
 #include "work.h"
 
@@ -68,6 +69,9 @@ CUresult Advise(CUdeviceptr address, std::size_t bytes, CUmem_advise advice,
                        advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
   if (located) {
     if (!location || CheckLocation(*location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+    if (location->where == Where::kDevice && !settings().shares_managed) {
+      return CUDA_ERROR_INVALID_DEVICE;
+    }
   }
   for (Page* const page : pages) {
     switch (advice) {

@@ -167,10 +167,11 @@ bool ApplyPeers(std::optional<std::vector<std::pair<int, int>>>& out, std::strin
 
 // mapping, pools: devices that lack them, and the functions that then fail.
 bool ApplyWithout(Settings& out, std::string_view value) {
-  constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED
-  const auto fail = [&](std::initializer_list<const char*> functions) {
+  static constexpr int kNotSupported = 801;   // CUDA_ERROR_NOT_SUPPORTED
+  static constexpr int kInvalidDevice = 101;  // CUDA_ERROR_INVALID_DEVICE
+  const auto fail = [&](std::initializer_list<const char*> functions, int error = kNotSupported) {
     for (const char* function : functions) {
-      out.failures.push_back({function, kNotSupported, 1, kForEver});
+      out.failures.push_back({function, error, 1, kForEver});
     }
   };
   for (const std::string_view part : Split(value, ',')) {
@@ -182,6 +183,14 @@ bool ApplyWithout(Settings& out, std::string_view value) {
       fail({"cuMemPoolCreate", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool",
             "cuDeviceSetMemPool", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
             "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"});
+    } else if (part == "shared_managed") {  // as an RTX 3060 answered under WSL
+      out.shares_managed = false;
+      fail({"cuMemPrefetchAsync", "cuMemPrefetchAsync_ptsz", "cuMemPrefetchAsync_v2",
+            "cuMemPrefetchAsync_v2_ptsz"},
+           kInvalidDevice);
+    } else if (part == "dma_buf") {
+      out.has_dma_buf = false;
+      fail({"cuMemGetHandleForAddressRange"});
     } else {
       return false;
     }

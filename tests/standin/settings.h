@@ -60,10 +60,12 @@ struct Settings {
   std::string shared;                                     // path of the usage that processes share
   std::string behaviour;  // path of the behaviour data; what was built in if empty
   std::vector<OtherAnswer> answers;
-  bool maps = true;       // the devices have virtual memory management
-  bool has_pools = true;  // the devices have memory pools
-  std::string asked;      // path to which each entry goes that is asked for; none if empty
-  std::string jit;        // path of libnvJitLink; none if empty
+  bool maps = true;            // the devices have virtual memory management
+  bool has_pools = true;       // the devices have memory pools
+  bool shares_managed = true;  // host and device use managed memory at the same time
+  bool has_dma_buf = true;     // memory can be exported as a dma-buf
+  std::string asked;           // path to which each entry goes that is asked for; none if empty
+  std::string jit;             // path of libnvJitLink; none if empty
 
   std::size_t memory_of(int device) const { return At(memory, device); }
   // What the driver keeps from this process by its limit, and with what others hold.
