@@ -167,9 +167,9 @@ bool ApplyPeers(std::optional<std::vector<std::pair<int, int>>>& out, std::strin
 
 // mapping, pools: devices that lack them, and the functions that then fail.
 bool ApplyWithout(Settings& out, std::string_view value) {
-  static constexpr int kNotSupported = 801;   // CUDA_ERROR_NOT_SUPPORTED
-  static constexpr int kInvalidDevice = 101;  // CUDA_ERROR_INVALID_DEVICE
-  const auto fail = [&](std::initializer_list<const char*> functions, int error = kNotSupported) {
+  constexpr int kNotSupported = 801;   // CUDA_ERROR_NOT_SUPPORTED
+  constexpr int kInvalidDevice = 101;  // CUDA_ERROR_INVALID_DEVICE
+  const auto fail = [&](int error, std::initializer_list<const char*> functions) {
     for (const char* function : functions) {
       out.failures.push_back({function, error, 1, kForEver});
     }
@@ -177,20 +177,19 @@ bool ApplyWithout(Settings& out, std::string_view value) {
   for (const std::string_view part : Split(value, ',')) {
     if (part == "mapping") {
       out.maps = false;
-      fail({"cuMemAddressReserve", "cuMemCreate", "cuMemGetAllocationGranularity"});
+      fail(kNotSupported, {"cuMemAddressReserve", "cuMemCreate", "cuMemGetAllocationGranularity"});
     } else if (part == "pools") {
       out.has_pools = false;
-      fail({"cuMemPoolCreate", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool",
-            "cuDeviceSetMemPool", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
-            "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"});
+      fail(kNotSupported, {"cuMemPoolCreate", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool",
+                           "cuDeviceSetMemPool", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
+                           "cuMemAllocFromPoolAsync", "cuMemAllocFromPoolAsync_ptsz"});
     } else if (part == "shared_managed") {  // as an RTX 3060 answered under WSL
       out.shares_managed = false;
-      fail({"cuMemPrefetchAsync", "cuMemPrefetchAsync_ptsz", "cuMemPrefetchAsync_v2",
-            "cuMemPrefetchAsync_v2_ptsz"},
-           kInvalidDevice);
+      fail(kInvalidDevice, {"cuMemPrefetchAsync", "cuMemPrefetchAsync_ptsz",
+                            "cuMemPrefetchAsync_v2", "cuMemPrefetchAsync_v2_ptsz"});
     } else if (part == "dma_buf") {
       out.has_dma_buf = false;
-      fail({"cuMemGetHandleForAddressRange"});
+      fail(kNotSupported, {"cuMemGetHandleForAddressRange"});
     } else {
       return false;
     }
