@@ -55,7 +55,9 @@ std::optional<int> DeviceOf(CUdeviceptr address) {
 bool Reaches(int device, const Range& range, bool write) {
   const Allocation* const found = FindAllocation(range.address);
   if (!found) return true;
-  if (found->kind == Kind::kPool) return IsReachable(found->pool, device);
+  if (found->kind == Kind::kPool || found->kind == Kind::kImportedPool) {
+    return IsReachable(found->pool, device);
+  }
   if (found->kind != Kind::kReserved) return true;
   const CUmemAccess_flags wanted =
       write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;

@@ -204,6 +204,35 @@ TEST_CASE("an allocation is imported into its own pool only, and only while its 
   CHECK(RunPeer("import 0 " + pool.Data() + " 0") == "1\n");
 }
 
+TEST_CASE("an imported allocation needs no context, and lets in what has access to its pool") {
+  const Device device;
+  const SharedPool pool;
+  CUmemoryPool imported = nullptr;
+  CUmemPoolPtrExportData data;
+  CUdeviceptr memory = 0;
+  REQUIRE(cuMemPoolExportPointer(&data, pool.memory()) == CUDA_SUCCESS);
+  REQUIRE(cuMemPoolImportFromShareableHandle(
+              &imported, reinterpret_cast<void*>(std::intptr_t{pool.fd()}),
+              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS);
+  REQUIRE(cuCtxSetCurrent(nullptr) == CUDA_SUCCESS);
+  REQUIRE(cuMemPoolImportPointer(&memory, imported, &data) == CUDA_SUCCESS);
+  unsigned word = 0;
+  {
+    const Device second(1);
+    CHECK(cuMemcpyDtoH_v2(&word, memory, sizeof(word)) == CUDA_ERROR_INVALID_VALUE);
+    CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    REQUIRE(cuMemPoolSetAccess(imported, &access, 1) == CUDA_SUCCESS);
+    REQUIRE(cuMemcpyDtoH_v2(&word, memory, sizeof(word)) == CUDA_SUCCESS);
+    CHECK(word == 1234);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    REQUIRE(cuMemPoolSetAccess(imported, &access, 1) == CUDA_SUCCESS);
+    CHECK(cuMemcpyDtoH_v2(&word, memory, sizeof(word)) == CUDA_ERROR_INVALID_VALUE);
+  }
+  REQUIRE(cuCtxSetCurrent(device.context()) == CUDA_SUCCESS);
+  CHECK(cuMemFree_v2(memory) == CUDA_SUCCESS);
+  CHECK(cuMemPoolDestroy(imported) == CUDA_SUCCESS);
+}
+
 TEST_CASE("only a pool that was made for it can be shared, and only its allocations") {
   const Device device;
   const CUmemoryPool pool = SharedPool::New(CU_MEM_HANDLE_TYPE_NONE);
