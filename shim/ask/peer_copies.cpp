@@ -14,7 +14,7 @@ namespace cubfc {
 PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
   const FoundBlock found = find_block(contexts_, address);
   if (found.live) {
-    return {CU_MEMORYTYPE_DEVICE, found.context->handle, true, true};
+    return {CU_MEMORYTYPE_DEVICE, found.context->handle, found.context, true};
   }
   unsigned type = 0;
   const CUresult answer =
@@ -23,7 +23,7 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
     return {};
   }
   if (answer == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST) {
-    return {CU_MEMORYTYPE_HOST, nullptr, false, true};
+    return {CU_MEMORYTYPE_HOST, nullptr, nullptr, true};
   }
   CUcontext context = nullptr;
   int device = 0;
@@ -36,39 +36,63 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
       device == current->device.handle) {
     context = current->handle;
   }
-  return {CU_MEMORYTYPE_DEVICE, told ? context : nullptr, false, true};
+  return {CU_MEMORYTYPE_DEVICE, told ? context : nullptr, nullptr, true};
 }
 
-bool PeerCopies::name_ends(CUDA_MEMCPY3D_PEER& copy) const noexcept try {
+const Context* PeerCopies::context_of(CUstream stream) const noexcept {
+  const Context* const current = contexts_.current();
+  CUcontext context = nullptr;
+  const bool by_default = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  const bool is_its = current != nullptr &&
+                      (by_default || (driver_.cuStreamGetCtx != nullptr &&
+                                      driver_.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
+                                      context == current->handle));
+  return is_its ? current : nullptr;
+}
+
+std::optional<PeerCopies::Ends> PeerCopies::name_ends(CUDA_MEMCPY3D_PEER& copy,
+                                                      CUstream stream) const noexcept try {
   if (!contexts_.devices().any_needs_access()) {
-    return false;
+    return std::nullopt;
   }
+  const Context* const copying = context_of(stream);
   bool any_is_ours = false;
   bool all_are_known = true;
-  // An end that is an array is known to the driver, and the host's memory to the program.
-  const auto name = [&](CUmemorytype& type, CUcontext& context, auto& host, CUdeviceptr base,
+  bool all_are_near = true;
+  Ends ends{false};
+  // An array is known to the driver. What is given as the host's may be a device's all the same.
+  const auto name = [&](CUmemorytype& type, CUcontext& context, auto& host, CUdeviceptr& device,
                         std::size_t offset) {
-    if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) {
+    if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE &&
+        type != CU_MEMORYTYPE_UNIFIED) {
       return;
     }
+    const CUdeviceptr base =
+        type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
     const End end = end_at(base + offset);
-    const bool may_be_the_hosts = end.is_known || type == CU_MEMORYTYPE_UNIFIED;
-    all_are_known = all_are_known &&
-                    (end.type == CU_MEMORYTYPE_HOST ? may_be_the_hosts : end.context != nullptr);
-    any_is_ours = any_is_ours || end.is_ours;
+    const bool is_the_hosts = end.type == CU_MEMORYTYPE_HOST;
+    all_are_known = all_are_known && (is_the_hosts ? end.is_known || type != CU_MEMORYTYPE_DEVICE
+                                                   : end.context != nullptr);
+    any_is_ours = any_is_ours || end.of_ours != nullptr;
+    all_are_near = all_are_near && (is_the_hosts || (end.of_ours != nullptr && copying != nullptr &&
+                                                     &end.of_ours->device == &copying->device));
+    unsigned managed = is_the_hosts ? 1 : 0;
+    if (!is_the_hosts && end.of_ours == nullptr) {
+      driver_.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, base + offset);
+    }
+    ends.host_uses_one = ends.host_uses_one || managed != 0;
     type = end.type;
     context = end.context;
-    if (type == CU_MEMORYTYPE_HOST) {
-      host = reinterpret_cast<std::remove_reference_t<decltype(host)>>(base);
-    }
+    host = reinterpret_cast<std::remove_reference_t<decltype(host)>>(base);
+    device = base;
   };
   name(copy.dstMemoryType, copy.dstContext, copy.dstHost, copy.dstDevice,
        (copy.dstZ * copy.dstHeight + copy.dstY) * copy.dstPitch + copy.dstXInBytes);
   name(copy.srcMemoryType, copy.srcContext, copy.srcHost, copy.srcDevice,
        (copy.srcZ * copy.srcHeight + copy.srcY) * copy.srcPitch + copy.srcXInBytes);
-  return any_is_ours && all_are_known;
+  return any_is_ours && all_are_known && !all_are_near ? std::optional(ends) : std::nullopt;
 } catch (const std::bad_alloc&) {
-  return false;
+  return std::nullopt;
 }
 
 bool PeerCopies::peer_copy_may_be_lost(CUdeviceptr to) const noexcept {

@@ -113,6 +113,10 @@ using ResourceDescription = struct CUdevResourceDesc_st*;
   X(cuMemcpy3D_v2_ptds, "cuMemcpy3D", 7000, 1, (const CUDA_MEMCPY3D* copy)) \
   X(cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, 0, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
   X(cuMemcpy3DAsync_v2_ptsz, "cuMemcpy3DAsync", 7000, 1, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
+  X(cuMemcpyDtoA_v2, "cuMemcpyDtoA", 3020, 0, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyDtoA_v2_ptds, "cuMemcpyDtoA", 7000, 1, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes)) \
+  X(cuMemcpyAtoD_v2, "cuMemcpyAtoD", 3020, 0, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes)) \
+  X(cuMemcpyAtoD_v2_ptds, "cuMemcpyAtoD", 7000, 1, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes)) \
   X(cuMemcpyPeer, "cuMemcpyPeer", 4000, 0, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
   X(cuMemcpyPeer_ptds, "cuMemcpyPeer", 7000, 1, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes)) \
   X(cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, 0, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream)) \

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "shim/ask/peer_copies.h"
+#include "shim/driver/relaxed_capture.h"
 #include "shim/hook/calls.h"
 
 namespace cubfc {
@@ -15,6 +16,7 @@ using PlainAsync = CUresult (*Functions::*)(CUdeviceptr, CUdeviceptr, size_t, CU
 using Peer = CUresult (*Functions::*)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t);
 using PeerAsync = CUresult (*Functions::*)(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t,
                                            CUstream);
+using PeerBox = CUresult (*Functions::*)(const CUDA_MEMCPY3D_PEER*);
 
 // --- what is copied, as cuMemcpy3DPeer describes it
 
@@ -89,47 +91,42 @@ CUDA_MEMCPY3D_PEER box_of(const CUDA_MEMCPY3D& shape) {
 
 // --- how each end's own device is had to do its part
 
-// Where the caller waits.
-struct Waiting {
-  Peer row;
-  CUresult (*Functions::*box)(const CUDA_MEMCPY3D_PEER*);
-  bool per_thread;
-  CUstream queue() const { return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY; }
+// The stream of a copy by its name, and whether the call returns when the host can use what is
+// copied.
+struct Queue {
+  CUstream stream;
+  bool waits;
 };
-constexpr Waiting kInLegacy{&Functions::cuMemcpyPeer, &Functions::cuMemcpy3DPeer, false};
-constexpr Waiting kInPerThread{&Functions::cuMemcpyPeer_ptds, &Functions::cuMemcpy3DPeer_ptds,
-                               true};
+constexpr bool kPerThread = true;
 
-// In the order of a stream, which is named in each call.
-struct InOrder {
-  PeerAsync row;
-  CUresult (*Functions::*box)(const CUDA_MEMCPY3D_PEER*, CUstream);
-};
-constexpr InOrder kInStream{&Functions::cuMemcpyPeerAsync, &Functions::cuMemcpy3DPeerAsync};
-constexpr InOrder kInStreamPerThread{&Functions::cuMemcpyPeerAsync_ptsz,
-                                     &Functions::cuMemcpy3DPeerAsync_ptsz};
+Queue of_synchronous(bool per_thread) {
+  return {per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY, true};
+}
+Queue in_order_of(CUstream stream, bool per_thread) {
+  return {stream == nullptr ? of_synchronous(per_thread).stream : stream, false};
+}
 
-template <typename Way, typename... Stream>
-CUresult copy_ends_of_box(const Way& way, const CUDA_MEMCPY3D_PEER& box, Stream... stream) {
-  return call(way.box, &box, stream...);
+bool may_be_lost(CUdeviceptr to) {
+  Process* const process = Process::active();
+  return process != nullptr && process->peer_copies().peer_copy_may_be_lost(to);
+}
+
+CUresult copy_ends_of_box(const CUDA_MEMCPY3D_PEER& box, CUstream stream) {
+  return call(&Functions::cuMemcpy3DPeerAsync, &box, stream);
 }
 
 // A row of a box is no longer than the greatest pitch, which is 2 GiB less one byte
-// (CU_DEVICE_ATTRIBUTE_MAX_PITCH): one from or to the host is copied in parts.
+// (CU_DEVICE_ATTRIBUTE_MAX_PITCH): it is copied in parts, by copy_part of each.
 constexpr size_t kMostOfARow = size_t{1} << 30;
 
-template <typename Way, typename... Stream>
-CUresult copy_ends_of_row(const Way& way, CUDA_MEMCPY3D_PEER part, Stream... stream) {
-  if (part.dstMemoryType == CU_MEMORYTYPE_DEVICE && part.srcMemoryType == CU_MEMORYTYPE_DEVICE) {
-    return call(way.row, part.dstDevice, part.dstContext, part.srcDevice, part.srcContext,
-                part.WidthInBytes, stream...);
-  }
+template <typename CopyPart>
+CUresult copy_parts(CUDA_MEMCPY3D_PEER part, CopyPart copy_part) {
   size_t left = part.WidthInBytes;
   CUresult result = CUDA_SUCCESS;
   while (left > 0 && result == CUDA_SUCCESS) {
     const size_t bytes = std::min(left, kMostOfARow);
     part.WidthInBytes = part.dstPitch = part.srcPitch = bytes;
-    result = call(way.box, &part, stream...);
+    result = copy_part(part);
     part.dstDevice += bytes;
     part.dstHost = static_cast<char*>(part.dstHost) + bytes;
     part.srcDevice += bytes;
@@ -139,84 +136,126 @@ CUresult copy_ends_of_row(const Way& way, CUDA_MEMCPY3D_PEER part, Stream... str
   return result;
 }
 
-// The driver has refused the copy, by whatever error: INVALID_VALUE by all reports. Made once more,
-// if the stream's device may be unable to reach one of our blocks. What is refused then, too, has
-// the first answer; another error is told.
-template <typename Way, typename Ends, typename... Stream>
-[[gnu::noinline]] CUresult copy_as_peers(CUresult refused, const Way& way, Ends copy_ends,
-                                         CUDA_MEMCPY3D_PEER copy, Stream... stream) {
+CUresult copy_ends_of_row(const CUDA_MEMCPY3D_PEER& row, CUstream stream) {
+  const bool between =
+      row.dstMemoryType == CU_MEMORYTYPE_DEVICE && row.srcMemoryType == CU_MEMORYTYPE_DEVICE;
+  if (between && !may_be_lost(row.dstDevice)) {
+    return call(&Functions::cuMemcpyPeerAsync, row.dstDevice, row.dstContext, row.srcDevice,
+                row.srcContext, row.WidthInBytes, stream);
+  }
+  return copy_parts(row,
+                    [&](const CUDA_MEMCPY3D_PEER& part) { return copy_ends_of_box(part, stream); });
+}
+
+// The driver has refused the copy, by whatever error: INVALID_VALUE by all reports. Made once more
+// in its stream's order, if the stream's device may be unable to reach one of our blocks. What the
+// driver refuses then, too, or cannot do, has the first answer; another error is told.
+template <typename CopyEnds>
+[[gnu::noinline]] CUresult copy_as_peers(CUresult refused, CopyEnds copy_ends,
+                                         CUDA_MEMCPY3D_PEER copy, const Queue& queue) {
   Process* const process = Process::active();
-  if (process == nullptr) {
+  if (process == nullptr || copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) {
     return refused;
   }
   const NoCancellation no_cancellation;
-  if (!process->peer_copies().name_ends(copy)) {
+  const auto ends = process->peer_copies().name_ends(copy, queue.stream);
+  if (!ends) {
     return refused;
   }
-  const CUresult result = copy_ends(way, copy, stream...);
-  if constexpr (sizeof...(Stream) == 0) {
-    if (result == CUDA_SUCCESS) {  // one end may be the host's, managed memory included
-      return call(&Functions::cuStreamSynchronize, way.queue());
-    }
+  const CUresult result = copy_ends(copy, queue.stream);
+  if (result == CUDA_SUCCESS && queue.waits && ends->host_uses_one) {
+    const RelaxedCapture relaxed(process->driver());
+    return call(&Functions::cuStreamSynchronize, queue.stream);
   }
-  return result == CUDA_ERROR_INVALID_VALUE ? refused : result;
+  const bool cannot = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_FOUND ||
+                      result == CUDA_ERROR_NOT_SUPPORTED;
+  return cannot ? refused : result;
 }
 
 // The driver's copy of a row. A thread that is cancelled in it is unwound through here, so nothing
 // here is to be cleaned up. `stream` is one argument or none.
-template <typename Way, typename To, typename From, typename... Args, typename... Stream>
-CUresult copy_row(const Way& way, CUresult (*Functions::*function)(Args...), To to, From from,
-                  const RowEnd& target, const RowEnd& source, size_t bytes, Stream... stream) {
+template <typename To, typename From, typename... Args, typename... Stream>
+CUresult copy_row(CUresult (*Functions::*function)(Args...), const Queue& queue,
+                  const RowEnd& target, const RowEnd& source, To to, From from, size_t bytes,
+                  Stream... stream) {
   const CUresult result = call(function, to, from, bytes, stream...);
-  return result == CUDA_SUCCESS ? result
-                                : copy_as_peers(result, way, &copy_ends_of_row<Way, Stream...>,
-                                                row_of(target, source, bytes), stream...);
+  return result == CUDA_SUCCESS
+             ? result
+             : copy_as_peers(result, &copy_ends_of_row, row_of(target, source, bytes), queue);
 }
 
 // The same of a rectangle or of a box.
-template <typename Way, typename Shape, typename... Stream>
-CUresult copy_box(const Way& way, CUresult (*Functions::*function)(const Shape*, Stream...),
+template <typename Shape, typename... Stream>
+CUresult copy_box(CUresult (*Functions::*function)(const Shape*, Stream...), const Queue& queue,
                   const Shape* shape, Stream... stream) {
   const CUresult result = call(function, shape, stream...);
   return result == CUDA_SUCCESS || shape == nullptr
              ? result
-             : copy_as_peers(result, way, &copy_ends_of_box<Way, Stream...>, box_of(*shape),
-                             stream...);
+             : copy_as_peers(result, &copy_ends_of_box, box_of(*shape), queue);
+}
+
+// Between an array and memory of a device.
+CUDA_MEMCPY3D_PEER to_array(CUarray array, size_t offset, CUdeviceptr from, size_t bytes) {
+  CUDA_MEMCPY3D_PEER copy = row_of({CU_MEMORYTYPE_ARRAY, 0}, on_device(from), bytes);
+  copy.dstArray = array;
+  copy.dstXInBytes = offset;
+  return copy;
+}
+CUDA_MEMCPY3D_PEER from_array(CUdeviceptr to, CUarray array, size_t offset, size_t bytes) {
+  CUDA_MEMCPY3D_PEER copy = row_of(on_device(to), {CU_MEMORYTYPE_ARRAY, 0}, bytes);
+  copy.srcArray = array;
+  copy.srcXInBytes = offset;
+  return copy;
+}
+template <typename... Args>
+CUresult copy_array(CUresult (*Functions::*function)(Args...), bool per_thread,
+                    CUDA_MEMCPY3D_PEER (*describe)(Args...), Args... args) {
+  const CUresult result = call(function, args...);
+  return result == CUDA_SUCCESS ? result
+                                : copy_as_peers(result, &copy_ends_of_box, describe(args...),
+                                                of_synchronous(per_thread));
 }
 
 // --- copies that the program makes between two contexts
 
-bool may_be_lost(CUdeviceptr to) {
-  Process* const process = Process::active();
-  return process != nullptr && process->peer_copies().peer_copy_may_be_lost(to);
+CUDA_MEMCPY3D_PEER row_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                               CUcontext from_context, size_t bytes) {
+  CUDA_MEMCPY3D_PEER row = row_of(on_device(to), on_device(from), bytes);
+  row.dstContext = to_context;
+  row.srcContext = from_context;
+  return row;
 }
 
 // The driver's copy between devices. Where that is not sure to write, the bytes are written once
-// more, in the same default stream: after the first copy, by which all earlier work on both
-// devices is done, and with a wait, so that all later work comes after it. That order is what
-// cudaMemcpyPeer promises. Nothing here is to be cleaned up, either.
-CUresult copy_between(const Waiting& way, Plain function, CUdeviceptr to, CUcontext to_context,
+// more, behind the first copy, by which all earlier work of both contexts is done. Another one, of
+// a byte, has all their later work come after that: the order that cudaMemcpyPeer promises. Nothing
+// is waited for, and nothing here is to be cleaned up, either.
+CUresult copy_between(Peer peer, Plain plain, PeerBox box, CUdeviceptr to, CUcontext to_context,
                       CUdeviceptr from, CUcontext from_context, size_t bytes) {
-  const CUresult result = call(way.row, to, to_context, from, from_context, bytes);
-  if (result == CUDA_SUCCESS && may_be_lost(to) &&
-      call(function, to, from, bytes) == CUDA_SUCCESS) {
-    return call(&Functions::cuStreamSynchronize, way.queue());
+  const CUresult result = call(peer, to, to_context, from, from_context, bytes);
+  if (result != CUDA_SUCCESS || bytes == 0 || !may_be_lost(to)) {
+    return result;
   }
-  return result;
+  if (call(plain, to, from, bytes) == CUDA_SUCCESS) {
+    return call(peer, to, to_context, from, from_context, 1);
+  }
+  return copy_parts(row_between(to, to_context, from, from_context, bytes),
+                    [&](const CUDA_MEMCPY3D_PEER& part) { return call(box, &part); });
 }
 
-// In a stream's order: a copy within the devices instead, if that can be had, where the other is
-// not sure to write.
-CUresult copy_between_async(const InOrder& way, PlainAsync function, CUdeviceptr to,
-                            CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                            size_t bytes, CUstream stream) {
-  if (may_be_lost(to)) {
-    const CUresult result = call(function, to, from, bytes, stream);
-    if (result == CUDA_SUCCESS) {
-      return result;
-    }
+// In a stream's order: a copy within the devices instead, where the other is not sure to write; or,
+// where the stream's device does not reach both, one that nobody has reported to lose anything.
+CUresult copy_between_async(PeerAsync peer, PlainAsync plain, CUdeviceptr to, CUcontext to_context,
+                            CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream,
+                            bool per_thread) {
+  if (bytes == 0 || !may_be_lost(to)) {
+    return call(peer, to, to_context, from, from_context, bytes, stream);
   }
-  return call(way.row, to, to_context, from, from_context, bytes, stream);
+  if (const CUresult result = call(plain, to, from, bytes, stream); result == CUDA_SUCCESS) {
+    return result;
+  }
+  return copy_ends_of_row(row_between(to, to_context, from, from_context, bytes),
+                          in_order_of(stream, per_thread).stream);
 }
 
 }  // namespace
@@ -225,36 +264,37 @@ namespace wrapper {
 extern "C" {
 
 // Each function, and its form whose stream 0 is the thread's own.
-#define CUBFC_COPY_ROW(name, To, to_end, From, from_end)                                         \
-  CUresult cubfc_##name(To to, From from, size_t bytes) {                                        \
-    return copy_row(kInLegacy, &Functions::name, to, from, to_end(to), from_end(from), bytes);   \
-  }                                                                                              \
-  CUresult cubfc_##name##_ptds(To to, From from, size_t bytes) {                                 \
-    return copy_row(kInPerThread, &Functions::name##_ptds, to, from, to_end(to), from_end(from), \
-                    bytes);                                                                      \
+#define CUBFC_COPY_ROW(name, To, to_end, From, from_end)                                           \
+  CUresult cubfc_##name(To to, From from, size_t bytes) {                                          \
+    return copy_row(&Functions::name, of_synchronous(!kPerThread), to_end(to), from_end(from), to, \
+                    from, bytes);                                                                  \
+  }                                                                                                \
+  CUresult cubfc_##name##_ptds(To to, From from, size_t bytes) {                                   \
+    return copy_row(&Functions::name##_ptds, of_synchronous(kPerThread), to_end(to),               \
+                    from_end(from), to, from, bytes);                                              \
   }
-#define CUBFC_COPY_ROW_ASYNC(name, To, to_end, From, from_end)                                \
-  CUresult cubfc_##name(To to, From from, size_t bytes, CUstream stream) {                    \
-    return copy_row(kInStream, &Functions::name, to, from, to_end(to), from_end(from), bytes, \
-                    stream);                                                                  \
-  }                                                                                           \
-  CUresult cubfc_##name##_ptsz(To to, From from, size_t bytes, CUstream stream) {             \
-    return copy_row(kInStreamPerThread, &Functions::name##_ptsz, to, from, to_end(to),        \
-                    from_end(from), bytes, stream);                                           \
+#define CUBFC_COPY_ROW_ASYNC(name, To, to_end, From, from_end)                            \
+  CUresult cubfc_##name(To to, From from, size_t bytes, CUstream stream) {                \
+    return copy_row(&Functions::name, in_order_of(stream, !kPerThread), to_end(to),       \
+                    from_end(from), to, from, bytes, stream);                             \
+  }                                                                                       \
+  CUresult cubfc_##name##_ptsz(To to, From from, size_t bytes, CUstream stream) {         \
+    return copy_row(&Functions::name##_ptsz, in_order_of(stream, kPerThread), to_end(to), \
+                    from_end(from), to, from, bytes, stream);                             \
   }
-#define CUBFC_COPY_BOX(name, Shape)                                \
-  CUresult cubfc_##name(const Shape* shape) {                      \
-    return copy_box(kInLegacy, &Functions::name, shape);           \
-  }                                                                \
-  CUresult cubfc_##name##_ptds(const Shape* shape) {               \
-    return copy_box(kInPerThread, &Functions::name##_ptds, shape); \
-  }
-#define CUBFC_COPY_BOX_ASYNC(name, Shape)                                        \
-  CUresult cubfc_##name(const Shape* shape, CUstream stream) {                   \
-    return copy_box(kInStream, &Functions::name, shape, stream);                 \
+#define CUBFC_COPY_BOX(name, Shape)                                              \
+  CUresult cubfc_##name(const Shape* shape) {                                    \
+    return copy_box(&Functions::name, of_synchronous(!kPerThread), shape);       \
   }                                                                              \
-  CUresult cubfc_##name##_ptsz(const Shape* shape, CUstream stream) {            \
-    return copy_box(kInStreamPerThread, &Functions::name##_ptsz, shape, stream); \
+  CUresult cubfc_##name##_ptds(const Shape* shape) {                             \
+    return copy_box(&Functions::name##_ptds, of_synchronous(kPerThread), shape); \
+  }
+#define CUBFC_COPY_BOX_ASYNC(name, Shape)                                                     \
+  CUresult cubfc_##name(const Shape* shape, CUstream stream) {                                \
+    return copy_box(&Functions::name, in_order_of(stream, !kPerThread), shape, stream);       \
+  }                                                                                           \
+  CUresult cubfc_##name##_ptsz(const Shape* shape, CUstream stream) {                         \
+    return copy_box(&Functions::name##_ptsz, in_order_of(stream, kPerThread), shape, stream); \
   }
 
 CUBFC_COPY_ROW(cuMemcpy, CUdeviceptr, anywhere, CUdeviceptr, anywhere)
@@ -271,25 +311,41 @@ CUBFC_COPY_BOX_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D)
 CUBFC_COPY_BOX(cuMemcpy3D_v2, CUDA_MEMCPY3D)
 CUBFC_COPY_BOX_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D)
 
+CUresult cubfc_cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
+  return copy_array(&Functions::cuMemcpyDtoA_v2, !kPerThread, &to_array, to, offset, from, bytes);
+}
+CUresult cubfc_cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
+  return copy_array(&Functions::cuMemcpyDtoA_v2_ptds, kPerThread, &to_array, to, offset, from,
+                    bytes);
+}
+CUresult cubfc_cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
+  return copy_array(&Functions::cuMemcpyAtoD_v2, !kPerThread, &from_array, to, from, offset, bytes);
+}
+CUresult cubfc_cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
+  return copy_array(&Functions::cuMemcpyAtoD_v2_ptds, kPerThread, &from_array, to, from, offset,
+                    bytes);
+}
+
 CUresult cubfc_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                             CUcontext from_context, size_t bytes) {
-  return copy_between(kInLegacy, &Functions::cuMemcpyDtoD_v2, to, to_context, from, from_context,
-                      bytes);
+  return copy_between(&Functions::cuMemcpyPeer, &Functions::cuMemcpyDtoD_v2,
+                      &Functions::cuMemcpy3DPeer, to, to_context, from, from_context, bytes);
 }
 CUresult cubfc_cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                  CUcontext from_context, size_t bytes) {
-  return copy_between(kInPerThread, &Functions::cuMemcpyDtoD_v2_ptds, to, to_context, from,
-                      from_context, bytes);
+  return copy_between(&Functions::cuMemcpyPeer_ptds, &Functions::cuMemcpyDtoD_v2_ptds,
+                      &Functions::cuMemcpy3DPeer_ptds, to, to_context, from, from_context, bytes);
 }
 CUresult cubfc_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                  CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between_async(kInStream, &Functions::cuMemcpyDtoDAsync_v2, to, to_context, from,
-                            from_context, bytes, stream);
+  return copy_between_async(&Functions::cuMemcpyPeerAsync, &Functions::cuMemcpyDtoDAsync_v2, to,
+                            to_context, from, from_context, bytes, stream, !kPerThread);
 }
 CUresult cubfc_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                       CUcontext from_context, size_t bytes, CUstream stream) {
-  return copy_between_async(kInStreamPerThread, &Functions::cuMemcpyDtoDAsync_v2_ptsz, to,
-                            to_context, from, from_context, bytes, stream);
+  return copy_between_async(&Functions::cuMemcpyPeerAsync_ptsz,
+                            &Functions::cuMemcpyDtoDAsync_v2_ptsz, to, to_context, from,
+                            from_context, bytes, stream, kPerThread);
 }
 
 }  // extern "C"

@@ -375,6 +375,70 @@ TEST_CASE("a copy between devices is captured and launched") {
   }
 }
 
+TEST_CASE("a synchronous copy harms no capture, of this thread or another one's") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  const Block other(second, 2);
+  std::vector<unsigned char> host(kBytes, 9);
+  for (const CUstreamCaptureMode mode :
+       {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+    CUstream const stream = new_stream_of(second);
+    must(cuStreamBeginCapture_v2(stream, mode));
+    must(cuMemcpyHtoD(block.address, host.data(), kBytes));
+    must(cuMemcpyDtoH(host.data(), block.address, kBytes));
+    must(cuMemcpyDtoD(other.address, block.address, kBytes));
+    must(cuMemcpyPeer(block.address, first.handle, other.address, second.handle, kBytes));
+    CUgraph graph = nullptr;
+    must(cuStreamEndCapture(stream, &graph));
+    must(cuGraphDestroy(graph));
+    must(cuStreamDestroy_v2(stream));
+  }
+}
+
+// What a stream waits for may be what the thread does next.
+TEST_CASE("a copy between devices waits for nothing that the host waits for") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  const Block other(second, 2);
+  CUstream blocking = nullptr;
+  must(cuCtxSetCurrent(second.handle));
+  must(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+  standin_hold_stream(blocking);
+  must(cuMemsetD8Async(other.address, 7, kBytes, blocking));
+  must(cuMemcpyDtoD(block.address, other.address, kBytes));
+  auto rows = shape_of<CUDA_MEMCPY2D>(CU_MEMORYTYPE_DEVICE, block.address, CU_MEMORYTYPE_DEVICE,
+                                      other.address);
+  must(cuMemcpy2D(&rows));
+  must(cuMemcpyPeer(block.address, first.handle, other.address, second.handle, kBytes));
+  standin_release_stream(blocking);
+  must(cuCtxSynchronize());
+  CHECK(block.is_full_of(7));
+  must(cuStreamDestroy_v2(blocking));
+}
+
+TEST_CASE("a copy of nothing says what the driver says of it") {
+  const TestContext first(0);
+  const Block block(first, 1);
+  const TestContext second(1);
+  std::vector<unsigned char> host(1);
+  CUstream const gone = new_stream_of(second);
+  must(cuStreamDestroy_v2(gone));
+  CHECK(cuMemcpyHtoDAsync(block.address, host.data(), 0, gone) != CUDA_SUCCESS);
+  CHECK(cuMemcpyDtoHAsync(host.data(), block.address, 0, gone) != CUDA_SUCCESS);
+  must(cuMemcpyHtoD(block.address, host.data(), 0));
+}
+
+TEST_CASE("a refusal that has nothing to do with reach is the program's") {
+  const TestContext context(0);
+  const Block block(context, 1);
+  std::vector<unsigned char> host(kBytes, 9);
+  standin_fail("cuMemcpyHtoD_v2", CUDA_ERROR_LAUNCH_FAILED, 0, 1);
+  CHECK(cuMemcpyHtoD(block.address, host.data(), kBytes) == CUDA_ERROR_LAUNCH_FAILED);
+  CHECK(block.is_full_of(1));
+}
+
 TEST_CASE("a wrong copy is refused all the same") {
   const TestContext first(0);
   const Block one(first, 1);
