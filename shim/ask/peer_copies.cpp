@@ -14,16 +14,19 @@ namespace cubfc {
 PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
   const FoundBlock found = find_block(contexts_, address);
   if (found.live) {
-    return {CU_MEMORYTYPE_DEVICE, found.context->handle, found.context, true};
+    return {CU_MEMORYTYPE_DEVICE, found.context->handle, found.context, true, false};
   }
   unsigned type = 0;
   const CUresult answer =
       driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-  if (answer == CUDA_ERROR_INVALID_VALUE) {
-    return {};
+  if (answer != CUDA_SUCCESS) {  // as for what is the host's alone, such as this
+    const bool is_unknown =
+        answer == driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                reinterpret_cast<CUdeviceptr>(&type));
+    return {CU_MEMORYTYPE_HOST, nullptr, nullptr, false, is_unknown};
   }
-  if (answer == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST) {
-    return {CU_MEMORYTYPE_HOST, nullptr, nullptr, true};
+  if (type == CU_MEMORYTYPE_HOST) {
+    return {CU_MEMORYTYPE_HOST, nullptr, nullptr, true, false};
   }
   CUcontext context = nullptr;
   int device = 0;
@@ -36,7 +39,7 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
       device == current->device.handle) {
     context = current->handle;
   }
-  return {CU_MEMORYTYPE_DEVICE, told ? context : nullptr, nullptr, true};
+  return {CU_MEMORYTYPE_DEVICE, told ? context : nullptr, nullptr, true, false};
 }
 
 const Context* PeerCopies::context_of(CUstream stream) const noexcept {
@@ -71,8 +74,9 @@ std::optional<PeerCopies::Ends> PeerCopies::name_ends(CUDA_MEMCPY3D_PEER& copy,
         type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
     const End end = end_at(base + offset);
     const bool is_the_hosts = end.type == CU_MEMORYTYPE_HOST;
-    all_are_known = all_are_known && (is_the_hosts ? end.is_known || type != CU_MEMORYTYPE_DEVICE
-                                                   : end.context != nullptr);
+    const bool may_be_the_hosts = end.is_known || type == CU_MEMORYTYPE_HOST ||
+                                  (type == CU_MEMORYTYPE_UNIFIED && end.may_be_pageable);
+    all_are_known = all_are_known && (is_the_hosts ? may_be_the_hosts : end.context != nullptr);
     any_is_ours = any_is_ours || end.of_ours != nullptr;
     all_are_near = all_are_near && (is_the_hosts || (end.of_ours != nullptr && copying != nullptr &&
                                                      &end.of_ours->device == &copying->device));

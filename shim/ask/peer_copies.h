@@ -39,7 +39,8 @@ class PeerCopies {
     CUmemorytype type = CU_MEMORYTYPE_HOST;  // the driver knows no such memory, or pinned
     CUcontext context = nullptr;             // of the device's memory; nullptr: of none
     const Context* of_ours = nullptr;        // whose block it is, if it is one of ours
-    bool is_known = false;                   // to the driver; what is not may be pageable
+    bool is_known = false;                   // to the driver
+    bool may_be_pageable = false;  // the driver says of it what it says of the host's own memory
   };
   End end_at(CUdeviceptr address) const noexcept;
   // The context in which the stream works; nullptr if that is not the current one.
