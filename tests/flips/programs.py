@@ -120,7 +120,7 @@ class Machine:
             ends = [_end_of(each) for each in running]
             lines = tuple(line for _, out in ends for line in out)
             worst = next((end for end, _ in ends if end != "exit 0"), "exit 0")
-            return Outcome(worst, lines, _lines_of(f"{folder}/asked"), _peak_of(folder))
+            return Outcome(worst, lines, _lines_of(f"{folder}/asked"), _peak_of(folder, program))
 
 
 def _start(command, environment, folder):
@@ -148,13 +148,15 @@ def _lines_of(path):
         return frozenset()
 
 
-def _peak_of(folder):
-    """The most bytes of a device that were in use at one time, by all processes together."""
-    most = 0
+def _peak_of(folder, program):
+    """Bytes of a device that were in use at one time: where it counts to the byte, as it says of all processes together; else,
+    since it counts in units, the most of each process's own, together."""
+    field = "device_peak_bytes" if "size.accounting" in program.settled else "peak_bytes"
+    peaks = [0]
     for report in pathlib.Path(folder).glob("report-*.json"):
-        found = re.search(r'"device_peak_bytes": \[([\d\s,]*)\]', report.read_text(encoding="utf-8"))
-        most = max([most, *(int(number) for number in found.group(1).split(",") if number.strip())]) if found else most
-    return most
+        found = re.search(rf'"{field}": \[([\d\s,]*)\]', report.read_text(encoding="utf-8"))
+        peaks.append(max((int(number) for number in found.group(1).split(",") if number.strip()), default=0) if found else 0)
+    return max(peaks) if field.startswith("device") else sum(peaks)
 
 
 def _is_limited(mode, program):
