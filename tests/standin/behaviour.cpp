@@ -79,8 +79,8 @@ const Named<Entry>* Lookup(std::span<const Named<Entry>> entries, std::string_vi
 
 // With the answers of STANDIN_ANSWERS in the place of the table's own. Kept as that is.
 Table Changed(const Table& before) {
-  auto& results = *new std::vector(before.results.begin(), before.results.end());
-  auto& values = *new std::vector(before.values.begin(), before.values.end());
+  static auto& results = *new std::vector(before.results.begin(), before.results.end());
+  static auto& values = *new std::vector(before.values.begin(), before.values.end());
   const auto place_in = [](const auto& entries, const auto* entry) {
     return static_cast<std::size_t>(entry - entries.data());
   };
