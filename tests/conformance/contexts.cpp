@@ -148,6 +148,24 @@ PROMISE(work_goes_on_after_every_reset, "Reset after reset, what comes next work
   }
 }
 
+PROMISE_ALONE(a_reset_is_the_primary_contexts_alone,
+              "What another context of the device has stays, and it is served on.") {
+  allocate(kBytes);
+  const CUcontext second = new_context();
+  const CUdeviceptr block = allocate(kBytes, 1);
+  {
+    const Current back(primary);
+    ok(cu.cuDevicePrimaryCtxReset(0));
+  }
+  has_pattern("a block from before", block, kBytes, 1);
+  has_pattern("a new one", allocate(kBytes, 2), kBytes, 2);
+  ok(cu.cuMemFree(block));
+  ok(cu.cuCtxDestroy(second));
+  ok(cu.cuCtxSetCurrent(nullptr));
+  primary = programs::use_device(cu, 0);
+  has_pattern("one of the next primary context", allocate(kBytes, 3), kBytes, 3);
+}
+
 PROMISE_ALONE(the_last_release_ends_the_primary_context,
               "Released as often as retained, the primary context is gone with its memory.") {
   const std::size_t before = memory_info().free;

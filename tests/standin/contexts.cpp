@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "entry_point.h"
 #include "settings.h"
+#include "vmm.h"
 #include "work.h"
 
 #if CUDA_VERSION < 12050
@@ -60,6 +61,7 @@ void DestroyContext(Lock& lock, std::shared_ptr<Context> context) {
   ForgetIf(state().streams, [](const Stream& stream) { return !stream.context; });
   ForgetIf(state().events, [&](const Event& event) { return event.context == context.get(); });
   ReleaseAllOf(*context);
+  if (BehaviourFlag("cuCtxDestroy.unmaps")) UnmapAllOf(*context);
   state().devices[static_cast<std::size_t>(context->device)]->memory.Discount(
       settings().context_bytes);
   context->streams.clear();

@@ -2,6 +2,8 @@
 #include "pools.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "behaviour.h"
 #include "capture.h"
@@ -293,6 +295,25 @@ bool IsShared(CUmemoryPool handle) {
                      [&](const auto& each) { return each.first != pool->device; });
 }
 
+// What it gave stays until it is freed, and no other pool has its handle meanwhile.
+void EndPool(CUmemoryPool handle, std::shared_ptr<Pool> pool) {
+  Discard(*pool, pool->kept);
+  pools().erase(handle);
+  static auto& ended = *new std::map<CUmemoryPool, std::shared_ptr<Pool>>;
+  std::erase_if(ended, [](const auto& entry) { return UsedOf(entry.first) == 0; });
+  ended.emplace(handle, std::move(pool));
+}
+
+void EndPoolsOf(int device) {
+  std::vector<std::pair<CUmemoryPool, std::shared_ptr<Pool>>> ending;
+  for (const auto& [handle, pool] : pools()) {
+    if (pool->is_of_device() && pool->device == device && !pool->is_default) {
+      ending.emplace_back(handle, pool);
+    }
+  }
+  for (auto& [handle, pool] : ending) EndPool(handle, std::move(pool));
+}
+
 }  // namespace standin
 
 using namespace standin;
@@ -343,12 +364,7 @@ ENTRY(cuMemPoolDestroy, (CUmemoryPool handle), (handle)) {
   std::shared_ptr<Pool> pool;
   if (const CUresult error = FindPool(handle, pool)) return error;
   if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  Discard(*pool, pool->kept);
-  pools().erase(handle);
-  // It stays until what it gave is freed, and no other pool has its handle meanwhile.
-  static auto& ended = *new std::map<CUmemoryPool, std::shared_ptr<Pool>>;
-  std::erase_if(ended, [](const auto& entry) { return UsedOf(entry.first) == 0; });
-  ended.emplace(handle, std::move(pool));
+  EndPool(handle, std::move(pool));
   return CUDA_SUCCESS;
 }
 

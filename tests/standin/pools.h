@@ -43,6 +43,11 @@ struct Pool {
 Registry<CUmemoryPool, Pool>& pools();
 CUresult FindPool(CUmemoryPool handle, std::shared_ptr<Pool>& out);
 
+// As cuMemPoolDestroy does.
+void EndPool(CUmemoryPool handle, std::shared_ptr<Pool> pool);
+// Of all that programs have made of the device's memory, and of those that were imported.
+void EndPoolsOf(int device);
+
 // The pool from which cuMemAllocAsync takes the device's memory.
 CUmemoryPool CurrentPoolOf(int ordinal);
 

@@ -5,6 +5,7 @@
 #include "behaviour.h"
 #include "contexts.h"
 #include "entry_point.h"
+#include "pools.h"
 
 namespace standin {
 namespace {
@@ -50,6 +51,7 @@ CUresult Reset(CUdevice ordinal) {
   if (const CUresult error = FindDevice(ordinal, device)) return error;
   if (!device->primary) return Behaviour("cuDevicePrimaryCtxReset.inactive");
   End(lock, *device);
+  if (BehaviourFlag("cuDevicePrimaryCtxReset.ends_pools")) EndPoolsOf(ordinal);
   device->primary_flags = 0;
   return CUDA_SUCCESS;
 }

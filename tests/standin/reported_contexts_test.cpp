@@ -107,6 +107,27 @@ TEST_CASE("reported: a primary context has its handle again after a reset") {
   cuDevicePrimaryCtxRelease_v2(0);
 }
 
+TEST_CASE("reported: a pool that a program has made outlives the reset of the primary context") {
+  const Device device;
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemoryPool pool = nullptr;
+  CUdeviceptr block = 0;
+  Must(cuMemPoolCreate(&pool, &properties));
+  Must(cuMemAllocFromPoolAsync(&block, 4096, pool, nullptr));
+  Must(cuStreamSynchronize(nullptr));
+  Must(cuDevicePrimaryCtxReset_v2(0));
+  cuuint64_t used = 0;
+  CHECK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS);
+  CHECK(used >= 4096);
+  CUcontext again = nullptr;
+  Must(cuDevicePrimaryCtxRetain(&again, 0));
+  CHECK(cuMemFree_v2(block) == CUDA_SUCCESS);
+  CHECK(cuMemPoolDestroy(pool) == CUDA_SUCCESS);
+  cuDevicePrimaryCtxRelease_v2(0);
+}
+
 TEST_CASE("reported: an error that lasts is every call's answer, until the context is reset") {
   const Device device;
   CUdeviceptr memory = device.Allocate(512);

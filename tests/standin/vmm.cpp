@@ -17,6 +17,7 @@ namespace {
 struct Mapping {
   std::size_t bytes;
   CUmemGenericAllocationHandle handle;
+  Id context = 0;                                // that was current when it was made, or 0
   std::map<int, CUmemAccess_flags> access = {};  // by device
 };
 
@@ -98,8 +99,25 @@ CUresult Map(CUdeviceptr address, std::size_t bytes, std::size_t offset,
   }
   madvise(reinterpret_cast<void*>(address), bytes, MADV_DONTDUMP);
   ++found->second.mappings;
-  mappings()[address] = {bytes, handle};
+  Context* context = nullptr;
+  const bool has_context = CurrentContext(context) == CUDA_SUCCESS;
+  mappings()[address] = {bytes, handle, has_context ? context->id : 0};
   return CUDA_SUCCESS;
+}
+
+// The addresses stay reserved.
+bool MapNothing(CUdeviceptr address, std::size_t bytes) {
+  return mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+// The next one.
+std::map<CUdeviceptr, Mapping>::iterator Forget(std::map<CUdeviceptr, Mapping>::iterator mapping) {
+  const CUmemGenericAllocationHandle handle = mapping->second.handle;
+  const auto next = mappings().erase(mapping);
+  --physical().at(handle).mappings;
+  EndPhysicalIfUnused(handle);
+  return next;
 }
 
 CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
@@ -121,15 +139,10 @@ CUresult Unmap(CUdeviceptr address, std::size_t bytes) {
   }
   const CUresult result = covered == bytes ? CUDA_SUCCESS : Behaviour("cuMemUnmap.with_a_hole");
   if (result != CUDA_SUCCESS) return result;
-  void* const unmapped = mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (unmapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!MapNothing(address, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   for (auto at = mappings().lower_bound(address); covered > 0;) {
     covered -= at->second.bytes;
-    const CUmemGenericAllocationHandle handle = at->second.handle;
-    at = mappings().erase(at);
-    --physical().at(handle).mappings;
-    EndPhysicalIfUnused(handle);
+    at = Forget(at);
   }
   return CUDA_SUCCESS;
 }
@@ -197,6 +210,13 @@ bool FindMapping(CUdeviceptr address, CUdeviceptr* base, std::size_t* bytes, int
   *bytes = found->second.bytes;
   if (device) *device = physical().at(found->second.handle).properties.location.id;
   return true;
+}
+
+void UnmapAllOf(const Context& context) {
+  for (auto at = mappings().begin(); at != mappings().end();) {
+    const bool goes = at->second.context == context.id && MapNothing(at->first, at->second.bytes);
+    at = goes ? Forget(at) : std::next(at);
+  }
 }
 
 bool IsMappedDecompressible(CUdeviceptr address) {

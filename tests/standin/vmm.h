@@ -1,4 +1,4 @@
-// The mappings of the virtual memory functions, for those that describe pointers.
+// The mappings of the virtual memory functions, for those that describe pointers, and for contexts.
 #pragma once
 
 #include "state.h"
@@ -15,5 +15,8 @@ CUmemAccess_flags AccessTo(CUdeviceptr address, int device);
 // Whether the memory that is mapped there was made for hardware decompression. Wants state().mutex
 // held.
 bool IsMappedDecompressible(CUdeviceptr address);
+
+// Ends what was mapped while the context was current. Wants state().mutex held.
+void UnmapAllOf(const Context& context);
 
 }  // namespace standin

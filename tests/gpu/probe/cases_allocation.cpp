@@ -204,6 +204,28 @@ Answer free_from_other_context(Session& s) {
   return answer(result);
 }
 
+// Whether the reset of the primary context ends a pool that was made on its device.
+Answer reset_ends_pools(Session& s) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, s.device()};
+  CUmemoryPool pool = nullptr;
+  if (const CUresult error = s.cu.cuMemPoolCreate(&pool, &properties)) {
+    return unanswered("cuMemPoolCreate: " + name_of(s.cu, error));
+  }
+  CUcontext again = nullptr;
+  s.cu.cuDevicePrimaryCtxReset(s.device());
+  s.cu.cuDevicePrimaryCtxRetain(&again, s.device());
+  s.cu.cuCtxSetCurrent(again);
+  cuuint64_t bytes = 0;
+  const CUresult known =
+      s.cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+  if (known == CUDA_SUCCESS) {
+    s.cu.cuMemPoolDestroy(pool);
+  }
+  return answer_json(known == CUDA_SUCCESS ? "false" : "true");
+}
+
 }  // namespace
 
 void add_allocation_cases(Cases& cases) {
@@ -227,6 +249,8 @@ void add_allocation_cases(Cases& cases) {
   cases.push_back({"cuMemFree.async_pointer", free_of_pool});
   cases.push_back({"cuMemFree.no_context", free_without_context});
   cases.push_back({"cuMemFree.other_context", free_from_other_context});
+  cases.push_back({"cuDevicePrimaryCtxReset.ends_pools", reset_ends_pools, Begins::kInContextAlone,
+                   Kind::kValue});
 }
 
 }  // namespace probe

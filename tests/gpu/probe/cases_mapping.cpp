@@ -170,6 +170,28 @@ Answer unmap_waits(Session& s) {
   return answer_json(times.median() > std::int64_t{kHeldMs} * 1000000 / 2 ? "true" : "false");
 }
 
+// Whether what was mapped goes with the context that was current when it was.
+Answer context_takes_mappings(Session& s) {
+  CUcontext const second = s.second_context();
+  if (second == nullptr) {
+    return unanswered("there is no second context on the device");
+  }
+  s.cu.cuCtxSetCurrent(second);
+  const MappedRange range(s, granularity_of(s));
+  s.cu.cuCtxSetCurrent(s.context());
+  s.cu.cuCtxDestroy(second);
+  if (range.address() == 0) {
+    return unanswered("no mapped range: " + name_of(s.cu, range.error()));
+  }
+  CUmemGenericAllocationHandle handle = 0;
+  const bool is_mapped = s.cu.cuMemRetainAllocationHandle(
+                             &handle, reinterpret_cast<void*>(range.address())) == CUDA_SUCCESS;
+  if (is_mapped) {
+    s.cu.cuMemRelease(handle);
+  }
+  return answer_json(is_mapped ? "false" : "true");
+}
+
 void add_misuse(Cases& cases) {
   cases.push_back(
       {"cuMemCreate.unaligned", [](Session& s) { return create(s, granularity_of(s) + 1); }});
@@ -226,6 +248,8 @@ void add_misuse(Cases& cases) {
                    Begins::kInContextAlone});
   cases.push_back(
       {"cuMemUnmap.synchronizes_context", unmap_waits, Begins::kInContext, Kind::kValue});
+  cases.push_back(
+      {"cuCtxDestroy.unmaps", context_takes_mappings, Begins::kInContextAlone, Kind::kValue});
   cases.push_back({"cuMemUnmap.not_mapped", [](Session& s) {
                      return answer(s.cu.cuMemUnmap(CUdeviceptr{1} << 40U, granularity_of(s)));
                    }});
