@@ -91,6 +91,11 @@ ENTRY(cuFuncGetParamInfo, (CUfunction function, size_t index, size_t* offset, si
 }
 ENTRY(cuKernelGetParamInfo, (CUkernel kernel, size_t index, size_t* offset, size_t* bytes),
       (kernel, index, offset, bytes)) {
+  {
+    const Lock lock(state().mutex);
+    Context* context = nullptr;
+    if (const CUresult error = CurrentContext(context)) return error;
+  }
   return ParameterInfo(kernel, index, offset, bytes);
 }
 // All are loaded with their module.

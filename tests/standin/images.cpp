@@ -206,7 +206,8 @@ int VersionOfPtx(const char* start) {
 
 }  // namespace
 
-std::optional<Image> ReadImage(const void* image, const JitOptions& options, CUresult& error) {
+std::optional<Image> ReadImage(const void* image, const JitOptions& options, CUresult& error,
+                               std::string& log) {
   const auto* const start = static_cast<const char*>(image);
   error = CUDA_SUCCESS;
   if (IsCubin(start)) return Cubin({start, BytesOfCubin(start)}).Contents();
@@ -215,7 +216,10 @@ std::optional<Image> ReadImage(const void* image, const JitOptions& options, CUr
   std::string cubin;
   error = link.Add(CU_JIT_INPUT_PTX, start, "image");
   if (error == CUDA_SUCCESS) error = link.Complete(cubin);
-  if (error != CUDA_SUCCESS) return std::nullopt;
+  if (error != CUDA_SUCCESS) {
+    log = link.Log();
+    return std::nullopt;
+  }
   return Cubin(cubin).Contents();
 }
 

@@ -42,6 +42,7 @@ struct Image {
 // Reads the image at `start`, whose own headers, or for PTX the NUL at its end, tell its length:
 // nobody else does. Nothing where it is none that can be read; where a compiler refused it, `error`
 // says why.
-std::optional<Image> ReadImage(const void* start, const JitOptions& options, CUresult& error);
+std::optional<Image> ReadImage(const void* start, const JitOptions& options, CUresult& error,
+                               std::string& log);
 
 }  // namespace standin

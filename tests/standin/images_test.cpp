@@ -120,6 +120,42 @@ TEST_CASE(
   CHECK(cuMemsetD8_v2(counter.address, 0, 4) != CUDA_SUCCESS);
 }
 
+TEST_CASE("the logs of a load are written, and how long they are") {
+  const Device device;
+  std::array<CUjit_option, 4> options{CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
+                                      CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER};
+  std::array<char, 8> info{'x'};
+  std::array<char, 8> errors{'x'};
+  const auto room = reinterpret_cast<void*>(info.size());
+  std::array<void*, 4> values{room, info.data(), room, errors.data()};
+  CUmodule module = nullptr;
+  REQUIRE(cuModuleLoadDataEx(&module, Sample().data(), 4, options.data(), values.data()) ==
+          CUDA_SUCCESS);
+  CHECK(values[0] == nullptr);
+  CHECK(info[0] == '\0');
+  CHECK(values[2] == nullptr);
+  CHECK(errors[0] == '\0');
+  CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+}
+
+#if CUDA_VERSION >= 12040
+TEST_CASE("a kernel's parameters are told where there is a context") {
+  const Device device;
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  std::size_t offset = 0;
+  const std::string image = Sample();
+  REQUIRE(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0) ==
+          CUDA_SUCCESS);
+  REQUIRE(cuLibraryGetKernel(&kernel, library, "kernel") == CUDA_SUCCESS);
+  REQUIRE(cuKernelGetParamInfo(kernel, 0, &offset, nullptr) == CUDA_SUCCESS);
+  REQUIRE(cuCtxSetCurrent(nullptr) == CUDA_SUCCESS);
+  CHECK(cuKernelGetParamInfo(kernel, 0, &offset, nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+  REQUIRE(cuCtxSetCurrent(device.context()) == CUDA_SUCCESS);
+  REQUIRE(cuLibraryUnload(library) == CUDA_SUCCESS);
+}
+#endif
+
 TEST_CASE("a library's variable is another one in each context, and goes with it") {
   const Device device;
   CUlibrary library = nullptr;

@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "settings.h"
@@ -74,7 +76,34 @@ InputType TypeOf(CUjitInputType type) {
   }
 }
 
+void WriteLog(unsigned count, const CUjit_option* options, void** values, CUjit_option buffer,
+              CUjit_option size, const std::string& log) {
+  char* to = nullptr;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == buffer) to = static_cast<char*>(values[i]);
+  }
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] != size) continue;
+    const auto room = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(values[i]) &
+                                               UINT32_MAX);  // an unsigned int in its place
+    const std::size_t written = to && room > 0 ? std::min(log.size(), room - 1) : 0;
+    if (to && room > 0) {
+      std::memcpy(to, log.data(), written);
+      to[written] = '\0';
+    }
+    values[i] = reinterpret_cast<void*>(written);
+  }
+}
+
 }  // namespace
+
+void WriteJitLogs(unsigned count, const CUjit_option* options, void** values,
+                  const std::string& errors) {
+  if (!options || !values) return;
+  WriteLog(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, {});
+  WriteLog(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+           errors);
+}
 
 JitOptions JitOptions::Of(unsigned count, const CUjit_option* options, void* const* values) {
   JitOptions result;

@@ -16,6 +16,11 @@ struct JitOptions {
   static JitOptions Of(unsigned count, const CUjit_option* options, void* const* values);
 };
 
+// Writes the compiler's logs to the buffers that a load or a link was given with their sizes: what
+// it says of errors, and nothing else. cuda.h: a size becomes what was written there.
+void WriteJitLogs(unsigned count, const CUjit_option* options, void** values,
+                  const std::string& errors);
+
 // Whether there is a compiler.
 bool CanCompile();
 

@@ -1,8 +1,5 @@
 // cuLink*. With a compiler (jit.h) what is added is linked; without one, the image is all of it in
 // a row.
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -53,30 +50,8 @@ CUresult Create(unsigned count, CUjit_option* options, void** values, CUlinkStat
   return CUDA_SUCCESS;
 }
 
-// Writes a log to the caller's buffer, which cuLinkCreate was given with its size. cuda.h: the size
-// becomes what was written there.
-void WriteLog(const Link& link, CUjit_option buffer, CUjit_option size, const std::string& log) {
-  char* to = nullptr;
-  for (unsigned i = 0; i < link.count; ++i) {
-    if (link.options[i] == buffer) to = static_cast<char*>(link.values[i]);
-  }
-  for (unsigned i = 0; i < link.count; ++i) {
-    if (link.options[i] != size) continue;
-    const auto room = static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(link.values[i]) &
-                                               UINT32_MAX);  // an unsigned int in its place
-    const std::size_t written = to && room > 0 ? std::min(log.size(), room - 1) : 0;
-    if (to && room > 0) {
-      std::memcpy(to, log.data(), written);
-      to[written] = '\0';
-    }
-    link.values[i] = reinterpret_cast<void*>(written);
-  }
-}
-
 void WriteLogs(const Link& link) {
-  WriteLog(link, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, {});
-  WriteLog(link, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-           link.jit ? link.jit->Log() : std::string());
+  WriteJitLogs(link.count, link.options, link.values, link.jit ? link.jit->Log() : std::string());
 }
 
 // Compiles without the lock, which takes long. A link is for one thread at a time.

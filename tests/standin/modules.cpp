@@ -24,15 +24,31 @@ Registry<const void*, Function>& functions() {
 }
 
 // The image is read without the lock: compiling takes long.
-CUresult Read(const void* start, const JitOptions& options, std::shared_ptr<Module>& out) {
+CUresult Read(const void* start, const JitOptions& options, std::shared_ptr<Module>& out,
+              std::string& log) {
   if (!start) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   out = std::make_shared<Module>();
-  out->image = ReadImage(start, options, error);
+  out->image = ReadImage(start, options, error, log);
   return error;
 }
 
-CUresult LoadLibrary(CUlibrary* out, const void* image, const JitOptions& options) {
+// The options of a load, and where they ask for the compiler's logs.
+struct Options {
+  unsigned count = 0;
+  CUjit_option* options = nullptr;
+  void** values = nullptr;
+};
+
+CUresult Read(const void* start, const Options& options, std::shared_ptr<Module>& out) {
+  std::string log;
+  const JitOptions changing = JitOptions::Of(options.count, options.options, options.values);
+  const CUresult result = Read(start, changing, out, log);
+  WriteJitLogs(options.count, options.options, options.values, log);
+  return result;
+}
+
+CUresult LoadLibrary(CUlibrary* out, const void* image, const Options& options) {
   std::shared_ptr<Module> library;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = Read(image, options, library)) return error;
@@ -42,7 +58,7 @@ CUresult LoadLibrary(CUlibrary* out, const void* image, const JitOptions& option
   return CUDA_SUCCESS;
 }
 
-CUresult LoadModule(CUmodule* out, const void* image, const JitOptions& options) {
+CUresult LoadModule(CUmodule* out, const void* image, const Options& options) {
   Context* context = nullptr;
   {
     const Lock lock(state().mutex);
@@ -175,7 +191,7 @@ ENTRY(cuModuleLoadFatBinary, (CUmodule * out, const void* image), (out, image)) 
 ENTRY(cuModuleLoadDataEx,
       (CUmodule * out, const void* image, unsigned count, CUjit_option* options, void** values),
       (out, image, count, options, values)) {
-  return LoadModule(out, image, JitOptions::Of(count, options, values));
+  return LoadModule(out, image, {count, options, values});
 }
 ENTRY(cuModuleUnload, (CUmodule module), (module)) {
   return Unload(module);
@@ -208,7 +224,7 @@ ENTRY(cuLibraryLoadData,
        unsigned jit_count, CUlibraryOption* options, void** values, unsigned count),
       (out, image, jit_options, jit_values, jit_count, options, values, count)) {
   (void)options, (void)values, (void)count;
-  return LoadLibrary(out, image, JitOptions::Of(jit_count, jit_options, jit_values));
+  return LoadLibrary(out, image, {jit_count, jit_options, jit_values});
 }
 ENTRY(cuLibraryLoadFromFile,
       (CUlibrary * out, const char* path, CUjit_option* jit_options, void** jit_values,
@@ -217,7 +233,7 @@ ENTRY(cuLibraryLoadFromFile,
   (void)options, (void)values, (void)count;
   std::string image;
   if (const CUresult error = ReadFile(path, image)) return error;
-  return LoadLibrary(out, image.c_str(), JitOptions::Of(jit_count, jit_options, jit_values));
+  return LoadLibrary(out, image.c_str(), {jit_count, jit_options, jit_values});
 }
 ENTRY(cuLibraryUnload, (CUlibrary library), (library)) {
   return Unload(library);

@@ -111,7 +111,8 @@ ENTRY(cuOccupancyAvailableDynamicSMemPerBlock,
   Most most;
   if (const CUresult error = Find(function, most)) return error;
   if (blocks > BlocksAtOnce(block_size, 0)) return CUDA_ERROR_INVALID_VALUE;
-  *out = kShared / static_cast<std::size_t>(blocks) - kReserved;
+  // A launch may ask for no more than the function is allowed.
+  *out = std::min(kShared / static_cast<std::size_t>(blocks) - kReserved, most.shared);
   return CUDA_SUCCESS;
 }
 

@@ -106,7 +106,7 @@ TEST_CASE(
         CUDA_ERROR_INVALID_VALUE);
   std::size_t shared = 0;
   REQUIRE(cuOccupancyAvailableDynamicSMemPerBlock(&shared, function, 2, 1024) == CUDA_SUCCESS);
-  CHECK(shared == 113 << 10);
+  CHECK(shared == 100 << 10);  // as the function is allowed, where 113 KiB would be left
   CHECK(cuOccupancyAvailableDynamicSMemPerBlock(&shared, function, 3, 1024) ==
         CUDA_ERROR_INVALID_VALUE);
 }
