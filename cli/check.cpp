@@ -212,6 +212,9 @@ void check_settings(Findings& findings) {
   for (const std::string& warning : policy.warnings) {
     findings.object(warning);
   }
+  for (const std::string& note : policy.notes) {
+    findings.say("note", note);
+  }
   if (policy.disable.value) {
     findings.object("cubfc does nothing: " + policy.disable.origin.text() + " is set");
   }

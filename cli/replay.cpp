@@ -289,7 +289,7 @@ void add_replay(CLI::App& app) {
                   "what each GPU has: 80GiB (what was recorded; else the limit, or twice the peak)")
       ->type_name("SIZE");
   command.add_option("--allocator", words->allocator, "bfc, vmm or platform")->type_name("VALUE");
-  command.add_option("--preallocate", words->preallocate, "true, false or whole")
+  command.add_option("--preallocate", words->preallocate, "soft, true, false or whole")
       ->type_name("VALUE");
   command.add_option("--mem-fraction", words->mem_fraction, "as CUBFC_MEM_FRACTION")
       ->type_name("VALUE");

@@ -18,6 +18,8 @@ std::string_view name_of(Allocator allocator) noexcept {
 
 std::string_view name_of(Preallocate preallocate) noexcept {
   switch (preallocate) {
+    case Preallocate::kSoft:
+      return "soft";
     case Preallocate::kNo:
       return "false";
     case Preallocate::kYes:

@@ -15,6 +15,7 @@ enum class Allocator {
 
 /// What is taken of a device at the first allocation.
 enum class Preallocate {
+  kSoft,   ///< a share, which goes back where the program, or others that ask, need it
   kNo,     ///< nothing: memory is taken as it is needed
   kYes,    ///< a share, which goes back where the program needs it elsewhere
   kWhole,  ///< a share, in one region

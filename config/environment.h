@@ -22,8 +22,8 @@ inline constexpr std::string_view kOwnPrefix = "CUBFC_";
 inline constexpr std::string_view kRunVariable = "CUBFC_RUN_PID";
 
 /// The names of other projects that are honoured: of JAX, XLA and TensorFlow, and those by which
-/// HAMi, KAI and MPS limit memory. options.cpp says what each means, and a static_assert there
-/// holds the two lists together.
+/// HAMi, KAI, MPS and NVIDIA's container toolkit limit memory. options.cpp says what each means,
+/// and a static_assert there holds the two lists together.
 inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({
     "XLA_PYTHON_CLIENT_ALLOCATOR",
     "TF_GPU_ALLOCATOR",
@@ -38,12 +38,27 @@ inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({
     "CUDA_DEVICE_MEMORY_LIMIT",
     "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
     "GPU_MEMORY_LIMIT",
+    "NVIDIA_GPU_MEMORY_LIMIT",
+    "NVIDIA_GPU_MEMORY_REQUEST",
+});
+
+/// Names of other projects that say something of memory and have no meaning here: known_names.h
+/// says of each why.
+inline constexpr std::array kKnownNames = std::to_array<std::string_view>({
+    "CUDA_DISABLE_CONTROL",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB",
+    "JAX_PJRT_CLIENT_CREATE_OPTIONS",
+    "TF_GPU_HOST_MEM_LIMIT_IN_MB",
+    "TF_CUDA_HOST_MEM_LIMIT_IN_MB",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
 });
 
 /// The start of names that are honoured with a device's number behind them.
 inline constexpr std::string_view kNumberedPrefix = "CUDA_DEVICE_MEMORY_LIMIT_";
 
-/// True for CUBFC_ anything and for the honoured names of others. Cheap enough to be asked for
+/// True for CUBFC_ anything and for the names above. Cheap enough to be asked for
 /// every variable of every process that inherits the preload: most names end at their first
 /// character. Never throws, allocates nothing, any thread.
 constexpr bool is_ours(std::string_view name) noexcept {
@@ -60,8 +75,15 @@ constexpr bool is_ours(std::string_view name) noexcept {
     case 'T':
     case 'J':
     case 'G':
+    case 'N':
+    case 'P':
       for (const std::string_view honoured : kHonouredNames) {
         if (name == honoured) {
+          return true;
+        }
+      }
+      for (const std::string_view known : kKnownNames) {
+        if (name == known) {
           return true;
         }
       }
@@ -74,8 +96,8 @@ constexpr bool is_ours(std::string_view name) noexcept {
 /// is_ours for a NUL-terminated "NAME=VALUE" as it stands in `environ`; the string is not read past
 /// its name, nor past its first character when that settles it. NULL is not ours.
 constexpr bool is_our_entry(const char* entry) noexcept {
-  if (entry == nullptr ||
-      (*entry != 'C' && *entry != 'X' && *entry != 'T' && *entry != 'J' && *entry != 'G')) {
+  if (entry == nullptr || (*entry != 'C' && *entry != 'X' && *entry != 'T' && *entry != 'J' &&
+                           *entry != 'G' && *entry != 'N' && *entry != 'P')) {
     return false;
   }
   const char* end = entry;

@@ -24,18 +24,41 @@ std::optional<Value> value_of(const std::optional<T>& read) {
   return value;
 }
 
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
+
 std::optional<std::uint64_t> above_zero(std::string_view text) {
   const std::optional<std::uint64_t> bytes = read_size(text);
   return bytes == std::uint64_t{0} ? std::nullopt : bytes;
 }
 
+std::optional<Amount> some(std::string_view text) {
+  std::optional<Amount> amount = read_amount(text);
+  if (amount && (amount->is_none() || amount->share > 1)) {
+    amount.reset();
+  }
+  return amount;
+}
+
 // A number alone is bytes to those who set these names; fewer than a MiB were meant as something
 // else.
-std::optional<std::uint64_t> their_limit(std::string_view text) {
-  constexpr std::uint64_t kFewest = std::uint64_t{1} << 20U;
+std::optional<Amount> their_limit(std::string_view text) {
   const std::optional<std::uint64_t> bytes = read_size(text);
-  return bytes && *bytes > 0 && *bytes < kFewest && read_count(trimmed(text)) ? std::nullopt
-                                                                              : bytes;
+  const bool is_number_alone = read_count(trimmed(text)).has_value();
+  if (!bytes || (*bytes > 0 && *bytes < kMebibyte && is_number_alone)) {
+    return std::nullopt;
+  }
+  return Amount{.bytes = *bytes, .share = 0};
+}
+
+std::optional<std::uint64_t> read_mebibytes(std::string_view text) {
+  std::optional<std::uint64_t> count = read_count(text);
+  if (count && *count > std::numeric_limits<std::uint64_t>::max() / kMebibyte) {
+    count.reset();
+  }
+  if (count) {
+    *count *= kMebibyte;
+  }
+  return count;
 }
 
 std::optional<Value> in_range(std::optional<Fraction> fraction, const Policy& so_far) {
@@ -143,8 +166,17 @@ std::optional<Value> preallocate(std::string_view text, const Policy& /*so_far*/
   return yes ? std::optional<Value>(*yes ? Preallocate::kYes : Preallocate::kNo) : std::nullopt;
 }
 
-std::optional<Value> preallocate_or_whole(std::string_view text, const Policy& so_far) {
-  return same_word("whole", trimmed(text)) ? Preallocate::kWhole : preallocate(text, so_far);
+std::optional<Value> preallocate_by_word(std::string_view text, const Policy& so_far) {
+  const std::string_view word = trimmed(text);
+  return same_word("whole", word)  ? Preallocate::kWhole
+         : same_word("soft", word) ? Preallocate::kSoft
+                                   : preallocate(text, so_far);
+}
+
+std::optional<Value> xla_preallocate(std::string_view text, const Policy& /*so_far*/) {
+  const std::string_view word = trimmed(text);
+  const bool no = word == "false" || word == "False" || word == "0";
+  return no ? Preallocate::kNo : Preallocate::kYes;
 }
 
 std::optional<Value> growth(std::string_view text, const Policy& /*so_far*/) {
@@ -168,20 +200,28 @@ std::optional<Value> size_above_zero(std::string_view text, const Policy& /*so_f
   return value_of(above_zero(text));
 }
 
-std::optional<Value> device_sizes(std::string_view text, const Policy& /*so_far*/) {
-  return value_of(read_device_sizes(text, above_zero));
+std::optional<Value> device_amounts(std::string_view text, const Policy& /*so_far*/) {
+  return value_of(read_device_amounts(text, some));
 }
 
 // 0 is no limit.
-std::optional<Value> their_device_sizes(std::string_view text, const Policy& /*so_far*/) {
-  std::optional<DeviceSizes> sizes = read_device_sizes(text, their_limit);
-  if (sizes) {
-    std::erase_if(sizes->listed, [](const auto& entry) { return entry.second == 0; });
-    if (sizes->others == std::uint64_t{0}) {
-      sizes->others.reset();
+std::optional<Value> their_device_amounts(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<DeviceAmounts> amounts = read_device_amounts(text, their_limit);
+  if (amounts) {
+    std::erase_if(amounts->listed, [](const auto& entry) { return entry.second.is_none(); });
+    if (amounts->others && amounts->others->is_none()) {
+      amounts->others.reset();
     }
   }
-  return value_of(sizes);
+  return value_of(amounts);
+}
+
+std::optional<Value> mebibytes_of_devices(std::string_view text, const Policy& /*so_far*/) {
+  std::optional<DeviceAmounts> amounts;
+  if (const std::optional<std::uint64_t> bytes = read_mebibytes(text); bytes && *bytes > 0) {
+    amounts = DeviceAmounts{.others = Amount{.bytes = *bytes, .share = 0}};
+  }
+  return value_of(amounts);
 }
 
 std::optional<Value> group_name(std::string_view text, const Policy& /*so_far*/) {
@@ -197,15 +237,7 @@ std::optional<Value> group_name(std::string_view text, const Policy& /*so_far*/)
 }
 
 std::optional<Value> mebibytes(std::string_view text, const Policy& /*so_far*/) {
-  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20U;
-  std::optional<std::uint64_t> count = read_count(text);
-  if (count && *count > std::numeric_limits<std::uint64_t>::max() / kMebibyte) {
-    count.reset();
-  }
-  if (count) {
-    *count *= kMebibyte;
-  }
-  return value_of(count);
+  return value_of(read_mebibytes(text));
 }
 
 std::optional<Value> size_or_minus_one(std::string_view text, const Policy& /*so_far*/) {
@@ -232,7 +264,8 @@ std::optional<Value> path(std::string_view text, const Policy& /*so_far*/) {
   const std::string_view name = trimmed(text);
   const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   std::optional<std::string> result;
-  if (!name.empty() && name.size() <= kLongestPath && std::ranges::none_of(name, is_control)) {
+  if (!name.empty() && name.size() <= kLongestPath && std::ranges::none_of(name, is_control) &&
+      !read_boolean(name)) {
     result = name;
   }
   return value_of(result);

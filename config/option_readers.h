@@ -14,15 +14,17 @@ inline constexpr std::size_t kLongestPath = 4095;  // PATH_MAX less its NUL
 
 std::optional<Value> boolean(std::string_view text, const Policy& so_far);
 std::optional<Value> preallocate(std::string_view text, const Policy& so_far);
-std::optional<Value> preallocate_or_whole(std::string_view text, const Policy& so_far);
+std::optional<Value> preallocate_by_word(std::string_view text, const Policy& so_far);
+std::optional<Value> xla_preallocate(std::string_view text, const Policy& so_far);
 std::optional<Value> growth(std::string_view text, const Policy& so_far);
 std::optional<Value> size(std::string_view text, const Policy& so_far);
 std::optional<Value> time_above_zero(std::string_view text, const Policy& so_far);
 std::optional<Value> size_above_zero(std::string_view text, const Policy& so_far);
-std::optional<Value> device_sizes(std::string_view text, const Policy& so_far);
-std::optional<Value> their_device_sizes(std::string_view text, const Policy& so_far);
+std::optional<Value> device_amounts(std::string_view text, const Policy& so_far);
+std::optional<Value> their_device_amounts(std::string_view text, const Policy& so_far);
 std::optional<Value> group_name(std::string_view text, const Policy& so_far);
 std::optional<Value> mebibytes(std::string_view text, const Policy& so_far);
+std::optional<Value> mebibytes_of_devices(std::string_view text, const Policy& so_far);
 std::optional<Value> size_or_minus_one(std::string_view text, const Policy& so_far);
 std::optional<Value> fraction(std::string_view text, const Policy& so_far);
 std::optional<Value> xla_fraction(std::string_view text, const Policy& so_far);

@@ -8,6 +8,7 @@
 
 #include "config/environment.h"
 #include "config/option_readers.h"
+#include "config/spellings.h"
 
 namespace cubfc::config {
 namespace {
@@ -24,8 +25,8 @@ std::string text_of(std::int64_t bytes) {
 std::string text_of(std::chrono::milliseconds time) {
   return time_text(time);
 }
-std::string text_of(const DeviceSizes& sizes) {
-  return device_sizes_text(sizes);
+std::string text_of(const DeviceAmounts& amounts) {
+  return device_amounts_text(amounts);
 }
 std::string text_of(const Fraction& value) {
   return fraction_text(value);
@@ -69,75 +70,6 @@ const Origin& origin(const Policy& policy) {
   return (policy.*kMember).origin;
 }
 
-constexpr std::string_view kBooleanForms = "true or false (also 1/0, yes/no, on/off)";
-constexpr std::string_view kSizeForms =
-    "a size such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, TB of "
-    "1000)";
-constexpr std::string_view kLimitForms =
-    "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
-    "TB "
-    "of 1000)";
-constexpr std::string_view kDeviceLimitForms =
-    "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
-    "TB of 1000), also one for each device: 0=8GiB,1=4GiB";
-constexpr std::string_view kTheirLimitForms =
-    "a size such as 20g or 3000m, or bytes (1 MiB at least), also one for each device: "
-    "0=20g,1=3000m";
-constexpr std::string_view kGroupForms =
-    "a name of at most 64 letters, digits, -, _ and ., which does not begin with a point";
-constexpr std::string_view kTimeForms =
-    "a time above 0 such as 30, 30s, 500ms, 5min or 1h (seconds without a unit)";
-constexpr std::string_view kFractionForms =
-    "a share above 0 and up to 1, such as 0.5 or 50% (above 1 only with unified memory)";
-constexpr std::string_view kXlaFractionForms =
-    "a share above 0 and up to 1, such as 0.5 or 50%, also 0.75+ and 0.75-0.85 (above 1 only with "
-    "unified memory)";
-constexpr std::string_view kFramesForms = "a whole number from 0 to 64";
-constexpr std::string_view kLabelForms =
-    "name=value,name=value of at most 255 bytes: names of letters, digits and _, values without "
-    "quotes, backslashes, commas and equals signs";
-constexpr std::string_view kPathForms = "a path of at most 4095 bytes without control characters";
-
-constexpr std::string_view kXlaFractionNote =
-    "also `0.75+`: start with it, no limit; `0.75-0.85`: start and limit";
-
-constexpr std::array kAllocatorHonoured = std::to_array<Spelling>({
-    {"XLA_PYTHON_CLIENT_ALLOCATOR", readers::xla_allocator,
-     "default, bfc, platform, address, cuda_async or vmm",
-     "`default`, `bfc` → `bfc`; `platform`, `address` → `platform`; `cuda_async`; `vmm`"},
-    {"TF_GPU_ALLOCATOR", readers::tf_allocator, "cuda_malloc or cuda_malloc_async",
-     "`cuda_malloc` → `platform`, `cuda_malloc_async` → `cuda_async`"},
-});
-constexpr std::array kPreallocateHonoured = std::to_array<Spelling>({
-    {"XLA_PYTHON_CLIENT_PREALLOCATE", readers::preallocate, kBooleanForms, ""},
-    {"TF_FORCE_GPU_ALLOW_GROWTH", readers::growth, kBooleanForms, "inverted"},
-});
-constexpr std::array kFractionHonoured = std::to_array<Spelling>({
-    {"XLA_CLIENT_MEM_FRACTION", readers::xla_fraction, kXlaFractionForms, kXlaFractionNote, true},
-    {"XLA_PYTHON_CLIENT_MEM_FRACTION", readers::xla_fraction, kXlaFractionForms,
-     "deprecated by JAX", true},
-});
-constexpr std::array kLimitHonoured = std::to_array<Spelling>({
-    {"CUDA_DEVICE_MEMORY_LIMIT", readers::their_device_sizes, kTheirLimitForms,
-     "HAMi, KAI; also `CUDA_DEVICE_MEMORY_LIMIT_<N>` for device N", false, true},
-    {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", readers::their_device_sizes, kTheirLimitForms,
-     "MPS: `0=1G,1=512M`"},
-    {"GPU_MEMORY_LIMIT", readers::their_device_sizes, kTheirLimitForms, "KAI"},
-});
-constexpr std::array kPreallocateLimitHonoured = std::to_array<Spelling>({
-    {"JAX_PREALLOCATION_SIZE_LIMIT_BYTES", readers::size, kSizeForms, ""},
-});
-constexpr std::array kReserveHonoured = std::to_array<Spelling>({
-    {"TF_DEVICE_MIN_SYS_MEMORY_IN_MB", readers::mebibytes, "a whole number of MiB", "in MiB"},
-});
-constexpr std::array kAsyncHonoured = std::to_array<Spelling>({
-    {"TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", readers::size_or_minus_one,
-     "a size in bytes, or -1 for as much as bfc preallocates", ""},
-});
-constexpr std::array kUnifiedHonoured = std::to_array<Spelling>({
-    {"TF_FORCE_UNIFIED_MEMORY", readers::boolean, kBooleanForms, ""},
-});
-
 // A row's last three columns, from the member of Policy that it sets.
 template <auto kMember>
 constexpr Option row(Spelling own, std::span<const Spelling> honoured,
@@ -169,12 +101,12 @@ constexpr std::array kOptions = std::to_array<Option>({
         "pool, one of its own whose limit is enforced. "
         "`platform`: every call goes to the driver, still logged, counted and limited"),
     row<&Policy::preallocate>(
-        {"CUBFC_PREALLOCATE", readers::preallocate_or_whole,
-         "true, false (also 1/0, yes/no, on/off) or whole", ""},
-        kPreallocateHonoured, "true",
-        "`true`: take a share of the device at the first allocation; what of it holds no block "
-        "goes back when the program needs memory elsewhere. (Not set, it is the same, and other "
-        "processes of the user get by asking what is not in use.) `false`: take memory as it is "
+        {"CUBFC_PREALLOCATE", readers::preallocate_by_word,
+         "soft, true, false (also 1/0, yes/no, on/off) or whole", ""},
+        kPreallocateHonoured, "soft",
+        "`soft`: take a share of the device at the first allocation; what of it holds no block "
+        "goes back when the program needs memory elsewhere, and to other processes of the user "
+        "that ask for it. `true`: the same, but others get nothing. `false`: take memory as it is "
         "needed. `whole`: take the share in one piece, which goes back only when it holds no "
         "block"),
     limiting(
@@ -187,8 +119,14 @@ constexpr std::array kOptions = std::to_array<Option>({
         {"CUBFC_MEM_FRACTION_OF", readers::fraction_of, "free or total", ""}, kNoneHonoured, "free",
         "what the preallocation is a share of; the limit is always a share of the total"),
     limiting(row<&Policy::mem_limit>(
-        {"CUBFC_MEM_LIMIT", readers::device_sizes, kDeviceLimitForms, ""}, kLimitHonoured, "unset",
-        "the hard limit as a size, for each device (or `0=8GiB,1=4GiB`); wins over a fraction")),
+        {"CUBFC_MEM_LIMIT", readers::device_amounts, kDeviceLimitForms, ""}, kLimitHonoured,
+        "unset",
+        "the hard limit for each device, as a size or a share of it (or `0=8GiB,1=25%`); wins over "
+        "a fraction")),
+    row<&Policy::mem_request>(
+        {"CUBFC_MEM_REQUEST", readers::device_amounts, kDeviceLimitForms, ""}, kRequestHonoured,
+        "unset",
+        "so much of what the process has taken of a device is not given to others that ask for it"),
     limiting(row<&Policy::group>(
                  {"CUBFC_GROUP", readers::group_name, kGroupForms, ""}, kNoneHonoured, "unset",
                  "the processes of a user that name the same group share one budget on each "
@@ -196,8 +134,10 @@ constexpr std::array kOptions = std::to_array<Option>({
                  "the others have by asking"),
              Limits::kGroup),
     limiting(row<&Policy::group_limit>(
-                 {"CUBFC_GROUP_LIMIT", readers::size_above_zero, kLimitForms, ""}, kNoneHonoured,
-                 "unset", "that budget: a hard limit for all processes of the group together"),
+                 {"CUBFC_GROUP_LIMIT", readers::device_amounts, kDeviceLimitForms, ""},
+                 kNoneHonoured, "unset",
+                 "that budget, as `CUBFC_MEM_LIMIT`: a hard limit for all processes of the group "
+                 "together"),
              Limits::kGroup),
     row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", readers::size, kSizeForms, ""},
                                     kPreallocateLimitHonoured, "unset",
@@ -354,8 +294,9 @@ bool is_limit(const Option& option) noexcept {
 
 std::string in_force(const Option& option, const Policy& policy) {
   const Origin& from = option.origin(policy);
+  const std::string shown = option.show(policy);
   const std::string value =
-      from.variable.empty() ? std::string(option.default_text) : option.show(policy);
+      from.variable.empty() || shown == "unset" ? std::string(option.default_text) : shown;
   const Policy enforced = only_enforced(policy);
   const Origin& by_file = option.origin(enforced);
   return value + " (" + from.text() + ")" +

@@ -18,11 +18,17 @@ namespace cubfc::config {
 /// A value of any option, as its reader gives it.
 using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milliseconds, Fraction,
                            Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts,
-                           FractionOf, LogLevel, DeviceSizes, std::string>;
+                           FractionOf, LogLevel, DeviceAmounts, std::string>;
 
 /// Reads a value that is not empty. `so_far` holds the options that do not limit (a fraction above
 /// 1 is one only with unified memory). Nothing for what is not accepted.
 using Reader = std::optional<Value> (*)(std::string_view text, const Policy& so_far);
+
+/// Two names of one owner, both for whole MiB, that count together or not at all.
+struct Pair {
+  std::string_view request;  ///< at most as much as
+  std::string_view limit;
+};
 
 /// One name under which an option may be set, with the words that its users know.
 struct Spelling {
@@ -34,6 +40,10 @@ struct Spelling {
   bool hides_limit = false;
   /// With "_N" behind it, it is for device N alone.
   bool is_numbered = false;
+  /// It is one of these.
+  const Pair* pair = nullptr;
+  /// A value means to its owner what nobody would expect: says what, for a warning; else empty.
+  std::string_view (*surprise)(std::string_view text) = nullptr;
 };
 
 /// What an option has to do with hard limits. One that is a limit fails closed when it is

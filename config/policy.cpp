@@ -2,22 +2,8 @@
 #include "config/policy.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace cubfc::config {
-namespace {
-
-// Rounded down; all of it where a share above 1 would not fit. long double has the 64 bits that a
-// size may have, so that a share of 1 is exactly the whole.
-std::uint64_t share_of(std::uint64_t bytes, double share) {
-  const long double product = static_cast<long double>(bytes) * static_cast<long double>(share);
-  constexpr long double kTooMuch = 18446744073709551616.0L;  // 2^64
-  return product < kTooMuch ? static_cast<std::uint64_t>(product)
-                            : std::numeric_limits<std::uint64_t>::max();
-}
-
-}  // namespace
-
 std::optional<HardLimit> Policy::process_limit(std::uint64_t total_bytes, int device) const {
   if (limit_unusable) {
     return HardLimit{0, nullptr};
@@ -28,8 +14,8 @@ std::optional<HardLimit> Policy::process_limit(std::uint64_t total_bytes, int de
       least = HardLimit{*bytes, &origin};
     }
   };
-  const auto add_size = [&](const Setting<DeviceSizes>& size) {
-    add(size.value.on(static_cast<unsigned>(device)), size.origin);
+  const auto add_size = [&](const Setting<DeviceAmounts>& size) {
+    add(size.value.on(static_cast<unsigned>(device), total_bytes), size.origin);
   };
   const auto add_fraction = [&](const Setting<std::optional<Fraction>>& fraction) {
     if (fraction.value && fraction.value->limit) {
@@ -51,12 +37,17 @@ std::optional<HardLimit> Policy::process_limit(std::uint64_t total_bytes, int de
 
 std::optional<HardLimit> Policy::hard_limit(std::uint64_t total_bytes, int device) const {
   std::optional<HardLimit> limit = process_limit(total_bytes, device);
-  if (group_limit.value && (!limit || *group_limit.value < limit->bytes)) {
-    limit = HardLimit{
-        unified_memory.value ? *group_limit.value : std::min(*group_limit.value, total_bytes),
-        &group_limit.origin};
+  const std::optional<std::uint64_t> of_group =
+      group_limit.value.on(static_cast<unsigned>(device), total_bytes);
+  if (of_group && (!limit || *of_group < limit->bytes)) {
+    limit = HardLimit{unified_memory.value ? *of_group : std::min(*of_group, total_bytes),
+                      &group_limit.origin};
   }
   return limit;
+}
+
+std::uint64_t Policy::kept_from_others(std::uint64_t total_bytes, int device) const {
+  return mem_request.value.on(static_cast<unsigned>(device), total_bytes).value_or(0);
 }
 
 bool Policy::limits() const noexcept {
@@ -64,17 +55,17 @@ bool Policy::limits() const noexcept {
     return fraction.value && fraction.value->limit;
   };
   return limit_unusable || !mem_limit.value.empty() || !enforced.mem_limit.value.empty() ||
-         is_limit(mem_fraction) || is_limit(enforced.mem_fraction) || group_limit.value;
+         is_limit(mem_fraction) || is_limit(enforced.mem_fraction) || !group_limit.value.empty();
 }
 
 const Origin* Policy::firm_limit() const noexcept {
-  const auto of_size = [](const Setting<DeviceSizes>& size) { return !size.value.empty(); };
+  const auto of_size = [](const Setting<DeviceAmounts>& size) { return !size.value.empty(); };
   const auto of_share = [](const Setting<std::optional<Fraction>>& fraction) {
     return fraction.value && fraction.value->limit;
   };
   return of_size(enforced.mem_limit)                              ? &enforced.mem_limit.origin
          : of_share(enforced.mem_fraction)                        ? &enforced.mem_fraction.origin
-         : group_limit.value                                      ? &group_limit.origin
+         : of_size(group_limit)                                   ? &group_limit.origin
          : of_size(mem_limit) && mem_limit.origin.own_name        ? &mem_limit.origin
          : of_share(mem_fraction) && mem_fraction.origin.own_name ? &mem_fraction.origin
                                                                   : nullptr;
@@ -83,7 +74,7 @@ const Origin* Policy::firm_limit() const noexcept {
 std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
                                     int device) const {
   // What the arena holds, allocations of the driver's cannot have.
-  const bool by_default = !preallocate.is_set();
+  const bool by_default = preallocate.value == Preallocate::kSoft;
   if (preallocate.value == Preallocate::kNo || (by_default && ipc.value == Ipc::kDriver)) {
     return 0;
   }

@@ -28,19 +28,21 @@ inline constexpr std::uint64_t kDefaultTraceLimit = std::uint64_t{4} << 30;
 /// are safe. Sizes are in bytes.
 struct Policy {
   Setting<Allocator> allocator;
-  Setting<Preallocate> preallocate{.value = Preallocate::kYes, .origin = {}};
+  Setting<Preallocate> preallocate;
   /// Nothing unless set.
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;
-  Setting<DeviceSizes> mem_limit;
+  Setting<DeviceAmounts> mem_limit;
   /// The processes of a user that share a budget, and that budget; both or neither.
   Setting<std::optional<std::string>> group;
-  Setting<std::optional<std::uint64_t>> group_limit;
+  Setting<DeviceAmounts> group_limit;
   /// What a policy file enforces, beside mem_limit and mem_fraction.
   struct Enforced {
-    Setting<DeviceSizes> mem_limit;
+    Setting<DeviceAmounts> mem_limit;
     Setting<std::optional<Fraction>> mem_fraction;
   } enforced;
+  /// Of what the process has taken, so much is not given to others that ask for it.
+  Setting<DeviceAmounts> mem_request;
   Setting<std::optional<std::uint64_t>> preallocate_limit;
   /// What is left to others on each device.
   Setting<std::uint64_t> reserve;
@@ -85,6 +87,8 @@ struct Policy {
 
   /// One complete line each, in the order of the options, for the log at level warn.
   std::vector<std::string> warnings;
+  /// Others' names that are set and have no meaning here, one complete line each, for level info.
+  std::vector<std::string> notes;
 
   /// The limit on this device of `total_bytes`; nothing without one. CUBFC_MEM_LIMIT before a
   /// fraction; of others, of what is enforced, and of the group's budget the least. Never above the
@@ -95,6 +99,9 @@ struct Policy {
   /// The same without the group's budget.
   [[nodiscard]] std::optional<HardLimit> process_limit(std::uint64_t total_bytes,
                                                        int device = 0) const;
+
+  /// What of this device's memory is not given to others that ask; 0 unless set.
+  [[nodiscard]] std::uint64_t kept_from_others(std::uint64_t total_bytes, int device = 0) const;
 
   /// Whether there may be a limit for some device.
   [[nodiscard]] bool limits() const noexcept;
@@ -113,13 +120,14 @@ struct Policy {
 
   /// Whether other processes of the user that run under cubfc may have what is not in use, by
   /// asking: always in a group, else unless somebody has asked for memory to be held, by
-  /// CUBFC_PREALLOCATE (but "false"), a fraction, or CUBFC_ASYNC_PREALLOCATE.
+  /// CUBFC_PREALLOCATE (true or whole), a fraction, or CUBFC_ASYNC_PREALLOCATE.
   [[nodiscard]] bool gives_to_others() const noexcept {
     if (group.value) {
       return true;
     }
-    const bool preallocates = preallocate.is_set() && preallocate.value != Preallocate::kNo;
-    return !preallocates && !mem_fraction.is_set() && async_preallocate.value == 0;
+    const bool holds =
+        preallocate.value == Preallocate::kYes || preallocate.value == Preallocate::kWhole;
+    return !holds && !mem_fraction.is_set() && async_preallocate.value == 0;
   }
 
   /// Whether anybody may want to know what the program uses.

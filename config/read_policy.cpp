@@ -2,8 +2,10 @@
 // several names counts, what is said about a value that cannot be used, and what is in force then.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "config/environment.h"
+#include "config/known_names.h"
 #include "config/options.h"
 #include "config/policy.h"
 #include "config/policy_file.h"
@@ -31,6 +33,7 @@ struct Candidate {
   std::string name;  // as it was found
   std::string text;
   std::optional<Value> value;
+  std::string why_not;  // there is no value, though the text is good
 };
 
 std::string assignment(const Candidate& candidate) {
@@ -71,6 +74,7 @@ class PolicyReader {
       }
     }
     policy_.enforced = {enforced_policy_.mem_limit, enforced_policy_.mem_fraction};
+    follow_others();
     read_group();
     write_warnings();
     return std::move(policy_);
@@ -83,13 +87,16 @@ class PolicyReader {
     std::vector<Candidate> found;
     for (const Layer& layer : layers_) {
       const auto add = [&](const Spelling& spelling) {
-        Candidate candidate{&layer, &spelling, std::string(spelling.name), {}, {}};
+        Candidate candidate{&layer, &spelling, std::string(spelling.name), {}, {}, {}};
         candidate.text = trimmed(layer.settings.lookup(spelling.name).value_or(""));
         if (spelling.is_numbered) {
           add_numbered(candidate);
         }
         if (!candidate.text.empty()) {
           candidate.value = spelling.read(candidate.text, policy_);
+          if (spelling.pair != nullptr && candidate.value) {
+            pair_up(candidate);
+          }
           found.push_back(std::move(candidate));
         }
       };
@@ -97,6 +104,27 @@ class PolicyReader {
       std::ranges::for_each(option.honoured, add);
     }
     return found;
+  }
+
+  // Its owner wants both names, and in this order.
+  void pair_up(Candidate& candidate) const {
+    const Spelling& spelling = *candidate.spelling;
+    const auto amount_of = [&](std::string_view name) -> std::optional<std::uint64_t> {
+      const std::string_view text = trimmed(candidate.layer->settings.lookup(name).value_or(""));
+      const std::optional<Value> value = spelling.read(text, policy_);
+      return value ? std::get<DeviceAmounts>(*value).on(0, 0) : std::nullopt;
+    };
+    const std::optional<std::uint64_t> request = amount_of(spelling.pair->request);
+    const std::optional<std::uint64_t> limit = amount_of(spelling.pair->limit);
+    if (request && limit && *request <= *limit) {
+      return;
+    }
+    const bool is_limit = spelling.name == spelling.pair->limit;
+    const std::string other(is_limit ? spelling.pair->request : spelling.pair->limit);
+    candidate.value.reset();
+    candidate.why_not = request && limit
+                            ? "the request may be as much as the limit at most"
+                            : other + " is needed, too, " + std::string(spelling.accepted);
   }
 
   // "NAME=20g" with "NAME_1=10g" is "NAME=20g,1=10g".
@@ -133,6 +161,12 @@ class PolicyReader {
     }
     if (counts != nullptr) {
       take(option, *counts, policy_);
+      const Spelling& spelling = *counts->spelling;
+      if (const std::string_view surprise =
+              spelling.surprise == nullptr ? "" : spelling.surprise(counts->text);
+          !surprise.empty()) {
+        complaints_.push_back({&option, assignment(*counts) + " " + std::string(surprise)});
+      }
     }
     if (enforced != nullptr) {
       take(option, *enforced, enforced_policy_);
@@ -178,7 +212,9 @@ class PolicyReader {
   }
 
   void reject(const Option& option, const Candidate& candidate) {
-    const std::string accepted = "; accepted: " + std::string(candidate.spelling->accepted);
+    const std::string accepted = candidate.why_not.empty()
+                                     ? "; accepted: " + std::string(candidate.spelling->accepted)
+                                     : ": " + candidate.why_not;
     const std::string what = assignment(candidate) + " cannot be used";
     if (candidate.layer->enforced) {
       fail_closed(what + ", and it is enforced, so no device memory is given" + accepted);
@@ -196,22 +232,48 @@ class PolicyReader {
     }
   }
 
-  // What one member took ahead, the others could not have.
+  // What others' names mean to their owners beyond their own option, where cubfc's own name of that
+  // says nothing: to JAX a fraction is of the total, and its `vmm` takes nothing ahead. By the name
+  // of the default the log goes where it goes by default.
+  void follow_others() {
+    const auto is_theirs = [](const Origin& origin) {
+      return !origin.variable.empty() && !origin.own_name;
+    };
+    if (is_theirs(policy_.mem_fraction.origin) && !policy_.mem_fraction_of.is_set()) {
+      policy_.mem_fraction_of = {FractionOf::kTotal, policy_.mem_fraction.origin};
+    }
+    if (is_theirs(policy_.allocator.origin) && policy_.allocator.value == Allocator::kVmm &&
+        !policy_.preallocate.is_set()) {
+      policy_.preallocate = {Preallocate::kNo, policy_.allocator.origin};
+    }
+    if (policy_.log_file.value == "stderr") {
+      policy_.log_file.value.reset();
+    }
+  }
+
+  // What one member took ahead, the others could not have. A limit in others' words is their
+  // container's, so it is the group's where that has none of its own.
   void read_group() {
+    if (policy_.group.value && policy_.group_limit.value.empty() &&
+        !policy_.mem_limit.value.empty() && !policy_.mem_limit.origin.own_name) {
+      policy_.group_limit = std::exchange(policy_.mem_limit, {});
+    }
     const auto needs = [&](const Origin& origin, const char* what) {
       fail_closed(origin.variable + "=" + quoted(origin.value) +
                   (origin.file.empty() ? "" : " in " + origin.file) + " needs " + what +
                   ", so no device memory is given; set both or neither");
     };
-    if (policy_.group.value && !policy_.group_limit.value) {
+    const bool has_limit = !policy_.group_limit.value.empty();
+    if (policy_.group.value && !has_limit) {
       needs(policy_.group.origin, "CUBFC_GROUP_LIMIT");
-    } else if (policy_.group_limit.value && !policy_.group.value) {
+    } else if (has_limit && !policy_.group.value) {
       needs(policy_.group_limit.origin, "CUBFC_GROUP");
     }
     if (!policy_.group.value) {
       return;
     }
-    if (policy_.preallocate.is_set() && policy_.preallocate.value != Preallocate::kNo) {
+    if (policy_.preallocate.value == Preallocate::kYes ||
+        policy_.preallocate.value == Preallocate::kWhole) {
       policy_.warnings.push_back(
           policy_.preallocate.origin.text() +
           " is without effect in a group, whose members take memory as they need it");
@@ -229,6 +291,14 @@ class PolicyReader {
       }
     }
     for (const Layer& layer : layers_) {
+      for (const KnownName& known : known_names()) {
+        const std::string_view text = trimmed(layer.settings.lookup(known.name).value_or(""));
+        if (!text.empty() && known.concerns(text)) {
+          policy_.notes.push_back(std::string(known.name) + "=" + quoted(text) +
+                                  (layer.file.empty() ? "" : " in " + layer.file) + " " +
+                                  std::string(known.meaning));
+        }
+      }
       for (const std::string_view name : layer.settings.names()) {
         // CUBFC_TRACES and CUBFC_TEST_ are the tests' and benchmarks' own.
         const bool of_tests = name == "CUBFC_TRACES" || name.starts_with("CUBFC_TEST_");

@@ -159,37 +159,58 @@ std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
   return static_cast<std::uint64_t>(*count * static_cast<double>(*unit));
 }
 
-std::optional<std::uint64_t> DeviceSizes::on(unsigned device) const {
-  const auto found = listed.find(device);
-  return found == listed.end() ? others : std::optional(found->second);
+// long double has the 64 bits that a size may have, so that a share of 1 is exactly the whole.
+std::uint64_t share_of(std::uint64_t bytes, double share) noexcept {
+  const long double product = static_cast<long double>(bytes) * static_cast<long double>(share);
+  constexpr long double kTooMuch = 18446744073709551616.0L;  // 2^64
+  return product < kTooMuch ? static_cast<std::uint64_t>(product)
+                            : std::numeric_limits<std::uint64_t>::max();
 }
 
-std::optional<DeviceSizes> read_device_sizes(
-    std::string_view text, std::optional<std::uint64_t> (*read)(std::string_view)) {
+std::optional<std::uint64_t> DeviceAmounts::on(unsigned device, std::uint64_t total_bytes) const {
+  const auto found = listed.find(device);
+  const std::optional<Amount> amount = found == listed.end() ? others : found->second;
+  return amount ? std::optional(amount->of(total_bytes)) : std::nullopt;
+}
+
+std::optional<Amount> read_amount(std::string_view text) noexcept {
+  std::optional<Amount> amount;
+  if (trimmed(text).ends_with('%')) {
+    if (const std::optional<double> share = read_share(text)) {
+      amount = Amount{.bytes = 0, .share = *share};
+    }
+  } else if (const std::optional<std::uint64_t> bytes = read_size(text)) {
+    amount = Amount{.bytes = *bytes, .share = 0};
+  }
+  return amount;
+}
+
+std::optional<DeviceAmounts> read_device_amounts(std::string_view text,
+                                                 std::optional<Amount> (*read)(std::string_view)) {
   constexpr std::uint64_t kMostDevices = 1024;
-  DeviceSizes sizes;
+  DeviceAmounts amounts;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
     const std::string_view entry = text.substr(start, end - start);
     const std::size_t equals = entry.find('=');
     const bool is_numbered = equals != std::string_view::npos;
-    const std::optional<std::uint64_t> bytes = read(is_numbered ? entry.substr(equals + 1) : entry);
+    const std::optional<Amount> amount = read(is_numbered ? entry.substr(equals + 1) : entry);
     const std::optional<std::uint64_t> number =
         is_numbered ? read_count(entry.substr(0, equals)) : std::nullopt;
     const bool is_known = is_numbered ? number && *number < kMostDevices &&
-                                            sizes.listed.contains(static_cast<unsigned>(*number))
-                                      : sizes.others.has_value();
-    if (!bytes || is_known || (is_numbered && (!number || *number >= kMostDevices))) {
+                                            amounts.listed.contains(static_cast<unsigned>(*number))
+                                      : amounts.others.has_value();
+    if (!amount || is_known || (is_numbered && (!number || *number >= kMostDevices))) {
       return std::nullopt;
     }
     if (is_numbered) {
-      sizes.listed[static_cast<unsigned>(*number)] = *bytes;
+      amounts.listed[static_cast<unsigned>(*number)] = *amount;
     } else {
-      sizes.others = bytes;
+      amounts.others = amount;
     }
     start = end + 1;
   }
-  return sizes;
+  return amounts;
 }
 
 std::optional<std::chrono::milliseconds> read_time(std::string_view text) noexcept {
@@ -260,10 +281,13 @@ std::string size_text(std::uint64_t bytes) {
   return std::to_string(bytes).append(kNames.at(unit));
 }
 
-std::string device_sizes_text(const DeviceSizes& sizes) {
-  std::string text = sizes.others ? size_text(*sizes.others) : "";
-  for (const auto& [device, bytes] : sizes.listed) {
-    text += (text.empty() ? "" : ",") + std::to_string(device) + "=" + size_text(bytes);
+std::string device_amounts_text(const DeviceAmounts& amounts) {
+  const auto text_of = [](const Amount& amount) {
+    return amount.share > 0 ? share_text(amount.share * 100) + "%" : size_text(amount.bytes);
+  };
+  std::string text = amounts.others ? text_of(*amounts.others) : "";
+  for (const auto& [device, amount] : amounts.listed) {
+    text += (text.empty() ? "" : ",") + std::to_string(device) + "=" + text_of(amount);
   }
   return text.empty() ? "unset" : text;
 }

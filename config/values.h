@@ -25,16 +25,32 @@ struct Fraction {
   bool operator==(const Fraction&) const = default;
 };
 
-/// Sizes in bytes, by device: what holds for all that are not listed, and what for single ones.
-struct DeviceSizes {
-  std::optional<std::uint64_t> others;
-  std::map<unsigned, std::uint64_t> listed;  ///< by the device's number, as CUDA counts
+/// This share of so many bytes, rounded down; the most that fits where it does not fit.
+[[nodiscard]] std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
 
-  /// Nothing where there is none for this device.
-  [[nodiscard]] std::optional<std::uint64_t> on(unsigned device) const;
+/// How much memory of a device: so many bytes, or a share of what it has.
+struct Amount {
+  std::uint64_t bytes = 0;
+  double share = 0;  ///< above 0: a share of the device's total, and `bytes` says nothing
+
+  [[nodiscard]] std::uint64_t of(std::uint64_t total_bytes) const noexcept {
+    return share > 0 ? share_of(total_bytes, share) : bytes;
+  }
+  [[nodiscard]] bool is_none() const noexcept { return share <= 0 && bytes == 0; }
+
+  bool operator==(const Amount&) const = default;
+};
+
+/// Amounts by device: what holds for all that are not listed, and what for single ones.
+struct DeviceAmounts {
+  std::optional<Amount> others = {};
+  std::map<unsigned, Amount> listed = {};  ///< by the device's number, as CUDA counts
+
+  /// Of this device of `total_bytes`; nothing where there is none for it.
+  [[nodiscard]] std::optional<std::uint64_t> on(unsigned device, std::uint64_t total_bytes) const;
   [[nodiscard]] bool empty() const noexcept { return !others && listed.empty(); }
 
-  bool operator==(const DeviceSizes&) const = default;
+  bool operator==(const DeviceAmounts&) const = default;
 };
 
 /// Without the white space at both ends.
@@ -55,10 +71,13 @@ struct DeviceSizes {
 /// Nothing for what does not fit 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> read_size(std::string_view text) noexcept;
 
-/// Sizes by device: a size, which holds for all, or a list such as "0=8GiB,1=512M", in which one
-/// entry may have no number and holds for the others. Each size is read by `read`.
-[[nodiscard]] std::optional<DeviceSizes> read_device_sizes(
-    std::string_view text, std::optional<std::uint64_t> (*read)(std::string_view));
+/// A size, or a share with a percent sign: "25%". 0, and shares above 100%, are read too.
+[[nodiscard]] std::optional<Amount> read_amount(std::string_view text) noexcept;
+
+/// Amounts by device: one, which holds for all, or a list such as "0=8GiB,1=25%", in which one
+/// entry may have no number and holds for the others. Each is read by `read`.
+[[nodiscard]] std::optional<DeviceAmounts> read_device_amounts(
+    std::string_view text, std::optional<Amount> (*read)(std::string_view));
 
 /// A time: a number, which may have a point, and a unit in any case: ms, s, m or min, h; without
 /// one, seconds. Rounded down to a millisecond; nothing for what is longer than a year.
@@ -78,8 +97,8 @@ struct DeviceSizes {
 /// The size in the largest unit that divides it, in a form that read_size reads back: "8GiB".
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
 
-/// "8GiB", "0=8GiB,1=512MiB" or "8GiB,1=512MiB"; "unset" where there is none.
-[[nodiscard]] std::string device_sizes_text(const DeviceSizes& sizes);
+/// "8GiB", "0=8GiB,1=25%" or "8GiB,1=512MiB"; "unset" where there is none.
+[[nodiscard]] std::string device_amounts_text(const DeviceAmounts& sizes);
 
 /// The time in the largest unit that divides it, in a form that read_time reads back: "30s".
 [[nodiscard]] std::string time_text(std::chrono::milliseconds time);

@@ -373,6 +373,9 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
   for (const std::string& warning : process->policy().warnings) {
     log::write(log::Level::kWarn, warning);
   }
+  for (const std::string& note : process->policy().notes) {
+    log::write(log::Level::kInfo, note);
+  }
   if (process->policy().limit_unusable) {
     log::write(log::Level::kError, process->policy().limit_explanation);
   }

@@ -16,7 +16,8 @@ struct Total {
 };
 
 std::optional<std::uint64_t> limit_of(const Device& device, const Conditions& conditions) {
-  return conditions.policy.mem_limit.value.on(device.number);
+  return conditions.policy.mem_limit.value.on(
+      device.number, conditions.total_bytes != 0 ? conditions.total_bytes : device.total_bytes);
 }
 
 Total total_of(const Device& device, const Conditions& conditions) {

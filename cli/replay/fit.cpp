@@ -19,7 +19,7 @@ std::optional<std::uint64_t> least_limit(const recordings::Recording& recording,
   tried.policy.group_limit = {};
   int runs = 0;
   const auto suffices = [&](std::uint64_t limit) {
-    tried.policy.mem_limit.value.others = limit;
+    tried.policy.mem_limit.value.others = config::Amount{.bytes = limit, .share = 0};
     const auto so_far = [&](double share) {
       progress(std::min(1.0, (runs + share) / kExpectedRuns));
     };

@@ -122,13 +122,16 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
     return 0;
   }
   Device& device = *known;
-  const std::uint64_t given = unused_.give_to_others(device, std::min(wanted, kPartBytes), wanted);
+  const std::uint64_t at_most = device.beyond_request();
+  wanted = std::min(wanted, at_most);
+  const std::uint64_t given =
+      wanted == 0 ? 0 : unused_.give_to_others(device, std::min(wanted, kPartBytes), wanted);
   if (given > 0) {
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
                log::bytes(given), log::bytes(wanted));
   }
   // What is there and was not given, the driver has refused to take back; or it was on its way.
-  offer.refused = given > 0 ? 0 : unused_.for_others(device).bytes;
+  offer.refused = given > 0 ? 0 : std::min(unused_.for_others(device).bytes, at_most);
   offer.refused_until = std::chrono::steady_clock::now() + kLookAround;
   return given;
 }
@@ -143,7 +146,8 @@ Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
   // These first: what has been taken by then is counted, and what changes from then on is told.
   const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
   device.use.watch(offer);
-  const auto [bytes, is_all] = unused_.for_others(device);
+  const auto [unused, is_all] = unused_.for_others(device);
+  const std::uint64_t bytes = std::min(unused, device.beyond_request());
   const bool is_refused =
       offer.refused > 0 && std::chrono::steady_clock::now() < offer.refused_until;
   return {bytes - (is_refused ? std::min(bytes, offer.refused) : 0), is_taking,

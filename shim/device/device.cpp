@@ -111,6 +111,18 @@ bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
   return host_reserve_allows(bytes - std::min(bytes, of_ours));
 }
 
+std::uint64_t Device::beyond_request() const noexcept {
+  const std::uint64_t request = policy.kept_from_others(total_bytes, handle);
+  if (request == 0) {
+    return arena::kLargestRequestBytes;
+  }
+  std::uint64_t held = limit.budget.used() + preallocation.bytes();
+  if (!limit.pools.counts()) {
+    held += limit.held(Memory::kOwnPool) + server->idle_pool_bytes();
+  }
+  return held - std::min(held, request);
+}
+
 std::uint64_t Device::beyond_host_reserve(std::uint64_t bytes) const noexcept {
   if (!integrated || policy.host_reserve.value == 0) {
     return bytes;

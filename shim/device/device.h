@@ -49,6 +49,9 @@ struct Device {
     return beyond_host_reserve(bytes) == bytes;
   }
 
+  // Of what is held of it, how much others that ask may have: all but what CUBFC_MEM_REQUEST keeps.
+  std::uint64_t beyond_request() const noexcept;
+
   const config::Policy& policy;  // for what is taken of it
   CUdevice handle;
   std::string name;

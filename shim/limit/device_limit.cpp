@@ -34,12 +34,14 @@ DeviceLimit::DeviceLimit(const DriverFunctions& driver, const config::Policy& po
       counts_all_(is_for_all(policy)) {}
 
 std::unique_ptr<Group> DeviceLimit::join_group(const Of& of) {
-  if (is_unusable_ || !policy_.group.value || !policy_.group_limit.value) {
+  const std::optional<std::uint64_t> limit =
+      policy_.group_limit.value.on(static_cast<unsigned>(of.device), of.total_bytes);
+  if (is_unusable_ || !policy_.group.value || !limit) {
     return nullptr;
   }
   std::string why_not;
   // A group that is enforced is one whatever folder the environment names.
-  auto group = Group::join(*policy_.group.value, of.id, *policy_.group_limit.value, why_not,
+  auto group = Group::join(*policy_.group.value, of.id, *limit, why_not,
                            policy_.group.origin.enforced ? Where::kFixed : Where::kAsSet);
   is_unusable_ = group == nullptr;
   if (is_unusable_) {

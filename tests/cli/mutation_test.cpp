@@ -126,7 +126,8 @@ TEST_CASE("a recording that was damaged is read or refused, and replayed if it w
         const replay::Workload workload =
             replay::make_workload(recording, replay::Requests::kBlocks);
         replay::Conditions conditions;
-        conditions.policy.mem_limit.value.others = std::uint64_t{64} << 20;
+        conditions.policy.mem_limit.value.others =
+            config::Amount{.bytes = std::uint64_t{64} << 20, .share = 0};
         conditions.policy.free_mode.value =
             round % 2 == 0 ? config::FreeMode::kSync : config::FreeMode::kDeferred;
         replay::play(recording, workload, conditions, {});

@@ -89,7 +89,7 @@ TEST_CASE("of the host's memory nothing is taken ahead unless it was asked for",
   const config::ArenaDevice device{
       .total_bytes = 64 * kGiB, .limit_bytes = kNoLimit, .is_integrated = true};
   CHECK(config::arena_options(policy, device, kGiB).preallocate_bytes == 0);
-  policy.preallocate.origin.variable = "CUBFC_PREALLOCATE";
+  policy.preallocate.value = config::Preallocate::kYes;
   CHECK(config::arena_options(policy, device, kGiB).preallocate_bytes == kGiB);
 }
 

@@ -16,6 +16,10 @@ TEST_CASE("every name of ours and every honoured name is copied at load", "[conf
     CHECK(is_ours(name));
     CHECK(is_our_entry((std::string(name) + "=1").c_str()));
   }
+  for (const std::string_view name : cubfc::config::kKnownNames) {
+    CHECK(is_ours(name));
+    CHECK(is_our_entry((std::string(name) + "=1").c_str()));
+  }
   CHECK(is_ours("CUBFC_MEM_LIMIT"));
   CHECK(is_ours("CUBFC_MISTYPED"));
   CHECK(is_our_entry("CUBFC_MEM_LIMIT=8G"));
@@ -24,8 +28,9 @@ TEST_CASE("every name of ours and every honoured name is copied at load", "[conf
 
 TEST_CASE("a variable that concerns somebody else is not copied", "[config]") {
   for (const char* name : {"", "C", "CUDA_VISIBLE_DEVICES", "CUBF", "cubfc_mem_limit", "PATH",
-                           "XLA_FLAGS", "TF_CPP_MIN_LOG_LEVEL", "JAX_PLATFORMS",
-                           "XLA_CLIENT_MEM_FRACTION_", "XLA_CLIENT_MEM_FRACTIO", "T", "X", "J"}) {
+                           "XLA_FLAG", "TF_CPP_MIN_LOG_LEVEL", "JAX_PLATFORMS",
+                           "XLA_CLIENT_MEM_FRACTION_", "XLA_CLIENT_MEM_FRACTIO", "T", "X", "J", "N",
+                           "P", "PWD", "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH"}) {
     INFO(name);
     CHECK_FALSE(is_ours(name));
     CHECK_FALSE(is_our_entry((std::string(name) + "=1").c_str()));

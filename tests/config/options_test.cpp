@@ -27,6 +27,7 @@ struct Example {
   std::string name;
   std::string value;
   std::string shown;
+  std::string beside = "CUBFC_SHOW_STATS=false";  // what its owner wants with it
 };
 
 const std::vector<Example>& examples() {
@@ -45,6 +46,9 @@ const std::vector<Example>& examples() {
       {"CUDA_DEVICE_MEMORY_LIMIT", "20g", "20GiB"},
       {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=1G,1=512M", "0=1GiB,1=512MiB"},
       {"GPU_MEMORY_LIMIT", "3000m", "3000MiB"},
+      {"NVIDIA_GPU_MEMORY_LIMIT", "8192", "8GiB", "NVIDIA_GPU_MEMORY_REQUEST=4096"},
+      {"CUBFC_MEM_REQUEST", "25%", "25%"},
+      {"NVIDIA_GPU_MEMORY_REQUEST", "4096", "4GiB", "NVIDIA_GPU_MEMORY_LIMIT=8192"},
       {"CUBFC_GROUP", "training-7", "training-7"},
       {"CUBFC_GROUP_LIMIT", "20GiB", "20GiB"},
       {"CUBFC_PREALLOCATE_LIMIT", "1536M", "1536MiB"},
@@ -94,7 +98,8 @@ TEST_CASE("every option takes its value from every one of its names, and knows f
           "[config]") {
   for (const Example& example : examples()) {
     INFO(example.name);
-    const Policy policy = read_policy(Environment{example.name + "=" + example.value});
+    const Policy policy =
+        read_policy(Environment{example.name + "=" + example.value, example.beside});
     CHECK(policy.warnings.empty());
     const Option& option = option_with(example.name);
     const bool own = option.own.name == example.name;

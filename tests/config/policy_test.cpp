@@ -79,7 +79,7 @@ TEST_CASE("CUBFC_MEM_LIMIT is reported even when the fraction is another project
   const Policy policy =
       read_policy(Environment{"CUBFC_MEM_LIMIT=10G", "XLA_CLIENT_MEM_FRACTION=0.5"});
   CHECK(is_seen(policy));
-  CHECK(policy.preallocation(16 * kGi, 80 * kGi) == 8 * kGi);
+  CHECK(policy.preallocation(80 * kGi, 80 * kGi) == 10 * kGi);
 }
 
 TEST_CASE("XLA's newer forms start with one share and are limited by the other or by none",
@@ -141,7 +141,8 @@ TEST_CASE("beside XLA's runtime only cubfc's own names limit and choose", "[conf
 TEST_CASE("a limit of ours that cannot be used refuses every device allocation and says why",
           "[config]") {
   for (const char* entry :
-       {"CUBFC_MEM_LIMIT=8Q", "CUBFC_MEM_LIMIT=0", "CUBFC_MEM_LIMIT=-1", "CUBFC_MEM_LIMIT=80%",
+       {"CUBFC_MEM_LIMIT=8Q", "CUBFC_MEM_LIMIT=0", "CUBFC_MEM_LIMIT=-1", "CUBFC_MEM_LIMIT=0%",
+        "CUBFC_MEM_LIMIT=101%", "CUBFC_MEM_LIMIT=0.8", "CUBFC_GROUP_LIMIT=200%",
         "CUBFC_MEM_FRACTION=50", "CUBFC_MEM_FRACTION=0", "CUBFC_MEM_FRACTION=1.01",
         "CUBFC_MEM_FRACTION=nan", "CUBFC_MEM_FRACTION=0.75+", "CUBFC_MEM_FRACTION=half"}) {
     const Policy policy = read_policy(Environment{entry, "XLA_CLIENT_MEM_FRACTION=0.5"});

@@ -72,13 +72,12 @@ TEST_CASE(
     "a bad value gets one warning with the name, the value, what is accepted and what is in force",
     "[config]") {
   const Policy policy = read_policy(Environment{"CUBFC_PREALLOCATE=maybe"});
-  CHECK(policy.preallocate.value == cubfc::config::Preallocate::kYes);
+  CHECK(policy.preallocate.value == cubfc::config::Preallocate::kSoft);
   CHECK_FALSE(policy.preallocate.is_set());
   REQUIRE(policy.warnings.size() == 1);
   CHECK(policy.warnings[0] ==
-        "CUBFC_PREALLOCATE=\"maybe\" cannot be used; accepted: true, false (also 1/0, yes/no, "
-        "on/off) or whole; "
-        "in force: true (default)");
+        "CUBFC_PREALLOCATE=\"maybe\" cannot be used; accepted: soft, true, false (also 1/0, "
+        "yes/no, on/off) or whole; in force: soft (default)");
 }
 
 TEST_CASE("after a bad value of ours the next name counts, and the warning says so", "[config]") {

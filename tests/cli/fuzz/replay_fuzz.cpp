@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     conditions.policy.free_mode.value = config::FreeMode::kDeferred;
   }
   if (data[0] % 8 < 4) {
-    conditions.policy.mem_limit.value.others = std::uint64_t{data[0]} << 20;
+    conditions.policy.mem_limit.value.others =
+        cubfc::config::Amount{.bytes = std::uint64_t{data[0]} << 20, .share = 0};
   }
   if (data[0] % 16 < 8) {
     conditions.policy.preallocate.value = config::Preallocate::kWhole;
