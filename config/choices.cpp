@@ -46,6 +46,10 @@ std::string_view name_of(LimitCounts counts) noexcept {
   return counts == LimitCounts::kAll ? "all" : "arena";
 }
 
+std::string_view name_of(Nvml nvml) noexcept {
+  return nvml == Nvml::kAuto ? "auto" : nvml == Nvml::kYes ? "true" : "false";
+}
+
 std::string_view name_of(FractionOf of) noexcept {
   return of == FractionOf::kFree ? "free" : "total";
 }

@@ -45,6 +45,13 @@ enum class LimitCounts {
   kArena,  ///< what cuMemAlloc and its like give
 };
 
+/// Whether NVML's figures of a GPU's memory show a limit that the program sees.
+enum class Nvml {
+  kAuto,  ///< a limit of the environment's, and not one of a policy file's
+  kYes,
+  kNo,
+};
+
 /// What the preallocation is a fraction of. A limit is always a fraction of the total.
 enum class FractionOf { kFree, kTotal };
 
@@ -58,6 +65,7 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 [[nodiscard]] std::string_view name_of(StreamOrdered by) noexcept;
 [[nodiscard]] std::string_view name_of(Ipc ipc) noexcept;
 [[nodiscard]] std::string_view name_of(LimitCounts counts) noexcept;
+[[nodiscard]] std::string_view name_of(Nvml nvml) noexcept;
 [[nodiscard]] std::string_view name_of(FractionOf of) noexcept;
 [[nodiscard]] std::string_view name_of(LogLevel level) noexcept;
 

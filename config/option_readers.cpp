@@ -319,6 +319,14 @@ std::optional<Value> ipc(std::string_view text, const Policy& /*so_far*/) {
   return word(kIpcWords, text);
 }
 
+std::optional<Value> nvml(std::string_view text, const Policy& /*so_far*/) {
+  if (same_word("auto", trimmed(text))) {
+    return Nvml::kAuto;
+  }
+  const std::optional<bool> yes = read_boolean(text);
+  return yes ? std::optional<Value>(*yes ? Nvml::kYes : Nvml::kNo) : std::nullopt;
+}
+
 std::optional<Value> limit_counts(std::string_view text, const Policy& /*so_far*/) {
   return word(kLimitCountsWords, text);
 }

@@ -38,6 +38,7 @@ std::optional<Value> fraction_of(std::string_view text, const Policy& so_far);
 std::optional<Value> free_mode(std::string_view text, const Policy& so_far);
 std::optional<Value> stream_ordered(std::string_view text, const Policy& so_far);
 std::optional<Value> ipc(std::string_view text, const Policy& so_far);
+std::optional<Value> nvml(std::string_view text, const Policy& so_far);
 std::optional<Value> limit_counts(std::string_view text, const Policy& so_far);
 std::optional<Value> log_level(std::string_view text, const Policy& so_far);
 

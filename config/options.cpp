@@ -180,6 +180,11 @@ constexpr std::array kOptions = std::to_array<Option>({
             "`cuMemCreate`, managed memory and arrays. "
             "`arena`: only what `cuMemAlloc` and its like give"),
         Limits::kSheds),
+    row<&Policy::nvml>(
+        {"CUBFC_NVML", readers::nvml, "auto, true or false", ""}, kNoneHonoured, "auto",
+        "whether NVML tells the program of the limit that it sees, as the GPU's memory: nvidia-smi "
+        "and its like, started in that environment, show the limit and what is used of it. `auto`: "
+        "a limit of the environment's, and not one of a policy file's"),
     row<&Policy::ipc>(
         {"CUBFC_IPC", readers::ipc, "cubfc or driver", ""}, kNoneHonoured, "cubfc",
         "how memory is shared with other processes. `cubfc`: by handles that only a process under "

@@ -17,7 +17,7 @@ namespace cubfc::config {
 
 /// A value of any option, as its reader gives it.
 using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milliseconds, Fraction,
-                           Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts,
+                           Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts, Nvml,
                            FractionOf, LogLevel, DeviceAmounts, std::string>;
 
 /// Reads a value that is not empty. `so_far` holds the options that do not limit (a fraction above

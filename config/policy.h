@@ -57,6 +57,7 @@ struct Policy {
   Setting<StreamOrdered> stream_ordered;
   Setting<Ipc> ipc;
   Setting<LimitCounts> limit_counts;
+  Setting<Nvml> nvml;
   Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
   /// A path as the user wrote it, %p and %h not replaced; nothing means stderr.
   Setting<std::optional<std::string>> log_file;
@@ -105,6 +106,12 @@ struct Policy {
 
   /// Whether there may be a limit for some device.
   [[nodiscard]] bool limits() const noexcept;
+
+  /// Whether NVML is to show this limit, which hard_limit() gave, in place of the device's memory.
+  [[nodiscard]] bool is_shown_by_nvml(const HardLimit& limit) const noexcept {
+    return limit.is_seen() && nvml.value != Nvml::kNo &&
+           (nvml.value == Nvml::kYes || limit.origin->file.empty());
+  }
 
   /// The setting that asks for a limit in words which only cubfc keeps: its own name, a group, or
   /// what a policy file enforces. nullptr if there is none, or only one in another project's words.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "shim/hook/nvml.h"
 #include "shim/hook/routes.h"
 #include "shim/loader/loaded_objects.h"
 #include "shim/loader/symbols.h"
@@ -32,10 +33,21 @@ RoutedSymbol not_found(const char* name) noexcept {
   return {real_dlsym(RTLD_NEXT, name), 1};
 }
 
-RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
-  constexpr RoutedSymbol kNotOurs{nullptr, 0};
-  if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+constexpr RoutedSymbol kNotOurs{nullptr, 0};
+
+// By NVML's own handle only.
+RoutedSymbol answer_for_nvml(void* handle, const char* name) noexcept {
+  if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
     return kNotOurs;
+  }
+  void* const found = real_dlsym(handle, name);
+  return {found == nullptr ? nullptr : route_nvml(handle, name, found), 1};
+}
+
+RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept {
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u') {
+    return name != nullptr && is_name_of_nvml_memory(name) ? answer_for_nvml(handle, name)
+                                                           : kNotOurs;
   }
   void* const wrapper = exported_wrapper(name);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {

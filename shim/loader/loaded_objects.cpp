@@ -28,10 +28,14 @@ bool holds(const dl_phdr_info& info, const void* address) noexcept {
   return false;
 }
 
+bool is_named(const char* path, std::string_view start) noexcept {
+  const std::string_view whole = path == nullptr ? "" : path;
+  return whole.substr(whole.rfind('/') + 1).starts_with(start);
+}
+
 // libcudart.so.13, and under the names that Python packages give their copies.
 bool is_name_of_cuda_runtime(const char* path) noexcept {
-  const std::string_view whole = path == nullptr ? "" : path;
-  return whole.substr(whole.rfind('/') + 1).starts_with("libcudart");
+  return is_named(path, "libcudart");
 }
 
 }  // namespace
@@ -60,6 +64,11 @@ bool is_loaded_before(const void* one, const void* other) noexcept {
 bool is_of_cuda_runtime(const void* function) noexcept {
   Dl_info info;
   return dladdr(function, &info) != 0 && is_name_of_cuda_runtime(info.dli_fname);
+}
+
+bool is_of_nvml(const void* function) noexcept {
+  Dl_info info;
+  return dladdr(function, &info) != 0 && is_named(info.dli_fname, "libnvidia-ml");
 }
 
 void* open_object_with(const void* address) noexcept {

@@ -25,6 +25,8 @@ const char* loaded_xla_runtime() noexcept;
 
 // Whether the function lies in a library named libcudart*.
 bool is_of_cuda_runtime(const void* function) noexcept;
+// Whether it lies in a library named libnvidia-ml*.
+bool is_of_nvml(const void* function) noexcept;
 // A dlopen handle of the loaded CUDA runtime number `number`, from 0 in load order, which the
 // caller closes; nullptr if there are not so many.
 void* open_cuda_runtime(std::size_t number) noexcept;

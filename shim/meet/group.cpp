@@ -82,6 +82,33 @@ struct Group::File {
   GroupTable table;
 };
 
+namespace {
+
+std::string file_name_of(const std::string& name, const DeviceId& device) {
+  std::string file_name = kFileKind + name + '-';
+  for (const char byte : device) {
+    file_name += format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return file_name;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> Group::used_by(const std::string& name, const DeviceId& device,
+                                            Where where) {
+  const auto file = join_shared_file(
+      file_name_of(name, device), sizeof(File), IfMissing::kNothing,
+      [](int /*descriptor*/, void* /*data*/) { return true; }, nullptr, where);
+  if (!file) {
+    return std::nullopt;
+  }
+  const auto& group = *static_cast<const File*>(file->data);
+  const bool is_ours = group.header.magic.load() == kGroupMagic;
+  const std::uint64_t used = group.table.used();
+  leave_shared_file(*file);
+  return is_ours ? std::optional(used) : std::nullopt;
+}
+
 std::unique_ptr<Group> Group::join(const std::string& name, const DeviceId& device,
                                    std::uint64_t limit_bytes, std::string& why_not, Where where) {
   if (device == DeviceId{}) {
@@ -89,11 +116,7 @@ std::unique_ptr<Group> Group::join(const std::string& name, const DeviceId& devi
     return nullptr;
   }
   remove_left_files();
-  std::string file_name = kFileKind + name + '-';
-  for (const char byte : device) {
-    file_name += format("{:02x}", static_cast<unsigned char>(byte));
-  }
-  std::unique_ptr<Group> group(new Group(name, std::move(file_name), where, limit_bytes));
+  std::unique_ptr<Group> group(new Group(name, file_name_of(name, device), where, limit_bytes));
   if (!group->join_file(why_not)) {
     return nullptr;
   }

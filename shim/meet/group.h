@@ -33,6 +33,10 @@ class Group final : public arena::SharedAccount {
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
                                      std::uint64_t limit_bytes, std::string& why_not,
                                      Where where = Where::kAsSet);
+  // What the members of that group have claimed of the device, for whoever is none of them; nothing
+  // where there is no such group. Throws std::bad_alloc.
+  static std::optional<std::uint64_t> used_by(const std::string& name, const DeviceId& device,
+                                              Where where = Where::kAsSet);
   ~Group() override;  // as if the process had ended
 
   bool take(std::uint64_t bytes) noexcept override;

@@ -12,6 +12,7 @@
 #include "shim/serve/announcement.h"
 #include "shim/serve/driver_requests.h"
 #include "shim/serve/failed_requests.h"
+#include "shim/share/ipc.h"
 #include "shim/source/memory_sources.h"
 #include "shim/tell/log.h"
 #include "shim/wait/waiting_frees.h"

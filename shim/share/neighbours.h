@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,13 @@
 #include "shim/tell/out_of_memory_text.h"
 
 namespace cubfc {
+
+// Calls `look` with the figures of each that this user may see and that uses the device of that
+// UUID, and its figures of that device. Reads files. Throws std::bad_alloc. `own`: the figures of
+// this process, which is none of them; nullptr where it has none.
+void for_each_neighbour(const std::array<char, 16>& uuid, const figures::ProcessFigures* own,
+                        const std::function<void(const figures::ProcessFigures& process,
+                                                 const figures::DeviceFigures& device)>& look);
 
 // Those that this user may see, on the device of that UUID, whoever has taken most first. Reads
 // files; for reports. Throws std::bad_alloc.

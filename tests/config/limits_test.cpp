@@ -288,3 +288,21 @@ TEST_CASE("no text of a policy file does any harm", "[config]") {
     }
   }
 }
+
+TEST_CASE("NVML shows a limit that the program sees, and a policy file's where that says so",
+          "[config]") {
+  const auto is_shown = [](const Policy& policy) {
+    const auto limit = policy.hard_limit(80 * kGi);
+    return limit && policy.is_shown_by_nvml(*limit);
+  };
+  CHECK(is_shown(read_policy(Environment{"CUBFC_MEM_LIMIT=8G"})));
+  CHECK(is_shown(read_policy(Environment{"CUBFC_GROUP=g", "CUBFC_GROUP_LIMIT=8G"})));
+  CHECK_FALSE(is_shown(read_policy(Environment{"XLA_CLIENT_MEM_FRACTION=0.5"})));
+  CHECK_FALSE(is_shown(read_policy(Environment{"CUBFC_MEM_LIMIT=8G", "CUBFC_NVML=off"})));
+  CHECK_FALSE(is_shown(read_policy(Environment{"CUBFC_MEM_LIMIT=x"})));
+  // A monitor of the machine's is to see the truth.
+  CHECK_FALSE(is_shown(with_file("CUBFC_MEM_LIMIT=8G\n")));
+  CHECK_FALSE(is_shown(with_file("enforce CUBFC_MEM_LIMIT=8G\n")));
+  CHECK(is_shown(with_file("enforce CUBFC_MEM_LIMIT=8G\nCUBFC_NVML=true\n")));
+  CHECK(is_shown(with_file("enforce CUBFC_MEM_LIMIT=8G\n", Environment{"CUBFC_MEM_LIMIT=4G"})));
+}

@@ -63,6 +63,7 @@ const std::vector<Example>& examples() {
       {"TF_FORCE_UNIFIED_MEMORY", "1", "true"},
       {"CUBFC_FREE", "Deferred", "deferred"},
       {"CUBFC_STREAM_ORDERED", "arena", "arena"},
+      {"CUBFC_NVML", "on", "true"},
       {"CUBFC_IPC", "Driver", "driver"},
       {"CUBFC_LIMIT_COUNTS", "Arena", "arena"},
       {"CUBFC_LOG_LEVEL", "warning", "warn"},

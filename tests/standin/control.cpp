@@ -71,6 +71,15 @@ uint64_t standin_peak_bytes(int device) {
   return memory ? memory->peak() : 0;
 }
 
+int standin_device_memory(int device, uint64_t* total, uint64_t* used) {
+  const Lock lock(state().mutex);
+  Device* found = nullptr;
+  if (FindDevice(device, found) != CUDA_SUCCESS) return 0;
+  *total = found->memory.total();
+  *used = *total - found->memory.free();
+  return 1;
+}
+
 int standin_hold_stream(CUstream stream) {
   return Hold(stream, true);
 }

@@ -35,6 +35,9 @@ void standin_work_delay(uint64_t ns);
 uint64_t standin_live_bytes(int device);
 uint64_t standin_peak_bytes(int device);
 
+// The whole of a device: what it has, and what all processes use. 0 if there is no such device.
+int standin_device_memory(int device, uint64_t* total, uint64_t* used);
+
 // Keeps the stream from beginning any work until it is released. The stream 0 is the legacy stream
 // of the current context. 0 if there is no such stream.
 int standin_hold_stream(struct CUstream_st* stream);

@@ -1,0 +1,145 @@
+#include "shim/hook/nvml.h"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+
+#include "shim/environment.h"
+#include "shim/hook/no_cancellation.h"
+#include "shim/loader/loaded_objects.h"
+#include "shim/loader/symbols.h"
+#include "shim/process.h"
+#include "shim/share/limited_memory.h"
+
+namespace cubfc {
+namespace {
+
+// nvml.h: nvmlDevice_t, nvmlReturn_t, nvmlMemory_t, nvmlMemory_v2_t.
+using Handle = void*;
+constexpr int kSuccess = 0;
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+constexpr unsigned kVersion2 = sizeof(MemoryV2) | 2U << 24U;
+
+using GetMemory = int (*)(Handle, Memory*);
+using GetMemoryV2 = int (*)(Handle, MemoryV2*);
+using GetUuid = int (*)(Handle, char*, unsigned);
+
+// Of the library that was asked first; there is no second one in a process that works.
+std::atomic<GetMemory> real_memory{nullptr};
+std::atomic<GetMemoryV2> real_memory_v2{nullptr};
+std::atomic<GetUuid> real_uuid{nullptr};
+
+// "GPU-7374616e-6469-6e20-0000-000000000000", of an instance (MIG) with "MIG-". Nothing of any
+// other form: instances had another one before driver 470, and are no GPU that CUDA knows by that.
+std::optional<DeviceId> parse_uuid(std::string_view text) {
+  constexpr std::size_t kPrefix = 4;
+  constexpr std::size_t kDigits = 32;
+  if (!text.starts_with("GPU-") && !text.starts_with("MIG-")) {
+    return std::nullopt;
+  }
+  DeviceId id{};
+  std::size_t digits = 0;
+  for (const char c : text.substr(kPrefix)) {
+    const int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (c == '-') {
+      continue;
+    }
+    if (value < 0 || digits == kDigits) {
+      return std::nullopt;
+    }
+    char& byte = id.at(digits / 2);
+    byte = static_cast<char>(static_cast<unsigned char>(byte) << 4U | static_cast<unsigned>(value));
+    ++digits;
+  }
+  return digits == kDigits ? std::optional(id) : std::nullopt;
+}
+
+// By its UUID: NVML counts GPUs in an order of its own, and CUDA may have been shown a few only.
+std::optional<LimitedMemory> limited_memory_of(Handle handle, std::uint64_t total_bytes) {
+  const NoCancellation no_cancellation;
+  std::array<char, 96> text{};
+  const GetUuid uuid_of = real_uuid.load();
+  if (uuid_of == nullptr || uuid_of(handle, text.data(), text.size()) != kSuccess) {
+    return std::nullopt;
+  }
+  text.back() = '\0';
+  try {
+    const std::optional<DeviceId> id = parse_uuid(text.data());
+    const Process* const process = Process::existing();
+    const bool has_figures = process != nullptr && !process->is_in_child();
+    return id ? limited_memory(policy_of_process(), *id, total_bytes,
+                               has_figures ? &process->figures() : nullptr)
+              : std::nullopt;
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
+}
+
+int get_memory(Handle handle, Memory* memory) {
+  const int result = real_memory.load()(handle, memory);
+  if (result == kSuccess && memory != nullptr) {
+    if (const auto limited = limited_memory_of(handle, memory->total)) {
+      *memory = {limited->total_bytes, limited->total_bytes - limited->used_bytes,
+                 limited->used_bytes};
+    }
+  }
+  return result;
+}
+
+int get_memory_v2(Handle handle, MemoryV2* memory) {
+  const int result = real_memory_v2.load()(handle, memory);
+  if (result == kSuccess && memory != nullptr && memory->version == kVersion2) {
+    if (const auto limited = limited_memory_of(handle, memory->total)) {
+      *memory = {kVersion2, limited->total_bytes, 0, limited->total_bytes - limited->used_bytes,
+                 limited->used_bytes};
+    }
+  }
+  return result;
+}
+
+// nvmlDeviceGetMemoryInfo() of the library becomes ours(), unless another library's has already.
+template <typename Function>
+void* replace(std::atomic<Function>& real, Function ours, void* found) {
+  Function known = nullptr;
+  const auto function = reinterpret_cast<Function>(found);
+  return real.compare_exchange_strong(known, function) || known == function
+             ? reinterpret_cast<void*>(ours)
+             : found;
+}
+
+bool shows_limits() noexcept try {
+  const config::Policy& policy = policy_of_process();
+  return !policy.disable.value && policy.limits() && policy.nvml.value != config::Nvml::kNo;
+} catch (...) {
+  return false;
+}
+
+}  // namespace
+
+void* route_nvml(void* handle, std::string_view name, void* found) noexcept {
+  const bool is_first = name == "nvmlDeviceGetMemoryInfo";
+  if ((!is_first && name != "nvmlDeviceGetMemoryInfo_v2") || !is_of_nvml(found) ||
+      !shows_limits()) {
+    return found;
+  }
+  if (real_uuid.load() == nullptr) {
+    real_uuid.store(reinterpret_cast<GetUuid>(real_dlsym(handle, "nvmlDeviceGetUUID")));
+    if (real_uuid.load() == nullptr) {
+      clear_dlerror();
+      return found;
+    }
+  }
+  return is_first ? replace(real_memory, &get_memory, found)
+                  : replace(real_memory_v2, &get_memory_v2, found);
+}
+
+}  // namespace cubfc
