@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "cli/check/child.h"
+#include "cli/check/findings.h"
 #include "cli/check/inspect.h"
+#include "cli/check/nvml_limits.h"
 #include "cli/check/policy.h"
+#include "cli/check/tell_enforced.h"
 #include "cli/commands.h"
 #include "cli/kernel_driver.h"
 #include "cli/option_flags.h"
@@ -23,6 +26,8 @@
 namespace cubfc::cli {
 namespace {
 
+using check::ask_child;
+using check::Findings;
 using nlohmann::ordered_json;
 using report::bytes_text;
 using report::printable;
@@ -40,55 +45,11 @@ struct CheckWords {
   // Seconds: a driver that has to be started first takes some for each GPU.
   unsigned patience = 120;
   bool json = false;
+  bool enforced = false;
   std::string policy;  // a file
   std::string child;   // what this process is to do for the one that was asked
+  std::string cgroup;  // for that
 };
-
-// What is found out, as lines and as JSON.
-class Findings {
- public:
-  void say(const std::string& about, const std::string& text) {
-    lines_ += about + std::string(about.size() < 10 ? 10 - about.size() : 1, ' ') + text + "\n";
-  }
-  void object(std::string_view text) {
-    problems_.emplace_back(printable(text));
-    say("problem", problems_.back());
-  }
-  ordered_json& json() { return json_; }
-
-  // Throws Failure where something is wrong: the lines have told it.
-  void finish(bool as_json) {
-    if (as_json) {
-      json_["problems"] = problems_;
-      lines_ = json_.dump() + "\n";
-    }
-    if (std::fputs(lines_.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
-      throw Failure{"standard output cannot be written to"};
-    }
-    if (!problems_.empty()) {
-      throw Failure{"", kFailed};
-    }
-  }
-
- private:
-  std::string lines_;
-  ordered_json json_ = ordered_json::object();
-  std::vector<std::string> problems_;
-};
-
-// What a child tells; {"error": ...} also where it came to no end.
-ordered_json ask_child(const std::vector<std::string>& words, const Variables& variables,
-                       check::Errors errors, std::chrono::seconds most) {
-  const check::ChildEnd end = check::run_child(words, variables, errors, most);
-  ordered_json told = ordered_json::parse(end.output, nullptr, false);
-  if (!end.problem().empty() || !told.is_object()) {
-    told = {
-        {"error", "a process that was to try it: " + end.problem() +
-                      (end.errors.empty() ? "" : ": " + std::string(config::trimmed(end.errors)))}};
-  }
-  told["stderr"] = printable(config::trimmed(end.errors));
-  return told;
-}
 
 std::string cuda_version(int version) {
   return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -305,7 +266,9 @@ check::Fill read_fill(const CheckWords& words) {
 
 void be_child(const CheckWords& words) {
   std::string told;
-  if (words.child == "devices") {
+  if (words.child == "limits") {
+    told = check::nvml_limits(words.cgroup);
+  } else if (words.child == "devices") {
     told = check::describe_devices();
   } else if (words.child == "library") {
     told = check::try_library();
@@ -318,6 +281,11 @@ void be_child(const CheckWords& words) {
 void run(const CheckWords& words) {
   if (!words.child.empty()) {
     be_child(words);
+    return;
+  }
+  if (words.enforced) {
+    check::tell_enforced({words.program.empty() ? "" : words.program[0], words.library,
+                          std::chrono::seconds(words.patience), words.json});
     return;
   }
   if (!words.fill.empty()) {
@@ -358,8 +326,8 @@ void add_check(CLI::App& app) {
   const auto words = std::make_shared<CheckWords>();
   command
       ->add_option("PROGRAM", words->program,
-                   "whether this one can be preloaded; its arguments "
-                   "do not matter")
+                   "whether this one can be preloaded; its arguments do not matter. With "
+                   "--enforced also the number of a process that runs")
       ->type_name("");
   add_library_option(*command, words->library);
   command
@@ -382,19 +350,26 @@ void add_check(CLI::App& app) {
                    "nothing but this policy file, as it would be at /etc/cubfc.conf: what it "
                    "enforces, and what of it cannot be understood")
       ->type_name("FILE");
+  command->add_flag("--enforced", words->enforced,
+                    "nothing but who limits the GPU memory of the process of that number, of the "
+                    "program, or of whatever is started here: the driver, the kernel, MPS, cubfc, "
+                    "or nobody");
   command->add_flag("--json", words->json, "one line of JSON");
   command->add_option("--child", words->child)->group("");
+  command->add_option("--cgroup", words->cgroup)->group("");
   command->footer(R"(
 The driver is asked in a process of its own; on each GPU a context is made, and 1 MiB
 allocated under the library. What is wrong stands in lines that begin with "problem",
 each with what to do about it.
 
-Exit status: 0 nothing is wrong; 1 something is; 2 the command line is wrong.
+Exit status: 0 nothing is wrong; 1 something is; 2 the command line is wrong. Of
+--enforced: 0 somebody limits it; 1 nobody does; 2 there is no such process or program.
 
 Examples:
   cubfc check
   cubfc check ./train.sh
   cubfc check --policy cubfc.conf       before it is installed
+  cubfc check --enforced $(pgrep -n python3)   as a readiness probe: is a limit kept?
   cubfc check --fill 0.9 --gpu 0        before a job, or as an init container)");
   command->callback([words] { run(*words); });
 }

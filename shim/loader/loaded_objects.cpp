@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "config/xla_runtimes.h"
+
 namespace cubfc {
 namespace {
 
@@ -102,21 +104,12 @@ void* open_cuda_runtime(std::size_t number) noexcept {
 }
 
 const char* loaded_xla_runtime() noexcept {
-  // JAX's plugin for CUDA, as its wheels and others' name it; TensorFlow's libraries.
-  static constexpr std::array kNames = {"xla_cuda_plugin.so", "pjrt_c_api_gpu_plugin.so",
-                                        "libtensorflow_framework.so", "libtensorflow_cc.so",
-                                        "_pywrap_tensorflow_internal.so"};
   const char* found = nullptr;
   const auto look = [](dl_phdr_info* info, std::size_t, void* data) {
-    const std::string_view whole = info->dlpi_name == nullptr ? "" : info->dlpi_name;
-    const std::string_view name = whole.substr(whole.rfind('/') + 1);
-    for (const char* known : kNames) {
-      if (name.starts_with(known)) {
-        *static_cast<const char**>(data) = known;
-        return 1;
-      }
-    }
-    return 0;
+    const char* const known =
+        config::xla_runtime_at(info->dlpi_name == nullptr ? "" : info->dlpi_name);
+    *static_cast<const char**>(data) = known;
+    return known == nullptr ? 0 : 1;
   };
   dl_iterate_phdr(look, &found);
   return found;

@@ -80,6 +80,14 @@ int standin_device_memory(int device, uint64_t* total, uint64_t* used) {
   return 1;
 }
 
+uint64_t standin_device_limit(int device) {
+  const Lock lock(state().mutex);
+  Device* found = nullptr;
+  if (FindDevice(device, found) != CUDA_SUCCESS) return 0;
+  const std::size_t withheld = settings().withheld_of(found->number);
+  return withheld == 0 ? 0 : found->memory.total() - withheld;
+}
+
 int standin_hold_stream(CUstream stream) {
   return Hold(stream, true);
 }

@@ -38,6 +38,10 @@ uint64_t standin_peak_bytes(int device);
 // The whole of a device: what it has, and what all processes use. 0 if there is no such device.
 int standin_device_memory(int device, uint64_t* total, uint64_t* used);
 
+// What a driver from 615 on gives of the device to this process at most (STANDIN_LIMIT); 0: it does
+// not limit it.
+uint64_t standin_device_limit(int device);
+
 // Keeps the stream from beginning any work until it is released. The stream 0 is the legacy stream
 // of the current context. 0 if there is no such stream.
 int standin_hold_stream(struct CUstream_st* stream);

@@ -4,7 +4,7 @@
 // _ARGUMENT_VERSION_MISMATCH.
 //
 // NVML_ORDER=reversed counts the devices the other way round from CUDA, as NVML may; NVML_MIG=1
-// makes each an instance of a GPU.
+// makes each an instance of a GPU, NVML_LIMITS=refused keeps its limits to itself.
 #include <dlfcn.h>
 
 #include <array>
@@ -226,6 +226,24 @@ STANDIN_EXPORT int nvmlDeviceGetMemoryInfo_v2(const void* device, void* out) {
   if (const int error = look_at_memory(device, total, used)) return error;
   const std::uint64_t reserved = kReserved < total - used ? kReserved : 0;
   memory = {memory.version, total, reserved, total - used - reserved, used};
+  return 0;
+}
+
+// Of drivers from 615 on.
+STANDIN_EXPORT int nvmlDeviceGetMemoryLimits_v1(const void* device, void* out) {
+  static const auto limit = of_driver<std::uint64_t (*)(int)>("standin_device_limit");
+  struct Limits {
+    const char* name_space;
+    std::uint64_t soft, hard, used;
+  };
+  const int number = number_of(device);
+  auto* const limits = static_cast<Limits*>(out);
+  if (number < 0 || !limits || !limits->name_space || !limit) return 2;
+  if (is("NVML_LIMITS", "refused")) return 4;  // NVML_ERROR_NO_PERMISSION
+  std::uint64_t total = 0;
+  look_at_memory(device, total, limits->used);
+  limits->hard = limit(number);
+  limits->soft = limits->hard / 2;
   return 0;
 }
 

@@ -1,0 +1,70 @@
+#include "cli/check/nvml_limits.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+namespace cubfc::cli::check {
+namespace {
+
+using nlohmann::ordered_json;
+
+// nvml.h of CUDA 13.4: nvmlGetMemoryLimits_v1_t. The hard limit is what is refused, the soft one
+// what others cannot take; no limit is 0, or all bits.
+struct MemoryLimits {
+  const char* name_space;
+  unsigned long long soft;
+  unsigned long long hard;
+  unsigned long long used;
+};
+
+constexpr int kSuccess = 0;
+constexpr int kNotSupported = 3;
+
+template <typename Function>
+Function* find(void* library, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+}  // namespace
+
+std::string nvml_limits(const std::string& cgroup_path) {
+  ordered_json told = {{"gpus", ordered_json::array()}};
+  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return told.dump();
+  }
+  const auto init = find<int()>(library, "nvmlInit_v2");
+  const auto count = find<int(unsigned*)>(library, "nvmlDeviceGetCount_v2");
+  const auto handle = find<int(unsigned, void**)>(library, "nvmlDeviceGetHandleByIndex_v2");
+  const auto uuid = find<int(void*, char*, unsigned)>(library, "nvmlDeviceGetUUID");
+  const auto limits = find<int(void*, MemoryLimits*)>(library, "nvmlDeviceGetMemoryLimits_v1");
+  if (init == nullptr || count == nullptr || handle == nullptr || uuid == nullptr ||
+      limits == nullptr) {
+    return told.dump();
+  }
+  unsigned devices = 0;
+  int error = init();
+  error = error == kSuccess ? count(&devices) : error;
+  for (unsigned i = 0; i < devices && error == kSuccess; ++i) {
+    void* device = nullptr;
+    std::array<char, 96> text{};
+    MemoryLimits of_device{cgroup_path.c_str(), 0, 0, 0};
+    error = handle(i, &device);
+    error = error == kSuccess ? uuid(device, text.data(), text.size()) : error;
+    const int answer = error == kSuccess ? limits(device, &of_device) : error;
+    error = answer == kNotSupported ? kSuccess : answer;
+    if (answer == kSuccess && of_device.hard != 0 && of_device.hard != ~0ULL) {
+      told["gpus"].push_back(
+          {{"uuid", text.data()}, {"hard_bytes", of_device.hard}, {"soft_bytes", of_device.soft}});
+    }
+  }
+  if (error != kSuccess) {
+    told = {{"error", "NVML answers " + std::to_string(error)}};
+  }
+  return told.dump();
+}
+
+}  // namespace cubfc::cli::check

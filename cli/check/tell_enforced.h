@@ -1,0 +1,21 @@
+// `cubfc check --enforced`: prints who limits the GPU memory of a process, or of a program.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace cubfc::cli::check {
+
+struct EnforcedWords {
+  std::string whom;  // a process's number, or a program's name; empty: any program
+  std::optional<std::string> library;  // as --library names it
+  std::chrono::seconds patience;       // for NVML
+  bool json;
+};
+
+// Throws Failure where nobody does (kFailed, without a message), and where there is no such process
+// or program (kUsage).
+void tell_enforced(const EnforcedWords& words);
+
+}  // namespace cubfc::cli::check
