@@ -268,6 +268,8 @@ void be_child(const CheckWords& words) {
   std::string told;
   if (words.child == "limits") {
     told = check::nvml_limits(words.cgroup);
+  } else if (words.child == "count") {
+    told = check::count_devices();
   } else if (words.child == "devices") {
     told = check::describe_devices();
   } else if (words.child == "library") {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/check/count_gpus.h"
 #include "cli/commands.h"
 #include "cli/option_flags.h"
 #include "cli/program_words.h"
@@ -82,6 +83,12 @@ void tell(const std::string& line) {
       kCannotExecute};
 }
 
+// Under WSL2, and on a Jetson, /dev has no nvidia0; then the driver is asked.
+unsigned count_gpus() {
+  const unsigned in_dev = count_gpus_of_machine();
+  return in_dev > 0 ? in_dev : check::count_gpus_of_driver();
+}
+
 void run(const RunWords& words) {
   if (words.program.empty()) {
     refuse("which program? `cubfc run [OPTIONS] -- PROGRAM ARGUMENTS`");
@@ -89,7 +96,7 @@ void run(const RunWords& words) {
   std::optional<Share> share;
   if (words.share) {
     share = read_share_of(
-        *words.share, [](const char* name) { return std::getenv(name); }, count_gpus_of_machine);
+        *words.share, [](const char* name) { return std::getenv(name); }, count_gpus);
   }
   Variables settings = settings_of(words, share);
   const config::Policy policy = policy_with(settings);

@@ -161,6 +161,10 @@ std::string describe_devices() {
   });
 }
 
+std::string count_devices() {
+  return told([](ordered_json& all) { all["count"] = Driver().count(); });
+}
+
 std::string try_library() {
   return told([](ordered_json& all) {
     all["library"] = version_of_library();

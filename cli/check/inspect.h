@@ -11,6 +11,9 @@ namespace cubfc::cli::check {
 // The driver and its GPUs, as they are without cubfc.
 std::string describe_devices();
 
+// How many GPUs the driver shows: {"count": 2}. Makes no context.
+std::string count_devices();
+
 // To be executed with the library preloaded: which version of it is there, if any, and whether an
 // allocation on each GPU is served by it, and holds what is written to it.
 std::string try_library();

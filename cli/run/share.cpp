@@ -143,12 +143,12 @@ Share read_share_of(const std::string& text, const GetVariable& get,
   }
   const Found gpus = gpus_on_node(get, count_gpus);
   if (gpus.number == 0) {
-    throw Failure{
-        "--share auto: it cannot be told how many GPUs " + std::to_string(processes->number) +
-            " processes (" + processes->variable +
-            ") have: there is no /dev/nvidia0, and CUDA_VISIBLE_DEVICES is not set; --share N says "
-            "how many share each",
-        kUsage};
+    throw Failure{"--share auto: it cannot be told how many GPUs " +
+                      std::to_string(processes->number) + " processes (" + processes->variable +
+                      ") have: there is no /dev/nvidia0, the driver shows none, and "
+                      "CUDA_VISIBLE_DEVICES is not "
+                      "set; --share N says how many share each",
+                  kUsage};
   }
   return {(processes->number + gpus.number - 1) / gpus.number,
           std::to_string(processes->number) + " processes (" + processes->variable + ") on " +

@@ -444,6 +444,13 @@ class Share(Run):
                 ({"SLURM_TASKS_PER_NODE": "4", "SLURM_GPUS_ON_NODE": "4"}, "1")):
             self.assertEqual(self.fraction("auto", **more), fraction, more)
 
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "this machine's GPUs are counted")
+    def test_gpus_that_only_the_driver_knows(self):
+        """As under WSL2 and on a Jetson."""
+        for devices, fraction in (("1", "0.250000"), ("2", "0.500000"), ("4", "1")):
+            self.assertEqual(self.fraction("auto", LOCAL_WORLD_SIZE="4", STANDIN_DEVICES=devices), fraction)
+        self.assert_refused(["--share", "auto"], "the driver shows none", LOCAL_WORLD_SIZE="4", LD_LIBRARY_PATH="/nowhere")
+
     def test_no_launcher(self):
         self.assert_refused(["--share", "auto"], "LOCAL_WORLD_SIZE")
         self.assert_refused(["--share", "auto"], "LOCAL_WORLD_SIZE", LOCAL_WORLD_SIZE="some",
