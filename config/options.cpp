@@ -258,12 +258,17 @@ constexpr bool lists_agree() {
 }
 static_assert(lists_agree(), "kHonouredNames must list the honoured names of the table of options");
 
-// The limits that hold beside those of the same options.
-Policy only_enforced(const Policy& policy) {
-  Policy enforced;
-  enforced.mem_limit = policy.enforced.mem_limit;
-  enforced.mem_fraction = policy.enforced.mem_fraction;
-  return enforced;
+// Limits that hold beside those of the same options, as if they were these.
+struct Beside {
+  std::string_view what;
+  Policy limits;
+};
+std::array<Beside, 2> limits_beside(const Policy& policy) {
+  std::array<Beside, 2> beside = {{{"enforced", {}}, {"and", {}}}};
+  beside[0].limits.mem_limit = policy.enforced.mem_limit;
+  beside[0].limits.mem_fraction = policy.enforced.mem_fraction;
+  beside[1].limits.mem_limit = policy.container_limit;
+  return beside;
 }
 
 }  // namespace
@@ -289,8 +294,12 @@ std::string_view nearest_name(std::string_view name) {
 }
 
 bool is_set(const Option& option, const Policy& policy) {
-  return !option.origin(policy).variable.empty() ||
-         !option.origin(only_enforced(policy)).variable.empty();
+  const auto has = [&option](const Policy& of) { return !option.origin(of).variable.empty(); };
+  return has(policy) || std::ranges::any_of(limits_beside(policy), has, &Beside::limits);
+}
+
+bool is_in_mebibytes(std::string_view name) noexcept {
+  return name == kNvidiaPair.limit || name == kNvidiaPair.request;
 }
 
 bool is_limit(const Option& option) noexcept {
@@ -302,12 +311,14 @@ std::string in_force(const Option& option, const Policy& policy) {
   const std::string shown = option.show(policy);
   const std::string value =
       from.variable.empty() || shown == "unset" ? std::string(option.default_text) : shown;
-  const Policy enforced = only_enforced(policy);
-  const Origin& by_file = option.origin(enforced);
-  return value + " (" + from.text() + ")" +
-         (by_file.variable.empty()
-              ? ""
-              : "; enforced: " + option.show(enforced) + " (" + by_file.text() + ")");
+  std::string text = value + " (" + from.text() + ")";
+  for (const auto& [what, limits] : limits_beside(policy)) {
+    const Origin& origin = option.origin(limits);
+    if (!origin.variable.empty()) {
+      text += "; " + std::string(what) + ": " + option.show(limits) + " (" + origin.text() + ")";
+    }
+  }
+  return text;
 }
 
 std::string markdown_table() {

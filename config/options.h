@@ -50,7 +50,8 @@ struct Spelling {
 /// unreadable under our own name.
 enum class Limits {
   kNot,
-  kProcess,  ///< is a limit of the process; of one that is enforced and another the less holds
+  kProcess,  ///< is a limit of the process; of one that is enforced, or the container's, and
+             ///< another the less holds
   kGroup,    ///< is part of what limits a group
   kSheds,    ///< can take a limit's effect away: not beside an enforced one
 };
@@ -75,6 +76,9 @@ struct Option {
 
 /// The known CUBFC_ name that is spelled most like this one.
 [[nodiscard]] std::string_view nearest_name(std::string_view name);
+
+/// Whether sizes under this name are whole MiB without a unit.
+[[nodiscard]] bool is_in_mebibytes(std::string_view name) noexcept;
 
 /// Whether it says how much memory there may be.
 [[nodiscard]] bool is_limit(const Option& option) noexcept;

@@ -26,6 +26,7 @@ std::optional<HardLimit> Policy::process_limit(std::uint64_t total_bytes, int de
   if (!least || !least->origin->own_name) {
     add_fraction(mem_fraction);
   }
+  add_size(container_limit);
   add_size(enforced.mem_limit);
   add_fraction(enforced.mem_fraction);
   // Managed memory may be more than the device has.
@@ -54,8 +55,9 @@ bool Policy::limits() const noexcept {
   const auto is_limit = [](const Setting<std::optional<Fraction>>& fraction) {
     return fraction.value && fraction.value->limit;
   };
-  return limit_unusable || !mem_limit.value.empty() || !enforced.mem_limit.value.empty() ||
-         is_limit(mem_fraction) || is_limit(enforced.mem_fraction) || !group_limit.value.empty();
+  return limit_unusable || !mem_limit.value.empty() || !container_limit.value.empty() ||
+         !enforced.mem_limit.value.empty() || is_limit(mem_fraction) ||
+         is_limit(enforced.mem_fraction) || !group_limit.value.empty();
 }
 
 const Origin* Policy::firm_limit() const noexcept {

@@ -33,6 +33,9 @@ struct Policy {
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;
   Setting<DeviceAmounts> mem_limit;
+  /// What NVIDIA's container toolkit gives the container, where mem_limit comes from elsewhere: of
+  /// the two the less holds.
+  Setting<DeviceAmounts> container_limit;
   /// The processes of a user that share a budget, and that budget; both or neither.
   Setting<std::optional<std::string>> group;
   Setting<DeviceAmounts> group_limit;
@@ -92,7 +95,8 @@ struct Policy {
   std::vector<std::string> notes;
 
   /// The limit on this device of `total_bytes`; nothing without one. CUBFC_MEM_LIMIT before a
-  /// fraction; of others, of what is enforced, and of the group's budget the least. Never above the
+  /// fraction; of others, of the container's, of what is enforced, and of the group's budget the
+  /// least. Never above the
   /// total but with unified memory. 0 while limit_unusable. Its origin is in this object.
   [[nodiscard]] std::optional<HardLimit> hard_limit(std::uint64_t total_bytes,
                                                     int device = 0) const;

@@ -145,10 +145,13 @@ class PolicyReader {
   void read_option(const Option& option) {
     const Candidate* counts = nullptr;
     const Candidate* enforced = nullptr;
+    const Candidate* container = nullptr;
     const std::vector<Candidate> found = candidates(option);
     for (const Candidate& candidate : found) {
-      const Candidate*& wins =
-          option.limits == Limits::kProcess && candidate.layer->enforced ? enforced : counts;
+      const bool is_beside = option.limits == Limits::kProcess;
+      const Candidate*& wins = is_beside && candidate.layer->enforced             ? enforced
+                               : is_beside && candidate.spelling->pair != nullptr ? container
+                                                                                  : counts;
       if (!candidate.layer->enforced && option.limits == Limits::kSheds && enforces_limit_) {
         tell_of_shedding(option, candidate);
       } else if (!candidate.value) {
@@ -170,6 +173,11 @@ class PolicyReader {
     }
     if (enforced != nullptr) {
       take(option, *enforced, enforced_policy_);
+    }
+    if (container != nullptr) {
+      Policy taken;
+      take(option, *container, taken);
+      policy_.container_limit = taken.mem_limit;
     }
   }
 
@@ -245,6 +253,9 @@ class PolicyReader {
     if (is_theirs(policy_.allocator.origin) && policy_.allocator.value == Allocator::kVmm &&
         !policy_.preallocate.is_set()) {
       policy_.preallocate = {Preallocate::kNo, policy_.allocator.origin};
+    }
+    if (!policy_.mem_limit.is_set()) {
+      policy_.mem_limit = std::exchange(policy_.container_limit, {});
     }
     if (policy_.log_file.value == "stderr") {
       policy_.log_file.value.reset();

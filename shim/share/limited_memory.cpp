@@ -47,7 +47,8 @@ std::optional<int> number_of(const config::Policy& policy, const DeviceId& id,
     number = 0;
   } else {
     for_each_neighbour(id, own, [&](const auto& /*process*/, const auto& device) {
-      if (is_of(device, policy.mem_limit.origin) || is_of(device, policy.group_limit.origin) ||
+      if (is_of(device, policy.mem_limit.origin) || is_of(device, policy.container_limit.origin) ||
+          is_of(device, policy.group_limit.origin) ||
           is_of(device, policy.enforced.mem_limit.origin)) {
         number = device.number;
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/options.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -37,8 +38,9 @@ std::string higher_limit(const config::Policy& policy, const FailedRequestFacts&
   }
   const std::string where = is_in_file(*facts.limit) ? " in " + origin->file : "";
   if (origin != &policy.mem_fraction.origin && origin != &policy.enforced.mem_fraction.origin) {
-    return format("a higher limit: {}={}MiB{} would do", origin->variable,
-                  arena::round_up(needed, kMiB) / kMiB, where);
+    return format("a higher limit: {}={}{}{} would do", origin->variable,
+                  arena::round_up(needed, kMiB) / kMiB,
+                  config::is_in_mebibytes(origin->variable) ? "" : "MiB", where);
   }
   const std::uint64_t percent = (needed * 100 + facts.device->total - 1) / facts.device->total;
   return percent > 100 ? ""

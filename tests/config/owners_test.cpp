@@ -214,16 +214,38 @@ TEST_CASE("the toolkit's limit and request count together or not at all", "[conf
   CHECK(both.kept_from_others(kTotal, 3) == 4 * kGi);
 }
 
+TEST_CASE("of the container's limit and another the less holds", "[config]") {
+  for (const char* other : {"CUBFC_MEM_LIMIT=", "CUDA_DEVICE_MEMORY_LIMIT=", "GPU_MEMORY_LIMIT="}) {
+    for (const std::uint64_t gib : {4, 8, 16}) {
+      const Policy policy =
+          policy_of({other + std::to_string(gib) + "g", "NVIDIA_GPU_MEMORY_LIMIT=8192",
+                     "NVIDIA_GPU_MEMORY_REQUEST=1024"});
+      INFO(other << gib);
+      CHECK(policy.warnings.empty());
+      CHECK(policy.hard_limit(kTotal)->bytes == std::min<std::uint64_t>(gib, 8) * kGi);
+      CHECK(policy.hard_limit(kTotal)->is_seen());
+    }
+  }
+  const Policy policy = policy_of(
+      {"CUBFC_MEM_LIMIT=20g", "NVIDIA_GPU_MEMORY_LIMIT=8192", "NVIDIA_GPU_MEMORY_REQUEST=1024"});
+  CHECK(policy.hard_limit(kTotal)->origin->variable == "NVIDIA_GPU_MEMORY_LIMIT");
+  CHECK(config::in_force(*config::find_option("CUBFC_MEM_LIMIT"), policy) ==
+        "20GiB (CUBFC_MEM_LIMIT); and: 8GiB (NVIDIA_GPU_MEMORY_LIMIT=8192)");
+  CHECK(config::is_in_mebibytes("NVIDIA_GPU_MEMORY_LIMIT"));
+  CHECK_FALSE(config::is_in_mebibytes("CUBFC_MEM_LIMIT"));
+}
+
 TEST_CASE("a limit in others' words is the group's where that names none", "[config]") {
-  for (const char* entry : {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20G",
-                            "CUDA_DEVICE_MEMORY_LIMIT=20g", "GPU_MEMORY_LIMIT=20g"}) {
+  for (const char* entry :
+       {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20G", "CUDA_DEVICE_MEMORY_LIMIT=20g",
+        "GPU_MEMORY_LIMIT=20g", "NVIDIA_GPU_MEMORY_LIMIT=20480"}) {
     INFO(entry);
-    const Policy policy = policy_of({entry, "CUBFC_GROUP=g"});
+    const Policy policy = policy_of({entry, "CUBFC_GROUP=g", "NVIDIA_GPU_MEMORY_REQUEST=1"});
     CHECK_FALSE(policy.limit_unusable);
     CHECK_FALSE(policy.process_limit(kTotal).has_value());
     CHECK(policy.hard_limit(kTotal)->bytes == 20 * kGi);
     CHECK(policy.hard_limit(kTotal)->is_seen());
-    CHECK(policy.warnings.empty());
+    CHECK(policy.warnings.size() == (policy.mem_request.is_set() ? 0U : 1U));
   }
   const Policy both = policy_of(
       {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20G", "CUBFC_GROUP=g", "CUBFC_GROUP_LIMIT=50%"});
