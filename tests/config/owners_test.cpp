@@ -1,6 +1,8 @@
 // Other projects' names by their owners' meaning: each value that their documents have, and what is
 // in force then on a device of 80 GiB of which 60 are free. And what is said of names that have no
 // meaning here.
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -316,4 +318,11 @@ TEST_CASE("a word that means yes or no is no file", "[config]") {
     }
     CHECK(policy_of({std::string(name) + "=./1"}).warnings.empty());
   }
+}
+
+TEST_CASE("the page of limits has the names without a meaning here", "[config]") {
+  std::ifstream file(CUBFC_LIMITS_PAGE);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  CHECK(page.find("<!-- known names -->\n" + config::known_names_table() +
+                  "<!-- /known names -->\n") != std::string::npos);
 }
