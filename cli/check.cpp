@@ -268,6 +268,8 @@ void be_child(const CheckWords& words) {
   std::string told;
   if (words.child == "limits") {
     told = check::nvml_limits(words.cgroup);
+  } else if (words.child == "preloaded") {
+    told = check::find_preloaded();
   } else if (words.child == "count") {
     told = check::count_devices();
   } else if (words.child == "devices") {
@@ -286,7 +288,7 @@ void run(const CheckWords& words) {
     return;
   }
   if (words.enforced) {
-    check::tell_enforced({words.program.empty() ? "" : words.program[0], words.library,
+    check::tell_enforced({words.program.empty() ? "" : words.program[0],
                           std::chrono::seconds(words.patience), words.json});
     return;
   }
@@ -365,7 +367,8 @@ allocated under the library. What is wrong stands in lines that begin with "prob
 each with what to do about it.
 
 Exit status: 0 nothing is wrong; 1 something is; 2 the command line is wrong. Of
---enforced: 0 somebody limits it; 1 nobody does; 2 there is no such process or program.
+--enforced: 0 somebody limits it; 1 nobody does; 2 there is no such process or program; 3
+it cannot be known.
 
 Examples:
   cubfc check

@@ -218,10 +218,15 @@ std::optional<Value> their_device_amounts(std::string_view text, const Policy& /
 
 std::optional<Value> mebibytes_of_devices(std::string_view text, const Policy& /*so_far*/) {
   std::optional<DeviceAmounts> amounts;
-  if (const std::optional<std::uint64_t> bytes = read_mebibytes(text); bytes && *bytes > 0) {
+  if (const std::optional<std::uint64_t> bytes = read_mebibytes(text)) {
     amounts = DeviceAmounts{.others = Amount{.bytes = *bytes, .share = 0}};
   }
   return value_of(amounts);
+}
+
+std::optional<Value> some_mebibytes_of_devices(std::string_view text, const Policy& so_far) {
+  return read_mebibytes(text) == std::uint64_t{0} ? std::nullopt
+                                                  : mebibytes_of_devices(text, so_far);
 }
 
 std::optional<Value> group_name(std::string_view text, const Policy& /*so_far*/) {

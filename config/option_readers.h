@@ -25,6 +25,7 @@ std::optional<Value> their_device_amounts(std::string_view text, const Policy& s
 std::optional<Value> group_name(std::string_view text, const Policy& so_far);
 std::optional<Value> mebibytes(std::string_view text, const Policy& so_far);
 std::optional<Value> mebibytes_of_devices(std::string_view text, const Policy& so_far);
+std::optional<Value> some_mebibytes_of_devices(std::string_view text, const Policy& so_far);
 std::optional<Value> size_or_minus_one(std::string_view text, const Policy& so_far);
 std::optional<Value> fraction(std::string_view text, const Policy& so_far);
 std::optional<Value> xla_fraction(std::string_view text, const Policy& so_far);

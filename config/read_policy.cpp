@@ -109,22 +109,21 @@ class PolicyReader {
   // Its owner wants both names, and in this order.
   void pair_up(Candidate& candidate) const {
     const Spelling& spelling = *candidate.spelling;
-    const auto amount_of = [&](std::string_view name) -> std::optional<std::uint64_t> {
-      const std::string_view text = trimmed(candidate.layer->settings.lookup(name).value_or(""));
-      const std::optional<Value> value = spelling.read(text, policy_);
-      return value ? std::get<DeviceAmounts>(*value).on(0, 0) : std::nullopt;
+    const auto amount_of = [&](std::string_view name) {
+      return read_count(trimmed(candidate.layer->settings.lookup(name).value_or("")));
     };
     const std::optional<std::uint64_t> request = amount_of(spelling.pair->request);
     const std::optional<std::uint64_t> limit = amount_of(spelling.pair->limit);
-    if (request && limit && *request <= *limit) {
+    if (request && limit && *limit > 0 && *request <= *limit) {
       return;
     }
     const bool is_limit = spelling.name == spelling.pair->limit;
     const std::string other(is_limit ? spelling.pair->request : spelling.pair->limit);
     candidate.value.reset();
-    candidate.why_not = request && limit
-                            ? "the request may be as much as the limit at most"
-                            : other + " is needed, too, " + std::string(spelling.accepted);
+    candidate.why_not =
+        request && limit && *limit > 0
+            ? "the request may be as much as the limit at most"
+            : other + " is needed, too, a whole number of MiB" + (is_limit ? "" : ", and not 0");
   }
 
   // "NAME=20g" with "NAME_1=10g" is "NAME=20g,1=10g".
@@ -268,6 +267,10 @@ class PolicyReader {
     if (policy_.group.value && policy_.group_limit.value.empty() &&
         !policy_.mem_limit.value.empty() && !policy_.mem_limit.origin.own_name) {
       policy_.group_limit = std::exchange(policy_.mem_limit, {});
+    } else if (policy_.group.value && policy_.group_limit.value.empty() &&
+               !policy_.enforced.mem_limit.value.empty() &&
+               !policy_.enforced.mem_limit.origin.own_name) {
+      policy_.group_limit = policy_.enforced.mem_limit;
     }
     const auto needs = [&](const Origin& origin, const char* what) {
       fail_closed(origin.variable + "=" + quoted(origin.value) +

@@ -21,7 +21,8 @@ inline constexpr std::string_view kLimitForms =
 inline constexpr std::string_view kDeviceLimitForms =
     "a size above 0 such as 8589934592, 8GiB or 512M (K, M, G, T are powers of 1024; KB, MB, GB, "
     "TB of 1000) or a share of the device such as 25%, also one for each device: 0=8GiB,1=25%";
-inline constexpr std::string_view kMebibytesForms = "a whole number of MiB, and not 0";
+inline constexpr std::string_view kMebibytesForms = "a whole number of MiB";
+inline constexpr std::string_view kSomeMebibytesForms = "a whole number of MiB, and not 0";
 inline constexpr std::string_view kTheirLimitForms =
     "a size such as 20g or 3000m, or bytes (1 MiB at least), also one for each device: "
     "0=20g,1=3000m";
@@ -81,7 +82,7 @@ inline constexpr std::array kLimitHonoured = std::to_array<Spelling>({
     {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", readers::their_device_amounts, kTheirLimitForms,
      "MPS: `0=1G,1=512M`"},
     {"GPU_MEMORY_LIMIT", readers::their_device_amounts, kTheirLimitForms, "KAI"},
-    {"NVIDIA_GPU_MEMORY_LIMIT", readers::mebibytes_of_devices, kMebibytesForms,
+    {"NVIDIA_GPU_MEMORY_LIMIT", readers::some_mebibytes_of_devices, kSomeMebibytesForms,
      "NVIDIA's container toolkit: MiB, beside `NVIDIA_GPU_MEMORY_REQUEST`", false, false,
      &kNvidiaPair},
 });

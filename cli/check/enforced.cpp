@@ -3,95 +3,51 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <string_view>
 
-#include "cli/failure.h"
 #include "cli/kernel_driver.h"
 #include "cli/report/wording.h"
-#include "cli/run/program.h"
-#include "cli/run/settings.h"
 #include "config/environment.h"
 #include "config/options.h"
-#include "config/xla_runtimes.h"
-#include "shim/policy_on_disk.h"
 
 namespace cubfc::cli::check {
 namespace {
 
 using nlohmann::ordered_json;
 using report::bytes_text;
+using report::printable;
 
 constexpr std::uint64_t kOldestDriver = 525;
 
-// Of a file of /proc, /sys or /etc; nothing where it cannot be read, errno says why.
-std::optional<std::string> text_of(const std::string& path) {
+// Of a file that the kernel makes (/sys); empty where it cannot be read.
+std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return std::nullopt;
-  }
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-std::vector<std::string> split(std::string_view text, char end) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t length = std::min(text.find(end), text.size());
-    parts.emplace_back(text.substr(0, length));
-    text.remove_prefix(std::min(text.size(), length + 1));
-  }
-  return parts;
-}
-
-// Of the first entry of that name; empty where there is none.
-std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& entry : environment) {
-    if (entry.starts_with(name + "=")) {
-      return entry.substr(name.size() + 1);
-    }
-  }
-  return "";
-}
-
-bool is_our_library(std::string_view path) {
-  return path.substr(path.rfind('/') + 1).starts_with("libcubfc.so");
-}
-
-// In LD_PRELOAD, or in the file that preloads for all programs; empty where neither names it.
-std::string library_that_is_named(const Subject& subject) {
-  std::string lists = value_of(subject.environment, "LD_PRELOAD") + " " +
-                      text_of(subject.root + "/etc/ld.so.preload").value_or("");
-  std::replace_if(
-      lists.begin(), lists.end(), [](char c) { return c == ':' || c == '\n' || c == '\t'; }, ' ');
-  for (const std::string& path : split(lists, ' ')) {
-    if (is_our_library(path)) {
-      return path;
-    }
-  }
-  return "";
-}
-
-std::string last_column(const std::string& line) {
-  const std::size_t slash = line.find('/');
-  return slash == std::string::npos ? "" : line.substr(slash);
-}
-
-// What cubfc would enforce by these settings, were it loaded: a text for each limit.
+// What cubfc enforces by these settings where it is loaded: a text for each option that limits.
 std::vector<std::string> limits_of(const config::Policy& policy) {
+  const auto is_share = [](const config::Setting<std::optional<config::Fraction>>& fraction) {
+    return fraction.value && fraction.value->limit;
+  };
+  const bool has_group = policy.group.value && !policy.group_limit.value.empty();
+  const std::map<std::string_view, bool> limiting = {
+      {"CUBFC_MEM_LIMIT", !policy.mem_limit.value.empty() ||
+                              !policy.container_limit.value.empty() ||
+                              !policy.enforced.mem_limit.value.empty()},
+      {"CUBFC_MEM_FRACTION",
+       is_share(policy.mem_fraction) || is_share(policy.enforced.mem_fraction)},
+      {"CUBFC_GROUP", has_group},
+      {"CUBFC_GROUP_LIMIT", has_group}};
   std::vector<std::string> limits;
   for (const config::Option& option : config::options()) {
-    const bool is_start_only = option.own.name == "CUBFC_MEM_FRACTION" &&
-                               !(policy.mem_fraction.value && policy.mem_fraction.value->limit) &&
-                               !policy.enforced.mem_fraction.value;
-    if (config::is_limit(option) && config::is_set(option, policy) && !is_start_only) {
+    const auto found = limiting.find(option.own.name);
+    if (found != limiting.end() && found->second) {
       limits.push_back(std::string(option.own.name) + " " +
-                       report::printable(config::in_force(option, policy)));
+                       printable(config::in_force(option, policy)));
     }
   }
   return limits;
@@ -104,19 +60,24 @@ config::Policy policy_of(const Subject& subject) {
       ours.push_back(entry);
     }
   }
-  config::PolicyFile file = read_policy_file((subject.root + config::kPolicyFile).c_str());
-  file.path = file.path.empty() ? "" : config::kPolicyFile;  // as the process sees it
-  const config::Policy policy = config::read_policy(config::Environment(ours), file);
+  const config::Policy policy = config::read_policy(config::Environment(ours), subject.policy_file);
   return subject.has_xla ? policy.beside_xla() : policy;
 }
 
 void look_at_cubfc(const Subject& subject, Enforcement& found) {
   const config::Policy policy = policy_of(subject);
   const std::vector<std::string> limits = limits_of(policy);
+  const auto add = [&found](const std::string& limit) {
+    found.enforcers.push_back({"cubfc", limit});
+  };
   if (subject.why_not_loaded) {
     const std::string asked = limits.empty() ? policy.limit_explanation : limits.front();
     found.notes.push_back("cubfc: " + *subject.why_not_loaded +
                           (asked.empty() ? "" : ", so this holds nobody: " + asked));
+    return;
+  }
+  if (subject.told_limits) {
+    std::ranges::for_each(*subject.told_limits, add);
     return;
   }
   if (policy.disable.value) {
@@ -131,12 +92,10 @@ void look_at_cubfc(const Subject& subject, Enforcement& found) {
     return;
   }
   if (policy.limit_unusable) {
-    found.enforcers.push_back({"cubfc", "no device memory: " + policy.limit_explanation});
+    add("no device memory: " + policy.limit_explanation);
     return;
   }
-  for (const std::string& limit : limits) {
-    found.enforcers.push_back({"cubfc", limit});
-  }
+  std::ranges::for_each(limits, add);
 }
 
 // In the cgroup and those above it, the least counts. A line of dmem.max: "REGION BYTES", where a
@@ -147,10 +106,11 @@ void look_at_kernel(const Subject& subject, Enforcement& found) {
     std::string file;
   };
   std::map<std::string, Least> regions;
-  std::string path = cgroup_path(subject.cgroups);
-  while (!path.empty()) {
-    const std::string file = "/sys/fs/cgroup" + (path == "/" ? "" : path) + "/dmem.max";
-    for (const std::string& line : split(text_of(file).value_or(""), '\n')) {
+  const std::string top = "/sys/fs/cgroup";
+  for (std::string path = subject.cgroup; path.starts_with(top);
+       path = path.substr(0, path.rfind('/'))) {
+    const std::string file = path + "/dmem.max";
+    for (const std::string& line : split(text_of(file), '\n')) {
       const std::size_t space = line.rfind(' ');
       const auto bytes =
           config::read_count(space == std::string::npos ? "" : line.substr(space + 1));
@@ -162,7 +122,6 @@ void look_at_kernel(const Subject& subject, Enforcement& found) {
         region->second = {*bytes, file};
       }
     }
-    path = path == "/" ? "" : path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
   }
   for (const auto& [region, least] : regions) {
     found.enforcers.push_back({"kernel", bytes_text(least.bytes) + " of " +
@@ -172,110 +131,48 @@ void look_at_kernel(const Subject& subject, Enforcement& found) {
 }
 
 void look_at_driver(const ordered_json& driver, Enforcement& found) {
-  if (driver.contains("error")) {
-    found.notes.push_back("driver: it cannot be asked: " + driver["error"].get<std::string>());
-    return;
-  }
-  for (const ordered_json& gpu : driver["gpus"]) {
+  for (const ordered_json& gpu : driver.value("gpus", ordered_json::array())) {
     found.enforcers.push_back({"driver", bytes_text(gpu["hard_bytes"].get<std::uint64_t>()) +
-                                             " of " + gpu["uuid"].get<std::string>() +
+                                             " of " + printable(gpu["uuid"].get<std::string>()) +
                                              " (NVML, nvmlDeviceGetMemoryLimits)"});
+  }
+  if (driver.contains("error")) {
+    found.unknown.push_back("driver: it cannot be asked: " +
+                            printable(driver["error"].get<std::string>()));
   }
 }
 
-// Its server keeps the limit that a client's environment asks for.
+// Its server keeps the limit that a client's environment asks for, and one of its own for those
+// that ask for none, which only it knows.
 void look_at_mps(const Subject& subject, Enforcement& found) {
-  constexpr const char* kVariable = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
-  const std::string limit = value_of(subject.environment, kVariable);
-  if (limit.empty()) {
-    return;
-  }
+  constexpr std::string_view kVariable = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+  const std::string asked = value_of(subject.environment, std::string(kVariable));
   std::string folder = value_of(subject.environment, "CUDA_MPS_PIPE_DIRECTORY");
   folder = folder.empty() ? "/tmp/nvidia-mps" : folder;
-  struct stat status {};
   const std::string control = folder + "/control";
-  if (stat((subject.root + control).c_str(), &status) == 0) {
-    found.enforcers.push_back({"MPS", std::string(kVariable) + "=" + report::printable(limit) +
-                                          " (" + report::printable(control) + ")"});
-  } else {
-    found.notes.push_back("MPS: there is no " + report::printable(control) +
-                          ", so no server keeps " + kVariable + "=" + report::printable(limit));
+  struct stat status {};
+  const bool has_server = stat((subject.root + control).c_str(), &status) == 0 &&
+                          (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+  const config::Policy policy =
+      config::read_policy(config::Environment{std::string(kVariable) + "=" + asked});
+  const std::string words = std::string(kVariable) + "=" + printable(asked);
+  if (has_server && !policy.mem_limit.value.empty()) {
+    found.enforcers.push_back({"MPS", words + " (" + printable(control) + ")"});
+  } else if (has_server) {
+    found.notes.push_back("MPS: the server at " + printable(control) +
+                          " may have a limit for all of its clients, which only it tells "
+                          "(get_default_device_pinned_mem_limit)");
+  } else if (!asked.empty()) {
+    found.notes.push_back("MPS: there is no " + printable(control) + ", so no server keeps " +
+                          words);
   }
 }
 
 }  // namespace
 
-std::string cgroup_path(const std::string& cgroups) {
-  for (const std::string& line : split(cgroups, '\n')) {
-    if (line.starts_with("0::/")) {
-      return line.substr(3);
-    }
-  }
-  return "";
-}
-
-Subject subject_of_process(pid_t process) {
-  const std::string folder = "/proc/" + std::to_string(process);
-  const std::optional<std::string> environment = text_of(folder + "/environ");
-  const std::optional<std::string> maps = text_of(folder + "/maps");
-  if (!environment || !maps) {
-    const int error = errno;
-    throw Failure{"check: --enforced " + std::to_string(process) + ": " +
-                      (error == ENOENT ? "there is no such process"
-                                       : std::string(std::strerror(error)) +
-                                             "; as root, or as its user, it can be looked at"),
-                  kUsage};
-  }
-  std::string command = text_of(folder + "/cmdline").value_or("");
-  std::replace(command.begin(), command.end(), '\0', ' ');
-  Subject subject{.name = "process " + std::to_string(process) + ", " +
-                          report::printable(config::trimmed(command)),
-                  .environment = split(*environment, '\0'),
-                  .root = folder + "/root",
-                  .cgroups = text_of(folder + "/cgroup").value_or("")};
-  bool is_loaded = false;
-  for (const std::string& line : split(*maps, '\n')) {
-    const std::string path = last_column(line);
-    is_loaded = is_loaded || is_our_library(path);
-    subject.has_xla = subject.has_xla || config::xla_runtime_at(path) != nullptr;
-  }
-  if (!is_loaded) {
-    const std::string named = library_that_is_named(subject);
-    subject.why_not_loaded =
-        "libcubfc.so is not loaded in the process" +
-        (named.empty() ? std::string() : ", although " + report::printable(named) + " was named");
-  }
-  return subject;
-}
-
-Subject subject_of_program(const std::string& name, const std::string& library) {
-  Subject subject{.name = name.empty() ? "what is started here" : report::printable(name),
-                  .environment = environment_with({}),
-                  .root = "",
-                  .cgroups = text_of("/proc/self/cgroup").value_or("")};
-  const std::string named = library_that_is_named(subject);
-  const std::string search = search_path();
-  const FoundProgram program = name.empty() ? FoundProgram{} : find_program(name, search);
-  if (!name.empty() && program.path.empty()) {
-    throw Failure{"check: --enforced: " + why_not_found(name, program), kUsage};
-  }
-  struct stat status {};
-  if (named.empty()) {
-    subject.why_not_loaded =
-        "nothing preloads libcubfc.so here (`cubfc run`, LD_PRELOAD or /etc/ld.so.preload does)";
-  } else if (named.find('/') != std::string::npos && stat(named.c_str(), &status) != 0) {
-    subject.why_not_loaded = report::printable(named) + ": " + std::strerror(errno);
-  } else if (!name.empty()) {
-    const auto obstacles = obstacles_to_preload(program.path, library, "", search);
-    if (!obstacles.empty()) {
-      subject.why_not_loaded = obstacles.front();
-    }
-  }
-  return subject;
-}
-
 Enforcement find_enforcers(const Subject& subject, const ordered_json& driver) {
   Enforcement found;
+  found.unknown = subject.unknown;
   look_at_driver(driver, found);
   look_at_kernel(subject, found);
   look_at_mps(subject, found);

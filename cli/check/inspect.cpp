@@ -161,6 +161,15 @@ std::string describe_devices() {
   });
 }
 
+std::string find_preloaded() {
+  return told([](ordered_json& all) {
+    Dl_info info{};
+    void* const ours = dlsym(RTLD_DEFAULT, "cubfc_version");
+    const bool found = ours != nullptr && dladdr(ours, &info) != 0 && info.dli_fname != nullptr;
+    all["path"] = found ? info.dli_fname : "";
+  });
+}
+
 std::string count_devices() {
   return told([](ordered_json& all) { all["count"] = Driver().count(); });
 }

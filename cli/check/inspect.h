@@ -11,6 +11,10 @@ namespace cubfc::cli::check {
 // The driver and its GPUs, as they are without cubfc.
 std::string describe_devices();
 
+// To be executed with the library preloaded, if it is: {"path": where it lies}; "" where it is not.
+// Asks no driver.
+std::string find_preloaded();
+
 // How many GPUs the driver shows: {"count": 2}. Makes no context.
 std::string count_devices();
 

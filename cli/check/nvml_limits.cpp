@@ -12,7 +12,8 @@ namespace {
 using nlohmann::ordered_json;
 
 // nvml.h of CUDA 13.4: nvmlGetMemoryLimits_v1_t. The hard limit is what is refused, the soft one
-// what others cannot take; no limit is 0, or all bits.
+// what others cannot take; no limit is 0, or all bits. The name space is the full path of the
+// cgroup's folder.
 struct MemoryLimits {
   const char* name_space;
   unsigned long long soft;
@@ -30,7 +31,7 @@ Function* find(void* library, const char* name) {
 
 }  // namespace
 
-std::string nvml_limits(const std::string& cgroup_path) {
+std::string nvml_limits(const std::string& cgroup) {
   ordered_json told = {{"gpus", ordered_json::array()}};
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -46,23 +47,24 @@ std::string nvml_limits(const std::string& cgroup_path) {
     return told.dump();
   }
   unsigned devices = 0;
-  int error = init();
-  error = error == kSuccess ? count(&devices) : error;
-  for (unsigned i = 0; i < devices && error == kSuccess; ++i) {
+  int refused = init();
+  refused = refused == kSuccess ? count(&devices) : refused;
+  for (unsigned i = 0; i < devices; ++i) {
     void* device = nullptr;
     std::array<char, 96> text{};
-    MemoryLimits of_device{cgroup_path.c_str(), 0, 0, 0};
-    error = handle(i, &device);
-    error = error == kSuccess ? uuid(device, text.data(), text.size()) : error;
-    const int answer = error == kSuccess ? limits(device, &of_device) : error;
-    error = answer == kNotSupported ? kSuccess : answer;
+    MemoryLimits of_device{cgroup.c_str(), 0, 0, 0};
+    int answer = handle(i, &device);
+    answer = answer == kSuccess ? uuid(device, text.data(), text.size()) : answer;
+    answer = answer == kSuccess ? limits(device, &of_device) : answer;
     if (answer == kSuccess && of_device.hard != 0 && of_device.hard != ~0ULL) {
       told["gpus"].push_back(
           {{"uuid", text.data()}, {"hard_bytes", of_device.hard}, {"soft_bytes", of_device.soft}});
+    } else if (answer != kSuccess && answer != kNotSupported) {
+      refused = answer;
     }
   }
-  if (error != kSuccess) {
-    told = {{"error", "NVML answers " + std::to_string(error)}};
+  if (refused != kSuccess) {
+    told["error"] = "NVML answers " + std::to_string(refused);
   }
   return told.dump();
 }

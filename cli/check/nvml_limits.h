@@ -9,6 +9,6 @@ namespace cubfc::cli::check {
 // One line of JSON: {"gpus": [{"uuid", "hard_bytes", "soft_bytes"}]}, those GPUs that have a limit
 // for the cgroup of that path; none where this driver keeps no limits. {"error"} where NVML is
 // there and refuses to tell.
-std::string nvml_limits(const std::string& cgroup_path);
+std::string nvml_limits(const std::string& cgroup);
 
 }  // namespace cubfc::cli::check

@@ -3,12 +3,12 @@
 #include "cli/check/enforced.h"
 #include "cli/check/findings.h"
 #include "cli/failure.h"
-#include "cli/run/library.h"
 #include "config/values.h"
 
 namespace cubfc::cli::check {
 namespace {
 
+constexpr int kCannotBeKnown = 3;                  // an exit status
 constexpr std::uint64_t kMostProcess = 1U << 22U;  // Linux's PID_MAX_LIMIT
 
 Subject subject_of(const EnforcedWords& words) {
@@ -18,26 +18,22 @@ Subject subject_of(const EnforcedWords& words) {
     }
     return subject_of_process(static_cast<pid_t>(*process));
   }
-  std::string library;
-  try {
-    library = find_library(words.library);
-  } catch (const Failure&) {  // nothing is known then of what speaks against it
-  }
-  return subject_of_program(words.whom, library);
+  return subject_of_program(words.whom);
 }
 
 }  // namespace
 
 void tell_enforced(const EnforcedWords& words) {
   const Subject subject = subject_of(words);
-  const auto driver =
-      ask_child({"check", "--child=limits", "--cgroup=" + cgroup_path(subject.cgroups)},
-                {{"CUBFC_DISABLE", "1"}}, Errors::kCatch, words.patience);
+  const auto driver = ask_child({"check", "--child=limits", "--cgroup=" + subject.cgroup},
+                                {{"CUBFC_DISABLE", "1"}}, Errors::kCatch, words.patience);
   const Enforcement found = find_enforcers(subject, driver);
   Findings findings;
   auto& json = findings.json();
-  json = {
-      {"of", subject.name}, {"enforced", nlohmann::ordered_json::array()}, {"notes", found.notes}};
+  json = {{"of", subject.name},
+          {"enforced", nlohmann::ordered_json::array()},
+          {"notes", found.notes},
+          {"unknown", found.unknown}};
   findings.say("of", subject.name);
   for (const Enforcer& each : found.enforcers) {
     json["enforced"].push_back({{"by", each.by}, {"limit", each.limit}});
@@ -46,10 +42,16 @@ void tell_enforced(const EnforcedWords& words) {
   for (const std::string& note : found.notes) {
     findings.say("note", note);
   }
-  findings.say("enforced", found.enforcers.empty() ? "by nobody" : "yes");
+  for (const std::string& unknown : found.unknown) {
+    findings.say("unknown", unknown);
+  }
+  const bool is_known = found.unknown.empty();
+  findings.say("enforced", !found.enforcers.empty() ? "yes"
+                           : is_known               ? "by nobody"
+                                                    : "cannot be known");
   findings.finish(words.json);
   if (found.enforcers.empty()) {
-    throw Failure{"", kFailed};
+    throw Failure{"", is_known ? kFailed : kCannotBeKnown};
   }
 }
 

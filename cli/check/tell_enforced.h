@@ -2,20 +2,18 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 namespace cubfc::cli::check {
 
 struct EnforcedWords {
-  std::string whom;  // a process's number, or a program's name; empty: any program
-  std::optional<std::string> library;  // as --library names it
-  std::chrono::seconds patience;       // for NVML
+  std::string whom;               // a process's number, or a program's name; empty: any program
+  std::chrono::seconds patience;  // for NVML
   bool json;
 };
 
-// Throws Failure where nobody does (kFailed, without a message), and where there is no such process
-// or program (kUsage).
+// Throws Failure where nobody does (kFailed, without a message), or that cannot be known (3), and
+// where there is no such process or program (kUsage).
 void tell_enforced(const EnforcedWords& words);
 
 }  // namespace cubfc::cli::check

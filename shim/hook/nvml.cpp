@@ -33,10 +33,14 @@ using GetMemory = int (*)(Handle, Memory*);
 using GetMemoryV2 = int (*)(Handle, MemoryV2*);
 using GetUuid = int (*)(Handle, char*, unsigned);
 
-// Of the library that was asked first; there is no second one in a process that works.
-std::atomic<GetMemory> real_memory{nullptr};
-std::atomic<GetMemoryV2> real_memory_v2{nullptr};
-std::atomic<GetUuid> real_uuid{nullptr};
+// Of the library that was looked into first, which stays loaded from then on: a program may close
+// it while we would call it. Made once, never destroyed.
+struct Nvml {
+  GetMemory memory;
+  GetMemoryV2 memory_v2;
+  GetUuid uuid;
+};
+std::atomic<const Nvml*> the_nvml{nullptr};
 
 // "GPU-7374616e-6469-6e20-0000-000000000000", of an instance (MIG) with "MIG-". Nothing of any
 // other form: instances had another one before driver 470, and are no GPU that CUDA knows by that.
@@ -67,8 +71,7 @@ std::optional<DeviceId> parse_uuid(std::string_view text) {
 std::optional<LimitedMemory> limited_memory_of(Handle handle, std::uint64_t total_bytes) {
   const NoCancellation no_cancellation;
   std::array<char, 96> text{};
-  const GetUuid uuid_of = real_uuid.load();
-  if (uuid_of == nullptr || uuid_of(handle, text.data(), text.size()) != kSuccess) {
+  if (the_nvml.load()->uuid(handle, text.data(), text.size()) != kSuccess) {
     return std::nullopt;
   }
   text.back() = '\0';
@@ -76,16 +79,21 @@ std::optional<LimitedMemory> limited_memory_of(Handle handle, std::uint64_t tota
     const std::optional<DeviceId> id = parse_uuid(text.data());
     const Process* const process = Process::existing();
     const bool has_figures = process != nullptr && !process->is_in_child();
-    return id ? limited_memory(policy_of_process(), *id, total_bytes,
-                               has_figures ? &process->figures() : nullptr)
-              : std::nullopt;
+    const config::Policy& policy = policy_of_process();
+    const figures::ProcessFigures* const own = has_figures ? &process->figures() : nullptr;
+    if (!id) {
+      return std::nullopt;
+    }
+    return loaded_xla_runtime() == nullptr
+               ? limited_memory(policy, *id, total_bytes, own)
+               : limited_memory(policy.beside_xla(), *id, total_bytes, own);
   } catch (const std::bad_alloc&) {
     return std::nullopt;
   }
 }
 
 int get_memory(Handle handle, Memory* memory) {
-  const int result = real_memory.load()(handle, memory);
+  const int result = the_nvml.load()->memory(handle, memory);
   if (result == kSuccess && memory != nullptr) {
     if (const auto limited = limited_memory_of(handle, memory->total)) {
       *memory = {limited->total_bytes, limited->total_bytes - limited->used_bytes,
@@ -96,7 +104,7 @@ int get_memory(Handle handle, Memory* memory) {
 }
 
 int get_memory_v2(Handle handle, MemoryV2* memory) {
-  const int result = real_memory_v2.load()(handle, memory);
+  const int result = the_nvml.load()->memory_v2(handle, memory);
   if (result == kSuccess && memory != nullptr && memory->version == kVersion2) {
     if (const auto limited = limited_memory_of(handle, memory->total)) {
       *memory = {kVersion2, limited->total_bytes, 0, limited->total_bytes - limited->used_bytes,
@@ -106,21 +114,36 @@ int get_memory_v2(Handle handle, MemoryV2* memory) {
   return result;
 }
 
-// nvmlDeviceGetMemoryInfo() of the library becomes ours(), unless another library's has already.
-template <typename Function>
-void* replace(std::atomic<Function>& real, Function ours, void* found) {
-  Function known = nullptr;
-  const auto function = reinterpret_cast<Function>(found);
-  return real.compare_exchange_strong(known, function) || known == function
-             ? reinterpret_cast<void*>(ours)
-             : found;
-}
-
 bool shows_limits() noexcept try {
   const config::Policy& policy = policy_of_process();
   return !policy.disable.value && policy.limits() && policy.nvml.value != config::Nvml::kNo;
 } catch (...) {
   return false;
+}
+
+template <typename Function>
+Function look_up(void* handle, const char* name) noexcept {
+  return reinterpret_cast<Function>(real_dlsym(handle, name));
+}
+
+// The library's functions, by a handle of it; nullptr where it has not all that are needed, or
+// where it cannot be kept loaded.
+const Nvml* know(void* handle, const void* in_it) noexcept {
+  if (const Nvml* const known = the_nvml.load()) {
+    return known;
+  }
+  const Nvml found{look_up<GetMemory>(handle, "nvmlDeviceGetMemoryInfo"),
+                   look_up<GetMemoryV2>(handle, "nvmlDeviceGetMemoryInfo_v2"),
+                   look_up<GetUuid>(handle, "nvmlDeviceGetUUID")};
+  void* const kept = found.uuid == nullptr ? nullptr : open_object_with(in_it);
+  auto* const made = kept == nullptr ? nullptr : new (std::nothrow) Nvml(found);
+  clear_dlerror();
+  const Nvml* known = nullptr;
+  if (made != nullptr && the_nvml.compare_exchange_strong(known, made)) {
+    return made;
+  }
+  delete made;
+  return known;  // another thread was quicker
 }
 
 }  // namespace
@@ -131,15 +154,15 @@ void* route_nvml(void* handle, std::string_view name, void* found) noexcept {
       !shows_limits()) {
     return found;
   }
-  if (real_uuid.load() == nullptr) {
-    real_uuid.store(reinterpret_cast<GetUuid>(real_dlsym(handle, "nvmlDeviceGetUUID")));
-    if (real_uuid.load() == nullptr) {
-      clear_dlerror();
-      return found;
-    }
+  // Of a second library, which no process that works has, the functions stay its own.
+  const Nvml* const nvml = know(handle, found);
+  if (nvml != nullptr && found == reinterpret_cast<void*>(nvml->memory)) {
+    return reinterpret_cast<void*>(&get_memory);
   }
-  return is_first ? replace(real_memory, &get_memory, found)
-                  : replace(real_memory_v2, &get_memory_v2, found);
+  if (nvml != nullptr && found == reinterpret_cast<void*>(nvml->memory_v2)) {
+    return reinterpret_cast<void*>(&get_memory_v2);
+  }
+  return found;
 }
 
 }  // namespace cubfc

@@ -94,19 +94,26 @@ std::string file_name_of(const std::string& name, const DeviceId& device) {
 
 }  // namespace
 
+// Without a lock of its own, so that nobody who joins meanwhile has to wait. What the dead have
+// left counts no more: nobody has the locks of their parts.
 std::optional<std::uint64_t> Group::used_by(const std::string& name, const DeviceId& device,
                                             Where where) {
-  const auto file = join_shared_file(
-      file_name_of(name, device), sizeof(File), IfMissing::kNothing,
-      [](int /*descriptor*/, void* /*data*/) { return true; }, nullptr, where);
-  if (!file) {
+  const Descriptor descriptor = open_shared_file(file_name_of(name, device), where);
+  if (!descriptor) {
     return std::nullopt;
   }
-  const auto& group = *static_cast<const File*>(file->data);
-  const bool is_ours = group.header.magic.load() == kGroupMagic;
-  const std::uint64_t used = group.table.used();
-  leave_shared_file(*file);
-  return is_ours ? std::optional(used) : std::nullopt;
+  const auto file = std::make_unique<File>();
+  if (pread(descriptor.get(), file.get(), sizeof(File), 0) != static_cast<ssize_t>(sizeof(File)) ||
+      file->header.magic.load() != kGroupMagic) {
+    return std::nullopt;
+  }
+  std::uint64_t used = 0;
+  for (std::size_t i = 0; i < GroupTable::kMembers; ++i) {
+    const bool is_alive =
+        file->header.owners[i].pid.load() != 0 && is_byte_locked(descriptor.get(), i);
+    used += is_alive ? file->table.held_by(i) : 0;
+  }
+  return used;
 }
 
 std::unique_ptr<Group> Group::join(const std::string& name, const DeviceId& device,

@@ -107,6 +107,15 @@ bool lock_byte(int file, std::size_t byte, short type) noexcept {
   return fcntl(file, F_OFD_SETLK, &range) == 0;
 }
 
+bool is_byte_locked(int file, std::size_t byte) noexcept {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(byte);
+  range.l_len = 1;
+  return fcntl(file, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
 LockedForMoment::LockedForMoment(const Descriptor& file) noexcept : mine_(take_in_hand()) {
   if (mine_ != nullptr) {
     mine_->file = file.get();

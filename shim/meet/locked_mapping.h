@@ -24,6 +24,8 @@ void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
 // Locks one byte of a file that is open (F_WRLCK), or lets it go (F_UNLCK); the lock is the open
 // file's. False when another has it (errno: EAGAIN or EACCES), or for another reason.
 bool lock_byte(int file, std::size_t byte, short type) noexcept;
+// Whether somebody has it for himself, but not by this descriptor.
+bool is_byte_locked(int file, std::size_t byte) noexcept;
 
 // A file that is open for a moment, for locks that are to end with this process: as long as this
 // lives, a child that is forked closes its copy of the descriptor at once. (With many threads at it

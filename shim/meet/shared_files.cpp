@@ -297,8 +297,8 @@ void for_each_shared_file(std::string_view kind,
   }
 }
 
-Descriptor open_shared_file(const std::string& name) {
-  for (const std::string& path : folders()) {
+Descriptor open_shared_file(const std::string& name, Where where) {
+  for (const std::string& path : folders(where)) {
     const Descriptor folder = open_folder(path);
     Descriptor file =
         folder ? open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK) : Descriptor();

@@ -40,7 +40,7 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
                                            std::uint64_t& key);
 // Of another process, to be read. An empty Descriptor when there is none, or somebody else may
 // write there.
-Descriptor open_shared_file(const std::string& name);
+Descriptor open_shared_file(const std::string& name, Where where = Where::kAsSet);
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key);
 
 // Calls `look` with each file of that kind whose process lives: of this user's, and for root of all

@@ -27,46 +27,45 @@ bool is_same_for_all(const config::Policy& policy) {
          policy.enforced.mem_limit.value.listed.empty();
 }
 
-// Among the figures the name of a setting may be cut.
-bool is_of(const figures::DeviceFigures& device, const config::Origin& origin) {
+// Whether a process that has these figures of a GPU has its limit from the same setting. NVML's
+// size of a GPU is not always CUDA's, of which a share is taken, so theirs counts. The name may be
+// cut.
+bool has_this_limit(const config::Policy& policy, const figures::DeviceFigures& device) {
   constexpr std::size_t kMost = sizeof(device.limit_origin.characters) - 1;
-  return !origin.variable.empty() &&
-         device.limit_origin.get() == std::string_view(origin.variable).substr(0, kMost);
+  const auto limit = policy.hard_limit(device.total_bytes, device.number);
+  return limit && limit->origin != nullptr && device.limit_bytes == limit->bytes &&
+         device.limit_origin.get() == std::string_view(limit->origin->variable).substr(0, kMost);
 }
 
-// The GPU's number, as CUDA counts in this process, or in one that has its limit from the same
-// setting; nothing where nobody has used the GPU yet. Any number where it does not matter.
-std::optional<int> number_of(const config::Policy& policy, const DeviceId& id,
-                             const figures::ProcessFigures* own,
-                             const figures::DeviceFigures* own_device) {
+// The GPU as those who have this limit know it, and what they have taken of it.
+struct Known {
+  std::optional<int> number;      // as CUDA counts
+  std::uint64_t total_bytes = 0;  // as CUDA says; 0: nobody has used it
+  std::uint64_t taken_bytes = 0;
+};
+Known known_of(const config::Policy& policy, const DeviceId& id,
+               const figures::ProcessFigures* own) {
+  Known known;
+  const figures::DeviceFigures* const own_device = own_figures(id, own);
+  const auto add = [&](const figures::DeviceFigures& device) {
+    if (!known.number) {  // this process's own first
+      known.number = device.number;
+      known.total_bytes = device.total_bytes;
+    }
+    known.taken_bytes = arena::plus(known.taken_bytes, figures::read(device.bytes_taken));
+  };
   if (own_device != nullptr) {
-    return own_device->number;
+    add(*own_device);
   }
-  std::optional<int> number;
-  if (is_same_for_all(policy)) {
-    number = 0;
-  } else {
-    for_each_neighbour(id, own, [&](const auto& /*process*/, const auto& device) {
-      if (is_of(device, policy.mem_limit.origin) || is_of(device, policy.container_limit.origin) ||
-          is_of(device, policy.group_limit.origin) ||
-          is_of(device, policy.enforced.mem_limit.origin)) {
-        number = device.number;
-      }
-    });
-  }
-  return number;
-}
-
-std::uint64_t used_of(const config::HardLimit& limit, const DeviceId& id,
-                      const figures::ProcessFigures* own,
-                      const figures::DeviceFigures* own_device) {
-  std::uint64_t used = own_device == nullptr ? 0 : figures::read(own_device->bytes_taken);
-  for_each_neighbour(id, own, [&](const auto& /*process*/, const figures::DeviceFigures& device) {
-    if (device.limit_bytes == limit.bytes && is_of(device, *limit.origin)) {
-      used = arena::plus(used, figures::read(device.bytes_taken));
+  for_each_neighbour(id, own, [&](const auto& /*process*/, const auto& device) {
+    if (has_this_limit(policy, device)) {
+      add(device);
     }
   });
-  return used;
+  if (!known.number && is_same_for_all(policy)) {
+    known.number = 0;  // any
+  }
+  return known;
 }
 
 }  // namespace
@@ -74,10 +73,14 @@ std::uint64_t used_of(const config::HardLimit& limit, const DeviceId& id,
 std::optional<LimitedMemory> limited_memory(const config::Policy& policy, const DeviceId& id,
                                             std::uint64_t total_bytes,
                                             const figures::ProcessFigures* own) {
-  const figures::DeviceFigures* const own_device = own_figures(id, own);
-  const std::optional<int> number =
-      policy.limits() ? number_of(policy, id, own, own_device) : std::nullopt;
-  const auto limit = number ? policy.hard_limit(total_bytes, *number) : std::nullopt;
+  if (!policy.limits()) {
+    return std::nullopt;
+  }
+  const Known known = known_of(policy, id, own);
+  if (known.total_bytes != 0) {
+    total_bytes = known.total_bytes;
+  }
+  const auto limit = known.number ? policy.hard_limit(total_bytes, *known.number) : std::nullopt;
   if (!limit || !policy.is_shown_by_nvml(*limit)) {
     return std::nullopt;
   }
@@ -86,7 +89,7 @@ std::optional<LimitedMemory> limited_memory(const config::Policy& policy, const 
       is_of_group ? Group::used_by(*policy.group.value, id,
                                    policy.group.origin.enforced ? Where::kFixed : Where::kAsSet)
                         .value_or(0)
-                  : used_of(*limit, id, own, own_device);
+                  : known.taken_bytes;
   const std::uint64_t total = std::min(total_bytes, limit->bytes);
   return LimitedMemory{total, std::min(used, total)};
 }

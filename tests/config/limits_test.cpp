@@ -306,3 +306,13 @@ TEST_CASE("NVML shows a limit that the program sees, and a policy file's where t
   CHECK(is_shown(with_file("enforce CUBFC_MEM_LIMIT=8G\nCUBFC_NVML=true\n")));
   CHECK(is_shown(with_file("enforce CUBFC_MEM_LIMIT=8G\n", Environment{"CUBFC_MEM_LIMIT=4G"})));
 }
+
+TEST_CASE("a container's limit that a policy file enforces is a group's that has none",
+          "[config]") {
+  const Policy policy =
+      with_file("enforce NVIDIA_GPU_MEMORY_LIMIT=8192\nenforce NVIDIA_GPU_MEMORY_REQUEST=0\n",
+                Environment{"CUBFC_GROUP=g"});
+  CHECK_FALSE(policy.limit_unusable);
+  CHECK(limit(policy) == 8 * kGi);
+  CHECK(policy.group_limit.value.on(0, 80 * kGi) == 8 * kGi);
+}

@@ -188,7 +188,7 @@ TEST_CASE("the toolkit's limit and request count together or not at all", "[conf
   const std::vector<Case> cases = {
       {{"NVIDIA_GPU_MEMORY_LIMIT=8192"},
        "NVIDIA_GPU_MEMORY_LIMIT=\"8192\" cannot be used: NVIDIA_GPU_MEMORY_REQUEST is needed, too, "
-       "a whole number of MiB, and not 0; in force: unset (default)"},
+       "a whole number of MiB; in force: unset (default)"},
       {{"NVIDIA_GPU_MEMORY_REQUEST=8192"},
        "NVIDIA_GPU_MEMORY_REQUEST=\"8192\" cannot be used: NVIDIA_GPU_MEMORY_LIMIT is needed, too, "
        "a whole number of MiB, and not 0; in force: unset (default)"},
@@ -211,6 +211,10 @@ TEST_CASE("the toolkit's limit and request count together or not at all", "[conf
     REQUIRE_FALSE(policy.warnings.empty());
     CHECK(policy.warnings[0] == each.warning);
   }
+  const Policy none = policy_of({"NVIDIA_GPU_MEMORY_LIMIT=8192", "NVIDIA_GPU_MEMORY_REQUEST=0"});
+  CHECK(none.hard_limit(kTotal)->bytes == 8 * kGi);
+  CHECK(none.kept_from_others(kTotal) == 0);
+  CHECK(none.warnings.empty());
   const Policy both = policy_of({"NVIDIA_GPU_MEMORY_LIMIT=8192", "NVIDIA_GPU_MEMORY_REQUEST=4096"});
   CHECK(both.kept_from_others(kTotal) == 4 * kGi);
   CHECK(both.kept_from_others(kTotal, 3) == 4 * kGi);

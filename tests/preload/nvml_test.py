@@ -134,7 +134,7 @@ class Nvml(unittest.TestCase):
             bare = self.asked(preload=None, names=names)
             for settings in ({}, {"XLA_CLIENT_MEM_FRACTION": "0.5"}, {"CUBFC_NVML": "true"},
                              {"CUBFC_MEM_LIMIT": "1GiB", "CUBFC_NVML": "false"}, {"CUBFC_MEM_LIMIT": "1GiB", "CUBFC_DISABLE": "1"},
-                             {"CUBFC_MEM_LIMIT": "many"}):
+                             {"CUBFC_MEM_LIMIT": "many"}, {"CUDA_DEVICE_MEMORY_LIMIT": "0"}):
                 with self.subTest(settings):
                     self.assertEqual(self.asked(names=names, **settings), bare)
 
@@ -189,6 +189,59 @@ class Nvml(unittest.TestCase):
                 with Holder(self.machine, 300, **limit):
                     self.assertEqual(self.memory(gpu=first, **limit, **order), (1024, 300))
                     self.assertEqual(self.memory(gpu=second, **limit, **order), (TOTAL, 0))
+
+    def test_a_share_is_of_what_cuda_says(self):
+        for limit, total in (("25%", 1024), ("8GiB", TOTAL), ("1GiB", 1024)):
+            with self.subTest(limit), Holder(self.machine, 300, CUBFC_MEM_LIMIT=limit):
+                self.assertEqual(self.memory(CUBFC_MEM_LIMIT=limit, NVML_LARGER="154"), (total, 300))
+
+    def test_a_member_that_was_killed_uses_nothing(self):
+        group = {"CUBFC_GROUP": "g", "CUBFC_GROUP_LIMIT": "1GiB"}
+        with Holder(self.machine, 100, **group):
+            with Holder(self.machine, 300, **group) as killed:
+                self.assertEqual(self.memory(**group), (1024, 400))
+                killed.process.kill()
+                killed.process.wait()
+            self.assertEqual(self.memory(**group), (1024, 100))
+        self.assertEqual(self.memory(**group), (1024, 0))
+
+    def test_a_library_that_is_loaded_again(self):
+        """And asked for another of its functions then."""
+        program = ("import ctypes, _ctypes, sys\n"
+                   "def ask(name, words, first):\n"
+                   "    lib = ctypes.CDLL('libnvidia-ml.so.1'); handle = ctypes.c_void_p(); out = (ctypes.c_ulonglong * 5)(first)\n"
+                   "    assert lib.nvmlInit_v2() == 0 and lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) == 0\n"
+                   "    assert getattr(lib, name)(handle, out) == 0\n"
+                   "    _ctypes.dlclose(lib._handle)\n"
+                   "    print(out[words] >> 20)\n"
+                   "for i in range(3):\n"
+                   "    ask('nvmlDeviceGetMemoryInfo', 0, 0)\n"
+                   "    ask('nvmlDeviceGetMemoryInfo_v2', 1, 0x02000028)\n")
+        done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, check=False,
+                              env={**self.machine, "LD_PRELOAD": LIBRARY, "CUBFC_MEM_LIMIT": "1GiB"})
+        self.assertEqual((done.returncode, done.stdout), (0, "1024\n" * 6), done.stderr)
+
+    def test_many_threads_and_processes_look_on(self):
+        """Nobody who joins the group meanwhile is kept out, and no figure is another one."""
+        group = {"CUBFC_GROUP": "g", "CUBFC_GROUP_LIMIT": "1GiB"}
+        program = ("import ctypes, threading\n"
+                   "lib = ctypes.CDLL('libnvidia-ml.so.1'); handle = ctypes.c_void_p(); seen = set()\n"
+                   "assert lib.nvmlInit_v2() == 0 and lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) == 0\n"
+                   "def look():\n"
+                   "    out = (ctypes.c_ulonglong * 3)()\n"
+                   "    for i in range(100):\n"
+                   "        assert lib.nvmlDeviceGetMemoryInfo(handle, out) == 0\n"
+                   "        seen.add(out[2] >> 20)\n"
+                   "threads = [threading.Thread(target=look) for i in range(16)]\n"
+                   "for each in threads: each.start()\n"
+                   "for each in threads: each.join()\n"
+                   "print(sorted(seen))\n")
+        with Holder(self.machine, 300, **group):
+            lookers = [subprocess.Popen([sys.executable, "-c", program], text=True, stdout=subprocess.PIPE,
+                                        env={**self.machine, "LD_PRELOAD": LIBRARY, **group}) for _ in range(2)]
+            for looker in lookers:
+                self.assertEqual(looker.communicate()[0], "[300]\n")
+                self.assertEqual(looker.returncode, 0)
 
     def test_what_nvml_does_not_tell_stays_untold(self):
         for settings in ({}, {"CUBFC_MEM_LIMIT": "1GiB"}):

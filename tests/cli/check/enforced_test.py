@@ -29,7 +29,7 @@ class Enforced(unittest.TestCase):
 
     def ask(self, *whom, **settings):
         """(exit status, who with which limit, notes); the lines must say the same."""
-        words = [CUBFC, "check", "--enforced", f"--library={LIBRARY}", *whom]
+        words = [CUBFC, "check", "--enforced", *whom]
         environment = self.environment | settings
         lines = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
         done = subprocess.run([*words, "--json"], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -39,11 +39,13 @@ class Enforced(unittest.TestCase):
             return 2, [], done.stderr
         told = json.loads(done.stdout)
         said = [line.split(maxsplit=1) for line in lines.stdout.splitlines()]
-        self.assertEqual(said[-1], ["enforced", "yes" if told["enforced"] else "by nobody"])
+        status, last = (0, "yes") if told["enforced"] else (3, "cannot be known") if told["unknown"] else (1, "by nobody")
+        self.assertEqual(said[-1], ["enforced", last])
         self.assertEqual(said[1:-1], [[each["by"], each["limit"]] for each in told["enforced"]]
-                         + [["note", note] for note in told["notes"]])
-        self.assertEqual((done.returncode, done.stderr), (0 if told["enforced"] else 1, ""))
-        return done.returncode, [(each["by"], each["limit"]) for each in told["enforced"]], "\n".join(told["notes"])
+                         + [["note", note] for note in told["notes"]] + [["unknown", each] for each in told["unknown"]])
+        said = [line for line in done.stderr.splitlines() if not line.startswith("ERROR: ld.so: ")]
+        self.assertEqual((done.returncode, said), (status, []))
+        return status, [(each["by"], each["limit"]) for each in told["enforced"]], "\n".join(told["notes"] + told["unknown"])
 
     def start(self, *words, **settings):
         """A process that has begun, and its number."""
@@ -84,6 +86,7 @@ class ByCubfc(Enforced):
 
     def test_what_is_no_limit(self):
         for settings, note in (({}, ""), ({"XLA_CLIENT_MEM_FRACTION": "0.5+"}, ""),
+                               ({"CUDA_DEVICE_MEMORY_LIMIT": "0"}, ""),
                                ({"CUBFC_MEM_LIMIT": "1GiB", "CUBFC_DISABLE": "1"}, "it does nothing: CUBFC_DISABLE is set")):
             with self.subTest(settings):
                 status, who, notes = self.ask(self.start(LD_PRELOAD=LIBRARY, **settings))
@@ -129,6 +132,61 @@ class ByCubfc(Enforced):
             self.assertIn(why, said)
 
 
+    def test_a_preload_that_the_dynamic_linker_refuses(self):
+        text = self.folder / "libcubfc.so.txt"
+        text.write_text("no library")
+        for preload in (text, "libcubfc.so"):
+            status, who, notes = self.ask(LD_PRELOAD=str(preload), CUBFC_MEM_LIMIT="1GiB")
+            self.assertEqual((status, who), (1, []))
+            self.assertIn("is named to be preloaded, and cannot be", notes)
+        self.assertEqual(self.ask(LD_PRELOAD=f"/none/libcubfc.so:{LIBRARY}", CUBFC_MEM_LIMIT="1GiB")[0], 0)
+        (self.folder / "libcubfc.so").symlink_to(LIBRARY)
+        self.assertEqual(self.ask(LD_PRELOAD="libcubfc.so", CUBFC_MEM_LIMIT="1GiB")[0], 0)  # by LD_LIBRARY_PATH
+
+    def test_one_that_has_the_library_as_data_only(self):
+        program = f"import mmap, sys; f = open('{LIBRARY}'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); print(flush=True); input()"
+        process = subprocess.Popen([sys.executable, "-c", program], env=self.environment | {"CUBFC_MEM_LIMIT": "1GiB"},
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        self.assertEqual(self.ask(str(process.pid))[:2], (1, []))
+        process.communicate()
+
+    def test_one_that_has_overwritten_its_environment(self):
+        """As those do that show a title of their own. What the library tells counts, once it does."""
+        program = """
+import ctypes, os, sys
+stat = open("/proc/self/stat").read().rsplit(")", 1)[1].split()
+start, end = int(stat[47]), int(stat[48])
+ctypes.memset(start, 0, end - start)
+ctypes.memmove(start, b"a title", 7)
+print(flush=True)
+input()
+cuda, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)) == 0
+print(flush=True)
+input()
+"""
+        settings = {"LD_PRELOAD": LIBRARY, "CUBFC_MEM_LIMIT": "1GiB", "CUBFC_PREALLOCATE": "false", "LD_LIBRARY_PATH": DRIVER}
+        process = subprocess.Popen([sys.executable, "-c", program], env=self.environment | settings, text=True, bufsize=1,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdout.readline()
+        status, who, notes = self.ask(str(process.pid))
+        self.assertEqual((status, who), (3, []))
+        self.assertIn("the process has overwritten its environment", notes)
+        process.stdin.write("\n")
+        process.stdout.readline()
+        self.assertEqual(self.ask(str(process.pid))[:2],
+                         (0, [("cubfc", "1.00 GiB of GPU 0 (CUBFC_MEM_LIMIT), 64.00 MiB taken")]))
+        process.communicate()
+
+    def test_a_zombie(self):
+        process = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self.assertEqual(self.ask(str(process.pid))[0], 2)
+        process.wait()
+
+
 class ByMps(Enforced):
     def test_where_a_server_is(self):
         settings = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G", "CUDA_MPS_PIPE_DIRECTORY": str(self.folder)}
@@ -138,6 +196,8 @@ class ByMps(Enforced):
         os.mkfifo(self.folder / "control")
         self.assertEqual(self.ask(self.start(**settings))[:2],
                          (0, [("MPS", f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G ({self.folder}/control)")]))
+        for none in ("much", "0=0"):
+            self.assertEqual(self.ask(self.start(**settings | {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": none}))[:2], (1, []))
 
 
 class ByTheDriver(Enforced):
@@ -148,7 +208,7 @@ class ByTheDriver(Enforced):
         self.assertEqual((status, [by for by, _ in who]), (0, ["driver"]))
         self.assertRegex(who[0][1], r"^256.0 MiB of GPU-[0-9a-f-]{36} \(NVML, ")
         status, who, notes = self.ask(**machine, NVML_LIMITS="refused")
-        self.assertEqual((status, who), (1, []))
+        self.assertEqual((status, who), (3, []))
         self.assertIn("driver: it cannot be asked: NVML answers 4", notes)
 
 
@@ -166,6 +226,34 @@ class ByTheKernel(Enforced):
         (own / "dmem.max").write_text("\n \nx\n" + "y " * 1000)
         (CGROUPS / "dmem.max").write_text("")
         self.assertEqual(self.ask()[:2], (1, []))
+
+
+@unittest.skipUnless(os.environ.get(INSIDE), "no namespace in which this user may change its root folder")
+class InAnotherRootFolder(Enforced):
+    def test_what_is_there_may_be_hostile(self):
+        """It hangs nobody, and no link leads out of it."""
+        root = self.folder / "root"
+        (root / "etc").mkdir(parents=True)
+        outside = self.folder / "policy"
+        outside.write_text("CUBFC_MEM_LIMIT=1GiB\n")
+        preload, policy = root / "etc/ld.so.preload", root / "etc/cubfc.conf"
+        program = f"import os; os.chroot('{root}'); os.chdir('/'); print(flush=True); input()"
+        process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   env=self.environment | {"LD_PRELOAD": LIBRARY})
+        self.addCleanup(process.communicate, b"\n")
+        process.stdout.readline()
+        os.mkfifo(preload)
+        os.mkfifo(policy)
+        self.ask(str(process.pid))
+        preload.unlink()
+        preload.symlink_to("/dev/zero")
+        for place, status in ((outside, 1), ("../../../" + str(outside), 1), ("/policy", 1)):
+            policy.unlink()
+            policy.symlink_to(place)
+            self.assertEqual(self.ask(str(process.pid))[:2], (status, []))
+        (root / "policy").write_text("CUBFC_MEM_LIMIT=2GiB\n")  # where the link leads inside
+        self.assertEqual(self.ask(str(process.pid))[:2],
+                         (0, [("cubfc", "CUBFC_MEM_LIMIT 2GiB (CUBFC_MEM_LIMIT in /etc/cubfc.conf)")]))
 
 
 def main():

@@ -4,7 +4,8 @@
 // _ARGUMENT_VERSION_MISMATCH.
 //
 // NVML_ORDER=reversed counts the devices the other way round from CUDA, as NVML may; NVML_MIG=1
-// makes each an instance of a GPU, NVML_LIMITS=refused keeps its limits to itself.
+// makes each an instance of a GPU, NVML_LIMITS=refused keeps its limits to itself, NVML_LARGER=MIB
+// makes it larger than CUDA says, as on some cards.
 #include <dlfcn.h>
 
 #include <array>
@@ -84,7 +85,10 @@ int look_at_memory(const void* device, std::uint64_t& total, std::uint64_t& used
   int integrated = 0;
   if (number < 0 || !attribute || !memory || attribute(&integrated, kIntegrated, number)) return 2;
   if (integrated != 0) return 3;
-  return memory(number, &total, &used) == 1 ? 0 : 2;
+  if (memory(number, &total, &used) != 1) return 2;
+  if (const char* const more = std::getenv("NVML_LARGER"))
+    total += std::strtoull(more, nullptr, 10) << 20;
+  return 0;
 }
 
 }  // namespace
@@ -238,7 +242,10 @@ STANDIN_EXPORT int nvmlDeviceGetMemoryLimits_v1(const void* device, void* out) {
   };
   const int number = number_of(device);
   auto* const limits = static_cast<Limits*>(out);
-  if (number < 0 || !limits || !limits->name_space || !limit) return 2;
+  // nvml.h: the full path of the cgroup's folder.
+  const bool is_path =
+      limits && limits->name_space && std::strncmp(limits->name_space, "/sys/fs/cgroup", 14) == 0;
+  if (number < 0 || !is_path || !limit) return 2;
   if (is("NVML_LIMITS", "refused")) return 4;  // NVML_ERROR_NO_PERMISSION
   std::uint64_t total = 0;
   look_at_memory(device, total, limits->used);
