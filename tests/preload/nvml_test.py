@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,7 @@ def getters():
                             check=True).stdout
     names = {line.split()[-1] for line in listed.splitlines()}
     return sorted(name for name in names
-                  if name.startswith(("nvmlDeviceGet", "nvmlDeviceIs")) and "HandleBy" not in name and "GetCount" not in name)
+                  if name.startswith(("nvmlDeviceGet", "nvmlDeviceIs")) and not re.search("HandleBy|GetCount|MemoryLimits", name))
 
 
 def words(hex_text, offset=0):
