@@ -1,6 +1,6 @@
 #include "config/known_names.h"
 
-#include <array>
+#include <cstddef>
 
 #include "config/environment.h"
 #include "config/values.h"
@@ -20,57 +20,59 @@ bool names_fraction(std::string_view text) {
   return text.find("memory_fraction") != std::string_view::npos;
 }
 
-constexpr std::array kNames = std::to_array<KnownName>({
-    {"CUDA_DISABLE_CONTROL", "HAMi", is_true,
-     "switches off HAMi's library and not cubfc, which keeps the limit of "
-     "CUDA_DEVICE_MEMORY_LIMIT; what switches cubfc off is CUBFC_DISABLE"},
-    {"XLA_FLAGS", "XLA", names_fraction,
-     "is a policy of XLA's own pool, which XLA applies itself; a limit of cubfc's is "
-     "CUBFC_MEM_LIMIT"},
-    {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "JAX", always,
-     "is a part of JAX's own pool, for its collectives"},
-    {"JAX_PJRT_CLIENT_CREATE_OPTIONS", "JAX", always,
-     "is for JAX's client, which applies it to what it asks for; cubfc reads "
-     "XLA_CLIENT_MEM_FRACTION and its own names"},
-    {"TF_GPU_HOST_MEM_LIMIT_IN_MB", "TensorFlow", always,
-     "limits memory of the host, which cubfc does not serve"},
-    {"TF_CUDA_HOST_MEM_LIMIT_IN_MB", "TensorFlow", always,
-     "limits memory of the host, which cubfc does not serve"},
-    {"PYTORCH_CUDA_ALLOC_CONF", "PyTorch", names_fraction,
-     "is kept by PyTorch's own cache; a limit that holds for all of the process is "
-     "CUBFC_MEM_LIMIT"},
-    {"PYTORCH_ALLOC_CONF", "PyTorch", names_fraction,
-     "is kept by PyTorch's own cache; a limit that holds for all of the process is "
-     "CUBFC_MEM_LIMIT"},
-});
-
-constexpr bool known_names_agree() {
-  if (kNames.size() != kKnownNames.size()) {
-    return false;
+// Not a table: the dynamic linker would have to fill in its addresses in every process that is
+// preloaded.
+KnownName known_name(std::size_t number) noexcept {
+  switch (number) {
+    case 0:
+      return {kKnownNames[0], "HAMi", &is_true,
+              "switches off HAMi's library and not cubfc, which keeps the limit of "
+              "CUDA_DEVICE_MEMORY_LIMIT; what switches cubfc off is CUBFC_DISABLE"};
+    case 1:
+      return {kKnownNames[1], "XLA", &names_fraction,
+              "is a policy of XLA's own pool, which XLA applies itself; a limit of cubfc's is "
+              "CUBFC_MEM_LIMIT"};
+    case 2:
+      return {kKnownNames[2], "JAX", &always, "is a part of JAX's own pool, for its collectives"};
+    case 3:
+      return {kKnownNames[3], "JAX", &always,
+              "is for JAX's client, which applies it to what it asks for; cubfc reads "
+              "XLA_CLIENT_MEM_FRACTION and its own names"};
+    case 4:
+      return {kKnownNames[4], "TensorFlow", &always,
+              "limits memory of the host, which cubfc does not serve"};
+    case 5:
+      return {kKnownNames[5], "TensorFlow", &always,
+              "limits memory of the host, which cubfc does not serve"};
+    case 6:
+      return {kKnownNames[6], "PyTorch", &names_fraction,
+              "is kept by PyTorch's own cache; a limit that holds for all of the process is "
+              "CUBFC_MEM_LIMIT"};
+    case 7:
+      return {kKnownNames[7], "PyTorch", &names_fraction,
+              "is kept by PyTorch's own cache; a limit that holds for all of the process is "
+              "CUBFC_MEM_LIMIT"};
+    default:
+      return {};
   }
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames.at(i).name != kKnownNames.at(i)) {
-      return false;
-    }
-  }
-  return true;
 }
-static_assert(known_names_agree(), "kKnownNames must list these names");
 
 }  // namespace
 
-std::span<const KnownName> known_names() noexcept {
-  return kNames;
+void for_each_known_name(const std::function<void(const KnownName&)>& look) {
+  for (std::size_t i = 0; i < kKnownNames.size(); ++i) {
+    look(known_name(i));
+  }
 }
 
 std::string known_names_table() {
   std::string table =
       "| variable | whose | what it means here |\n"
       "|---|---|---|\n";
-  for (const KnownName& known : kNames) {
+  for_each_known_name([&table](const KnownName& known) {
     table += "| `" + std::string(known.name) + "` | " + std::string(known.owner) + " | it " +
              std::string(known.meaning) + " |\n";
-  }
+  });
   return table;
 }
 

@@ -2,7 +2,7 @@
 // follow, and why. Knows text only.
 #pragma once
 
-#include <span>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,8 +18,8 @@ struct KnownName {
   std::string_view meaning;
 };
 
-/// All of them. Static storage; any thread.
-[[nodiscard]] std::span<const KnownName> known_names() noexcept;
+/// All of them, in that order. Any thread.
+void for_each_known_name(const std::function<void(const KnownName&)>& look);
 
 /// The documentation's table of them, in Markdown, each line ended.
 [[nodiscard]] std::string known_names_table();

@@ -305,14 +305,14 @@ class PolicyReader {
       }
     }
     for (const Layer& layer : layers_) {
-      for (const KnownName& known : known_names()) {
+      for_each_known_name([&](const KnownName& known) {
         const std::string_view text = trimmed(layer.settings.lookup(known.name).value_or(""));
         if (!text.empty() && known.concerns(text)) {
           policy_.notes.push_back(std::string(known.name) + "=" + quoted(text) +
                                   (layer.file.empty() ? "" : " in " + layer.file) + " " +
                                   std::string(known.meaning));
         }
-      }
+      });
       for (const std::string_view name : layer.settings.names()) {
         // CUBFC_TRACES and CUBFC_TEST_ are the tests' and benchmarks' own.
         const bool of_tests = name == "CUBFC_TRACES" || name.starts_with("CUBFC_TEST_");

@@ -276,7 +276,7 @@ TEST_CASE("a limit may be a share of each device", "[config]") {
 
 TEST_CASE("a name that has no meaning here is noted, where its value says anything of memory",
           "[config]") {
-  for (const config::KnownName& known : config::known_names()) {
+  config::for_each_known_name([](const config::KnownName& known) {
     const std::string set = std::string(known.name) + "=memory_fraction:0.5";
     INFO(set);
     const Policy policy = policy_of({set});
@@ -284,7 +284,7 @@ TEST_CASE("a name that has no meaning here is noted, where its value says anythi
     CHECK(policy.notes[0].starts_with(std::string(known.name) + "=\"memory_fraction:0.5\" "));
     CHECK(policy.warnings.empty());
     CHECK_FALSE(policy.limits());
-  }
+  });
   CHECK(policy_of({"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}).notes.empty());
   CHECK(policy_of({"XLA_FLAGS=--xla_gpu_autotune_level=0"}).notes.empty());
   CHECK(policy_of({"CUDA_DISABLE_CONTROL=false"}).notes.empty());
