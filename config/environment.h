@@ -58,46 +58,49 @@ inline constexpr std::array kKnownNames = std::to_array<std::string_view>({
 /// The start of names that are honoured with a device's number behind them.
 inline constexpr std::string_view kNumberedPrefix = "CUDA_DEVICE_MEMORY_LIMIT_";
 
-/// True for CUBFC_ anything and for the names above. Cheap enough to be asked for
-/// every variable of every process that inherits the preload: most names end at their first
-/// character. Never throws, allocates nothing, any thread.
-constexpr bool is_ours(std::string_view name) noexcept {
-  if (name.empty()) {
-    return false;
-  }
-  switch (name.front()) {
+/// Whether a name that begins so may be ours.
+constexpr bool may_begin_ours(char first) noexcept {
+  switch (first) {
     case 'C':
-      if (name.starts_with(kOwnPrefix) || name.starts_with(kNumberedPrefix)) {
-        return true;
-      }
-      [[fallthrough]];
-    case 'X':
-    case 'T':
-    case 'J':
     case 'G':
+    case 'J':
     case 'N':
     case 'P':
-      for (const std::string_view honoured : kHonouredNames) {
-        if (name == honoured) {
-          return true;
-        }
-      }
-      for (const std::string_view known : kKnownNames) {
-        if (name == known) {
-          return true;
-        }
-      }
-      return false;
+    case 'T':
+    case 'X':
+      return true;
     default:
       return false;
   }
 }
 
+/// True for CUBFC_ anything and for the names above. Cheap enough to be asked for every variable of
+/// every process that inherits the preload: most names end at their first character. Never throws,
+/// allocates nothing, any thread.
+constexpr bool is_ours(std::string_view name) noexcept {
+  if (name.empty() || !may_begin_ours(name.front())) {
+    return false;
+  }
+  if (name.starts_with(kOwnPrefix) || name.starts_with(kNumberedPrefix)) {
+    return true;
+  }
+  for (const std::string_view honoured : kHonouredNames) {
+    if (name == honoured) {
+      return true;
+    }
+  }
+  for (const std::string_view known : kKnownNames) {
+    if (name == known) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// is_ours for a NUL-terminated "NAME=VALUE" as it stands in `environ`; the string is not read past
 /// its name, nor past its first character when that settles it. NULL is not ours.
 constexpr bool is_our_entry(const char* entry) noexcept {
-  if (entry == nullptr || (*entry != 'C' && *entry != 'X' && *entry != 'T' && *entry != 'J' &&
-                           *entry != 'G' && *entry != 'N' && *entry != 'P')) {
+  if (entry == nullptr || !may_begin_ours(*entry)) {
     return false;
   }
   const char* end = entry;

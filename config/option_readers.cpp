@@ -155,6 +155,13 @@ std::optional<Value> word(const Words& words, std::string_view text) {
   return value_of(result);
 }
 
+// The reader of an option of which two values are yes and no.
+template <class T>
+std::optional<Value> yes_or_no(std::string_view text, T for_yes, T for_no) {
+  const std::optional<bool> yes = read_boolean(text);
+  return yes ? std::optional<Value>(*yes ? for_yes : for_no) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Value> boolean(std::string_view text, const Policy& /*so_far*/) {
@@ -162,15 +169,10 @@ std::optional<Value> boolean(std::string_view text, const Policy& /*so_far*/) {
 }
 
 std::optional<Value> preallocate(std::string_view text, const Policy& /*so_far*/) {
-  const std::optional<bool> yes = read_boolean(text);
-  return yes ? std::optional<Value>(*yes ? Preallocate::kYes : Preallocate::kNo) : std::nullopt;
-}
-
-std::optional<Value> preallocate_by_word(std::string_view text, const Policy& so_far) {
   const std::string_view word = trimmed(text);
   return same_word("whole", word)  ? Preallocate::kWhole
          : same_word("soft", word) ? Preallocate::kSoft
-                                   : preallocate(text, so_far);
+                                   : yes_or_no(text, Preallocate::kYes, Preallocate::kNo);
 }
 
 std::optional<Value> xla_preallocate(std::string_view text, const Policy& /*so_far*/) {
@@ -180,8 +182,7 @@ std::optional<Value> xla_preallocate(std::string_view text, const Policy& /*so_f
 }
 
 std::optional<Value> growth(std::string_view text, const Policy& /*so_far*/) {
-  const std::optional<bool> yes = read_boolean(text);
-  return yes ? std::optional<Value>(*yes ? Preallocate::kNo : Preallocate::kYes) : std::nullopt;
+  return yes_or_no(text, Preallocate::kNo, Preallocate::kYes);
 }
 
 std::optional<Value> size(std::string_view text, const Policy& /*so_far*/) {
@@ -325,11 +326,7 @@ std::optional<Value> ipc(std::string_view text, const Policy& /*so_far*/) {
 }
 
 std::optional<Value> nvml(std::string_view text, const Policy& /*so_far*/) {
-  if (same_word("auto", trimmed(text))) {
-    return Nvml::kAuto;
-  }
-  const std::optional<bool> yes = read_boolean(text);
-  return yes ? std::optional<Value>(*yes ? Nvml::kYes : Nvml::kNo) : std::nullopt;
+  return same_word("auto", trimmed(text)) ? Nvml::kAuto : yes_or_no(text, Nvml::kYes, Nvml::kNo);
 }
 
 std::optional<Value> limit_counts(std::string_view text, const Policy& /*so_far*/) {

@@ -14,7 +14,6 @@ inline constexpr std::size_t kLongestPath = 4095;  // PATH_MAX less its NUL
 
 std::optional<Value> boolean(std::string_view text, const Policy& so_far);
 std::optional<Value> preallocate(std::string_view text, const Policy& so_far);
-std::optional<Value> preallocate_by_word(std::string_view text, const Policy& so_far);
 std::optional<Value> xla_preallocate(std::string_view text, const Policy& so_far);
 std::optional<Value> growth(std::string_view text, const Policy& so_far);
 std::optional<Value> size(std::string_view text, const Policy& so_far);

@@ -101,7 +101,7 @@ constexpr std::array kOptions = std::to_array<Option>({
         "pool, one of its own whose limit is enforced. "
         "`platform`: every call goes to the driver, still logged, counted and limited"),
     row<&Policy::preallocate>(
-        {"CUBFC_PREALLOCATE", readers::preallocate_by_word,
+        {"CUBFC_PREALLOCATE", readers::preallocate,
          "soft, true, false (also 1/0, yes/no, on/off) or whole", ""},
         kPreallocateHonoured, "soft",
         "`soft`: take a share of the device at the first allocation; what of it holds no block "

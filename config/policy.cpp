@@ -4,6 +4,7 @@
 #include <algorithm>
 
 namespace cubfc::config {
+
 std::optional<HardLimit> Policy::process_limit(std::uint64_t total_bytes, int device) const {
   if (limit_unusable) {
     return HardLimit{0, nullptr};
@@ -49,6 +50,20 @@ std::optional<HardLimit> Policy::hard_limit(std::uint64_t total_bytes, int devic
 
 std::uint64_t Policy::kept_from_others(std::uint64_t total_bytes, int device) const {
   return mem_request.value.on(static_cast<unsigned>(device), total_bytes).value_or(0);
+}
+
+bool Policy::is_shown_by_nvml(const HardLimit& limit) const noexcept {
+  return limit.is_seen() && nvml.value != Nvml::kNo &&
+         (nvml.value == Nvml::kYes || limit.origin->file.empty());
+}
+
+bool Policy::gives_to_others() const noexcept {
+  if (group.value) {
+    return true;
+  }
+  const bool holds =
+      preallocate.value == Preallocate::kYes || preallocate.value == Preallocate::kWhole;
+  return !holds && !mem_fraction.is_set() && async_preallocate.value == 0;
 }
 
 bool Policy::limits() const noexcept {

@@ -96,8 +96,8 @@ struct Policy {
 
   /// The limit on this device of `total_bytes`; nothing without one. CUBFC_MEM_LIMIT before a
   /// fraction; of others, of the container's, of what is enforced, and of the group's budget the
-  /// least. Never above the
-  /// total but with unified memory. 0 while limit_unusable. Its origin is in this object.
+  /// least. Never above the total but with unified memory. 0 while limit_unusable. Its origin is in
+  /// this object.
   [[nodiscard]] std::optional<HardLimit> hard_limit(std::uint64_t total_bytes,
                                                     int device = 0) const;
 
@@ -112,10 +112,7 @@ struct Policy {
   [[nodiscard]] bool limits() const noexcept;
 
   /// Whether NVML is to show this limit, which hard_limit() gave, in place of the device's memory.
-  [[nodiscard]] bool is_shown_by_nvml(const HardLimit& limit) const noexcept {
-    return limit.is_seen() && nvml.value != Nvml::kNo &&
-           (nvml.value == Nvml::kYes || limit.origin->file.empty());
-  }
+  [[nodiscard]] bool is_shown_by_nvml(const HardLimit& limit) const noexcept;
 
   /// The setting that asks for a limit in words which only cubfc keeps: its own name, a group, or
   /// what a policy file enforces. nullptr if there is none, or only one in another project's words.
@@ -132,14 +129,7 @@ struct Policy {
   /// Whether other processes of the user that run under cubfc may have what is not in use, by
   /// asking: always in a group, else unless somebody has asked for memory to be held, by
   /// CUBFC_PREALLOCATE (true or whole), a fraction, or CUBFC_ASYNC_PREALLOCATE.
-  [[nodiscard]] bool gives_to_others() const noexcept {
-    if (group.value) {
-      return true;
-    }
-    const bool holds =
-        preallocate.value == Preallocate::kYes || preallocate.value == Preallocate::kWhole;
-    return !holds && !mem_fraction.is_set() && async_preallocate.value == 0;
-  }
+  [[nodiscard]] bool gives_to_others() const noexcept;
 
   /// Whether anybody may want to know what the program uses.
   [[nodiscard]] bool observes() const noexcept {

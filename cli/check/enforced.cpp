@@ -3,8 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -21,12 +19,6 @@ using report::bytes_text;
 using report::printable;
 
 constexpr std::uint64_t kOldestDriver = 525;
-
-// Of a file that the kernel makes (/sys); empty where it cannot be read.
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // What cubfc enforces by these settings where it is loaded: a text for each option that limits.
 std::vector<std::string> limits_of(const config::Policy& policy) {
@@ -110,7 +102,7 @@ void look_at_kernel(const Subject& subject, Enforcement& found) {
   for (std::string path = subject.cgroup; path.starts_with(top);
        path = path.substr(0, path.rfind('/'))) {
     const std::string file = path + "/dmem.max";
-    for (const std::string& line : split(text_of(file), '\n')) {
+    for (const std::string& line : split(text_of(file).value_or(""), '\n')) {
       const std::size_t space = line.rfind(' ');
       const auto bytes =
           config::read_count(space == std::string::npos ? "" : line.substr(space + 1));
@@ -124,9 +116,8 @@ void look_at_kernel(const Subject& subject, Enforcement& found) {
     }
   }
   for (const auto& [region, least] : regions) {
-    found.enforcers.push_back({"kernel", bytes_text(least.bytes) + " of " +
-                                             report::printable(region) + " (" +
-                                             report::printable(least.file) + ")"});
+    found.enforcers.push_back({"kernel", bytes_text(least.bytes) + " of " + printable(region) +
+                                             " (" + printable(least.file) + ")"});
   }
 }
 

@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "cli/check/findings.h"
@@ -32,23 +30,6 @@ using report::bytes_text;
 using report::printable;
 
 constexpr std::chrono::seconds kPatience{60};
-
-// Of a file that the kernel makes (/proc); nothing where it cannot be read, errno says why.
-std::optional<std::string> text_of(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) {
-    return std::nullopt;
-  }
-  std::string text;
-  std::string piece(1U << 16U, '\0');
-  for (ssize_t got = 0; (got = read(file.get(), piece.data(), piece.size())) != 0;) {
-    if (got < 0) {
-      return std::nullopt;
-    }
-    text.append(piece, 0, static_cast<std::size_t>(got));
-  }
-  return text;
-}
 
 // A file of another root folder, which may be hostile: no link leads out of that folder. Empty:
 // errno says why. An empty root is this command's own.
@@ -165,7 +146,7 @@ void look_at_map(Subject& subject, const std::string& line, bool& is_loaded) {
     return;
   }
   const std::string path = line.substr(slash);
-  const bool is_code = line.find("x", line.find(' ')) < slash && line.find(" r-x") < slash;
+  const bool is_code = line.find(" r-x") < slash;
   is_loaded = is_loaded || (is_code && is_our_library(path));
   subject.has_xla = subject.has_xla || config::xla_runtime_at(path) != nullptr;
   if (path.find("/" + std::string(figures::kFileKind)) != std::string::npos &&
@@ -182,6 +163,22 @@ std::string why_not_looked_at(int error) {
 }
 
 }  // namespace
+
+std::optional<std::string> text_of(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    return std::nullopt;
+  }
+  std::string text;
+  std::string piece(1U << 16U, '\0');
+  for (ssize_t got = 0; (got = read(file.get(), piece.data(), piece.size())) != 0;) {
+    if (got < 0) {
+      return std::nullopt;
+    }
+    text.append(piece, 0, static_cast<std::size_t>(got));
+  }
+  return text;
+}
 
 std::vector<std::string> split(const std::string& text, char end) {
   std::vector<std::string> parts;

@@ -33,6 +33,9 @@ Subject subject_of_program(const std::string& name);
 // Of the first entry of that name; empty where there is none.
 std::string value_of(const std::vector<std::string>& environment, const std::string& name);
 
+// Of a file that the kernel makes (/proc, /sys); nothing where it cannot be read, errno says why.
+std::optional<std::string> text_of(const std::string& path);
+
 // The pieces of a text between such characters.
 std::vector<std::string> split(const std::string& text, char end);
 

@@ -146,8 +146,7 @@ Share read_share_of(const std::string& text, const GetVariable& get,
     throw Failure{"--share auto: it cannot be told how many GPUs " +
                       std::to_string(processes->number) + " processes (" + processes->variable +
                       ") have: there is no /dev/nvidia0, the driver shows none, and "
-                      "CUDA_VISIBLE_DEVICES is not "
-                      "set; --share N says how many share each",
+                      "CUDA_VISIBLE_DEVICES is not set; --share N says how many share each",
                   kUsage};
   }
   return {(processes->number + gpus.number - 1) / gpus.number,

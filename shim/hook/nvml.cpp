@@ -77,13 +77,13 @@ std::optional<LimitedMemory> limited_memory_of(Handle handle, std::uint64_t tota
   text.back() = '\0';
   try {
     const std::optional<DeviceId> id = parse_uuid(text.data());
+    if (!id) {
+      return std::nullopt;
+    }
     const Process* const process = Process::existing();
     const bool has_figures = process != nullptr && !process->is_in_child();
     const config::Policy& policy = policy_of_process();
     const figures::ProcessFigures* const own = has_figures ? &process->figures() : nullptr;
-    if (!id) {
-      return std::nullopt;
-    }
     return loaded_xla_runtime() == nullptr
                ? limited_memory(policy, *id, total_bytes, own)
                : limited_memory(policy.beside_xla(), *id, total_bytes, own);

@@ -1,7 +1,7 @@
 #include "shim/share/limited_memory.h"
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 
 #include "arena/units.h"
 #include "shim/meet/group.h"
@@ -14,11 +14,9 @@ const figures::DeviceFigures* own_figures(const DeviceId& id, const figures::Pro
   if (own == nullptr) {
     return nullptr;
   }
-  const auto* const found = std::find_if(
-      own->devices.begin(), own->devices.end(), [&](const figures::DeviceFigures& device) {
-        return device.ready.load() == 1 &&
-               std::memcmp(device.uuid.data(), id.data(), id.size()) == 0;
-      });
+  const auto* const found =
+      std::find_if(own->devices.begin(), own->devices.end(),
+                   [&](const figures::DeviceFigures& device) { return are_of(device, id); });
   return found == own->devices.end() ? nullptr : found;
 }
 

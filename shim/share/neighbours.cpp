@@ -10,6 +10,10 @@
 
 namespace cubfc {
 
+bool are_of(const figures::DeviceFigures& device, const std::array<char, 16>& uuid) noexcept {
+  return device.ready.load() == 1 && std::memcmp(device.uuid.data(), uuid.data(), uuid.size()) == 0;
+}
+
 void for_each_neighbour(const std::array<char, 16>& uuid, const figures::ProcessFigures* own,
                         const std::function<void(const figures::ProcessFigures& process,
                                                  const figures::DeviceFigures& device)>& look) {
@@ -24,8 +28,7 @@ void for_each_neighbour(const std::array<char, 16>& uuid, const figures::Process
       return;
     }
     for (const figures::DeviceFigures& device : process->devices) {
-      if (device.ready.load() == 1 &&
-          std::memcmp(device.uuid.data(), uuid.data(), uuid.size()) == 0) {
+      if (are_of(device, uuid)) {
         look(*process, device);
       }
     }

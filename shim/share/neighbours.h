@@ -12,6 +12,9 @@
 
 namespace cubfc {
 
+// Whether these are figures, and of the device of that UUID.
+bool are_of(const figures::DeviceFigures& device, const std::array<char, 16>& uuid) noexcept;
+
 // Calls `look` with the figures of each that this user may see and that uses the device of that
 // UUID, and its figures of that device. Reads files. Throws std::bad_alloc. `own`: the figures of
 // this process, which is none of them; nullptr where it has none.

@@ -8,10 +8,12 @@ less, as much, or more. A program sees the same figures by cuMemGetInfo and is r
 
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
+
+sys.dont_write_bytecode = True
+from step_by_step import StepByStep  # noqa: E402
 
 LIBRARY, STANDIN, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:4])
 MIB = 1 << 20
@@ -34,27 +36,6 @@ DRIVERS = {
 ALLOCATORS = ("bfc", "vmm", "cuda_async", "platform")
 
 
-class Program:
-    """program_step_by_step."""
-
-    def __init__(self, environment):
-        self.process = subprocess.Popen([os.path.join(PROGRAMS, "program_step_by_step")], text=True, bufsize=1,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-
-    def say(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
-
-
 class Container(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="cubfc-container-")
@@ -66,7 +47,7 @@ class Container(unittest.TestCase):
     def seen(self, settings):
         """What a program sees: at first; with all but 2 MiB of the limit taken, in which devices count; and what it is
         refused."""
-        with Program({**self.machine, **settings}) as program:
+        with StepByStep(PROGRAMS, {**self.machine, **settings}) as program:
             seen = [program.say("info")]
             total = int(seen[0].split()[1]) // MIB
             seen += [program.say(f"take {total + 2}"), program.say(f"take {total - 2}"), program.say("info"),

@@ -15,6 +15,9 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+from step_by_step import StepByStep  # noqa: E402
+
 MIB = 1 << 20
 TOTAL = 4096  # MiB of a device
 
@@ -70,28 +73,13 @@ def words(hex_text, offset=0):
     return [int.from_bytes(data[at:at + 8], "little") / MIB for at in range(offset, len(data), 8)]
 
 
-class Holder:
+class Holder(StepByStep):
     """A program under cubfc that has so many MiB of the first GPU."""
 
     def __init__(self, machine, mib, **settings):
-        self.process = subprocess.Popen(
-            [os.path.join(PROGRAMS, "program_step_by_step")], text=True, bufsize=1, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env={**machine, "LD_PRELOAD": LIBRARY, "CUBFC_PREALLOCATE": "false", **settings})
-        self.free, self.total = (int(word) // MIB for word in self.say("info").split())
+        super().__init__(PROGRAMS, {**machine, "LD_PRELOAD": LIBRARY, "CUBFC_PREALLOCATE": "false", **settings})
+        self.free, self.total = self.info()
         assert self.say(f"take {mib}") == "ok"
-
-    def say(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.wait()
 
 
 class Nvml(unittest.TestCase):

@@ -9,14 +9,15 @@ llama.cpp does run side by side, in every order of their steps. And who looks di
 --all: every order in every mode; else each fourth with a plain limit, and each 13th in the others.
 """
 
-import contextlib
 import itertools
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+from step_by_step import StepByStep  # noqa: E402
 
 LIBRARY, STANDIN, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:4])
 ALL = "--all" in sys.argv
@@ -35,38 +36,10 @@ MODES = {
 }
 
 
-class Program:
-    """program_step_by_step, which takes a step whenever it is told to."""
-
-    def __init__(self, environment, folder):
-        self.process = subprocess.Popen(
-            [os.path.join(PROGRAMS, "program_step_by_step")], text=True, bufsize=1,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": STANDIN, "LD_PRELOAD": LIBRARY,
-                 "STANDIN_MEMORY": "16GiB", "STANDIN_SHARED": os.path.join(folder, "device"),
-                 "XDG_RUNTIME_DIR": folder, **environment})
-        self.told = []
-
-    def say(self, line):
-        try:
-            self.process.stdin.write(line + "\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            raise AssertionError("has ended") from None
-        answer = self.process.stdout.readline().strip()
-        self.told.append(f"{line}: {answer}")
-        return answer
-
-    def info(self):
-        return tuple(int(word) // (1 << 20) for word in self.say("info").split())
-
-    def end(self):
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        said = self.process.stderr.read()
-        self.process.stdout.close()
-        self.process.stderr.close()
-        return self.process.wait(), said
+def start(environment, folder):
+    return StepByStep(PROGRAMS, {
+        "PATH": os.environ["PATH"], "LD_LIBRARY_PATH": STANDIN, "LD_PRELOAD": LIBRARY, "STANDIN_MEMORY": "16GiB",
+        "STANDIN_SHARED": os.path.join(folder, "device"), "XDG_RUNTIME_DIR": folder, **environment})
 
 
 def vllm(program):
@@ -116,7 +89,7 @@ PROFILES = ((vllm, 6), (llama_cpp, 4))
 def side_by_side(environment, profiles, order):
     """What each has been told, and what went wrong; `order`: whose step comes next."""
     with tempfile.TemporaryDirectory() as folder:
-        programs = [Program(environment, folder) for _ in profiles]
+        programs = [start(environment, folder) for _ in profiles]
         running = [profile(program) for profile, program in zip(profiles, programs)]
         problems = []
         for turn in order:
@@ -143,7 +116,7 @@ def sees_death_of_member():
     """A member that is there already is told what a killed one had, as soon as it asks."""
     environment = {"CUBFC_GROUP": "both", "CUBFC_GROUP_LIMIT": "8GiB"}
     with tempfile.TemporaryDirectory() as folder:
-        one, other = (Program(environment, folder) for _ in range(2))
+        one, other = (start(environment, folder) for _ in range(2))
         one.say("take 100")
         other.say("take 6000")
         before, _ = one.info()
@@ -162,8 +135,8 @@ def looked_at(environment, looks):
     all went well."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "calls.json")
-        idle = Program({**environment, "STANDIN_REPORT": report}, folder)
-        other = Program(environment, folder)
+        idle = start({**environment, "STANDIN_REPORT": report}, folder)
+        other = start(environment, folder)
         said = [idle.say(word) for word in ("take 3000", "take 100", "give")]
         free = {other.info()[0] for _ in range(looks)}
         said += [other.say("take 100")]
