@@ -20,7 +20,7 @@ Growth& Arena::way_to_grow(const Options& options) {
 void Arena::set_options(const Options& options) {
   growth_ = &way_to_grow(options);
   growth_->begin(options);
-  largest_possible_ = std::min({kLargestRequestBytes, options.largest_bytes, pool_.budget.limit()});
+  largest_possible_ = std::min(kLargestRequestBytes, options.largest_bytes);
   largest_in_slice_ = std::min(largest_possible_, growth_->largest_in_slice());
 }
 

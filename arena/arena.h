@@ -133,7 +133,9 @@ class Arena {
  private:
   void set_options(const Options& options);
   Growth& way_to_grow(const Options& options);
-  bool is_possible(std::uint64_t bytes) const { return bytes - 1 < largest_possible_; }
+  bool is_possible(std::uint64_t bytes) const {
+    return bytes - 1 < largest_possible_ && bytes <= pool_.budget.most();
+  }
   // And in a slice.
   bool is_plain(std::uint64_t bytes) const { return bytes - 1 < largest_in_slice_; }
   Allocation allocate_with_growth(std::uint64_t bytes, Caller caller) noexcept;

@@ -129,11 +129,12 @@ std::optional<std::vector<std::string>> limits_told_in(const Subject& subject,
     }
     limits = limits ? limits : std::vector<std::string>();
     const std::string group = printable(device.group.get());
-    if (device.limit_bytes != ~std::uint64_t{0}) {
-      limits->push_back(
-          bytes_text(device.limit_bytes) + " of GPU " + std::to_string(device.number) + " (" +
-          printable(device.limit_origin.get()) + (group.empty() ? "" : ", group " + group) + "), " +
-          bytes_text(figures::read(device.bytes_taken)) + " taken");
+    if (figures::read(device.limit_bytes) != ~std::uint64_t{0}) {
+      limits->push_back(bytes_text(figures::read(device.limit_bytes)) + " of GPU " +
+                        std::to_string(device.number) + " (" +
+                        printable(figures::limit_origin(device)) +
+                        (group.empty() ? "" : ", group " + group) + "), " +
+                        bytes_text(figures::read(device.bytes_taken)) + " taken");
     }
   }
   return limits;

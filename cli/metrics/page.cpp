@@ -151,15 +151,15 @@ void add_limits(Page& page, const std::vector<Row>& rows) {
   page.begin("cubfc_limit_bytes", "gauge",
              "The hard limit that cubfc enforces; no sample where there is none.");
   for (const Row& row : rows) {
-    if (row.device.limit_bytes != ~std::uint64_t{0}) {
-      page.sample(row.labels, std::to_string(row.device.limit_bytes));
+    if (read(row.device.limit_bytes) != ~std::uint64_t{0}) {
+      page.sample(row.labels, std::to_string(read(row.device.limit_bytes)));
     }
   }
   page.begin("cubfc_group_limit_bytes", "gauge",
              "What all processes of the label group may have of the GPU together.");
   for (const Row& row : rows) {
     if (!row.device.group.get().empty()) {
-      page.sample(row.labels, std::to_string(row.device.group_limit_bytes));
+      page.sample(row.labels, std::to_string(read(row.device.group_limit_bytes)));
     }
   }
   page.each("cubfc_device_bytes", "gauge", "The GPU's memory, as the driver has it.",

@@ -133,15 +133,15 @@ std::vector<Part> callers_of(const Row& row) {
 std::string settings_of(const figures::DeviceFigures& device) {
   std::string text =
       shown(device.allocator.get()) + ", free " + shown(device.free_mode.get()) + ", limit ";
-  if (device.limit_bytes == std::numeric_limits<std::uint64_t>::max()) {
+  if (read(device.limit_bytes) == std::numeric_limits<std::uint64_t>::max()) {
     return text + "none";
   }
-  const std::string origin = shown(device.limit_origin.get());
-  text += bytes_text(device.limit_bytes) + (origin.empty() ? "" : " (" + origin + ")");
+  const std::string origin = shown(figures::limit_origin(device));
+  text += bytes_text(read(device.limit_bytes)) + (origin.empty() ? "" : " (" + origin + ")");
   const std::string group = shown(device.group.get());
   return text + (group.empty() ? ""
-                               : ", group " + group + " (" + bytes_text(device.group_limit_bytes) +
-                                     " in all)");
+                               : ", group " + group + " (" +
+                                     bytes_text(read(device.group_limit_bytes)) + " in all)");
 }
 
 }  // namespace

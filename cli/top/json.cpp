@@ -50,18 +50,19 @@ ordered_json list_of_callers(const Row& row) {
 ordered_json group_of(const figures::DeviceFigures& device) {
   return device.group.get().empty() ? ordered_json()
                                     : ordered_json{{"name", text_of(device.group.get())},
-                                                   {"limit_bytes", device.group_limit_bytes}};
+                                                   {"limit_bytes", read(device.group_limit_bytes)}};
 }
 
 ordered_json device_of(const Row& row) {
   const figures::DeviceFigures& device = row.device();
-  const bool limited = device.limit_bytes != std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t limit = read(device.limit_bytes);
+  const bool limited = limit != std::numeric_limits<std::uint64_t>::max();
   return {{"number", device.number},
           {"uuid", figures::uuid_text(device)},
           {"name", text_of(device.name.get())},
           {"total_bytes", device.total_bytes},
-          {"bytes_limit", limited ? ordered_json(device.limit_bytes) : ordered_json()},
-          {"limit_origin", text_of(device.limit_origin.get())},
+          {"bytes_limit", limited ? ordered_json(limit) : ordered_json()},
+          {"limit_origin", text_of(figures::limit_origin(device))},
           {"group", group_of(device)},
           {"allocator", text_of(device.allocator.get())},
           {"free", text_of(device.free_mode.get())},

@@ -72,7 +72,7 @@ double weight(const Row& row, Key key) {
     case Key::kPeak:
       return static_cast<double>(read(device.peak_bytes_in_use));
     case Key::kLimit:
-      return static_cast<double>(device.limit_bytes);
+      return static_cast<double>(read(device.limit_bytes));
     case Key::kFragmentation:
       return figures::fragmentation(row.sums);
     case Key::kRate:

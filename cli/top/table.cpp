@@ -52,7 +52,7 @@ constexpr std::array<Column, kKeys> kColumns{{
      [](const Row& row) { return bytes_text(read(row.device().peak_bytes_in_use)); }},
     {Key::kLimit, "LIMIT", "limit", 10, 4,
      [](const Row& row) {
-       const std::uint64_t limit = row.device().limit_bytes;
+       const std::uint64_t limit = read(row.device().limit_bytes);
        return limit == std::numeric_limits<std::uint64_t>::max() ? "none" : bytes_text(limit);
      }},
     {Key::kFragmentation, "FRAG", "fragmentation", 4, 6,
@@ -164,7 +164,7 @@ std::vector<std::string> groups_of(const Gpu& gpu) {
   for (const Row& row : gpu.rows) {
     if (const std::string group = shown(row.device().group.get()); !group.empty()) {
       Sum& sum = sums[group];
-      sum.limit = std::max(sum.limit, row.device().group_limit_bytes);
+      sum.limit = std::max(sum.limit, read(row.device().group_limit_bytes));
       sum.taken += read(row.device().bytes_taken);
       ++sum.processes;
     }

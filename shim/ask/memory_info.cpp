@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "shim/device/contexts.h"
+#include "shim/meet/group_control.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/wait/waiting_frees.h"
 
@@ -14,6 +15,17 @@ namespace {
 bool is_alone_in_group(const DeviceLimit& limit) {
   const Group* const group = limit.group();
   return group == nullptr || group->used() <= limit.budget.used();
+}
+
+// Of the policy's group, whose limit on the device somebody may have changed while its members run;
+// without that the largest number.
+std::uint64_t changed_group_limit(const DriverFunctions& driver, const config::Policy& policy,
+                                  CUdevice device) try {
+  const auto seen = GroupControl::see(*policy.group.value, device_id_of(driver, device),
+                                      where_group_meets(policy));
+  return seen ? seen->changed_limit.value_or(arena::Budget::kUnlimited) : arena::Budget::kUnlimited;
+} catch (const std::bad_alloc&) {
+  return arena::Budget::kUnlimited;
 }
 
 }  // namespace
@@ -33,7 +45,7 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
   }
   const std::uint64_t total =
       context != nullptr && context->device.limit.is_seen()
-          ? std::min<std::uint64_t>(device_total, context->device.limit.budget.limit())
+          ? shown_total(device_total, context->device)
           : shown_total(device_total, context == nullptr ? device : context->device.handle);
   if (free_bytes != nullptr) {
     *free_bytes =
@@ -55,8 +67,8 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
   DeviceLimit& limit = device.limit;
   limit.pools.refresh();
   // Others would give that up, to the device and to the limit.
-  if (Group* const group = limit.group();
-      group != nullptr && limit.budget.left() < limit.budget.own_left()) {
+  Group* const group = limit.group();
+  if (group != nullptr && limit.budget.left() < limit.budget.own_left()) {
     group->clear_the_dead();
   }
   const std::uint64_t of_others = unused_by_others(context);
@@ -81,7 +93,14 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
   }
   to_grow = std::min(to_grow, limit_left);
   Server& server = *device.server;
-  return server.bytes_at_hand(context) + server.growth_in(device.beyond_host_reserve(to_grow));
+  const std::uint64_t at_hand = server.bytes_at_hand(context);
+  const std::uint64_t bytes = at_hand + server.growth_in(device.beyond_host_reserve(to_grow));
+  // Where the group's limit was lowered below what it has taken, even that is not free.
+  return group == nullptr
+             ? bytes
+             : std::min(bytes,
+                        arena::less(arena::plus(group->limit(), at_hand + of_others + of_group),
+                                    group->used()));
 }
 
 // Of its device's memory, what arenas of other contexts would give up for a request in this one.
@@ -101,7 +120,7 @@ std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
   return bytes;
 }
 
-CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) const {
+CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) {
   const CUresult result = driver_.cuDeviceTotalMem_v2(bytes, device);
   if (result == CUDA_SUCCESS) {
     *bytes = shown_total(*bytes, device);
@@ -110,9 +129,37 @@ CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) const {
 }
 
 // Of a device of so many bytes.
-std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) const {
+std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, const Device& device) {
+  const std::uint64_t limited = std::min(bytes, device.limit.at_first);
+  return device.limit.group() == nullptr ? limited : first_shown(device.handle, limited);
+}
+
+// The same of one that is not known yet, in whose group this process is not, either.
+std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
   const auto limit = policy_.hard_limit(bytes, device);
-  return limit && limit->is_seen() ? std::min(bytes, limit->bytes) : bytes;
+  if (!limit || !limit->is_seen()) {
+    return bytes;
+  }
+  const std::uint64_t limited = std::min(bytes, limit->bytes);
+  if (!policy_.group.value) {
+    return limited;
+  }
+  const std::uint64_t before = first_shown(device, 0);
+  return before != 0 ? before
+                     : first_shown(device, std::min(limited,
+                                                    changed_group_limit(driver_, policy_, device)));
+}
+
+// What the program was shown first as the device's size it is shown ever after: the group's limit
+// may be changed while it runs. `now`: the size of today, or 0 to look only.
+std::uint64_t MemoryInfo::first_shown(CUdevice device, std::uint64_t now) {
+  if (static_cast<std::size_t>(device) >= first_shown_.size()) {
+    return now;
+  }
+  std::uint64_t before = 0;
+  return first_shown_[static_cast<std::size_t>(device)].compare_exchange_strong(before, now)
+             ? now
+             : before;
 }
 
 }  // namespace cubfc

@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,17 +27,22 @@ class MemoryInfo {
       : driver_(driver), policy_(policy), contexts_(contexts), rendezvous_(rendezvous) {}
 
   CUresult of_current_context(std::size_t* free_bytes, std::size_t* total_bytes);
-  CUresult total(std::size_t* bytes, CUdevice device) const;
+  CUresult total(std::size_t* bytes, CUdevice device);
 
  private:
   std::uint64_t left_to(const Context& context, std::uint64_t device_free);
   std::uint64_t unused_by_others(const Context& context);
-  std::uint64_t shown_total(std::uint64_t bytes, CUdevice device) const;
+  std::uint64_t shown_total(std::uint64_t bytes, const Device& device);
+  std::uint64_t shown_total(std::uint64_t bytes, CUdevice device);
+  std::uint64_t first_shown(CUdevice device, std::uint64_t now);
 
   const DriverFunctions& driver_;
   const config::Policy& policy_;
   Contexts& contexts_;
   Rendezvous& rendezvous_;
+  // The size of each device, in bytes, that the program was shown first where it is a group's
+  // limit; 0: none yet. Those beyond are shown what it is now.
+  std::array<std::atomic<std::uint64_t>, 64> first_shown_{};
 };
 
 }  // namespace cubfc

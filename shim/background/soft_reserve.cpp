@@ -105,10 +105,11 @@ void SoftReserve::give_all_back() noexcept {
 
 void SoftReserve::meet_groups_again() noexcept {
   for (const Offer& offer : offers_) {
-    const Device* const device = offer.device.load();
+    Device* const device = offer.device.load();
     if (Group* const group = device == nullptr ? nullptr : device->limit.group();
         group != nullptr) {
       group->meet_again();
+      device->look_at_group_limit();
     }
   }
 }

@@ -19,18 +19,6 @@ std::string name_of(const DriverFunctions& driver, CUdevice device) {
   return text.data();
 }
 
-// One of several GPU instances (MIG) has its own.
-std::array<char, 16> id_of(const DriverFunctions& driver, CUdevice device) {
-  std::array<char, 16> id{};
-  CUuuid uuid{};
-  static_assert(sizeof(uuid.bytes) == sizeof(id));
-  if (driver.cuDeviceGetUuid_v2 != nullptr &&
-      driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
-    std::copy(std::begin(uuid.bytes), std::end(uuid.bytes), id.begin());
-  }
-  return id;
-}
-
 bool has(const DriverFunctions& driver, CUdevice device, CUdevice_attribute attribute) {
   int value = 0;
   return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
@@ -59,13 +47,24 @@ bool has_managed_memory(const DriverFunctions& driver, CUdevice device) {
 
 }  // namespace
 
+DeviceId device_id_of(const DriverFunctions& driver, CUdevice device) {
+  DeviceId id{};
+  CUuuid uuid{};
+  static_assert(sizeof(uuid.bytes) == sizeof(id));
+  if (driver.cuDeviceGetUuid_v2 != nullptr &&
+      driver.cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS) {
+    std::copy(std::begin(uuid.bytes), std::end(uuid.bytes), id.begin());
+  }
+  return id;
+}
+
 Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
                ChooseServer choose_server, CUdevice device_handle, std::uint64_t its_bytes,
                Observers observers)
     : policy(its_policy),
       handle(device_handle),
       name(name_of(driver, device_handle)),
-      id(id_of(driver, device_handle)),
+      id(device_id_of(driver, device_handle)),
       total_bytes(its_bytes),
       use(observers.figures, observers.trace),
       limit(driver, policy, {device_handle, id, its_bytes}, use, observers.callers),
@@ -81,22 +80,38 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
   write_figures();
 }
 
-// What does not change.
+// What does not change, and the limit of today.
 void Device::write_figures() {
   figures::DeviceFigures& figures = use.figures();
   figures.number = handle;
   std::copy(id.begin(), id.end(), figures.uuid.begin());
   figures.name.set(name);
   figures.total_bytes = total_bytes;
-  figures.limit_bytes = limit.budget.limit();
-  const config::Origin* const origin = limit.origin();
-  figures.limit_origin.set(origin == nullptr ? "" : origin->variable);
+  figures::put(figures.limit_bytes, limit.budget.limit());
+  const auto set_origin = [](auto& text, const config::Origin* origin) {
+    text.set(origin == nullptr ? "" : origin->variable);
+  };
+  set_origin(figures.limit_origin, limit.origin());
   if (const Group* const group = limit.group(); group != nullptr) {
     figures.group.set(group->name());
-    figures.group_limit_bytes = group->limit();
+    set_origin(figures.group_limit_origin, &policy.group_limit.origin);
+    figures::put(figures.group_limit_bytes, group->limit());
   }
   figures.allocator.set(config::name_of(server->allocator()));
   figures.free_mode.set(config::name_of(policy.free_mode.value));
+}
+
+void Device::look_at_group_limit() {
+  const Group* const group = limit.group();
+  figures::DeviceFigures& figures = use.figures();
+  if (group == nullptr || group->limit() == figures::read(figures.group_limit_bytes)) {
+    return;
+  }
+  const std::uint64_t before = figures::read(figures.group_limit_bytes);
+  figures::put(figures.group_limit_bytes, group->limit());
+  figures::put(figures.limit_bytes, limit.budget.limit());
+  log::info("GPU {}: the limit of group {} is {} from now on; it was {}", handle, group->name(),
+            log::bytes(group->limit()), log::bytes(before));
 }
 
 bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,

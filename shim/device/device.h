@@ -17,10 +17,15 @@
 #include "shim/limit/device_limit.h"
 #include "shim/limit/device_use.h"
 #include "shim/limit/preallocation.h"
+#include "shim/meet/device_id.h"
 
 namespace cubfc {
 
 class DeviceFrees;
+
+// By which other processes know the device; zeros where the driver does not tell. One of several
+// GPU instances (MIG) has its own.
+DeviceId device_id_of(const DriverFunctions& driver, CUdevice device);
 
 // Where what the program uses is written down, and who asks for it.
 struct Observers {
@@ -55,7 +60,7 @@ struct Device {
   const config::Policy& policy;  // for what is taken of it
   CUdevice handle;
   std::string name;
-  const std::array<char, 16> id;  // its UUID, the same in every process; zeros: unknown
+  const DeviceId id;
   std::uint64_t total_bytes = 0;
   DeviceUse use;
   DeviceLimit limit;
@@ -87,6 +92,9 @@ struct Device {
 
   // Its figures are there for readers: once it is known to be the only object of its device.
   void publish() noexcept { use.publish(); }
+  // As long as it is in a group, whose limit others may change: writes it to the figures, and tells
+  // the log. To be called now and then, by one thread.
+  void look_at_group_limit();
 
  private:
   void write_figures();

@@ -28,7 +28,7 @@ Process* process_with_figures() {
 cubfc_device_stats stats_of(const DeviceFigures& device, const cubfc::figures::Sums& sums) {
   cubfc_device_stats stats{};
   stats.total_bytes = device.total_bytes;
-  stats.bytes_limit = device.limit_bytes;
+  stats.bytes_limit = read(device.limit_bytes);
   stats.bytes_in_use = sums.in_use;
   stats.peak_bytes_in_use = read(device.peak_bytes_in_use);
   stats.bytes_waiting = sums.waiting;

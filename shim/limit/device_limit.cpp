@@ -29,6 +29,7 @@ DeviceLimit::DeviceLimit(const DriverFunctions& driver, const config::Policy& po
             !budget.limited()    ? Pools::Counts::kNothing
             : is_for_all(policy) ? Pools::Counts::kAll
                                  : Pools::Counts::kOurs),
+      at_first(budget.limit()),
       use_(use),
       callers_(callers),
       counts_all_(is_for_all(policy)) {}
@@ -40,9 +41,9 @@ std::unique_ptr<Group> DeviceLimit::join_group(const Of& of) {
     return nullptr;
   }
   std::string why_not;
-  // A group that is enforced is one whatever folder the environment names.
   auto group = Group::join(*policy_.group.value, of.id, *limit, why_not,
-                           policy_.group.origin.enforced ? Where::kFixed : Where::kAsSet);
+                           {.where = where_group_meets(policy_),
+                            .limit_is_enforced = policy_.group_limit.origin.enforced});
   is_unusable_ = group == nullptr;
   if (is_unusable_) {
     log::at(log::Level::kError,
@@ -60,8 +61,8 @@ std::unique_ptr<Group> DeviceLimit::join_group(const Of& of) {
 std::optional<DeviceLimit::Tightest> DeviceLimit::tightest() const noexcept {
   std::optional<Tightest> tightest;
   if (of_process_ || is_unusable_) {
-    tightest =
-        Tightest{budget.limit(), budget.used(), is_unusable_ ? nullptr : of_process_->origin};
+    tightest = Tightest{is_unusable_ ? 0 : of_process_->bytes, budget.used(),
+                        is_unusable_ ? nullptr : of_process_->origin};
   }
   if (group_ != nullptr) {
     const Tightest of_group{group_->limit(), group_->used(), &policy_.group_limit.origin};

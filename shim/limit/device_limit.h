@@ -21,6 +21,12 @@ namespace cubfc {
 
 using trace::Memory;
 
+// In which folder the members of the policy's group meet: a group that is enforced is one whatever
+// folder the environment names.
+inline Where where_group_meets(const config::Policy& policy) noexcept {
+  return policy.group.origin.enforced ? Where::kFixed : Where::kAsSet;
+}
+
 // Thread-safe. Arenas take their regions from `budget`; everything else is taken as a Claim
 // (claim.h).
 class DeviceLimit {
@@ -44,8 +50,11 @@ class DeviceLimit {
 
   arena::Budget budget;  // in bytes, shared by all of the process's contexts on the device
   Pools pools;           // what pools and graphs take of the budget
+  // The budget's limit when the device became known: for what has one size as long as it lives.
+  const std::uint64_t at_first;
 
-  // Who has set it; nullptr without a limit, and where nobody can be named.
+  // Who has set the limit that was the least at first; nullptr without one, and where nobody can be
+  // named.
   const config::Origin* origin() const noexcept {
     return in_policy_ ? in_policy_->origin : nullptr;
   }

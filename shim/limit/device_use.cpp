@@ -290,7 +290,7 @@ void DeviceUse::publish() noexcept {
     std::array<char, 64> name;
   } payload{};
   payload.text.total_bytes = figures_.total_bytes;
-  payload.text.limit_bytes = figures_.limit_bytes;
+  payload.text.limit_bytes = read(figures_.limit_bytes);
   payload.text.uuid = figures_.uuid;
   const std::string_view name = figures_.name.get();
   name.copy(payload.name.data(), payload.name.size());

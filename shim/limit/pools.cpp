@@ -180,7 +180,7 @@ bool Pools::refresh() noexcept {
     taken_ += lacking;
   }
   give_what_is_not_needed();
-  return budget_.used() <= budget_.limit();
+  return budget_.used() <= budget_.most();
 }
 
 std::uint64_t Pools::unclaimed() const noexcept {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <forward_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@
 #include "arena/budget.h"
 #include "arena/lock.h"
 #include "shim/meet/device_id.h"
-#include "shim/meet/group_table.h"
+#include "shim/meet/group_file.h"
 #include "shim/meet/shared_files.h"
 
 namespace cubfc {
@@ -27,23 +28,35 @@ namespace cubfc {
 // until then. A forked child must not touch its parent's.
 class Group final : public arena::SharedAccount {
  public:
+  struct Terms {
+    Where where = Where::kAsSet;     // kFixed: they meet whatever their environment says
+    bool limit_is_enforced = false;  // the group's cannot be raised above it as long as this is in
+  };
   // As one more member, whose claims are to stay within `limit_bytes` together with all others'.
   // nullptr where that cannot be had: `why_not` is a line that says what is wrong, and the remedy.
-  // Those with Where::kFixed meet whatever their environment says. Throws std::bad_alloc.
+  // Throws std::bad_alloc.
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
-                                     std::uint64_t limit_bytes, std::string& why_not,
-                                     Where where = Where::kAsSet);
-  // What the members of that group have claimed of the device, for whoever is none of them; nothing
-  // where there is no such group. Throws std::bad_alloc.
-  static std::optional<std::uint64_t> used_by(const std::string& name, const DeviceId& device,
-                                              Where where = Where::kAsSet);
+                                     std::uint64_t limit_bytes, std::string& why_not, Terms terms);
+  static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
+                                     std::uint64_t limit_bytes, std::string& why_not) {
+    return join(name, device, limit_bytes, why_not, Terms());
+  }
   ~Group() override;  // as if the process had ended
 
   bool take(std::uint64_t bytes) noexcept override;
   void force(std::uint64_t bytes) noexcept override;
   void give(std::uint64_t bytes) noexcept override;
   std::uint64_t used() const noexcept override;
-  std::uint64_t limit() const noexcept override { return limit_bytes_; }
+  // With which it has joined, or less where the group's had been lowered; whoever changes the
+  // group's (GroupControl) changes it at any time.
+  std::uint64_t limit() const noexcept override;
+  std::uint64_t most() const noexcept override;
+  std::uint64_t left() const noexcept override;
+  std::uint64_t highest() const noexcept override {
+    return terms_.limit_is_enforced ? limit_bytes_ : arena::Budget::kUnlimited;
+  }
+  // By GroupControl, while programs run.
+  bool is_changed() const noexcept;
 
   // To be called now and then: a folder of the system's for a user may go when the user logs out,
   // and who comes then makes a new file. Goes on in that, with what it holds.
@@ -59,41 +72,45 @@ class Group final : public arena::SharedAccount {
 
   const std::string& name() const noexcept { return name_; }
   // By which its members know each other in a Rendezvous: of the name, never 0.
-  std::uint64_t key() const noexcept;
+  std::uint64_t key() const noexcept { return GroupFile::key_of(name_); }
   // Processes that are in it, this one too; a dead one may be among them until somebody claims.
   std::size_t members() const noexcept;
 
   // For whoever looks on.
   const GroupTable& table() const noexcept;
-  std::size_t member() const noexcept { return member_; }
+  std::size_t member() const noexcept { return place().member; }
 
  private:
-  struct File;
-
-  Group(std::string name, std::string file_name, Where where, std::uint64_t limit_bytes)
+  Group(std::string name, std::string file_name, std::uint64_t limit_bytes, Terms terms)
       : name_(std::move(name)),
         file_name_(std::move(file_name)),
-        where_(where),
-        limit_bytes_(std::min(limit_bytes, GroupTable::kMostBytes)) {}
+        limit_bytes_(std::min(limit_bytes, GroupTable::kMostBytes)),
+        terms_(terms) {}
 
+  // A file, and this process's part in it.
+  struct Place {
+    SharedFile shared;
+    std::size_t member = 0;
+    GroupFile& file() const noexcept { return *static_cast<GroupFile*>(shared.data); }
+  };
+  const Place& place() const noexcept { return *place_.load(std::memory_order_acquire); }
   bool join_file(std::string& why_not);
   static void remove_left_files();
-  bool become_member(int descriptor, File& file);
+  bool become_member(int descriptor, GroupFile& file, std::size_t& member) const;
   enum class IfBusy : bool { kLeave, kWait };  // when another member is at it
-  void clear_the_dead_of(File& file, IfBusy if_busy) noexcept;
+  void clear_the_dead_at(const Place& place, IfBusy if_busy) noexcept;
   bool take_beside_others(std::uint64_t bytes) noexcept;
   bool end_take(std::uint64_t bytes, GroupTable::Begun begun) noexcept;
   void move_to_new_file() noexcept;
 
   const std::string name_;
   const std::string file_name_;
-  const Where where_;
-  const std::uint64_t limit_bytes_;
-  std::atomic<File*> mapped_{nullptr};  // what was mapped stays mapped: somebody may be reading it
+  const std::uint64_t limit_bytes_;  // of its own
+  const Terms terms_;
+  std::atomic<const Place*> place_{nullptr};
 
-  arena::Lock lock_;  // guards this process's part, and all below
-  std::size_t member_ = 0;
-  SharedFile file_;
+  arena::Lock lock_;                 // guards this process's part, and all below
+  std::forward_list<Place> places_;  // the last first: what was mapped stays, somebody may read it
   bool told_of_missing_file_ = false;
   bool clearing_is_stuck_ = false;  // whoever clears was waited for in vain, and is at it still
 };

@@ -275,6 +275,20 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
   return std::nullopt;
 }
 
+std::vector<std::string> names_of_shared_files(std::string_view beginning, Where where) {
+  std::vector<std::string> found;
+  for (const std::string& path : folders(where)) {
+    if (open_folder(path)) {
+      for (std::string& name : names_in(path)) {
+        if (name.starts_with(beginning)) {
+          found.push_back(std::move(name));
+        }
+      }
+    }
+  }
+  return found;
+}
+
 void for_each_shared_file(std::string_view kind,
                           const std::function<void(const std::string& path, int file)>& look) {
   for (const std::string& path : geteuid() == 0 ? folders_of_all() : folders()) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "shim/meet/descriptor.h"
 
@@ -42,6 +43,10 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
 // write there.
 Descriptor open_shared_file(const std::string& name, Where where = Where::kAsSet);
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key);
+
+// The names that begin so, of all files in the folders of this user. Throws std::bad_alloc.
+std::vector<std::string> names_of_shared_files(std::string_view beginning,
+                                               Where where = Where::kAsSet);
 
 // Calls `look` with each file of that kind whose process lives: of this user's, and for root of all
 // users'. It may be written to meanwhile, and shorter than it should be. Throws std::bad_alloc.

@@ -16,7 +16,7 @@ DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts
 // Whether the request could be served if nobody held anything.
 bool DriverRequests::is_possible(const DriverRequest& request) {
   const Device& device = request.device;
-  return (!device.limit.counts(request.memory) || request.bytes <= device.limit.budget.limit()) &&
+  return (!device.limit.counts(request.memory) || request.bytes <= device.limit.budget.most()) &&
          (request.memory == Memory::kManaged || request.bytes <= device.total_bytes);
 }
 

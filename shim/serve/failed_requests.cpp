@@ -85,7 +85,7 @@ void FailedRequests::report(const Request& request, arena::Failure failure,
   }
   const RelaxedCapture relaxed(driver_);
   const bool is_possible = request.bytes <= device.total_bytes && !device.limit.is_unusable() &&
-                           (!request.counted || request.bytes <= device.limit.budget.limit());
+                           (!request.counted || request.bytes <= device.limit.budget.most());
   using Reporter = OutOfMemoryReporter;
   const std::string said = reporter_.report(
       is_possible ? Reporter::Request::kPossible : Reporter::Request::kImpossible, request.bytes,
@@ -130,7 +130,8 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
     facts.limit = {limit->bytes, limit->taken, limit->origin};
   }
   if (const Group* const group = device.limit.group(); group != nullptr) {
-    facts.group = {group->name(), group->limit(), group->used(), group->members()};
+    facts.group = {group->name(), group->limit(), group->used(), group->members(),
+                   group->is_changed()};
   }
   CUdevice current = -1;
   std::size_t free_bytes = 0;

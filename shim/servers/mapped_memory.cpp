@@ -18,7 +18,7 @@ std::uint64_t MappedMemory::page_bytes_for(const DriverFunctions& driver, const 
                              driver.cuMemUnmap != nullptr && driver.cuMemSetAccess != nullptr;
   const std::uint64_t granularity =
       has_functions && !device.managed ? physical_granularity(driver, device.handle) : 0;
-  const std::uint64_t most = std::min(device.total_bytes, device.limit.budget.limit());
+  const std::uint64_t most = std::min(device.total_bytes, device.limit.at_first);
   return granularity == 0 ? 0 : config::page_bytes(most, granularity);
 }
 

@@ -41,11 +41,11 @@ CUresult create_pool(const DriverFunctions& driver, const Device& device,
     set_usage(properties, kForDecompression);
   }
   CUresult result = CUDA_ERROR_INVALID_VALUE;
-  if (device.limit.budget.limited()) {
-    set_most(properties, device.limit.budget.limit());
+  if (const std::uint64_t most = device.limit.budget.highest(); most != arena::Budget::kUnlimited) {
+    set_most(properties, most);
     result = driver.cuMemPoolCreate(&pool, &properties);
   }
-  if (result == CUDA_ERROR_INVALID_VALUE) {  // no limit, or a driver that has no such bound
+  if (result == CUDA_ERROR_INVALID_VALUE) {  // no bound, or a driver that knows none
     set_most(properties, 0);
     result = driver.cuMemPoolCreate(&pool, &properties);
   }

@@ -4,7 +4,8 @@
 #include <string_view>
 
 #include "arena/units.h"
-#include "shim/meet/group.h"
+#include "shim/limit/device_limit.h"
+#include "shim/meet/group_control.h"
 #include "shim/share/neighbours.h"
 
 namespace cubfc {
@@ -29,10 +30,19 @@ bool is_same_for_all(const config::Policy& policy) {
 // size of a GPU is not always CUDA's, of which a share is taken, so theirs counts. The name may be
 // cut.
 bool has_this_limit(const config::Policy& policy, const figures::DeviceFigures& device) {
-  constexpr std::size_t kMost = sizeof(device.limit_origin.characters) - 1;
   const auto limit = policy.hard_limit(device.total_bytes, device.number);
-  return limit && limit->origin != nullptr && device.limit_bytes == limit->bytes &&
-         device.limit_origin.get() == std::string_view(limit->origin->variable).substr(0, kMost);
+  if (!limit || limit->origin == nullptr) {
+    return false;
+  }
+  const auto is = [&](const auto& text, std::string_view all) {
+    return text.get() == all.substr(0, sizeof(text.characters) - 1);
+  };
+  // Which the group has by now is in its file.
+  if (limit->origin == &policy.group_limit.origin) {
+    return is(device.group, *policy.group.value);
+  }
+  return figures::read(device.limit_bytes) == limit->bytes &&
+         is(device.limit_origin, limit->origin->variable);
 }
 
 // The GPU as those who have this limit know it, and what they have taken of it.
@@ -66,6 +76,18 @@ Known known_of(const config::Policy& policy, const DeviceId& id,
   return known;
 }
 
+// The limit by which this process claims in its group, or would claim if it joined now.
+std::optional<std::uint64_t> group_limit_now(const config::Policy& policy, const Known& known,
+                                             const figures::DeviceFigures* own,
+                                             const std::optional<GroupControl::Seen>& seen) {
+  if (own != nullptr && !own->group.get().empty()) {
+    return figures::read(own->group_limit_bytes);
+  }
+  const auto limit =
+      policy.group_limit.value.on(static_cast<unsigned>(*known.number), known.total_bytes);
+  return limit && seen ? std::min(*limit, seen->changed_limit.value_or(*limit)) : limit;
+}
+
 }  // namespace
 
 std::optional<LimitedMemory> limited_memory(const config::Policy& policy, const DeviceId& id,
@@ -74,21 +96,28 @@ std::optional<LimitedMemory> limited_memory(const config::Policy& policy, const 
   if (!policy.limits()) {
     return std::nullopt;
   }
-  const Known known = known_of(policy, id, own);
-  if (known.total_bytes != 0) {
-    total_bytes = known.total_bytes;
+  Known known = known_of(policy, id, own);
+  if (known.total_bytes == 0) {
+    known.total_bytes = total_bytes;
   }
-  const auto limit = known.number ? policy.hard_limit(total_bytes, *known.number) : std::nullopt;
+  if (!known.number) {
+    return std::nullopt;
+  }
+  const auto seen = policy.group.value
+                        ? GroupControl::see(*policy.group.value, id, where_group_meets(policy))
+                        : std::nullopt;
+  std::optional<config::HardLimit> limit = policy.process_limit(known.total_bytes, *known.number);
+  const auto of_group = group_limit_now(policy, known, own_figures(id, own), seen);
+  const bool is_of_group = of_group && (!limit || *of_group < limit->bytes);
+  if (is_of_group) {
+    limit = config::HardLimit{*of_group, &policy.group_limit.origin};
+  }
   if (!limit || !policy.is_shown_by_nvml(*limit)) {
     return std::nullopt;
   }
-  const bool is_of_group = limit->origin == &policy.group_limit.origin && policy.group.value;
   const std::uint64_t used =
-      is_of_group ? Group::used_by(*policy.group.value, id,
-                                   policy.group.origin.enforced ? Where::kFixed : Where::kAsSet)
-                        .value_or(0)
-                  : known.taken_bytes;
-  const std::uint64_t total = std::min(total_bytes, limit->bytes);
+      !is_of_group ? known.taken_bytes : (seen ? seen->used : std::uint64_t{0});
+  const std::uint64_t total = std::min(known.total_bytes, limit->bytes);
   return LimitedMemory{total, std::min(used, total)};
 }
 

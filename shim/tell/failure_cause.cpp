@@ -27,6 +27,12 @@ bool is_in_file(const FailedRequestFacts::Limit& limit) {
   return limit.origin != nullptr && !limit.origin->file.empty();
 }
 
+// Whether the setting no longer says it.
+bool is_changed(const config::Policy& policy, const FailedRequestFacts& facts) {
+  return facts.group && facts.group->is_changed &&
+         facts.limit->origin == &policy.group_limit.origin;
+}
+
 // As it is to be set: a size, or a share of the device. Empty where there is none that would do.
 std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
   constexpr std::uint64_t kMiB = 1 << 20;
@@ -35,6 +41,10 @@ std::string higher_limit(const config::Policy& policy, const FailedRequestFacts&
   const std::uint64_t needed = facts.limit->taken + facts.asked + 4 * kMiB;
   if (origin == nullptr || !facts.device) {
     return {};
+  }
+  if (is_changed(policy, facts)) {
+    return format("a higher limit: `cubfc limit --group {} {}MiB` would do", facts.group->name,
+                  arena::round_up(needed, kMiB) / kMiB);
   }
   const std::string where = is_in_file(*facts.limit) ? " in " + origin->file : "";
   if (origin != &policy.mem_fraction.origin && origin != &policy.enforced.mem_fraction.origin) {
@@ -118,8 +128,11 @@ std::string describe(const config::Policy& policy, const FailedRequestFacts& fac
     case Cause::kUnusableLimit:
       return "the limit cannot be used, so no device memory is given";
     case Cause::kLargerThanLimit:
-      return format("larger than the limit ({} is {})", name_of(*facts.limit),
-                    log::bytes(facts.limit->bytes));
+      return is_changed(policy, facts)
+                 ? format("larger than the limit ({} of group {}, changed by `cubfc limit`)",
+                          log::bytes(facts.limit->bytes), facts.group->name)
+                 : format("larger than the limit ({} is {})", name_of(*facts.limit),
+                          log::bytes(facts.limit->bytes));
     case Cause::kLargerThanDevice:
       return facts.device ? format("larger than the device ({})", log::bytes(facts.device->total))
                           : "larger than the device";

@@ -47,6 +47,7 @@ struct FailedRequestFacts {
     std::uint64_t bytes;
     std::uint64_t taken;
     std::size_t processes;
+    bool is_changed;  // while they run, by `cubfc limit`
   };
   std::optional<Group> group;  // whose budget the limit is, or shares
   struct Device {

@@ -4,6 +4,13 @@
 
 namespace cubfc::figures {
 
+// A group's limit may have become the least, and have been another's at first.
+std::string_view limit_origin(const DeviceFigures& device) noexcept {
+  const bool is_of_group =
+      !device.group.get().empty() && read(device.limit_bytes) == read(device.group_limit_bytes);
+  return is_of_group ? device.group_limit_origin.get() : device.limit_origin.get();
+}
+
 std::string uuid_text(const DeviceFigures& device) {
   if (std::ranges::all_of(device.uuid, [](unsigned char byte) { return byte == 0; })) {
     return {};

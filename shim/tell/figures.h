@@ -25,7 +25,7 @@ using arena::put;
 using arena::read;
 
 // Of the layout. Part of the files' names: who knows another one does not look.
-inline constexpr std::string_view kFileKind = "figures-2-";
+inline constexpr std::string_view kFileKind = "figures-3-";
 inline constexpr std::uint32_t kMagic = 0x63756266;
 
 inline constexpr std::size_t kDevices = 16;
@@ -64,12 +64,15 @@ struct DeviceFigures {
   std::array<unsigned char, 16> uuid;  // zeros: not known
   Text<64> name;
   std::uint64_t total_bytes;
-  std::uint64_t limit_bytes;  // ~0: none
-  Text<32> limit_origin;      // the variable
   Text<16> allocator;
   Text<16> free_mode;
-  Text<72> group;                   // whose budget it shares; empty: none's
-  std::uint64_t group_limit_bytes;  // of that
+  Text<32> limit_origin;        // the variable of the limit that was the least at first
+  Text<72> group;               // whose budget it shares; empty: none's
+  Text<32> group_limit_origin;  // of that
+
+  // They change only where the group's limit is changed while its programs run.
+  Figure limit_bytes;        // ~0: none
+  Figure group_limit_bytes;  // of the group
 
   // All kinds together, when they were most, each kind's part then, and how often there was a peak.
   Figure peak_bytes_in_use;
@@ -120,6 +123,9 @@ struct ProcessFigures {
   std::array<ArenaFigures, kArenas> arenas;
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && Figure::is_always_lock_free);
+
+// The variable that says limit_bytes.
+std::string_view limit_origin(const DeviceFigures& device) noexcept;
 
 // "GPU-7374616e-6469-...", as NVIDIA's tools write it; empty if it is not known.
 std::string uuid_text(const DeviceFigures& device);

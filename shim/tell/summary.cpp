@@ -109,19 +109,20 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
                             .whole());
     }
   }
-  const bool limited = device.limit_bytes != ~std::uint64_t{0};
+  const std::uint64_t limit = read(device.limit_bytes);
+  const bool limited = limit != ~std::uint64_t{0};
   return json::Object()
       .number("number", static_cast<std::uint64_t>(device.number))
       .text("uuid", figures::uuid_text(device))
       .text("name", device.name.get())
       .number("total_bytes", device.total_bytes)
-      .raw("bytes_limit", limited ? std::to_string(device.limit_bytes) : "null")
-      .text("limit_origin", device.limit_origin.get())
+      .raw("bytes_limit", limited ? std::to_string(limit) : "null")
+      .text("limit_origin", figures::limit_origin(device))
       .raw("group", device.group.get().empty()
                         ? "null"
                         : json::Object()
                               .text("name", device.group.get())
-                              .number("limit_bytes", device.group_limit_bytes)
+                              .number("limit_bytes", read(device.group_limit_bytes))
                               .whole())
       .text("allocator", device.allocator.get())
       .text("free", device.free_mode.get())

@@ -2,7 +2,7 @@
 """What NVML says of a GPU's memory under a limit that programs see: the limit, and what is used of it; without one, what
 it says without cubfc, bit for bit. On the software NVML and driver.
 
-    nvml_test.py LIBRARY STANDIN_FOLDER NVML_FOLDER PROGRAMS_FOLDER
+    nvml_test.py LIBRARY STANDIN_FOLDER NVML_FOLDER PROGRAMS_FOLDER COMMAND
 """
 
 import ctypes
@@ -55,7 +55,7 @@ if sys.argv[1:2] == ["--ask"]:
     sys.exit(0)
 
 GB10 = str(pathlib.Path(__file__).resolve().parents[1] / "standin/profiles/gb10.json")
-LIBRARY, STANDIN, NVML, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:5])
+LIBRARY, STANDIN, NVML, PROGRAMS, COMMAND = (os.path.realpath(path) for path in sys.argv[1:6])
 
 
 def getters():
@@ -159,6 +159,27 @@ class Nvml(unittest.TestCase):
             self.assertEqual(self.memory(**{**group, "CUBFC_GROUP": "another"}), (1024, 0))
             # Its own, where that is less.
             self.assertEqual(self.memory(**group, CUBFC_MEM_LIMIT="512MiB"), (512, 0))
+
+    def test_a_groups_that_is_changed_is_what_it_is_by_now(self):
+        group = {"CUBFC_GROUP": "g", "CUBFC_GROUP_LIMIT": "2GiB"}
+
+        def change(size):
+            subprocess.run([COMMAND, "limit", "--group", "g", size], env=self.machine, check=True, capture_output=True)
+
+        with Holder(self.machine, 300, **group, CUBFC_MEM_LIMIT="1GiB"), Holder(self.machine, 300, **group):
+            both = {**group, "CUBFC_MEM_LIMIT": "1GiB"}
+            self.assertEqual(self.memory(**both), (1024, 300))
+            change("1536MiB")
+            self.assertEqual(self.memory(**group), (1536, 600))
+            self.assertEqual(self.memory(**both), (1024, 300))
+            change("800MiB")  # less than the process's own
+            self.assertEqual(self.memory(**group), (800, 600))
+            self.assertEqual(self.memory(**both), (800, 600))
+            change("500MiB")
+            self.assertEqual(self.memory(**group), (500, 500))
+            change("3GiB")  # whoever joins now is held to what he was told
+            self.assertEqual(self.memory(**group), (2048, 600))
+        self.assertEqual(self.memory(**group), (2048, 0))
 
     def test_others_words_are_shown_as_programs_see_them(self):
         for settings in ({"CUDA_DEVICE_MEMORY_LIMIT": "512m"}, {"GPU_MEMORY_LIMIT": "512m"},

@@ -15,6 +15,9 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+from step_by_step import StepByStep  # noqa: E402
+
 LIBRARY, COMMAND, STANDIN, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:5])
 INSIDE = "CUBFC_TEST_INSIDE"
 FILE = pathlib.Path("/etc/cubfc.conf")
@@ -122,6 +125,28 @@ class PolicyFile(unittest.TestCase):
                 self.assertEqual(got(100), (100, ""))
                 member.stdin.close()
             self.assertEqual(got(1000), (1000, ""))
+
+    def test_a_group_limit_that_it_enforces_is_lowered_and_raised_again_and_no_further(self):
+        self.write("enforce CUBFC_GROUP=job\nenforce CUBFC_GROUP_LIMIT=1GiB\n")
+        with tempfile.TemporaryDirectory() as runtime, StepByStep(
+                PROGRAMS, {"LD_LIBRARY_PATH": STANDIN, "STANDIN_MEMORY": "4GiB", "XDG_RUNTIME_DIR": runtime,
+                           "LD_PRELOAD": LIBRARY, "CUBFC_LOG_LEVEL": "off"}) as member:
+            def limit(size):  # by somebody whose environment names another folder
+                done = run([COMMAND, "limit", "--group", "job", size])
+                return done.returncode, done.stderr
+
+            self.assertEqual(member.info(), (1024, 1024))
+            status, said = limit("2GiB")
+            self.assertEqual(status, 1)
+            self.assertRegex(said, r"a policy file enforces the limit of process \d+, 1.00 GiB; it cannot be raised to "
+                                   r"2.00 GiB. Nothing is changed")
+            self.assertEqual(limit("512MiB"), (0, ""))
+            self.assertEqual(member.info(), (512, 1024))
+            self.assertEqual(member.say("take 600"), "error 2")
+            self.assertEqual(limit("2GiB")[0], 1)
+            self.assertEqual(limit("1GiB"), (0, ""))
+            self.assertEqual(member.info(), (1024, 1024))
+            self.assertEqual([member.say("take 1000"), member.say("take 100")], ["ok", "error 2"])
 
     def test_a_file_that_others_could_have_written_enforces_nothing_and_says_so(self):
         for mode, owner, why in ((0o666, 0, "others than root may write it"),

@@ -8,10 +8,10 @@ import subprocess
 class StepByStep:
     """Runs until it is ended, or left as a context."""
 
-    def __init__(self, programs, environment):
+    def __init__(self, programs, environment, **more):
         self.process = subprocess.Popen(
             [os.path.join(programs, "program_step_by_step")], text=True, bufsize=1, env=environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
         self.told = []
 
     def say(self, line):
@@ -30,6 +30,8 @@ class StepByStep:
 
     def end(self):
         """Its exit status, and what it has said on stderr."""
+        if self.process.stdout.closed:
+            return self.process.returncode, ""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         said = self.process.stderr.read()
