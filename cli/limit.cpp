@@ -25,6 +25,7 @@
 namespace cubfc::cli {
 namespace {
 
+using config::size_text;
 using nlohmann::ordered_json;
 using report::bytes_text;
 
@@ -41,7 +42,8 @@ struct LimitWords {
 struct Budget {
   GroupControl control;
   std::string uuid;
-  std::optional<int> number = {};           // as its members count; nothing where they do not tell
+  // As its members count; nothing where they do not tell, or count differently.
+  std::optional<int> number = {};
   std::optional<std::uint64_t> total = {};  // bytes of the GPU
   std::vector<GroupControl::Member> members = {};
   std::uint64_t before = 0;  // the limit
@@ -67,19 +69,36 @@ void ask_members(std::vector<Budget>& budgets, const std::string& group) {
     for (const std::size_t place : process.devices()) {
       const figures::DeviceFigures& device = process.figures->devices[place];
       for (Budget& budget : budgets) {
-        if (device.group.get() == group && !budget.number &&
+        if (device.group.get() == group &&
             std::memcmp(device.uuid.data(), budget.control.device().data(),
                         budget.control.device().size()) == 0) {
-          budget.number = device.number;
+          const bool is_first = !budget.total;
+          budget.number = is_first || budget.number == device.number
+                              ? std::optional<int>(device.number)
+                              : std::nullopt;
           budget.total = device.total_bytes;
         }
       }
     }
   }
+  for (const Budget& budget : budgets) {
+    const auto is_same = [&](const Budget& other) { return other.number == budget.number; };
+    if (budget.number && std::ranges::count_if(budgets, is_same) > 1) {
+      for (Budget& each : budgets) {
+        each.number.reset();
+      }
+      return;
+    }
+  }
 }
 
 [[noreturn]] void give_up_on(const Budget& budget) {
-  throw Failure{"limit: " + budget.control.path() + " cannot be used: " + std::strerror(errno)};
+  const bool is_stuck = errno == EAGAIN || errno == EACCES;
+  throw Failure{"limit: " + (is_stuck
+                                 ? budget.control.path() +
+                                       ": a process of the group has it locked to clear it, and "
+                                       "does not go on; is one stopped?"
+                                 : GroupFile::why_unusable(budget.control.path(), errno))};
 }
 
 std::string uuid_of(const DeviceId& device) {
@@ -104,11 +123,11 @@ std::vector<Budget> find_budgets(const std::string& group) {
     }
   }
   if (budgets.empty()) {
-    throw Failure{unusable.empty()
-                      ? "limit: no process of this user's runs in a group " +
-                            config::quoted(group) + "; `cubfc top --once` lists those that do"
-                      : "limit: " + unusable.front() +
-                            " is not a group's file as this version of cubfc makes it"};
+    throw Failure{
+        unusable.empty()
+            ? "limit: no process of this user's and of this XDG_RUNTIME_DIR runs in a group " +
+                  config::quoted(group) + "; `cubfc top --once` lists those that do"
+            : "limit: " + unusable.front()};
   }
   ask_members(budgets, group);
   std::ranges::stable_sort(budgets, {}, [](const Budget& budget) { return budget.number; });
@@ -123,8 +142,11 @@ void choose_limits(std::vector<Budget>& budgets, const LimitWords& words) {
     if (std::ranges::none_of(budgets, [number = static_cast<int>(number)](const Budget& budget) {
           return budget.number == number;
         })) {
+      const bool are_counted = std::ranges::all_of(
+          budgets, [](const Budget& budget) { return budget.number.has_value(); });
       throw Failure{"limit: no process of group " + config::quoted(words.group) + " uses GPU " +
-                    std::to_string(number)};
+                    std::to_string(number) +
+                    (are_counted ? "" : ", or they count GPUs differently (CUDA_VISIBLE_DEVICES)")};
     }
   }
   for (Budget& budget : budgets) {
@@ -140,13 +162,17 @@ void choose_limits(std::vector<Budget>& budgets, const LimitWords& words) {
     if (amount) {
       budget.wanted = amount->of(budget.total.value_or(0));
     }
+    if (budget.wanted == std::uint64_t{0}) {
+      throw Failure{"limit: " + config::quoted(words.limit) + " of " + budget.gpu() +
+                    " is less than a byte"};
+    }
     const auto sealed = std::ranges::find_if(budget.members, [&](const auto& member) {
-      return budget.wanted && member.seals(*budget.wanted);
+      return member.is_sealed && budget.wanted.value_or(0) > member.own_limit_bytes;
     });
-    if (sealed != budget.members.end()) {
+    if (sealed != budget.members.end() && *budget.wanted > budget.before) {
       throw Failure{"limit: " + budget.gpu() + ": a policy file enforces the limit of process " +
-                    std::to_string(sealed->pid) + ", " + bytes_text(sealed->own_limit_bytes) +
-                    "; it cannot be raised to " + bytes_text(*budget.wanted) +
+                    std::to_string(sealed->pid) + ", " + size_text(sealed->own_limit_bytes) +
+                    "; it cannot be raised to " + size_text(*budget.wanted) +
                     ". Nothing is changed"};
     }
   }
@@ -161,7 +187,7 @@ void change(Budget& budget, const std::string& group) {
     throw Failure{"limit: " + budget.gpu() +
                   ": a policy file enforces the limit of a process of the group; it cannot be "
                   "raised to " +
-                  bytes_text(*budget.wanted)};
+                  size_text(*budget.wanted)};
   }
   Rendezvous rendezvous;
   const std::uint64_t used_before = budget.control.used();
@@ -175,7 +201,7 @@ void change(Budget& budget, const std::string& group) {
   const std::uint64_t used = budget.control.used();
   budget.came_back = used_before - std::min(used_before, used);
   budget.members.clear();
-  if (!budget.control.keep_no_more_than_is_held() || !budget.control.look(budget.members)) {
+  if (!budget.control.look(budget.members)) {
     give_up_on(budget);
   }
 }
@@ -192,14 +218,14 @@ std::string text_of(const std::vector<Budget>& budgets) {
   for (const Budget& budget : budgets) {
     const std::uint64_t limit = budget.control.limit();
     const std::uint64_t taken = budget.control.used();
-    text += row(budget.number ? std::to_string(*budget.number) : "?", bytes_text(budget.before),
-                bytes_text(limit), bytes_text(budget.came_back), bytes_text(taken),
-                std::to_string(budget.members.size()));
-    notes += budget.number ? "" : "GPU ? is " + budget.uuid + "\n";
+    text += row(budget.number ? std::to_string(*budget.number) : budget.uuid,
+                bytes_text(budget.before), bytes_text(limit), bytes_text(budget.came_back),
+                bytes_text(taken), std::to_string(budget.members.size()));
     if (taken > limit) {
-      notes += budget.gpu() + ": " + bytes_text(taken - limit) +
-               " more than the limit is in use; its processes keep that until they free it, and no "
-               "other gets it\n";
+      notes +=
+          budget.gpu() + ": " + bytes_text(taken - limit) +
+          " more than the limit is taken; its processes keep what of it is in use, and no other "
+          "gets it\n";
     }
     for (const GroupControl::Member& member : budget.members) {
       if (member.limit_bytes < limit) {
@@ -267,11 +293,11 @@ void add_limit(CLI::App& app) {
   command->footer(R"(
 The processes of the group go by the new limit from their next request on. Each goes on seeing a GPU
 of the size that it saw first, of which as much is free as the new limit leaves. Lowered below what
-they have, it takes nothing away: what they do not use goes back, what they use they keep, and may
-have again when they free it; no process gets more than the limit besides. A process that has joined
-with a lower limit keeps to its own, also when the group's is raised. What a policy file enforces
-cannot be raised. The limit holds for who joins later, too, until the last process of the group has
-gone.
+they have, it takes nothing away: what cubfc holds for them and no block uses goes back, what they use
+they keep, and may have again when they free it; no process gets more than the limit besides. A
+process that has joined with a lower limit than the others keeps to its own when the group's is
+raised. What a policy file enforces cannot be raised. The limit holds for who joins later, too, until
+the last process of the group has gone.
 
 Exit status: 0 done; 1 there is no such group, or its limit cannot be changed.
 

@@ -48,9 +48,7 @@ arena::Options arena_options(const Policy& policy, const ArenaDevice& device,
     options.own_above_bytes = arena::kLargestRequestBytes;
   }
   // What is taken ahead of the host's memory, the host has not.
-  const bool by_default =
-      policy.preallocate.value == Preallocate::kSoft && !policy.mem_fraction.is_set();
-  options.preallocate_bytes = device.is_integrated && by_default ? 0 : wanted;
+  options.preallocate_bytes = device.is_integrated && policy.preallocates_by_default() ? 0 : wanted;
   return options;
 }
 

@@ -126,6 +126,11 @@ struct Policy {
   [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
                                             int device = 0) const;
 
+  /// Nobody has asked for that, or for how much.
+  [[nodiscard]] bool preallocates_by_default() const noexcept {
+    return preallocate.value == Preallocate::kSoft && !mem_fraction.is_set();
+  }
+
   /// Whether other processes of the user that run under cubfc may have what is not in use, by
   /// asking: always in a group, else unless somebody has asked for memory to be held, by
   /// CUBFC_PREALLOCATE (true or whole), a fraction, or CUBFC_ASYNC_PREALLOCATE.

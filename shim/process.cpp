@@ -83,7 +83,7 @@ struct Process::Parts {
         map(contexts),
         soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),
-        requests(driver, contexts, sources, failed),
+        requests(driver, contexts, sources, failed, soft_reserve),
         idle_trimmer(policy.trim_after.value,
                      {[this] { return unused.trim(false); }, [this] { return operations(); }}),
         time_in_calls(policy),

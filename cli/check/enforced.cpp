@@ -10,6 +10,7 @@
 #include "cli/report/wording.h"
 #include "config/environment.h"
 #include "config/options.h"
+#include "shim/limit/cgroup_memory.h"
 
 namespace cubfc::cli::check {
 namespace {
@@ -90,34 +91,12 @@ void look_at_cubfc(const Subject& subject, Enforcement& found) {
   std::ranges::for_each(limits, add);
 }
 
-// In the cgroup and those above it, the least counts. A line of dmem.max: "REGION BYTES", where a
-// region that is not limited has "max".
 void look_at_kernel(const Subject& subject, Enforcement& found) {
-  struct Least {
-    std::uint64_t bytes;
-    std::string file;
-  };
-  std::map<std::string, Least> regions;
-  const std::string top = "/sys/fs/cgroup";
-  for (std::string path = subject.cgroup; path.starts_with(top);
-       path = path.substr(0, path.rfind('/'))) {
-    const std::string file = path + "/dmem.max";
-    for (const std::string& line : split(text_of(file).value_or(""), '\n')) {
-      const std::size_t space = line.rfind(' ');
-      const auto bytes =
-          config::read_count(space == std::string::npos ? "" : line.substr(space + 1));
-      if (!bytes) {
-        continue;
-      }
-      const auto [region, is_new] = regions.try_emplace(line.substr(0, space), Least{*bytes, file});
-      if (!is_new && *bytes < region->second.bytes) {
-        region->second = {*bytes, file};
-      }
+  for (const auto& [region, memory] : cgroup_memory(subject.cgroup)) {
+    if (memory.max) {
+      found.enforcers.push_back({"kernel", bytes_text(*memory.max) + " of " + printable(region) +
+                                               " (" + printable(memory.max_file) + ")"});
     }
-  }
-  for (const auto& [region, least] : regions) {
-    found.enforcers.push_back({"kernel", bytes_text(least.bytes) + " of " + printable(region) +
-                                             " (" + printable(least.file) + ")"});
   }
 }
 

@@ -19,6 +19,7 @@
 #include "cli/run/settings.h"
 #include "config/values.h"
 #include "config/xla_runtimes.h"
+#include "shim/limit/cgroup_memory.h"
 #include "shim/meet/descriptor.h"
 #include "shim/policy_on_disk.h"
 #include "shim/tell/figures.h"
@@ -72,15 +73,6 @@ void read_policy_file_of(Subject& subject) {
   }
   subject.policy_file = read_policy_file(("/proc/self/fd/" + std::to_string(file.get())).c_str());
   subject.policy_file.path = config::kPolicyFile;  // as the process sees it
-}
-
-std::string cgroup_of(const std::string& cgroups) {
-  for (const std::string& line : split(cgroups, '\n')) {
-    if (line.starts_with("0::/")) {
-      return "/sys/fs/cgroup" + (line == "0::/" ? "" : line.substr(3));
-    }
-  }
-  return "";
 }
 
 bool is_our_library(const std::string& path) {
@@ -217,7 +209,7 @@ Subject subject_of_process(pid_t process) {
     subject.environment = split(*environment, '\0');
   }
   subject.root = folder + "/root";
-  subject.cgroup = cgroup_of(text_of(folder + "/cgroup").value_or(""));
+  subject.cgroup = cgroup_folder(text_of(folder + "/cgroup").value_or(""));
   read_policy_file_of(subject);
   bool is_loaded = false;
   for (const std::string& line : split(*maps, '\n')) {
@@ -249,7 +241,7 @@ Subject subject_of_program(const std::string& name) {
   }
   Subject subject{.name = name.empty() ? "what is started here" : printable(name)};
   subject.environment = environment_with({});
-  subject.cgroup = cgroup_of(text_of("/proc/self/cgroup").value_or(""));
+  subject.cgroup = cgroup_folder(text_of("/proc/self/cgroup").value_or(""));
   read_policy_file_of(subject);
   // A child of this command's has what the dynamic linker makes of it all.
   const auto child = ask_child({"check", "--child=preloaded"}, {{"CUBFC_DISABLE", "1"}},

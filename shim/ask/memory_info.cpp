@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "shim/device/contexts.h"
+#include "shim/limit/kernel_limit.h"
 #include "shim/meet/group_control.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/wait/waiting_frees.h"
@@ -136,7 +137,7 @@ std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, const Device& device)
 
 // The same of one that is not known yet, in whose group this process is not, either.
 std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
-  const auto limit = policy_.hard_limit(bytes, device);
+  const auto limit = hard_limit_on(driver_, policy_, device, bytes);
   if (!limit || !limit->is_seen()) {
     return bytes;
   }

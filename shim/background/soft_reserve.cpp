@@ -128,6 +128,9 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
   const std::uint64_t given =
       wanted == 0 ? 0 : unused_.give_to_others(device, std::min(wanted, kPartBytes), wanted);
   if (given > 0) {
+    if (Group* const group = device.limit.group(); group != nullptr) {
+      group->has_given_back(given);
+    }
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
                log::bytes(given), log::bytes(wanted));
   }

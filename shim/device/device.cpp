@@ -127,7 +127,7 @@ bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
 }
 
 std::uint64_t Device::beyond_request() const noexcept {
-  const std::uint64_t request = policy.kept_from_others(total_bytes, handle);
+  const std::uint64_t request = limit.request();
   if (request == 0) {
     return arena::kLargestRequestBytes;
   }
@@ -154,7 +154,9 @@ arena::Options Device::begin_arena(std::uint64_t wanted) {
                                                   .is_managed = managed},
                                                  wanted);
   if (!options.whole && preallocation.possible() && server->by == Server::By::kArena) {
-    preallocation.plan(std::exchange(options.preallocate_bytes, 0));
+    preallocation.plan(std::exchange(options.preallocate_bytes, 0),
+                       policy.preallocates_by_default() ? Preallocation::IfLess::kLeaveQuarter
+                                                        : Preallocation::IfLess::kTakeAll);
   }
   return options;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "shim/limit/kernel_limit.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
@@ -17,8 +18,9 @@ bool is_for_all(const config::Policy& policy) {
 DeviceLimit::DeviceLimit(const DriverFunctions& driver, const config::Policy& policy, const Of& of,
                          DeviceUse& use, Callers& callers)
     : policy_(policy),
-      of_process_(policy.process_limit(of.total_bytes, of.device)),
-      in_policy_(policy.hard_limit(of.total_bytes, of.device)),
+      of_process_(process_limit_on(driver, policy, of.device, of.total_bytes)),
+      least_(hard_limit_on(driver, policy, of.device, of.total_bytes)),
+      request_(kept_from_others_on(driver, policy, of.device, of.total_bytes)),
       is_unusable_(policy.limit_unusable),
       group_(join_group(of)),
       budget(is_unusable_   ? 0

@@ -40,18 +40,32 @@ std::uint64_t Preallocation::part_of(std::uint64_t device_bytes,
              : std::max(arena::round_up(device_bytes / parts, granularity_), granularity_);
 }
 
-void Preallocation::plan(std::uint64_t bytes) noexcept {
+void Preallocation::plan(std::uint64_t bytes, IfLess if_less) noexcept {
   const std::lock_guard lock(mutex_);
   if (planned() == 0) {
+    if_less_ = if_less;
     planned_ = bytes;
   }
 }
 
 void Preallocation::after(std::uint64_t released, std::uint64_t taken) noexcept {
   if (planned() > 0 && !begun_.exchange(true)) {
-    hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
+    begin(taken);
   } else if (released > taken) {
     hold_for_more(released - taken, taken);
+  }
+}
+
+// The arena has taken so many of what was planned.
+void Preallocation::begin(std::uint64_t taken) noexcept {
+  const Held held = hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
+  if (held.device_has_less && if_less_ == IfLess::kLeaveQuarter) {
+    const std::uint64_t to_leave = std::min((held.bytes + taken) / 4, held.bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      planned_ = std::min(planned(), held.bytes + taken - to_leave);
+    }
+    make_way(to_leave);
   }
 }
 
@@ -63,7 +77,7 @@ std::uint64_t Preallocation::hold_for_more(std::uint64_t bytes, std::uint64_t re
   }
   const std::uint64_t piece = std::clamp(
       arena::round_up(std::min(request, large_piece_), granularity_), small_piece_, large_piece_);
-  return hold_in_pieces(bytes, piece, piece);
+  return hold_in_pieces(bytes, piece, piece).bytes;
 }
 
 bool Preallocation::take(Piece& piece, std::uint64_t bytes) noexcept {
@@ -174,13 +188,14 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
 
 // The first piece of this size, each next one as large as all before it together, up to `most`: so
 // each of an arena's first growths finds one of its size. Smaller ones when the device has too
-// little. Returns the bytes that are held.
-std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
-                                            std::uint64_t most) noexcept {
-  if (!possible()) {
-    return 0;
-  }
+// little.
+Preallocation::Held Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
+                                                  std::uint64_t most) noexcept {
+  bool device_has_less = false;
   std::uint64_t held = 0;
+  if (!possible()) {
+    return {held, device_has_less};
+  }
   const RelaxedCapture relaxed(driver_);
   const CUmemAllocationProp properties = physical_memory_of(driver_, device_);
   const std::uint64_t asked = asked_so_far();
@@ -204,13 +219,14 @@ std::uint64_t Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t f
       held += piece.bytes;
       bytes -= piece.bytes;
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      device_has_less = true;
       most = arena::round_down(piece.bytes / 2, granularity_);
     } else {
       break;
     }
   }
   keep_to_limit();
-  return held;
+  return {held, device_has_less};
 }
 
 // What another thread creates or releases at this moment is waited for: it counts, too.

@@ -28,7 +28,11 @@ class Preallocation {
 
   // Called when a context's arena begins: this and the arenas are to hold so many bytes together.
   // Only notes that; the first after() takes the memory. A second plan is ignored until end().
-  void plan(std::uint64_t bytes) noexcept;
+  // kQuarter: where the device has less than that, a quarter of what it has is left to others, as
+  // of a device of that size: there may be a limit of the driver's of which cuMemGetInfo says
+  // nothing.
+  enum class IfLess : bool { kTakeAll, kLeaveQuarter };
+  void plan(std::uint64_t bytes, IfLess if_less = IfLess::kTakeAll) noexcept;
   std::uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
 
   // Held here, in bytes. No lock.
@@ -75,8 +79,12 @@ class Preallocation {
   bool keep(Piece piece, Ended if_ended) noexcept;
   bool take(Piece& piece, std::uint64_t bytes) noexcept;
   std::uint64_t hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept;
-  std::uint64_t hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
-                               std::uint64_t most) noexcept;
+  struct Held {
+    std::uint64_t bytes;
+    bool device_has_less;
+  };
+  Held hold_in_pieces(std::uint64_t bytes, std::uint64_t first, std::uint64_t most) noexcept;
+  void begin(std::uint64_t taken) noexcept;
   std::uint64_t give_up(std::uint64_t bytes, std::uint64_t wanted) noexcept;
 
   const DriverFunctions& driver_;
@@ -87,6 +95,7 @@ class Preallocation {
   const std::uint64_t large_piece_;
   const std::uint64_t small_piece_;
   std::atomic<std::uint64_t> planned_{0};
+  std::atomic<IfLess> if_less_{IfLess::kTakeAll};
   std::atomic<bool> begun_{false};  // what was planned has been taken once
   std::atomic<std::uint64_t> bytes_{0};
 

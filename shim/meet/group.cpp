@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -85,17 +84,9 @@ bool Group::join_file(std::string& why_not) {
     place_.store(&place, std::memory_order_release);
     return true;
   }
-  if (unusable.empty()) {
-    why_not = "there is no folder for its file: " + why_no_shared_file(error, terms_.where);
-  } else if (error == EUSERS) {
-    why_not = format("{} has {} members, and no room for more", unusable, GroupTable::kMembers);
-  } else if (error == EINVAL || error == EPROTO) {
-    why_not = unusable +
-              " is not a group's file as this version of cubfc makes it, of this user's alone; "
-              "remove it when no process of the group runs";
-  } else {
-    why_not = unusable + " cannot be used: " + std::strerror(error);
-  }
+  why_not = unusable.empty()
+                ? "there is no folder for its file: " + why_no_shared_file(error, terms_.where)
+                : GroupFile::why_unusable(unusable, error);
   return false;
 }
 
@@ -109,12 +100,26 @@ bool Group::become_member(int descriptor, GroupFile& file, std::size_t& member) 
     errno = EPROTO;
     return false;
   }
+  // Who joins where all others are dead forgets a limit that was for them: one at a time.
+  const bool is_changed = file.changed_limit_bytes.load() != 0;
+  const bool is_alone = is_changed && wait_to_clear(descriptor);
+  if (is_alone) {
+    file.clear_the_dead(descriptor);
+  }
+  const bool has_entered = take_part(descriptor, file, member);
+  if (is_alone) {
+    const int error = errno;
+    lock_byte(descriptor, GroupFile::kClearing, F_UNLCK);
+    errno = error;
+  }
+  return has_entered;
+}
+
+// One that is nobody's, whoever may have had it. False: errno says why.
+bool Group::take_part(int descriptor, GroupFile& file, std::size_t& member) const {
   for (std::size_t i = 0; i < GroupTable::kMembers; ++i) {
     if (lock_byte(descriptor, i, F_WRLCK)) {
       file.give_back(i);
-      if (file.changed_limit_bytes.load() != 0 && !file.has_others(descriptor, i)) {
-        file.changed_limit_bytes.store(0);  // it was for those that have gone
-      }
       file.enter(i, limit_bytes_, terms_.limit_is_enforced);
       member = i;
       return true;
@@ -137,7 +142,9 @@ bool Group::take(std::uint64_t bytes) noexcept {
   const Place& place = *place_.load(std::memory_order_relaxed);
   GroupFile& file = place.file();
   const std::size_t member = place.member;
-  const GroupTable::Begun begun = file.table.begin_change(member, bytes, file.limit_of(member));
+  const bool is_changed = file.changed_limit_bytes.load(std::memory_order_relaxed) != 0;
+  const GroupTable::Begun begun =
+      file.table.begin_change(member, bytes, is_changed ? file.limit_of(member) : limit_bytes_);
   if (begun != GroupTable::Begun::kAndDone) [[unlikely]] {
     return end_take(bytes, begun);
   }
@@ -202,8 +209,15 @@ std::uint64_t Group::left() const noexcept {
   return place.file().left_to(place.member);
 }
 
-bool Group::is_changed() const noexcept {
-  return place().file().changed_limit_bytes.load(std::memory_order_relaxed) != 0;
+bool Group::goes_by_changed_limit() const noexcept {
+  const Place& place = this->place();
+  return place.file().changed_limit_bytes.load(std::memory_order_relaxed) == limit();
+}
+
+void Group::has_given_back(std::uint64_t bytes) noexcept {
+  const std::lock_guard guard(lock_);
+  const Place& place = this->place();
+  place.file().has_given_back(place.member, bytes);
 }
 
 const GroupTable& Group::table() const noexcept {
@@ -223,14 +237,13 @@ void Group::clear_the_dead_at(const Place& place, IfBusy if_busy) noexcept {
     return;  // removed: see meet_again()
   }
   const LockedForMoment only_ours(locks);
-  for (int naps = 0; !lock_byte(locks.get(), GroupFile::kClearing, F_WRLCK); ++naps) {
-    if (if_busy == IfBusy::kLeave || clearing_is_stuck_) {
-      return;
-    }
-    clearing_is_stuck_ = naps == patience::kMostNapsForClearing;
-    std::this_thread::sleep_for(patience::kNapForClearing);
+  const bool waits = if_busy == IfBusy::kWait && !clearing_is_stuck_;
+  const bool is_alone =
+      waits ? wait_to_clear(locks.get()) : lock_byte(locks.get(), GroupFile::kClearing, F_WRLCK);
+  clearing_is_stuck_ = !is_alone && (waits || clearing_is_stuck_);
+  if (!is_alone) {
+    return;
   }
-  clearing_is_stuck_ = false;
   place.file().clear_the_dead(locks.get(), place.member);
   lock_byte(locks.get(), GroupFile::kClearing, F_UNLCK);
 }

@@ -55,8 +55,10 @@ class Group final : public arena::SharedAccount {
   std::uint64_t highest() const noexcept override {
     return terms_.limit_is_enforced ? limit_bytes_ : arena::Budget::kUnlimited;
   }
-  // By GroupControl, while programs run.
-  bool is_changed() const noexcept;
+  // That is what somebody has made of the group's while its programs run.
+  bool goes_by_changed_limit() const noexcept;
+  // So many bytes of what it did not use it has given back because others asked.
+  void has_given_back(std::uint64_t bytes) noexcept;
 
   // To be called now and then: a folder of the system's for a user may go when the user logs out,
   // and who comes then makes a new file. Goes on in that, with what it holds.
@@ -97,6 +99,7 @@ class Group final : public arena::SharedAccount {
   bool join_file(std::string& why_not);
   static void remove_left_files();
   bool become_member(int descriptor, GroupFile& file, std::size_t& member) const;
+  bool take_part(int descriptor, GroupFile& file, std::size_t& member) const;
   enum class IfBusy : bool { kLeave, kWait };  // when another member is at it
   void clear_the_dead_at(const Place& place, IfBusy if_busy) noexcept;
   bool take_beside_others(std::uint64_t bytes) noexcept;

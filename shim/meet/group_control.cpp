@@ -29,6 +29,7 @@ std::vector<GroupControl> GroupControl::all_of(const std::string& name,
       auto shared = join_shared_file(
           file_name, sizeof(GroupFile), IfMissing::kNothing,
           [](int, void* data) {
+            errno = EPROTO;
             return static_cast<GroupFile*>(data)->magic.load() == GroupFile::kMagic;
           },
           &path, where);
@@ -40,8 +41,8 @@ std::vector<GroupControl> GroupControl::all_of(const std::string& name,
         munmap(shared->data, shared->bytes);
       } else if (shared) {
         found.push_back(GroupControl(*device, std::move(*shared)));
-      } else if (!path.empty() && std::ranges::find(unusable, path) == unusable.end()) {
-        unusable.push_back(path);
+      } else if (!path.empty()) {
+        unusable.push_back(GroupFile::why_unusable(path, errno));
       }
     }
   }
@@ -89,7 +90,7 @@ GroupControl::~GroupControl() {
 GroupControl::Member GroupControl::member(std::size_t number) const noexcept {
   const GroupFile::Member& each = file().members[number];
   return {each.pid.load(), file().limit_of(number), each.own_limit_bytes.load(),
-          file().table.held_by(number), each.follows.load()};
+          file().table.held_by(number), each.sealed.load() != 0};
 }
 
 // As who clears, after the dead are cleared.
@@ -100,11 +101,8 @@ bool GroupControl::alone(Do what) {
     errno = ENOENT;
     return false;
   }
-  for (int naps = 0; !lock_byte(locks.get(), GroupFile::kClearing, F_WRLCK); ++naps) {
-    if ((errno != EAGAIN && errno != EACCES) || naps == patience::kMostNapsForClearing) {
-      return false;
-    }
-    std::this_thread::sleep_for(patience::kNapForClearing);
+  if (!wait_to_clear(locks.get())) {
+    return false;
   }
   file().clear_the_dead(locks.get());
   what();
@@ -126,10 +124,6 @@ GroupControl::Changed GroupControl::change_limit(std::uint64_t bytes) {
   const bool done =
       alone([&] { is_changed = file().change_limit(std::min(bytes, GroupTable::kMostBytes)); });
   return !done ? Changed::kNot : is_changed ? Changed::kYes : Changed::kIsSealed;
-}
-
-bool GroupControl::keep_no_more_than_is_held() {
-  return alone([&] { file().keep_no_more_than_is_held(); });
 }
 
 }  // namespace cubfc

@@ -18,7 +18,7 @@ namespace cubfc {
 class GroupControl {
  public:
   // All of that name, one for each device and each folder of files in which processes of this user
-  // meet. Throws std::bad_alloc. Of files that are no group's, or another version's: their paths.
+  // meet. Throws std::bad_alloc. Of files that cannot be used, a line that says why.
   static std::vector<GroupControl> all_of(const std::string& name,
                                           std::vector<std::string>& unusable);
 
@@ -42,11 +42,7 @@ class GroupControl {
     std::uint64_t limit_bytes;      // by which it claims
     std::uint64_t own_limit_bytes;  // with which it has joined
     std::uint64_t held_bytes;
-    GroupFile::Follows follows;
-
-    bool seals(std::uint64_t bytes) const {
-      return follows == GroupFile::Follows::kGroupSealed && own_limit_bytes < bytes;
-    }
+    bool is_sealed;  // a policy file enforces that
   };
   // Those that live. False, and errno says why, where the file is no longer there, or somebody who
   // clears it was waited for in vain (patience::kMostNapsForClearing).
@@ -54,14 +50,12 @@ class GroupControl {
   std::uint64_t limit() const noexcept { return file().limit(); }  // 0: nobody is in it
   std::uint64_t used() const noexcept { return file().table.used(); }
 
-  // From now on the members claim by this limit, but for those that joined with a lower one, which
-  // keep to that. Where more is claimed, nothing is taken from anybody: who has it keeps it, and
-  // may have it again. Nothing is changed where a member seals it, whose limit a policy file
-  // enforces. `bytes`: more than 0.
+  // From now on the members claim by this limit, but for those that have joined with a lower one
+  // than the others, which keep to that. Nothing is taken from anybody: who has more keeps it, and
+  // may have it again. Nothing is changed where it would be raised above a sealed one. `bytes`:
+  // more than 0.
   enum class Changed : std::uint8_t { kYes, kIsSealed, kNot };  // kNot: errno says why
   Changed change_limit(std::uint64_t bytes);
-  // When members have given up what they do not use: that they do not keep.
-  bool keep_no_more_than_is_held();
 
  private:
   GroupControl(const DeviceId& device, SharedFile shared)

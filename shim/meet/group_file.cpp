@@ -1,9 +1,13 @@
 #include "shim/meet/group_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "arena/units.h"
 #include "shim/meet/locked_mapping.h"
@@ -21,6 +25,11 @@ std::uint64_t now_ns() noexcept {
       std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
+bool is_since(const std::atomic<std::uint64_t>& moment, std::chrono::nanoseconds time) noexcept {
+  const std::uint64_t ns = moment.load(std::memory_order_relaxed);
+  return ns != 0 && now_ns() - ns < static_cast<std::uint64_t>(time.count());
+}
+
 std::optional<unsigned> value_of_digit(char digit) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   const std::size_t value = kDigits.find(digit);
@@ -28,6 +37,16 @@ std::optional<unsigned> value_of_digit(char digit) {
 }
 
 }  // namespace
+
+bool wait_to_clear(int file) noexcept {
+  for (int naps = 0; !lock_byte(file, GroupFile::kClearing, F_WRLCK); ++naps) {
+    if ((errno != EAGAIN && errno != EACCES) || naps == patience::kMostNapsForClearing) {
+      return false;
+    }
+    std::this_thread::sleep_for(patience::kNapForClearing);
+  }
+  return true;
+}
 
 bool GroupFile::is_other_version(std::uint64_t magic) noexcept {
   return magic != kMagic && (magic ^ kMagic) >> kVersionShift << kVersionShift == (magic ^ kMagic);
@@ -39,6 +58,20 @@ std::string GroupFile::name_of(const std::string& group, const DeviceId& device)
     name += format("{:02x}", static_cast<unsigned char>(byte));
   }
   return name;
+}
+
+std::string GroupFile::why_unusable(const std::string& path, int error) {
+  switch (error) {
+    case EUSERS:
+      return format("{} has {} members, and no room for more", path, kMembers);
+    case EINVAL:
+    case EPROTO:
+      return path +
+             " is not a group's file as this version of cubfc makes it, of this user's alone; "
+             "remove it when no process of the group runs";
+    default:
+      return path + " cannot be used: " + std::strerror(error);
+  }
 }
 
 // FNV-1a.
@@ -69,49 +102,29 @@ std::optional<DeviceId> GroupFile::device_of(const std::string& file_name,
   return device;
 }
 
-// Once its number is there, who changes the group's limit sees it, and changes its limit, too. Who
-// was quicker than that has said so before: so it is looked at again.
 void GroupFile::enter(std::size_t member, std::uint64_t limit_bytes, bool is_sealed) noexcept {
-  Member& entering = members[member];
-  entering.own_limit_bytes.store(limit_bytes, std::memory_order_relaxed);
-  for (std::uint64_t changed = changed_limit_bytes.load();;) {
-    const bool is_lower = changed != 0 && limit_bytes < changed;
-    entering.follows.store(is_sealed  ? Follows::kGroupSealed
-                           : is_lower ? Follows::kGroupBelow
-                                      : Follows::kGroup,
-                           std::memory_order_relaxed);
-    entering.limit_bytes.store(changed == 0 ? limit_bytes : std::min(limit_bytes, changed),
-                               std::memory_order_relaxed);
-    entering.pid.store(getpid());
-    const std::uint64_t now = changed_limit_bytes.load();
-    if (now == changed) {
-      return;
-    }
-    changed = now;
-  }
+  members[member].own_limit_bytes.store(limit_bytes, std::memory_order_relaxed);
+  members[member].sealed.store(is_sealed ? 1 : 0, std::memory_order_relaxed);
+  members[member].pid.store(getpid(), std::memory_order_release);
 }
 
 // The first that comes brings the group's limit along, for those that were in the new file already,
-// too; all that come after it have been told the same.
+// too; all that come after it were told the same, or something older.
 void GroupFile::bring_along(std::size_t member, const GroupFile& before,
                             std::size_t before_as) noexcept {
-  const std::uint64_t changed = before.changed_limit_bytes.load();
   std::uint64_t none = 0;
-  if (changed == 0) {
-    return;
+  named_limit_bytes.compare_exchange_strong(none, before.named_limit_bytes.load());
+  none = 0;
+  changed_limit_bytes.compare_exchange_strong(none, before.changed_limit_bytes.load());
+  members[member].kept_bytes.store(before.members[before_as].kept_bytes.load());
+}
+
+void GroupFile::has_given_back(std::size_t member, std::uint64_t bytes) noexcept {
+  std::atomic<std::uint64_t>& kept = members[member].kept_bytes;
+  if (kept.load(std::memory_order_relaxed) != 0 &&
+      is_since(lowered_ns, patience::kForGivingBackWhenLowered)) {
+    kept.store(arena::less(kept.load(std::memory_order_relaxed), bytes), std::memory_order_relaxed);
   }
-  if (changed_limit_bytes.compare_exchange_strong(none, changed)) {
-    for (Member& other : members) {
-      const std::uint64_t limit = other.limit_bytes.load(std::memory_order_relaxed);
-      other.limit_bytes.store(std::min(limit, changed), std::memory_order_relaxed);
-    }
-  }
-  const Member& was = before.members[before_as];
-  Member& is = members[member];
-  is.follows.store(was.follows.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  is.limit_bytes.store(was.limit_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  is.kept_bytes.store(was.kept_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  kept_bytes.fetch_add(is.kept_bytes.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 void GroupFile::give_back(std::size_t member) noexcept {
@@ -134,120 +147,116 @@ void GroupFile::give_all_back() noexcept {
 
 // Each lock is taken away again by hand: a child that is forked meanwhile has it, too.
 void GroupFile::clear_the_dead(int file, std::size_t own) noexcept {
+  bool is_any_alive = own != kMembers;
   for (std::size_t i = 0; i < kMembers; ++i) {
-    if (i == own || members[i].pid.load(std::memory_order_acquire) == 0 ||
-        !lock_byte(file, i, F_WRLCK)) {
+    if (i == own || members[i].pid.load(std::memory_order_acquire) == 0) {
+      continue;
+    }
+    if (!lock_byte(file, i, F_WRLCK)) {
+      is_any_alive = true;
       continue;
     }
     give_back(i);
     members[i].pid.store(0, std::memory_order_release);
     lock_byte(file, i, F_UNLCK);
   }
-  add_up_kept();
+  if (!is_any_alive) {
+    changed_limit_bytes.store(0);
+    named_limit_bytes.store(0);
+  }
 }
 
 bool GroupFile::has_just_lost_member() const noexcept {
-  const std::uint64_t lost = lost_ns.load(std::memory_order_relaxed);
-  return lost != 0 &&
-         now_ns() - lost < static_cast<std::uint64_t>(
-                               std::chrono::nanoseconds(patience::kUntilTakenBack).count());
+  return is_since(lost_ns, patience::kUntilTakenBack);
 }
 
-bool GroupFile::has_others(int file, std::size_t own) const noexcept {
-  for (std::size_t i = 0; i < kMembers; ++i) {
-    if (i != own && is_byte_locked(file, i)) {
-      return true;
-    }
+std::uint64_t GroupFile::limit_of(std::size_t member) const noexcept {
+  const std::uint64_t own = members[member].own_limit_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t changed = changed_limit_bytes.load(std::memory_order_acquire);
+  if (changed == 0) {
+    return own;
   }
-  return false;
+  const bool keeps_to_own = members[member].sealed.load(std::memory_order_relaxed) != 0 ||
+                            own < named_limit_bytes.load(std::memory_order_relaxed);
+  return keeps_to_own ? std::min(own, changed) : changed;
 }
 
 // By 512 members of kMostBytes each the sum does not overflow.
-void GroupFile::add_up_kept() noexcept {
+std::uint64_t GroupFile::kept_by_all() const noexcept {
   std::uint64_t kept = 0;
   for (const Member& member : members) {
     kept += std::min(member.kept_bytes.load(std::memory_order_relaxed), GroupTable::kMostBytes);
   }
-  if (kept_bytes.load(std::memory_order_relaxed) != kept) {
-    kept_bytes.store(kept, std::memory_order_relaxed);
-  }
+  return std::min(kept, GroupTable::kMostBytes);
 }
 
 std::uint64_t GroupFile::bound_of_claim(std::size_t member, std::uint64_t bytes) const noexcept {
   const std::uint64_t kept = members[member].kept_bytes.load(std::memory_order_relaxed);
   const std::uint64_t limit = limit_of(member);
-  if (kept == 0 || arena::plus(table.held_by(member), bytes) > kept) {
-    return limit;
-  }
-  return std::min(std::max(limit, kept_bytes.load(std::memory_order_relaxed)),
-                  GroupTable::kMostBytes);
+  return kept == 0 || arena::plus(table.held_by(member), bytes) > kept
+             ? limit
+             : std::max(limit, kept_by_all());
 }
 
 std::uint64_t GroupFile::left_to(std::size_t member) const noexcept {
   const std::uint64_t used = table.used();
   const std::uint64_t kept = members[member].kept_bytes.load(std::memory_order_relaxed);
   const std::uint64_t left = arena::less(limit_of(member), used);
-  return kept == 0
-             ? left
-             : std::max(left,
-                        std::min(arena::less(kept, table.held_by(member)),
-                                 arena::less(kept_bytes.load(std::memory_order_relaxed), used)));
-}
-
-// What is kept comes first: nobody is refused in between what he may have.
-bool GroupFile::change_limit(std::uint64_t bytes) noexcept {
-  const auto each = [this](auto what) {
-    for (std::size_t i = 0; i < kMembers; ++i) {
-      if (members[i].pid.load() != 0) {
-        what(i, members[i]);
-      }
-    }
-  };
-  bool is_sealed = false;
-  each([&](std::size_t /*i*/, const Member& member) {
-    const bool is_less = member.own_limit_bytes.load(std::memory_order_relaxed) < bytes;
-    is_sealed = is_sealed || (is_less && member.follows.load(std::memory_order_relaxed) ==
-                                             Follows::kGroupSealed);
-  });
-  if (is_sealed) {
-    return false;
-  }
-  const std::uint64_t before = limit();
-  const bool is_first = changed_limit_bytes.exchange(bytes) == 0;
-  const bool is_over = table.used() > bytes;
-  each([&](std::size_t i, Member& member) {
-    const bool is_lower = member.own_limit_bytes.load(std::memory_order_relaxed) < before;
-    if (is_first && is_lower && member.follows.load(std::memory_order_relaxed) == Follows::kGroup) {
-      member.follows.store(Follows::kGroupBelow, std::memory_order_relaxed);
-    }
-    member.kept_bytes.store(is_over ? table.held_by(i) : 0, std::memory_order_relaxed);
-  });
-  add_up_kept();
-  each([&](std::size_t /*i*/, Member& member) {
-    const bool goes_along = member.follows.load(std::memory_order_relaxed) == Follows::kGroup;
-    const std::uint64_t own = member.own_limit_bytes.load(std::memory_order_relaxed);
-    member.limit_bytes.store(goes_along ? bytes : std::min(own, bytes), std::memory_order_relaxed);
-  });
-  return true;
-}
-
-void GroupFile::keep_no_more_than_is_held() noexcept {
-  for (std::size_t i = 0; i < kMembers; ++i) {
-    std::atomic<std::uint64_t>& kept = members[i].kept_bytes;
-    kept.store(std::min(kept.load(std::memory_order_relaxed), table.held_by(i)),
-               std::memory_order_relaxed);
-  }
-  add_up_kept();
+  return kept == 0 ? left
+                   : std::max(left, std::min(arena::less(kept, table.held_by(member)),
+                                             arena::less(kept_by_all(), used)));
 }
 
 std::uint64_t GroupFile::limit() const noexcept {
   const std::uint64_t changed = changed_limit_bytes.load(std::memory_order_relaxed);
   std::uint64_t largest = 0;
-  for (std::size_t i = 0; changed == 0 && i < kMembers; ++i) {
-    largest =
-        std::max(largest, members[i].pid.load(std::memory_order_relaxed) == 0 ? 0 : limit_of(i));
+  for (const Member& member : members) {
+    largest = std::max(largest, member.pid.load(std::memory_order_relaxed) == 0
+                                    ? 0
+                                    : member.own_limit_bytes.load(std::memory_order_relaxed));
   }
   return changed == 0 ? largest : changed;
+}
+
+template <typename Do>
+void GroupFile::for_each_member(Do what) noexcept {
+  for (std::size_t i = 0; i < kMembers; ++i) {
+    if (members[i].pid.load(std::memory_order_acquire) != 0) {
+      what(i, members[i]);
+    }
+  }
+}
+
+// Killed between two of its stores, it has changed nothing: what is kept counts for whoever has
+// more than the limit, and before that is lowered nobody has.
+bool GroupFile::change_limit(std::uint64_t bytes) noexcept {
+  const std::uint64_t before = limit();
+  bool is_above_sealed = false;
+  for_each_member([&](std::size_t /*i*/, const Member& member) {
+    is_above_sealed =
+        is_above_sealed || (member.sealed.load(std::memory_order_relaxed) != 0 &&
+                            member.own_limit_bytes.load(std::memory_order_relaxed) < bytes);
+  });
+  if (bytes > before && is_above_sealed) {
+    return false;
+  }
+  if (changed_limit_bytes.load() == 0) {
+    named_limit_bytes.store(before);
+  }
+  if (bytes < before) {
+    const bool is_over = table.used() > bytes;
+    for_each_member([&](std::size_t i, Member& member) {
+      member.kept_bytes.store(is_over ? table.held_by(i) : 0, std::memory_order_relaxed);
+    });
+    lowered_ns.store(now_ns(), std::memory_order_relaxed);
+  }
+  changed_limit_bytes.store(bytes, std::memory_order_release);
+  if (bytes >= kept_by_all()) {
+    for_each_member([](std::size_t /*i*/, Member& member) {
+      member.kept_bytes.store(0, std::memory_order_relaxed);
+    });
+  }
+  return true;
 }
 
 }  // namespace cubfc

@@ -2,14 +2,16 @@
 
 #include <new>
 
+#include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
 #include "shim/tell/log.h"
 
 namespace cubfc {
 
 DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts,
-                               const MemorySources& sources, FailedRequests& failed)
-    : driver_(driver), sources_(sources), failed_(failed) {
+                               const MemorySources& sources, FailedRequests& failed,
+                               SoftReserve& soft_reserve)
+    : driver_(driver), sources_(sources), failed_(failed), soft_reserve_(soft_reserve) {
   contexts.add_listener(*this);
 }
 
@@ -18,6 +20,13 @@ bool DriverRequests::is_possible(const DriverRequest& request) {
   const Device& device = request.device;
   return (!device.limit.counts(request.memory) || request.bytes <= device.limit.budget.most()) &&
          (request.memory == Memory::kManaged || request.bytes <= device.total_bytes);
+}
+
+// A member of a group follows the group's limit also where nothing is allocated in an arena.
+void DriverRequests::begin(const DriverRequest& request) noexcept {
+  if (request.device.limit.group() != nullptr) {
+    soft_reserve_.offer(request.device);
+  }
 }
 
 Need DriverRequests::need(const DriverRequest& request) {

@@ -15,6 +15,8 @@
 
 namespace cubfc {
 
+class SoftReserve;
+
 struct DriverRequest {
   Device& device;  // whose memory it takes
   Memory memory;
@@ -29,7 +31,7 @@ struct DriverRequest {
 class DriverRequests : private ContextListener {
  public:
   DriverRequests(const DriverFunctions& driver, Contexts& contexts, const MemorySources& sources,
-                 FailedRequests& failed);
+                 FailedRequests& failed, SoftReserve& soft_reserve);
 
   // Claims the bytes, then calls the driver (`call` returns its answer); both again as long as
   // memory is found. `claim` is set exactly when the driver's answer is a success. `undo`
@@ -40,6 +42,7 @@ class DriverRequests : private ContextListener {
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     arena::Failure failure = arena::Failure::kOverLimit;
     Search search(sources_, request.device, need(request));
+    begin(request);
     for (;;) {
       claim = Claim::take(request.device.limit, request.memory, request.bytes, request.pool);
       if (claim) {
@@ -119,6 +122,7 @@ class DriverRequests : private ContextListener {
  private:
   void context_ended(std::uint64_t id) override { ledger_.forget_context(id); }
   static bool is_possible(const DriverRequest& request);
+  void begin(const DriverRequest& request) noexcept;
   static Need need(const DriverRequest& request);
   CUresult enter(const Context& context, const DriverRequest& request, CUdeviceptr address,
                  Claim&& claim);
@@ -127,6 +131,7 @@ class DriverRequests : private ContextListener {
   const DriverFunctions& driver_;
   const MemorySources& sources_;
   FailedRequests& failed_;
+  SoftReserve& soft_reserve_;
   Ledger<CUdeviceptr> ledger_;
 };
 

@@ -131,7 +131,7 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
   }
   if (const Group* const group = device.limit.group(); group != nullptr) {
     facts.group = {group->name(), group->limit(), group->used(), group->members(),
-                   group->is_changed()};
+                   group->goes_by_changed_limit()};
   }
   CUdevice current = -1;
   std::size_t free_bytes = 0;

@@ -120,17 +120,19 @@ Source::Waited PoolsInStreamOrder::gives_after_wait(Request& request, Pass& /*pa
 }
 
 // Of the limit only those have something that are in the group whose budget it is, and never more
-// than this process may have.
+// than this process may have. Where more is taken than a limit that was lowered, that much is of no
+// help.
 Source::Could OtherProcesses::could_give(const Request& request, const Could& lacking) {
   const Device& device = request.device;
   Rendezvous& others = request.all.rendezvous();
   const arena::Budget& budget = device.limit.budget;
   const Group* const group = device.limit.group();
+  const std::uint64_t of_group =
+      lacking.of_limit == 0 || group == nullptr
+          ? 0
+          : less(others.offered(device.id, group->key()), less(group->used(), group->limit()));
   return {.of_device = lacking.of_device == 0 ? 0 : others.offered(device.id),
-          .of_limit = lacking.of_limit == 0 || group == nullptr
-                          ? 0
-                          : std::min(less(budget.own_left(), budget.left()),
-                                     others.offered(device.id, group->key()))};
+          .of_limit = std::min(less(budget.own_left(), budget.left()), of_group)};
 }
 
 bool OtherProcesses::gives_at_once(Request& request, const Pass& pass) {

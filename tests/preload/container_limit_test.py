@@ -8,6 +8,7 @@ less, as much, or more. A program sees the same figures by cuMemGetInfo and is r
 
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -18,6 +19,8 @@ from step_by_step import StepByStep  # noqa: E402
 LIBRARY, STANDIN, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:4])
 MIB = 1 << 20
 CONTAINER = 1024  # MiB
+INSIDE = "CUBFC_TEST_INSIDE"
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
 PROFILES = pathlib.Path(__file__).resolve().parents[1] / "standin/profiles"
 
 # In MiB; each keeps its word by itself.
@@ -77,6 +80,96 @@ class Container(unittest.TestCase):
                 self.assertEqual({key: value for key, value in seen.items() if value != seen["older", "sync"]}, {})
                 self.assertEqual(seen["older", "sync"][0], f"{CONTAINER * MIB} {CONTAINER * MIB}")
 
+    def test_by_default_a_quarter_of_it_is_left(self):
+        """To programs without cubfc, whether the driver tells of its limit or not: it may be all that they have, too."""
+        del self.machine["NVIDIA_GPU_MEMORY_LIMIT"], self.machine["NVIDIA_GPU_MEMORY_REQUEST"]
+        self.machine["STANDIN_SHARED"] = os.path.join(self.machine["XDG_RUNTIME_DIR"], "device")
+        bare = {name: value for name, value in self.machine.items() if name != "LD_PRELOAD"}
+        for allocator in ("bfc", "vmm"):
+            for driver in ("from 615", "from 615, untold"):
+                with self.subTest(allocator=allocator, driver=driver), \
+                        StepByStep(PROGRAMS, {**self.machine, **DRIVERS[driver], "CUBFC_ALLOCATOR": allocator}) as program, \
+                        StepByStep(PROGRAMS, {**bare, **DRIVERS[driver]}) as sibling:
+                    self.assertEqual(program.say("take 64"), "ok")
+                    self.assertEqual([sibling.say("take 64") for _ in range(5)], ["ok"] * 4 + ["error 2"])
+                    self.assertEqual([program.say("take 64") for _ in range(12)], ["ok"] * 11 + ["error 2"])
+
+
+@unittest.skipUnless(os.environ.get(INSIDE), "no namespace in which /sys/fs/cgroup is ours")
+class ByTheKernel(unittest.TestCase):
+    """dmem, the kernel's controller of device memory."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="cubfc-container-")
+        self.addCleanup(folder.cleanup)
+        self.machine = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": STANDIN, "STANDIN_MEMORY": "4GiB",
+                        "STANDIN_SHARED": os.path.join(folder.name, "device"), "XDG_RUNTIME_DIR": folder.name,
+                        "LD_PRELOAD": LIBRARY, "CUBFC_LOG_LEVEL": "off"}
+        path = next(line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+        self.own = CGROUPS / path.lstrip("/")
+        self.own.mkdir(parents=True, exist_ok=True)
+        self.addCleanup(self.write, "max", "")
+        self.addCleanup(self.write, "min", "")
+
+    def write(self, name, text, folder=None):
+        ((folder or self.own) / f"dmem.{name}").write_text(text)
+
+    def seen(self, **settings):
+        """What a program is shown of the GPU, in MiB, before and after it has a context."""
+        with StepByStep(PROGRAMS, {**self.machine, **settings}) as program:
+            shown = program.info()
+            if shown[1] < 4096:
+                self.assertEqual(program.say(f"take {shown[1] + 2}"), "error 2")
+            self.assertEqual(program.say(f"take {shown[1] - 200}"), "ok")
+            self.assertEqual(program.say("take 300"), "error 2")
+            return shown
+
+    def test_the_least_counts(self):
+        self.write("max", f"drm/0000:03:00.0/vram0 {256 * MIB}\nnvidia/0000:01:00.0/fb {1024 * MIB}\n")
+        for name, source in SOURCES.items():
+            for other in (512, 2048):
+                with self.subTest(f"{name}, {other} MiB"):
+                    self.assertEqual(self.seen(**source(other)), (min(1024, other),) * 2)
+        self.assertEqual(self.seen(CUBFC_GROUP="g", CUBFC_GROUP_LIMIT="2GiB", CUBFC_MEM_LIMIT="3GiB"), (1024, 1024))
+
+    def test_of_the_cgroups_above_it_too(self):
+        if self.own == CGROUPS:
+            self.skipTest("in no cgroup below another")
+        self.addCleanup(self.write, "max", "", CGROUPS)
+        self.write("max", f"nvidia/0000:01:00.0/fb {1024 * MIB}\n", CGROUPS)
+        self.write("max", f"nvidia/0000:01:00.0/fb {2048 * MIB}\n")
+        self.assertEqual(self.seen(CUBFC_MEM_LIMIT="3GiB"), (1024, 1024))
+
+    def test_what_is_no_limit_of_this_gpu(self):
+        for text in ("", "\n", "x" * 100000, "nvidia/0000:01:00.0/fb max\n", f"nvidia/0000:02:00.0/fb {MIB}\n",
+                     "nvidia/0000:01:00.0/fb -5\n", f"nvidia/0000:01:00.0/fb {1 << 70}\n"):
+            self.write("max", text)
+            self.assertEqual(self.seen(CUBFC_MEM_LIMIT="2GiB"), (2048, 2048), text)
+
+    def test_a_program_that_names_no_limit_has_the_kernels(self):
+        self.write("max", f"nvidia/0000:01:00.0/fb {1024 * MIB}\n")
+        self.assertEqual(self.seen(CUBFC_PREALLOCATE="false"), (4096, 4096))
+
+    def test_what_nobody_else_may_take_is_not_given_to_others_that_ask(self):
+        self.machine["CUBFC_MEM_LIMIT"] = "4GiB"
+        for least, got in ((0, "ok"), (2048, "error 2")):
+            self.write("min", f"nvidia/0000:01:00.0/fb {least * MIB}\n")
+            with self.subTest(least=least), StepByStep(PROGRAMS, self.machine) as program, \
+                    StepByStep(PROGRAMS, self.machine) as other:
+                self.assertEqual(program.say("take 64"), "ok")  # and 3 GiB are held ahead
+                self.assertEqual(other.say("take 2500"), got)
+                self.assertEqual(other.say("take 1500"), "ok")
+
+
+def main():
+    if not os.environ.get(INSIDE):
+        script = f'mount -t tmpfs none {CGROUPS} && exec "$@"'
+        words = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user", "--user"]), "sh", "-c", script, "sh"]
+        if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
+            os.environ[INSIDE] = "1"
+            os.execvp(words[0], [*words, sys.executable, *sys.argv])
+    unittest.main(argv=sys.argv[:1])
+
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    main()

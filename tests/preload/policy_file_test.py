@@ -138,8 +138,8 @@ class PolicyFile(unittest.TestCase):
             self.assertEqual(member.info(), (1024, 1024))
             status, said = limit("2GiB")
             self.assertEqual(status, 1)
-            self.assertRegex(said, r"a policy file enforces the limit of process \d+, 1.00 GiB; it cannot be raised to "
-                                   r"2.00 GiB. Nothing is changed")
+            self.assertRegex(said, r"a policy file enforces the limit of process \d+, 1GiB; it cannot be raised to "
+                                   r"2GiB. Nothing is changed")
             self.assertEqual(limit("512MiB"), (0, ""))
             self.assertEqual(member.info(), (512, 1024))
             self.assertEqual(member.say("take 600"), "error 2")

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -156,7 +157,7 @@ class Limit(UnderCubfc):
     def test_a_process_that_shares_no_figures(self):
         with self.member(CUBFC_SHARE_STATS="false") as program:
             self.assertEqual(program.info()[1], 2048)
-            self.assertRegex(self.output_of("limit", "--group", "job", "1GiB"), r"(?s)  \? +2.00 GiB.*GPU \? is GPU-")
+            self.assertRegex(self.output_of("limit", "--group", "job", "1GiB"), r"GPU-[0-9a-f-]{36} +2.00 GiB +1.00 GiB ")
             self.assertEqual(program.info(), (1024, 2048))
             done = self.run_cubfc("limit", "--group", "job", "25%")
             self.assertEqual((done.returncode, done.stdout), (1, ""))
@@ -173,6 +174,49 @@ class Limit(UnderCubfc):
             finally:
                 os.kill(one.process.pid, signal.SIGCONT)
             self.assertEqual(other.info()[1], 2048)
+
+    def test_what_is_freed_while_the_command_waits_is_kept(self):
+        """For a second: it asks a process that is stopped."""
+        with self.member(CUBFC_ALLOCATOR="platform") as one, self.member() as other:
+            self.fill(one, 1536)
+            self.assertEqual(other.info()[1], 2048)
+            os.kill(other.process.pid, signal.SIGSTOP)
+            try:
+                command = subprocess.Popen([self.cubfc, "limit", "--group", self.group, "512MiB"],
+                                           env=self.environment, stdout=subprocess.PIPE, text=True, **self.user)
+                wait_until(lambda: one.info()[0] == 0, lambda: str(one.info()))
+                self.assertEqual([one.say("give") for _ in range(8)], ["ok"] * 8)
+                command.communicate(timeout=60)
+            finally:
+                os.kill(other.process.pid, signal.SIGCONT)
+            self.fill(one, 512)
+
+    def test_who_counts_the_gpus_differently(self):
+        two = {"STANDIN_DEVICES": "2"}
+        with self.member(**two) as one, self.member(**two, CUDA_VISIBLE_DEVICES="1") as other:
+            self.assertEqual((one.info(), other.info()), ((2048, 2048), (2048, 2048)))
+            devices = json.loads(self.output_of("limit", "--group", "job", "--json"))["devices"]
+            self.assertEqual([device["number"] for device in devices], [None, None])
+            done = self.run_cubfc("limit", "--group", "job", "0=1GiB")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("or they count GPUs differently (CUDA_VISIBLE_DEVICES)", done.stderr)
+            self.assertEqual(self.run_cubfc("limit", "--group", "job", "1GiB").returncode, 0)
+            self.assertEqual((one.info(), other.info()), ((1024, 2048), (1024, 2048)))
+
+    def test_a_share_of_less_than_a_byte(self):
+        with self.member() as program:
+            self.assertEqual(program.info()[1], 2048)
+            done = self.run_cubfc("limit", "--group", "job", "0.00000001%")
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("is less than a byte", done.stderr)
+            self.assertEqual(program.info(), (2048, 2048))
+
+    def test_a_member_that_allocates_in_no_arena_is_shown_too(self):
+        with self.member(CUBFC_ALLOCATOR="platform") as program:
+            self.fill(program, 256)
+            self.limit("1GiB")
+            wait_until(lambda: "group job  1.00 GiB" in self.output_of("top", "--once"),
+                       lambda: self.output_of("top", "--once"))
 
     def test_who_looks_on_sees_it(self):
         with self.member() as program:
@@ -199,6 +243,12 @@ class Limit(UnderCubfc):
         self.assertIn("larger than the limit (512.0 MiB of group job, changed by `cubfc limit`); try a higher limit: "
                       "`cubfc limit --group job 860MiB` would do", said)
         self.assertRegex(said, r"group +job: .* of 512.0 MiB taken by 1 process")
+        with self.member(), self.member("256MiB", CUBFC_LOG_LEVEL="info") as lower:
+            self.assertEqual(lower.info()[1], 256)
+            self.limit("3GiB")
+            self.assertEqual(lower.say("take 300"), OUT_OF_MEMORY)
+            self.assertIn("(CUBFC_GROUP_LIMIT is 256.0 MiB); try a higher limit: CUBFC_GROUP_LIMIT=304MiB would do",
+                          lower.end()[1])
 
     def test_the_text(self):
         with self.member() as program:
@@ -208,7 +258,7 @@ class Limit(UnderCubfc):
             self.assertRegex(rows[1], r"^  0 +2.00 GiB +2.00 GiB +0 B +\d+\.\d [MG]iB +1$")
             self.assertEqual(len(rows), 2)
             rows = self.output_of("limit", "--group", "job", "256MiB").splitlines()
-            self.assertRegex(rows[2], r"^GPU 0: \d+\.\d MiB more than the limit is in use; its processes keep that")
+            self.assertRegex(rows[2], r"^GPU 0: \d+\.\d MiB more than the limit is taken; its processes keep what of it is in use")
 
     def test_nobody_is_there(self):
         with self.member():
@@ -216,7 +266,7 @@ class Limit(UnderCubfc):
         for words in (["job"], ["job", "1GiB"], ["other"]):
             done = self.run_cubfc("limit", "--group", *words)
             self.assertEqual((done.returncode, done.stdout), (1, ""))
-            self.assertIn("no process of this user's runs in a group", done.stderr)
+            self.assertIn("no process of this user's and of this XDG_RUNTIME_DIR runs in a group", done.stderr)
 
     def test_command_lines(self):
         for words in ([], ["1GiB"], ["--group"], ["--group", "a/b"], ["--group", "job", "0"], ["--group", "job", "x"],

@@ -1,0 +1,98 @@
+#include "shim/limit/cgroup_memory.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "config/values.h"
+
+namespace cubfc {
+namespace {
+
+constexpr std::string_view kTop = "/sys/fs/cgroup";
+
+// Empty where there is none.
+std::string text_of(const std::string& path) {
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "re"));
+  std::string text;
+  std::array<char, 4096> part{};
+  while (file != nullptr) {
+    const std::size_t bytes = std::fread(part.data(), 1, part.size(), file.get());
+    if (bytes == 0) {
+      break;
+    }
+    text.append(part.data(), bytes);
+  }
+  return text;
+}
+
+template <typename Look>
+void for_each_line(std::string_view text, Look look) {
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    look(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+// Calls `look` with each region that is given a number. A line of dmem.max: "REGION BYTES", where a
+// region that is not limited has "max".
+template <typename Look>
+void for_each_region(const std::string& path, Look look) {
+  for_each_line(text_of(path), [&](std::string_view line) {
+    const std::size_t space = line.rfind(' ');
+    if (const auto bytes =
+            config::read_count(space == std::string_view::npos ? "" : line.substr(space + 1))) {
+      look(std::string(line.substr(0, space)), *bytes);
+    }
+  });
+}
+
+}  // namespace
+
+std::string cgroup_folder(std::string_view lines) {
+  constexpr std::string_view kUnified = "0::";
+  std::string folder;
+  for_each_line(lines, [&](std::string_view line) {
+    if (line.starts_with(kUnified) && folder.empty()) {
+      const std::string_view path = line.substr(kUnified.size());
+      folder = std::string(kTop) + std::string(path == "/" ? "" : path);
+    }
+  });
+  return folder;
+}
+
+std::map<std::string, CgroupMemory> cgroup_memory(const std::string& folder) {
+  std::map<std::string, CgroupMemory> regions;
+  for (std::string path = folder; path.starts_with(kTop); path = path.substr(0, path.rfind('/'))) {
+    const std::string file = path + "/dmem.max";
+    for_each_region(file, [&](const std::string& name, std::uint64_t bytes) {
+      CgroupMemory& region = regions[name];
+      if (!region.max || bytes < *region.max) {
+        region.max = bytes;
+        region.max_file = file;
+      }
+    });
+  }
+  if (folder.starts_with(kTop)) {
+    for_each_region(folder + "/dmem.min", [&](const std::string& name, std::uint64_t bytes) {
+      if (bytes > 0) {
+        regions[name].min = bytes;
+      }
+    });
+  }
+  return regions;
+}
+
+CgroupMemory own_cgroup_memory(std::string_view pci_address) {
+  for (auto& [name, region] : cgroup_memory(cgroup_folder(text_of("/proc/self/cgroup")))) {
+    if (name.find(pci_address) != std::string::npos) {
+      return std::move(region);
+    }
+  }
+  return {};
+}
+
+}  // namespace cubfc
