@@ -60,12 +60,7 @@ void Preallocation::after(std::uint64_t released, std::uint64_t taken) noexcept 
 void Preallocation::begin(std::uint64_t taken) noexcept {
   const Held held = hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
   if (held.device_has_less && if_less_ == IfLess::kLeaveQuarter) {
-    const std::uint64_t to_leave = std::min((held.bytes + taken) / 4, held.bytes);
-    {
-      const std::lock_guard lock(mutex_);
-      planned_ = std::min(planned(), held.bytes + taken - to_leave);
-    }
-    make_way(to_leave);
+    make_way(std::min((held.bytes + taken) / 4, held.bytes));
   }
 }
 

@@ -28,8 +28,8 @@ class Preallocation {
 
   // Called when a context's arena begins: this and the arenas are to hold so many bytes together.
   // Only notes that; the first after() takes the memory. A second plan is ignored until end().
-  // kQuarter: where the device has less than that, a quarter of what it has is left to others, as
-  // of a device of that size: there may be a limit of the driver's of which cuMemGetInfo says
+  // kLeaveQuarter: where the device has less than that, a quarter of what it has is left to others,
+  // as of a device of that size: there may be a limit of the driver's of which cuMemGetInfo says
   // nothing.
   enum class IfLess : bool { kTakeAll, kLeaveQuarter };
   void plan(std::uint64_t bytes, IfLess if_less = IfLess::kTakeAll) noexcept;
