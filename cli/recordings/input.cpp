@@ -87,6 +87,7 @@ bool Input::line(std::string_view& text, std::size_t at_most) {
   if (text.size() > at_most) {
     fail(offset_, "a line of more than " + std::to_string(at_most) + " bytes begins here");
   }
+  is_without_end_ = end == here.size();
   const std::size_t whole = std::min(end + 1, here.size());
   begin_ += whole;
   offset_ += whole;

@@ -33,6 +33,9 @@ class Input {
   // Fails on one of more than `at_most` bytes.
   bool line(std::string_view& text, std::size_t at_most);
 
+  // Whether line() has given a line without an end, which is the last one.
+  bool is_without_end() const { return is_without_end_; }
+
   // Bytes before what comes next.
   std::uint64_t offset() const { return offset_; }
   const std::string& name() const { return name_; }
@@ -48,6 +51,7 @@ class Input {
   std::string name_;
   int file_ = -1;
   bool at_end_ = false;  // nothing comes after the window
+  bool is_without_end_ = false;
   std::string buffer_;
   const char* data_ = nullptr;  // the window: [begin_, end_) of what is here
   std::size_t begin_ = 0;

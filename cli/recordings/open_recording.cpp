@@ -1,5 +1,6 @@
 #include "cli/recordings/open_recording.h"
 
+#include <string>
 #include <string_view>
 
 #include "cli/recordings/input.h"
@@ -36,7 +37,15 @@ Recording read_recording(Input& input) {
   if (is_rmm_log(beginning)) {
     return read_rmm_log(input);
   }
-  input.fail(0, "this is no cubfc trace, no RMM log and no PyTorch memory snapshot");
+  const std::size_t first = beginning.find_first_not_of(" \t\r\n");
+  const char begins = first == std::string_view::npos ? ' ' : beginning[first];
+  std::string what = "this is no cubfc trace, no RMM log and no PyTorch memory snapshot";
+  if (begins == '{' || begins == '[' || begins == '<') {
+    what += begins == '<' ? ", but a page; what is read is the snapshot that it was made from"
+                          : ", but JSON; what is read is the pickle of a snapshot";
+    what += ", as torch.cuda.memory._dump_snapshot() writes it";
+  }
+  input.fail(0, what);
 }
 
 Recording open_recording(const std::string& path) {

@@ -54,7 +54,7 @@ std::optional<std::uint64_t> number(std::string_view text, int base) {
 }
 
 std::optional<std::uint64_t> pointer(std::string_view text) {
-  return text == "(nil)" ? std::optional<std::uint64_t>(0) : number(text, 16);
+  return text == "(nil)" || text.empty() ? std::optional<std::uint64_t>(0) : number(text, 16);
 }
 
 // Seconds, which may have a point.
@@ -105,14 +105,14 @@ class RmmLogReader {
         continue;
       }
       split(text);
-      if (!has_columns_) {
-        has_columns_ = true;
-        if (is_header()) {
-          take_header();
-          continue;
-        }
+      if (is_header()) {
+        end_log();
+        take_header();
+      } else if (input_.is_without_end() && line_ > 1) {
+        take_last_row();
+      } else {
+        take_row();
       }
-      take_row();
     }
     return std::move(recording_);
   }
@@ -138,7 +138,35 @@ class RmmLogReader {
         fields_, [](std::string_view field) { return field == "Action" || field == "Event Type"; });
   }
 
+  // Another one follows, of another process: what this one had is over.
+  void end_log() {
+    for (const auto& [device, place] : places_) {
+      Event event;
+      event.kind = trace::Kind::kEndPlace;
+      event.time_ns = last_ns_ - first_ns_.value_or(last_ns_);
+      event.place = place;
+      recording_.events.push_back(event);
+    }
+    live_.clear();
+  }
+
+  // A row that a process was about to write when it was killed may be a part of one.
+  void take_last_row() {
+    const std::size_t before = recording_.events.size();
+    recording_.is_cut = fields_.size() < columns_;
+    if (recording_.is_cut) {
+      return;
+    }
+    try {
+      take_row();
+    } catch (const BadRecording&) {
+      recording_.events.resize(before);
+      recording_.is_cut = true;
+    }
+  }
+
   void take_header() {
+    columns_ = fields_.size();
     where_.fill(-1);
     for (std::size_t i = 0; i < fields_.size(); ++i) {
       for (const ColumnName& known : kNames) {
@@ -194,13 +222,13 @@ class RmmLogReader {
     }
   }
 
+  // A request for nothing may get any address, also one that others have. Where another block is
+  // already, its free is not in the log: whoever reads the events counts that.
   void allocate(Event event) {
-    if (event.address == 0) {
+    if (event.address == 0 || event.bytes == 0) {
       return;
     }
-    if (!live_.emplace(event.address, event.bytes).second) {
-      fail("the pointer is allocated already");
-    }
+    live_[event.address] = event.bytes;
     event.kind = trace::Kind::kAllocate;
     recording_.events.push_back(event);
   }
@@ -212,6 +240,8 @@ class RmmLogReader {
     if (const auto block = live_.find(event.address); block != live_.end()) {
       event.bytes = block->second;
       live_.erase(block);
+    } else if (event.bytes == 0) {
+      return;
     }
     event.kind = trace::Kind::kFree;
     recording_.events.push_back(event);
@@ -284,7 +314,7 @@ class RmmLogReader {
   Input& input_;
   Recording recording_;
   std::uint64_t line_ = 0;
-  bool has_columns_ = false;
+  std::size_t columns_ = 5;                             // of a row
   std::array<int, kColumns> where_{0, 1, 2, 3, 4, -1};  // -1: there is no such column
   std::vector<std::string_view> fields_;
   std::optional<std::uint64_t> first_ns_;

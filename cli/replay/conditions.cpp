@@ -32,7 +32,7 @@ Total total_of(const Device& device, const Conditions& conditions) {
   if (limit) {
     return {*limit, "the limit; --total says how much it has"};
   }
-  return {arena::round_up(std::min(device.peak_bytes, kPlenty / 4) * 2, kGiB),
+  return {arena::round_up(std::min(device.most_asked, kPlenty / 4) * 2, kGiB),
           "twice the peak; --total says how much it has"};
 }
 

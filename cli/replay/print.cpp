@@ -109,6 +109,8 @@ std::string describe(const recordings::Recording& recording, const Workload& wor
   const auto note = [&](std::uint64_t number, const std::string& what) {
     text += number == 0 ? "" : line("note", what);
   };
+  note(recording.is_state ? 1 : 0,
+       "nothing was recorded as it happened: the blocks are asked for by their addresses");
   note(workload.failures,
        counted(workload.failures, "request", "requests") + " failed when it was recorded");
   note(workload.unknown_frees, counted(workload.unknown_frees, "free is", "frees are") +

@@ -1,6 +1,7 @@
 #include "cli/replay/workload.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -30,15 +31,23 @@ class InUse {
   void take(std::uint32_t device, std::uint64_t bytes) {
     bytes_[device] += bytes;
     all_bytes_ += bytes;
-    workload_.devices[device].peak_bytes =
-        std::max(workload_.devices[device].peak_bytes, bytes_[device]);
-    workload_.peak_bytes = std::max(workload_.peak_bytes, all_bytes_);
+    Device& of = workload_.devices[device];
+    of.peak_bytes = std::max(of.peak_bytes, bytes_[device]);
+    of.most_asked = std::max(of.most_asked, of.peak_bytes);
+    if (all_bytes_ > workload_.peak_bytes) {
+      workload_.peak_bytes = all_bytes_;
+      workload_.peak_blocks = blocks_;
+    }
+  }
+  void ask(std::uint32_t device, std::uint64_t bytes) {
+    Device& of = workload_.devices[device];
+    of.most_asked = std::max(of.most_asked, bytes_[device] + bytes);
   }
   void give(std::uint32_t device, std::uint64_t bytes) {
     bytes_[device] -= bytes;
     all_bytes_ -= bytes;
   }
-  void add_block() { workload_.peak_blocks = std::max(workload_.peak_blocks, ++blocks_); }
+  void add_block() { ++blocks_; }
   void remove_block() { --blocks_; }
 
  private:
@@ -69,7 +78,7 @@ class Builder {
     std::uint32_t slot;
     std::uint64_t bytes;
   };
-  using Blocks = std::unordered_map<std::uint64_t, Block>;  // by address
+  using Blocks = std::map<std::uint64_t, Block>;  // by address
 
   void take(const Event& event) {
     const bool blocks = requests_ == Requests::kBlocks;
@@ -81,7 +90,7 @@ class Builder {
       case Kind::kRetire:
         return blocks ? free(event) : void();
       case Kind::kShrink:
-        return blocks ? void() : free(event);
+        return blocks ? void() : shrink(event);
       case Kind::kOutOfMemory:
         return fail(event);
       case Kind::kEndPlace:
@@ -94,11 +103,12 @@ class Builder {
   }
 
   void allocate(const Event& event) {
-    if (event.bytes == 0) {
-      return;
+    if (event.bytes != 0) {
+      allocate(group_of(event.place), event.address, event.bytes);
     }
-    const std::uint32_t group = group_of(event.place);
-    if (const auto old = blocks_[group].find(event.address); old != blocks_[group].end()) {
+  }
+  void allocate(std::uint32_t group, std::uint64_t address, std::uint64_t bytes) {
+    if (const auto old = blocks_[group].find(address); old != blocks_[group].end()) {
       ++workload_.missing_frees;
       free(group, old);
     }
@@ -107,11 +117,11 @@ class Builder {
     }
     const std::uint32_t slot = free_slots_.back();
     free_slots_.pop_back();
-    blocks_[group].emplace(event.address, Block{slot, event.bytes});
-    add({event.bytes, slot, event_, group, Operation::Kind::kAllocate});
+    blocks_[group].emplace(address, Block{slot, bytes});
+    add({bytes, slot, event_, group, Operation::Kind::kAllocate});
     ++workload_.allocations;
     in_use_.add_block();
-    in_use_.take(device_of_group(group), event.bytes);
+    in_use_.take(device_of_group(group), bytes);
   }
 
   void free(const Event& event) {
@@ -128,6 +138,33 @@ class Builder {
     blocks_[group].erase(block);
   }
 
+  // Of what is mapped, a part may be unmapped, and parts of several: what is left of each begins
+  // anew.
+  void shrink(const Event& event) {
+    const std::uint32_t group = group_of(event.place);
+    Blocks& blocks = blocks_[group];
+    const std::uint64_t end = event.address + event.bytes;
+    auto block = blocks.upper_bound(event.address);
+    if (block != blocks.begin() &&
+        std::prev(block)->first + std::prev(block)->second.bytes > event.address) {
+      --block;
+    }
+    workload_.unknown_frees += block == blocks.end() || block->first >= end ? 1U : 0U;
+    while (block != blocks.end() && block->first < end) {
+      const std::uint64_t begin = block->first;
+      const std::uint64_t block_end = begin + block->second.bytes;
+      const auto next = std::next(block);
+      free(group, block);
+      if (begin < event.address) {
+        allocate(group, begin, event.address - begin);
+      }
+      if (block_end > end) {
+        allocate(group, end, block_end - end);
+      }
+      block = next;
+    }
+  }
+
   void forget(std::uint32_t group, const Block& block) {
     free_slots_.push_back(block.slot);
     in_use_.give(device_of_group(group), block.bytes);
@@ -142,8 +179,7 @@ class Builder {
     const std::uint32_t group = group_of(event.place);
     add({event.address, 0, event_, group, Operation::Kind::kFail});
     ++workload_.failures;
-    in_use_.take(device_of_group(group), event.address);
-    in_use_.give(device_of_group(group), event.address);
+    in_use_.ask(device_of_group(group), event.address);
   }
 
   void end(std::uint32_t ended) {

@@ -41,8 +41,8 @@ struct Group {
 struct Device {
   std::uint32_t number = 0;
   std::uint64_t total_bytes = 0;  // 0: not recorded
-  // The most that was in use at once, in bytes as asked for; a failed request counts for a moment.
-  std::uint64_t peak_bytes = 0;
+  std::uint64_t peak_bytes = 0;   // the most that was in use at once, as asked for
+  std::uint64_t most_asked = 0;   // the same, where a failed request counts for a moment
 };
 
 struct Workload {
@@ -54,7 +54,7 @@ struct Workload {
   std::uint64_t allocations = 0;
   std::uint64_t failures = 0;       // in the recording
   std::uint64_t peak_bytes = 0;     // of all devices together
-  std::uint64_t peak_blocks = 0;    // likewise
+  std::uint64_t peak_blocks = 0;    // that there were then
   std::uint64_t unknown_frees = 0;  // of what was there before; they are left out
   std::uint64_t missing_frees = 0;  // told by another block's being where one was
 

@@ -85,7 +85,8 @@ struct Sample {
 struct Failure {
   std::uint32_t event = 0;
   std::uint64_t asked_bytes = 0;
-  std::uint64_t in_use_bytes = 0;  // of all devices, as all that follows
+  // Of its device, as all that follows; of all where nobody knows which it was.
+  std::uint64_t in_use_bytes = 0;
   std::uint64_t taken_bytes = 0;
   std::optional<Gaps> gaps;  // of the first kFailuresLookedAt
 };

@@ -30,7 +30,8 @@ Json recording_json(const Told& told) {
           {"duration_ns", told.history.times_ns.empty() ? 0 : told.history.times_ns.back()},
           {"reached_limit", recording.reached_limit},
           {"closed", recording.closed},
-          {"cut", recording.is_cut}};
+          {"cut", recording.is_cut},
+          {"state", recording.is_state}};
 }
 
 Json totals_json(const Told& told) {

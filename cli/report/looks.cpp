@@ -29,6 +29,7 @@ class Looker {
       : history_(history), sweep_(history), region_changes_(region_changes(history)) {
     for (const recordings::Place& place : recording.places) {
       has_addresses_.push_back(has_addresses(place.memory));
+      device_of_place_.push_back(place.device);
     }
   }
 
@@ -37,12 +38,14 @@ class Looker {
         event,
         [this](std::uint32_t index) {
           const Block& block = history_.blocks[index];
-          in_use_ += block.held();
+          in_use_[kAll] += block.held();
+          in_use_[device_of_place_[block.place]] += block.held();
           live_[{block.place, block.address}] = index;
         },
         [this](std::uint32_t index) {
           const Block& block = history_.blocks[index];
-          in_use_ -= block.held();
+          in_use_[kAll] -= block.held();
+          in_use_[device_of_place_[block.place]] -= block.held();
           live_.erase({block.place, block.address});
         });
     for (; next_region_ < region_changes_.size() && region_changes_[next_region_].event <= event;
@@ -51,15 +54,21 @@ class Looker {
     }
   }
 
-  [[nodiscard]] std::uint64_t in_use() const { return in_use_; }
-  [[nodiscard]] std::uint64_t taken() const { return taken_; }
+  // Of the device of this number, or of all.
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  [[nodiscard]] std::uint64_t in_use(std::uint64_t device = kAll) { return in_use_[device]; }
+  [[nodiscard]] std::uint64_t taken(std::uint64_t device = kAll) { return taken_[device]; }
   [[nodiscard]] std::size_t live() const { return live_.size(); }
 
-  [[nodiscard]] Gaps gaps() const {
+  [[nodiscard]] Gaps gaps(std::uint64_t device = kAll) const {
     Gaps gaps;
     auto block = live_.begin();
     for (auto region = regions_.begin(); region != regions_.end();) {
       const std::uint32_t place = region->first.place;
+      if (device != kAll && device_of_place_[place] != device) {
+        ++region;
+        continue;
+      }
       std::uint64_t free_from = region->first.address;
       std::uint64_t end = free_from;
       while (region != regions_.end() && region->first.place == place &&
@@ -83,8 +92,10 @@ class Looker {
  private:
   void change(const RegionChange& change) {
     const Region& region = history_.regions[change.region];
-    taken_ += change.begins ? region.bytes : 0;
-    taken_ -= change.begins ? 0 : region.bytes;
+    for (const std::uint64_t of : {kAll, std::uint64_t{device_of_place_[region.place]}}) {
+      taken_[of] += change.begins ? region.bytes : 0;
+      taken_[of] -= change.begins ? 0 : region.bytes;
+    }
     if (!has_addresses_[region.place]) {
       return;
     }
@@ -117,8 +128,9 @@ class Looker {
   std::vector<bool> has_addresses_;
   std::map<At, std::uint32_t> live_;
   std::map<At, std::uint64_t> regions_;
-  std::uint64_t in_use_ = 0;
-  std::uint64_t taken_ = 0;
+  std::vector<std::uint32_t> device_of_place_;
+  std::map<std::uint64_t, std::uint64_t> in_use_;
+  std::map<std::uint64_t, std::uint64_t> taken_;
 };
 
 // Evenly over the events, the last one among them.
@@ -142,10 +154,13 @@ void add_looks(const Recording& recording, const History& history, Figures& figu
          ++failure) {
       Failure& at = figures.failures[failure];
       looker.forward_to(at.event);
-      at.in_use_bytes = looker.in_use();
-      at.taken_bytes = looker.taken();
+      const std::uint32_t place = recording.events[at.event].place;
+      const std::uint64_t device =
+          place < recording.places.size() ? recording.places[place].device : Looker::kAll;
+      at.in_use_bytes = looker.in_use(device);
+      at.taken_bytes = looker.taken(device);
       if (failure < kFailuresLookedAt) {
-        at.gaps = looker.gaps();
+        at.gaps = looker.gaps(device);
       }
     }
   };

@@ -50,7 +50,8 @@ class Page {
     const {recording, peak, totals} = report;
     byId("title").textContent = document.title;
     byId("source").textContent = plain(`${recording.path} \u00b7 ${recording.format} \u00b7 ` +
-      `${countText(recording.events)} events in ${timeText(recording.duration_ns)}`);
+      (recording.state ? "what was there when it was written"
+        : `${countText(recording.events)} events in ${timeText(recording.duration_ns)}`));
     const holder = [...peak.by_caller].sort((a, b) => b.bytes - a.bytes)[0];
     const facts = [
       ["Peak in use", exactBytes(peak.in_use_bytes)],
@@ -65,6 +66,10 @@ class Page {
     ];
     byId("facts").append(...facts.map(([term, text]) => make("div", makeFacts([[term, text]]))));
     const warnings = [];
+    if (recording.state) {
+      byId("timeline-title").textContent = "What was there";
+      warnings.push("Of what happened before the snapshot was written nothing was recorded: the blocks stand in the order of their addresses.");
+    }
     if (recording.reached_limit) warnings.push("The file reached its limit: nothing was recorded after that.");
     if (recording.cut) warnings.push("The file is not whole: what came after the last event is not in it.");
     if (!recording.closed && recording.format === "cubfc trace") warnings.push("The recording has no end: the process was killed, or went on.");

@@ -60,6 +60,7 @@ class Text {
         history_(told.history),
         figures_(told.figures),
         peak_(told.figures.at_peak),
+        at_peak_(told.recording.is_state ? "" : ", at the peak"),
         bold_(bold) {}
 
   std::string all() {
@@ -67,11 +68,11 @@ class Text {
     peak();
     chart();
     shares(
-        "By kind of memory, at the peak", peak_.by_memory.size(),
+        "By kind of memory" + at_peak_, peak_.by_memory.size(),
         [&](std::size_t n) { return std::string(memory_name(static_cast<Memory>(n))); },
         [&](std::size_t n) { return peak_.by_memory.at(n); });
     shares(
-        "By caller, at the peak", peak_.by_caller.size(),
+        "By caller" + at_peak_, peak_.by_caller.size(),
         [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
         [&](std::size_t n) { return peak_.by_caller[n]; });
     devices();
@@ -84,7 +85,9 @@ class Text {
   }
 
  private:
-  void line(const std::string& text) { text_ += text + "\n"; }
+  void line(const std::string& text) {
+    text_ += text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
+  }
   void title(const std::string& text) {
     line("");
     line(bold_ ? "\x1b[1m" + text + "\x1b[0m" : text);
@@ -113,6 +116,12 @@ class Text {
       fact("process", std::to_string(recording_.pid));
     }
     const std::uint64_t duration = history_.times_ns.empty() ? 0 : history_.times_ns.back();
+    if (recording_.is_state) {
+      fact("state", "when it was written; of what happened before nothing was recorded");
+      fact("blocks", count_text(history_.left_at_end) + " (" +
+                         bytes_text(figures_.whole.in_use_at_end) + ")");
+      return;
+    }
     fact("events", count_text(recording_.events.size()) + " in " + time_text(duration) +
                        (recording_.closed                    ? "; the process ended in order"
                         : recording_.format == "cubfc trace" ? "; killed, or still running"
@@ -138,18 +147,22 @@ class Text {
   }
 
   void peak() {
-    title("Peak");
+    title(recording_.is_state ? "There" : "Peak");
     fact("in use", bytes_text(figures_.whole.in_use.bytes) + " (" +
                        count_text(figures_.whole.in_use.bytes) + " bytes) in " +
                        count_text(peak_.in_use.blocks) + " blocks");
-    fact("when", at(figures_.whole.in_use.event));
+    if (!recording_.is_state) {
+      fact("when", at(figures_.whole.in_use.event));
+    }
     if (peak_.waiting.blocks > 0) {
       fact("waiting",
            bytes_text(peak_.waiting.bytes) + " of it, freed by the program but not free yet");
     }
     if (figures_.whole.taken.bytes > 0) {
-      fact("taken", bytes_text(peak_.taken_bytes) + " from the device then; at most " +
-                        bytes_text(figures_.whole.taken.bytes));
+      fact("taken",
+           bytes_text(peak_.taken_bytes) + " from the device" +
+               (recording_.is_state ? ""
+                                    : " then; at most " + bytes_text(figures_.whole.taken.bytes)));
     }
   }
 
@@ -190,7 +203,7 @@ class Text {
   }
 
   void chart() {
-    if (figures_.whole.in_use.bytes == 0) {
+    if (figures_.whole.in_use.bytes == 0 || recording_.is_state) {
       return;
     }
     const std::uint64_t most = std::max(figures_.whole.in_use.bytes, figures_.whole.taken.bytes);
@@ -258,18 +271,20 @@ class Text {
     if (peak_.biggest.empty()) {
       return;
     }
-    title("The biggest blocks at the peak");
+    title("The biggest blocks" + at_peak_);
     for (std::size_t n = 0; n < std::min(peak_.biggest.size(), kRows); ++n) {
       const Block& block = history_.blocks[peak_.biggest[n]];
       line("  " + right(bytes_text(block.held()), 11) + "  " +
-           name_column(caller_name(recording_, block.caller)) + "  since " +
-           right(clock_text(history_.times_ns[block.begin]), 12) +
+           name_column(caller_name(recording_, block.caller)) +
+           (recording_.is_state
+                ? ""
+                : "  since " + right(clock_text(history_.times_ns[block.begin]), 12)) +
            (block.waits_at(figures_.whole.in_use.event) ? " waits" : ""));
     }
   }
 
   void sizes() {
-    if (figures_.sizes.empty()) {
+    if (figures_.sizes.empty() || recording_.is_state) {
       return;
     }
     title("Sizes            allocated     at peak      in all     median life      left");
@@ -287,7 +302,7 @@ class Text {
   }
 
   void growth() {
-    if (history_.grows == 0) {
+    if (history_.grows == 0 || recording_.is_state) {
       return;
     }
     title("Taken from the device");
@@ -358,6 +373,7 @@ class Text {
   const History& history_;
   const Figures& figures_;
   const Moment& peak_;
+  const std::string at_peak_;  // for a heading
   bool bold_;
   std::string text_;
 };

@@ -3,7 +3,7 @@
 usage: make_pickles.py FOLDER
 
 For the tests of the reader of pickles: FOLDER gets plain.N.pickle for each protocol N, plain.txt, and
-snapshot.pickle, which is laid out as PyTorch's memory snapshots are.
+snapshot.pickle, which is laid out as PyTorch's memory snapshots are; state.pickle is one without a history.
 """
 import pickle
 import sys
@@ -33,12 +33,13 @@ def show(value):
     return "[" + ", ".join(show(each) for each in value) + "]"
 
 
-def frame(name, line):
-    return {"name": name, "filename": "model.py", "line": line}
+def frame(name, line, file="model.py"):
+    return {"name": name, "filename": file, "line": line}
 
 
 def snapshot():
-    frames = [frame("forward", 12), frame("train", 40), {"name": "main", "filename": "??", "line": 0}]
+    frames = [frame("empty", 0, "??"), frame("linear", 90, "/x/site-packages/torch/nn/functional.py"),
+              frame("forward", 12), frame("train", 40), {"name": "main", "filename": "??", "line": 0}]
 
     def entry(action, addr, size, time_us, **more):
         place = {"device_free": addr} if action == "oom" else {"addr": addr}
@@ -84,6 +85,8 @@ def main():
         file.write(show(PLAIN))
     with open(folder + "/snapshot.pickle", "wb") as file:
         pickle.dump(snapshot(), file)
+    with open(folder + "/state.pickle", "wb") as file:
+        pickle.dump(snapshot() | {"device_traces": [[], []]}, file)
 
 
 main()

@@ -138,7 +138,23 @@ TEST_CASE("a PyTorch snapshot becomes what happened, what was there before inclu
   CHECK(read.events[5].stack == 0);
   CHECK(read.events[8].stack == 0);
   CHECK(read.stacks[0] ==
-        std::vector<std::string>{"forward (model.py:12)", "train (model.py:40)", "main"});
+        std::vector<std::string>{"empty", "linear (/x/site-packages/torch/nn/functional.py:90)",
+                                 "forward (model.py:12)", "train (model.py:40)", "main"});
+  CHECK(read.callers == std::vector<std::string>{"", "model.py:12 (forward)"});
+  CHECK(read.events[5].caller == 1);
+  CHECK(read.events[8].caller == 1);
+  CHECK(read.events[7].caller == 0);
+  CHECK_FALSE(read.is_state);
+}
+
+TEST_CASE("a PyTorch snapshot without a history is a state", "[recordings]") {
+  const TemporaryFolder folder;
+  const std::string command = CUBFC_PYTHON " " CUBFC_MAKE_PICKLES " " + folder.file("");
+  REQUIRE(std::system(command.c_str()) == 0);
+  const Recording read = open_recording(folder.file("state.pickle"));
+  CHECK(read.is_state);
+  CHECK(std::ranges::count(read.events, Kind::kAllocate, &Event::kind) == 3);
+  CHECK(std::ranges::count(read.events, Kind::kGrow, &Event::kind) == 2);
 }
 #endif
 

@@ -150,7 +150,7 @@ TEST_CASE("a recording that fits exits with 0, one that does not with 3 and the 
   const Ran fails = cubfc(folder, "replay " + file + " --limit 110MiB --preallocate whole");
   CHECK(fails.status == 3);
   CHECK(fails.err.empty());
-  CHECK(has(fails.out, "out of memory on GPU 0 at operation 16, event 16, 0.000016 s"));
+  CHECK(has(fails.out, "out of memory on GPU 0 at operation 16, event 15, 0.000016 s"));
   CHECK(has(fails.out, "asked    30.00 MiB (31,457,280 bytes)"));
   CHECK(has(fails.out, "50.00 MiB in use"));
   CHECK(has(fails.out, "cause    fragmentation: enough is free, not in one piece"));
@@ -270,7 +270,46 @@ TEST_CASE("a request that failed is tried again, and what it gets is free at onc
   const auto failed = result_of(folder, "--limit 50MiB --allocator bfc " + file);
   CHECK(failed["failed_requests"] == 2);
   CHECK(failed["out_of_memory"]["failed_when_recorded"] == false);
-  CHECK(failed["out_of_memory"]["event"] == 2);
+  CHECK(failed["out_of_memory"]["event"] == 1);
+}
+
+TEST_CASE("what failed when it was recorded is no part of the peak", "[replay]") {
+  const TemporaryFolder folder;
+  Script script;
+  const std::uint32_t arena = script.place(0, Memory::kArena, 1);
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    script.allocate(arena, i, kMiB);
+  }
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    script.event(Kind::kFree, arena, i, 0);
+  }
+  script.allocate(arena, 9, 60 * kMiB).event(Kind::kOutOfMemory, arena, 600 * kMiB, 0);
+  const auto workload = nlohmann::json::parse(
+      cubfc(folder, "replay --json --limit 700MiB " + script.write(folder)).out)["recording"];
+  CHECK(workload["peak_bytes"] == 61 * kMiB);
+  CHECK(workload["peak_blocks"] == 2);  // then, not the five that there were before
+}
+
+TEST_CASE("of what is mapped a part can be unmapped", "[replay]") {
+  const TemporaryFolder folder;
+  Script script;
+  const std::uint32_t arena = script.place(0, Memory::kArena, 1);
+  const std::uint64_t base = 1ULL << 30;
+  script.event(Kind::kGrow, arena, base, 60 * kMiB);
+  script.event(Kind::kGrow, arena, base + 60 * kMiB, 40 * kMiB);
+  script.event(Kind::kShrink, arena, base + 20 * kMiB, 60 * kMiB);  // of both: 20 and 20 are left
+  script.event(Kind::kGrow, arena, base + 200 * kMiB, 60 * kMiB);
+  script.event(Kind::kShrink, arena, base, 20 * kMiB);
+  script.event(Kind::kShrink, arena, base + 80 * kMiB, 10 * kMiB);  // at its front
+  script.event(Kind::kGrow, arena, base + 300 * kMiB, 30 * kMiB);
+  script.event(Kind::kShrink, arena, base + 500 * kMiB, 10 * kMiB);  // of nothing
+  const std::string file = script.write(folder);
+  const auto workload =
+      nlohmann::json::parse(cubfc(folder, "replay --json --segments " + file).out)["recording"];
+  CHECK(workload["peak_bytes"] == 100 * kMiB);
+  CHECK(workload["unknown_frees"] == 1);
+  CHECK(cubfc(folder, "replay --segments --limit 100MiB --allocator platform " + file).status == 0);
+  CHECK(cubfc(folder, "replay --segments --limit 99MiB --allocator platform " + file).status == 3);
 }
 
 TEST_CASE("segments can be played instead of blocks", "[replay]") {

@@ -79,6 +79,49 @@ TEST_CASE("requests for nothing, which have no address, are left out", "[recordi
             .events.empty());
 }
 
+TEST_CASE("an empty pointer is none, and a request for nothing has any", "[recordings]") {
+  const Recording log = read(std::string(kHeader) +
+                             "1,0.1,allocate failure,,2097152,0x0\n1,0.2,allocate,,0,0x0\n"
+                             "1,0.3,allocate,0x10,0,0x0\n1,0.4,allocate,0x10,0,0x0\n"
+                             "1,0.5,allocate,0x10,100,0x0\n1,0.6,free,0x10,0,0x0\n"
+                             "1,0.7,free,0x10,0,0x0\n");
+  REQUIRE(log.events.size() == 3);
+  CHECK(log.events[0].kind == Kind::kOutOfMemory);
+  CHECK(log.events[0].address == 2097152);
+  CHECK(log.events[1].bytes == 100);
+  CHECK(log.events[2].kind == Kind::kFree);
+  CHECK(log.events[2].bytes == 100);
+}
+
+TEST_CASE("where a log is cut off within a row, the rest is read", "[recordings]") {
+  const std::string whole = std::string(kHeader) +
+                            "1,10:00:00.000001,allocate,0x1000,1048576,0x0\n"
+                            "1,10:00:00.000002,free,0x1000,1048576,0x0";
+  const std::size_t second = whole.rfind('\n') + 1;
+  CHECK(read(whole).events.size() == 2);
+  CHECK_FALSE(read(whole).is_cut);
+  CHECK(read(whole + "\n").events.size() == 2);
+  CHECK_FALSE(read(whole.substr(0, second)).is_cut);
+  for (std::size_t length = second + 1; length < whole.size() - 3; ++length) {
+    INFO(length);
+    const Recording cut = read(whole.substr(0, length));
+    CHECK(cut.is_cut);
+    CHECK(cut.events.size() == 1);
+  }
+  CHECK(complaint_of("1,10:00:00.000001,allocate,0x10\n") ==
+        "run.csv: line 2: the line ends before the size");
+}
+
+TEST_CASE("several logs in one file are those of one process after another", "[recordings]") {
+  const std::string one = std::string(kHeader) + "1,10:00:00.000001,allocate,0x1000,100,0x0\n";
+  const Recording log = read(one + one + one);
+  REQUIRE(log.events.size() == 5);
+  for (const std::size_t end : {1U, 3U}) {
+    CHECK(log.events[end].kind == Kind::kEndPlace);
+    CHECK(log.events[end + 1].kind == Kind::kAllocate);
+  }
+}
+
 TEST_CASE("what is wrong with a log is said, and in which line", "[recordings]") {
   CHECK(complaint_of("1,0,allocate,0x1,x,0x0\n") == "run.csv: line 2: the size is not a number");
   CHECK(complaint_of("1,0,allocate,0x1,-1,0x0\n") == "run.csv: line 2: the size is not a number");
@@ -88,8 +131,6 @@ TEST_CASE("what is wrong with a log is said, and in which line", "[recordings]")
         "run.csv: line 2: the pointer is not a hexadecimal number");
   CHECK(complaint_of("\n1,0,grow,0x1,1,0x0\n") ==
         "run.csv: line 3: the action is not allocate, free or allocate failure");
-  CHECK(complaint_of("1,0,allocate,0x1,1,0x0\n1,0,allocate,0x1,1,0x0\n") ==
-        "run.csv: line 3: the pointer is allocated already");
   CHECK(complaint_of("1,0,allocate\n") == "run.csv: line 2: the line ends before the size");
   CHECK(complaint_of("x,0,allocate,0x1,1,0x0\n") == "run.csv: line 2: the thread is not a number");
   for (const char* time : {"x", "25:00:00.000000", "00:60:00.0", "1:2:3.4.5", "1:2", "-1", "nan",
@@ -108,8 +149,14 @@ TEST_CASE("what is wrong with a log is said, and in which line", "[recordings]")
 
 TEST_CASE("a file of no known format is said to be none", "[recordings]") {
   CHECK(complaint([] { read(""); }) == "run.csv: byte 0: the file is empty");
-  CHECK(complaint([] { read("hello\n"); }) ==
-        "run.csv: byte 0: this is no cubfc trace, no RMM log and no PyTorch memory snapshot");
+  const std::string none =
+      "run.csv: byte 0: this is no cubfc trace, no RMM log and no PyTorch memory snapshot";
+  CHECK(complaint([] { read("hello\n"); }) == none);
+  const std::string pickle = ", as torch.cuda.memory._dump_snapshot() writes it";
+  CHECK(complaint([] { read(" \n{\"segments\": []}"); }) ==
+        none + ", but JSON; what is read is the pickle of a snapshot" + pickle);
+  CHECK(complaint([] { read("<!DOCTYPE html>"); }) ==
+        none + ", but a page; what is read is the snapshot that it was made from" + pickle);
   CHECK(read("cubfc").is_cut);  // as far as it goes it is a trace
 }
 

@@ -48,6 +48,8 @@ class SnapshotReader {
     return std::move(devices_);
   }
 
+  std::vector<std::string> take_callers() { return stacks_.take_callers(); }
+
  private:
   using Value = Pickle::Value;
   using Entry = DeviceHistory::Entry;
@@ -168,8 +170,12 @@ class SnapshotReader {
 }  // namespace
 
 DeviceHistories read_histories(const Input& input, const Pickle& pickle,
-                               std::vector<std::vector<std::string>>& stacks) {
-  return SnapshotReader(input, pickle, stacks).read();
+                               std::vector<std::vector<std::string>>& stacks,
+                               std::vector<std::string>& callers) {
+  SnapshotReader reader(input, pickle, stacks);
+  DeviceHistories histories = reader.read();
+  callers = reader.take_callers();
+  return histories;
 }
 
 }  // namespace cubfc::recordings

@@ -12,8 +12,10 @@
 namespace cubfc::recordings {
 
 // Without what is of no interest; throws BadRecording. `input`: what the pickle was read from. The
-// stacks, which the histories refer to by their indices, are put into `stacks`.
+// stacks, which the histories refer to by their indices, are put into `stacks`, and for each of
+// them who its caller was into `callers` (SnapshotStacks::take_callers()).
 DeviceHistories read_histories(const Input& input, const Pickle& pickle,
-                               std::vector<std::vector<std::string>>& stacks);
+                               std::vector<std::vector<std::string>>& stacks,
+                               std::vector<std::string>& callers);
 
 }  // namespace cubfc::recordings

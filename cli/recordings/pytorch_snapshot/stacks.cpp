@@ -31,8 +31,25 @@ std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& 
         fields_.fail("the stacks take more than 1 GiB");
       }
     }
+    callers_.push_back(caller_of(frames));
+    text_bytes_ += callers_.back().size();
   }
   return known->second;
+}
+
+std::string SnapshotStacks::caller_of(const std::vector<Pickle::Value>& frames) const {
+  for (const Pickle::Value& frame : frames) {
+    const std::string_view file = fields_.text_or_nothing(frame, "filename");
+    const bool is_python = file.ends_with(".py") || file.starts_with("<");
+    const bool is_torch = file.find("/torch/") != std::string_view::npos ||
+                          file.starts_with("torch/") || file.starts_with("<frozen ") ||
+                          file.starts_with("<eval_with_key>");
+    if (is_python && !is_torch) {
+      return std::string(file) + ":" + std::to_string(fields_.number_or(frame, "line", 0)) + " (" +
+             std::string(fields_.text_or_nothing(frame, "name")) + ")";
+    }
+  }
+  return {};
 }
 
 // "forward (model.py:12)"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cli/recordings/pytorch_snapshot/fields.h"
@@ -21,14 +22,20 @@ class SnapshotStacks {
   // all take too much.
   std::uint32_t stack_of(const Pickle::Value& dict);
 
+  // Of each stack the innermost frame of the user's own, "train.py:12 (forward)": of Python, and
+  // not in PyTorch. Empty where there is none.
+  std::vector<std::string> take_callers() { return std::move(callers_); }
+
  private:
   std::uint32_t stack_of_frames(const std::vector<Pickle::Value>& frames);
   std::string text_of(const Pickle::Value& frame) const;
+  std::string caller_of(const std::vector<Pickle::Value>& frames) const;
 
   const SnapshotFields& fields_;
   std::vector<std::vector<std::string>>& stacks_;
   std::unordered_map<std::string, std::uint32_t> by_frames_;
   std::unordered_map<std::uint32_t, std::uint32_t> by_lists_;
+  std::vector<std::string> callers_;
   std::uint64_t text_bytes_ = 0;
 };
 

@@ -189,6 +189,25 @@ TEST_CASE("A place that ends takes its blocks and its memory with it") {
   CHECK(figures.whole.taken.bytes == 4096);
 }
 
+TEST_CASE("What there was when memory ran out is told of the GPU that has run out") {
+  auto recording =
+      recording_of({event_of(Kind::kGrow, 0, 8192), event_of(Kind::kAllocate, 0, 6000),
+                    event_of(Kind::kGrow, 0, 1024), event_of(Kind::kAllocate, 0, 512),
+                    event_of(Kind::kOutOfMemory, 4096, 0), event_of(Kind::kOutOfMemory, 4096, 0)});
+  recording.places.push_back({1, cubfc::trace::Memory::kArena, 0});
+  for (const std::size_t event : {2U, 3U, 4U}) {
+    recording.events[event].place = 1;
+  }
+  recording.events[5].place = recordings::kNone;
+  const auto figures = report::figures_of(recording, report::history_of(recording));
+  REQUIRE(figures.failures.size() == 2);
+  CHECK(figures.failures[0].in_use_bytes == 512);
+  CHECK(figures.failures[0].taken_bytes == 1024);
+  CHECK(figures.failures[0].gaps->free_bytes == 512);
+  CHECK(figures.failures[1].in_use_bytes == 6512);
+  CHECK(figures.failures[1].taken_bytes == 9216);
+}
+
 TEST_CASE("What is free between blocks is told in pieces, over regions that touch") {
   const auto recording =
       recording_of({event_of(Kind::kGrow, 4096, 4096), event_of(Kind::kGrow, 8192, 4096),
