@@ -190,16 +190,16 @@ void change(Budget& budget, const std::string& group) {
                   size_text(*budget.wanted)};
   }
   Rendezvous rendezvous;
-  const std::uint64_t used_before = budget.control.used();
   for (int round = 0; round < kMostRounds && budget.control.used() > *budget.wanted; ++round) {
-    if (rendezvous.ask(budget.control.device(), budget.control.used() - *budget.wanted,
-                       GroupFile::key_of(group)) == 0) {
+    const std::uint64_t given =
+        rendezvous.ask(budget.control.device(), budget.control.used() - *budget.wanted,
+                       GroupFile::key_of(group));
+    budget.came_back += given;
+    if (given == 0) {
       break;
     }
   }
   rendezvous.leave();
-  const std::uint64_t used = budget.control.used();
-  budget.came_back = used_before - std::min(used_before, used);
   budget.members.clear();
   if (!budget.control.look(budget.members)) {
     give_up_on(budget);

@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/live/processes.h"
+#include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/tell/format.h"
@@ -78,7 +79,8 @@ std::string row_of(const Rendezvous::Answer& answer, const std::optional<Place>&
   const figures::DeviceFigures& device = figures.devices[place->device];
   return row(std::to_string(answer.pid), std::to_string(device.number), given,
              bytes_text(figures::sum_of(figures, place->device).in_use),
-             bytes_text(read(device.bytes_taken)), printable(figures.program.get()));
+             bytes_text(read(device.bytes_taken)),
+             printable(report::program_text(figures.program.get())));
 }
 
 // What is left, and who could give it back.

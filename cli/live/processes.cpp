@@ -99,9 +99,4 @@ bool ask_for_map(const Process& process, std::size_t device) {
          pwrite(file.get(), &wanted, sizeof(wanted), static_cast<off_t>(at)) == sizeof(wanted);
 }
 
-std::string_view program_name(std::string_view command_line) {
-  const std::string_view path = command_line.substr(0, command_line.find(' '));
-  return path.substr(path.rfind('/') + 1);
-}
-
 }  // namespace cubfc::live

@@ -44,7 +44,4 @@ bool are_usable(const figures::ProcessFigures& figures, std::string& problem);
 // thread of cubfc's runs in it. False when its file cannot be written to, or is no longer there.
 bool ask_for_map(const Process& process, std::size_t device);
 
-// The file name of the program, of its command line with spaces: "python3".
-std::string_view program_name(std::string_view command_line);
-
 }  // namespace cubfc::live

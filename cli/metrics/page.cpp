@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 
 namespace cubfc::cli {
@@ -105,7 +106,7 @@ std::vector<Row> rows_of(const live::Processes& processes) {
                     {"gpu_uuid", figures::uuid_text(device)},
                     {"pid", std::to_string(figures.pid)},
                     {"host", std::string(figures.host.get())},
-                    {"program", std::string(live::program_name(figures.program.get()))}};
+                    {"program", report::program_name(figures.program.get())}};
       if (const std::string_view group = device.group.get(); !group.empty()) {
         labels.emplace_back("group", group);
       }

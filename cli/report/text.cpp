@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/report/forms.h"
+#include "cli/report/program_name.h"
 #include "cli/report/sweep.h"
 #include "cli/report/wording.h"
 
@@ -104,7 +105,7 @@ class Text {
   }
 
   void heading() {
-    const std::string program = printable(command_text(recording_));
+    const std::string program = printable(program_text(command_text(recording_)));
     const std::string of = program.empty() ? "a program" : program;
     // Cut where a character may be cut, too: what is left of it is a '?'.
     const std::string text =

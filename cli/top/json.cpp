@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 
 namespace cubfc::cli::top {
@@ -105,6 +106,7 @@ std::string json(const Look& look) {
     processes.push_back({{"pid", figures.pid},
                          {"host", text_of(figures.host.get())},
                          {"program", text_of(figures.program.get())},
+                         {"name", text_of(report::program_name(figures.program.get()))},
                          {"labels", text_of(figures.labels.get())},
                          {"version", text_of(figures.version.get())},
                          {"start_unix_ns", figures.start_unix_ns},

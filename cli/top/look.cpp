@@ -1,4 +1,5 @@
 #include "cli/top/look.h"
+#include "cli/report/program_name.h"
 
 #include <algorithm>
 #include <tuple>
@@ -98,8 +99,8 @@ bool comes_before(const Row& one, const Row& other, Key key) {
     case Key::kGroup:
       return one.device().group.get() < other.device().group.get();
     case Key::kProgram:
-      return live::program_name(one.figures().program.get()) <
-             live::program_name(other.figures().program.get());
+      return report::program_name(one.figures().program.get()) <
+             report::program_name(other.figures().program.get());
     default:
       return weight(one, key) > weight(other, key);
   }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 
+#include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 #include "cli/top/width.h"
 
@@ -73,7 +74,7 @@ constexpr std::array<Column, kKeys> kColumns{{
        return group.empty() ? "-" : group;
      }},
     {Key::kProgram, "PROGRAM", "program", kProgramWidth, 0,
-     [](const Row& row) { return shown(row.figures().program.get()); }},
+     [](const Row& row) { return shown(report::program_text(row.figures().program.get())); }},
 }};
 
 // The columns of a table: how wide each is, 0 for those that are left out. The same for all

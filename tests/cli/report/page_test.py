@@ -130,7 +130,7 @@ class Page(unittest.TestCase):
 
     def test_it_opens_at_the_peak_and_says_what_it_was(self):
         told = self.open("training", 3000)
-        self.assertEqual(BROWSER.evaluate("document.title"), "GPU memory of python train.py --layers 24")
+        self.assertEqual(BROWSER.evaluate("document.title"), "GPU memory of train.py --layers 24")
         at = status()
         peak = told["peak"]
         self.assertEqual((at["event"], at["in_use_bytes"], at["blocks"], at["waiting_bytes"], at["taken_bytes"]),
