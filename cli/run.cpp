@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/check/count_gpus.h"
@@ -37,7 +39,34 @@ struct RunWords {
   std::optional<std::string> share;
   std::optional<std::string> library;
   bool quiet = false;
+  bool observe = false;
 };
+
+// What decides how much memory is taken, and when.
+bool is_of_policy(std::string_view option) {
+  constexpr std::array kNames{"CUBFC_PREALLOCATE",       "CUBFC_MEM_FRACTION",
+                              "CUBFC_MEM_FRACTION_OF",   "CUBFC_MEM_LIMIT",
+                              "CUBFC_PREALLOCATE_LIMIT", "CUBFC_RESERVE",
+                              "CUBFC_HOST_RESERVE",      "CUBFC_GROUP",
+                              "CUBFC_GROUP_LIMIT",       "CUBFC_ASYNC_PREALLOCATE"};
+  return std::ranges::find(kNames, option) != kNames.end();
+}
+
+// To look at a program and take nothing ahead of it.
+void set_to_observe(const RunWords& words, Variables& settings) {
+  for (const auto& [name, value] : words.flags) {
+    if (is_of_policy(name)) {
+      refuse("--observe takes nothing ahead and sets no limit: it cannot be given with " +
+             flag_of(*config::find_option(name)));
+    }
+  }
+  if (words.share) {
+    refuse("--observe sets no limit: it cannot be given with --share");
+  }
+  settings["CUBFC_PREALLOCATE"] = "false";
+  settings["CUBFC_RESERVE"] = "0";
+  settings["CUBFC_HOST_RESERVE"] = "0";
+}
 
 // What the flags ask for, each as its variable. All are read here, so that nothing is started with
 // a value that the library would not take.
@@ -62,11 +91,25 @@ Variables settings_of(const RunWords& words, const std::optional<Share>& share) 
     }
     settings["CUBFC_MEM_FRACTION"] = share->fraction();
   }
+  if (words.observe) {
+    set_to_observe(words, settings);
+  }
   return settings;
 }
 
 void tell(const std::string& line) {
   std::fprintf(stderr, "cubfc: %s\n", line.c_str());
+}
+
+// Of those who look and may not know that cubfc takes memory ahead, and of those who want none.
+void tell_of_observing(const RunWords& words, const config::Policy& policy) {
+  const bool looks = words.flags.contains("CUBFC_TRACE") || words.flags.contains("CUBFC_SUMMARY");
+  const bool is_default = policy.preallocates_by_default() && !policy.limits() && !words.share;
+  if (words.observe && policy.limits()) {
+    tell("--observe sets no limit; what limits this program is not its own");
+  } else if (looks && is_default) {
+    tell("memory is taken ahead; --observe looks without that");
+  }
 }
 
 // Returns only when it could not be executed.
@@ -122,6 +165,7 @@ void run(const RunWords& words) {
     settings[std::string(config::kRunVariable)] = std::to_string(getpid());
     tell("preloading libcubfc.so " CUBFC_VERSION +
          (share ? ", mem_fraction " + share->fraction() + ": " + share->because : ""));
+    tell_of_observing(words, policy);
   }
   for (const std::string& obstacle :
        obstacles_to_preload(program.path, library, preloaded, search)) {
@@ -160,6 +204,10 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
                    "Open MPI, MPICH or Slurm says of this node; a limit, as --mem-fraction is")
       ->type_name("N|auto");
   add_library_option(*command, ours->library);
+  command->add_flag(
+      "--observe", ours->observe,
+      "to look at a program: take memory only as it asks for it, hold no reserve, set "
+      "no limit");
   command->add_flag("-q,--quiet", ours->quiet,
                     "say nothing but what is wrong: no line at the start, no summary at the end");
   for (const config::Option& option : config::options()) {
@@ -186,7 +234,7 @@ Exit status: the program's; 126 it cannot be executed, 127 there is no such prog
 Examples:
   cubfc run --mem-fraction 0.5 -- python3 train.py --epochs 3
   torchrun --nproc-per-node 4 --no-python cubfc run --share auto -- python3 train.py
-  cubfc run --trace run.%p.cubfc --oom-report oom.json -- ./app)");
+  cubfc run --observe --trace run.%p.cubfc --oom-report oom.json -- ./app)");
   command->callback([ours, command] {
     std::erase_if(ours->flags, [&](const auto& flag) {  // an empty value is one, too
       return command->get_option(flag_of(*config::find_option(flag.first)))->count() == 0;

@@ -1,8 +1,10 @@
-// The log that RMM's logging adaptor writes: Thread,Time,Action,Pointer,Size,Stream.
+// The log that RMM's logging adaptor writes: Thread,Time,Action,Pointer,Size,Stream; and of several
+// GPUs the number of each.
 #include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cstdio>
+#include <string>
 
 #include "cli/report/forms.h"
 
@@ -26,24 +28,33 @@ std::string time_of_day(std::uint64_t nanoseconds) {
 
 class Lines {
  public:
-  Lines(const Told& told, Output& output) : told_(told), output_(output) {
-    output.write("Thread,Time,Action,Pointer,Size,Stream\n");
+  Lines(const Told& told, Output& output)
+      : told_(told), output_(output), names_devices_(told.figures.devices.size() > 1) {
+    output.write(std::string("Thread,Time,Action,Pointer,Size,Stream") +
+                 (names_devices_ ? ",Device ID\n" : "\n"));
   }
 
   void write(std::uint32_t event, std::uint16_t thread, const char* action, std::uint64_t address,
-             std::uint64_t bytes) {
+             std::uint64_t bytes, std::uint32_t place) {
     const bool known = thread < told_.recording.threads.size();
     std::array<char, 160> line{};
     const int length =
-        std::snprintf(line.data(), line.size(), "%" PRIu64 ",%s,%s,0x%" PRIx64 ",%" PRIu64 ",0x0\n",
+        std::snprintf(line.data(), line.size(), "%" PRIu64 ",%s,%s,0x%" PRIx64 ",%" PRIu64 ",0x0",
                       known ? told_.recording.threads[thread].id : 0,
                       time_of_day(told_.history.times_ns[event]).c_str(), action, address, bytes);
-    output_.write({line.data(), static_cast<std::size_t>(length)});
+    std::string text(line.data(), static_cast<std::size_t>(length));
+    if (names_devices_) {
+      const std::vector<recordings::Place>& places = told_.recording.places;
+      text += "," + std::to_string(place < places.size() ? places[place].device : 0);
+    }
+    output_.write(text + "\n");
   }
 
  private:
   const Told& told_;
   Output& output_;
+  const bool
+      names_devices_;  // as RMM did before 0.15; a reader that does not know it finds the rest
 };
 
 }  // namespace
@@ -71,18 +82,18 @@ std::uint64_t write_rmm(const Told& told, Output& output) {
     const recordings::Event& here = told.recording.events[event];
     for (; next_free < freed.size() && blocks[freed[next_free]].freed == event; ++next_free) {
       const Block& block = blocks[freed[next_free]];
-      lines.write(event, here.thread, "free", block.address, block.bytes);
+      lines.write(event, here.thread, "free", block.address, block.bytes, block.place);
     }
     if (next_block < blocks.size() && blocks[next_block].begin == event) {
       const Block& block = blocks[next_block++];
       if (has_addresses(told.recording.places[block.place].memory)) {
-        lines.write(event, block.thread, "allocate", block.address, block.bytes);
+        lines.write(event, block.thread, "allocate", block.address, block.bytes, block.place);
       }
     }
     if (next_failure < told.history.failures.size() &&
         told.history.failures[next_failure] == event) {
       ++next_failure;
-      lines.write(event, here.thread, "allocate failure", 0, here.address);
+      lines.write(event, here.thread, "allocate failure", 0, here.address, here.place);
     }
   }
   return left_out;

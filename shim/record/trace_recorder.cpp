@@ -83,7 +83,7 @@ std::unique_ptr<TraceRecorder> TraceRecorder::open(const Settings& settings) {
   }
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(std::move(file), ours));
   recorder->begin(ours);
-  log::info("recording to {}", path);
+  log::info("recording to {}; `cubfc report {}` shows it then", path, path);
   return recorder;
 }
 

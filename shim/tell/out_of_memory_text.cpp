@@ -51,7 +51,7 @@ std::string listed(const SizeClasses& classes) {
   std::string text;
   for (auto size_class = classes.rbegin(); size_class != classes.rend(); ++size_class) {
     if (size_class->count > 0) {
-      text += format("{}{} in {} {}", text.empty() ? "" : " · ", log::bytes(size_class->bytes),
+      text += format("{}{} in {} {}", text.empty() ? "" : "; ", log::bytes(size_class->bytes),
                      size_class->count, size_class->text);
     }
   }

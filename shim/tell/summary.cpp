@@ -159,7 +159,7 @@ std::string summary_text(const ProcessFigures& process, std::chrono::nanoseconds
   const std::uint64_t operations = allocations_of(process);
   const std::string each = in_calls.count() == 0 || operations == 0
                                ? ""
-                               : format(", {:.1f} µs each with the program's waits",
+                               : format(", {:.1f} us each with the program's waits",
                                         static_cast<double>(in_calls.count()) / 1000.0 /
                                             static_cast<double>(operations));
   std::string text;

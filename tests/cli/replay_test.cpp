@@ -290,6 +290,22 @@ TEST_CASE("what failed when it was recorded is no part of the peak", "[replay]")
   CHECK(workload["peak_blocks"] == 2);  // then, not the five that there were before
 }
 
+TEST_CASE("as RMM's log a recording of several GPUs is of several", "[replay]") {
+  const TemporaryFolder folder;
+  Script script;
+  const std::uint32_t first = script.place(0, Memory::kArena, 1);
+  const std::uint32_t second = script.place(3, Memory::kArena, 2);
+  script.allocate(first, 1, 30 * kMiB).allocate(second, 2, 40 * kMiB);
+  script.event(Kind::kOutOfMemory, second, 100 * kMiB, 0);
+  const std::string log = folder.file("log.csv");
+  CHECK(cubfc(folder, "report --format rmm -o " + log + " " + script.write(folder)).status == 0);
+  const Recording read = recordings::open_recording(log);
+  REQUIRE(read.events.size() == 3);
+  CHECK(read.places[read.events[0].place].device == 0);
+  CHECK(read.places[read.events[1].place].device == 3);
+  CHECK(read.places[read.events[2].place].device == 3);
+}
+
 TEST_CASE("of what is mapped a part can be unmapped", "[replay]") {
   const TemporaryFolder folder;
   Script script;

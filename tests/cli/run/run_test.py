@@ -241,6 +241,28 @@ class Settings(Run):
                             ("SHOW_STATS", "true"), ("TRACE", "a b.%p")):
             self.assertEqual(environment[f"CUBFC_{name}"], value)
 
+    def test_to_observe_is_to_take_nothing_ahead(self):
+        environment = self.environment_of("--observe", CUBFC_PREALLOCATE="true", CUBFC_RESERVE="1GiB")
+        self.assertEqual([environment[f"CUBFC_{name}"] for name in ("PREALLOCATE", "RESERVE", "HOST_RESERVE")],
+                         ["false", "0", "0"])
+        self.assertNotIn("CUBFC_MEM_LIMIT", environment)
+        for words in (["--mem-limit", "1GiB"], ["--mem-fraction", "0.5"], ["--share", "2"], ["--preallocate", "true"],
+                      ["--group", "g", "--group-limit", "1GiB"], ["--reserve", "1GiB"]):
+            done = self.run_under("--observe", *words, "--", "true")
+            self.assertEqual(done.returncode, 2, words)
+            self.assertRegex(done.stderr, "--observe .*cannot be given with " + words[0])
+
+    def test_who_only_looks_is_told_of_it(self):
+        said = "memory is taken ahead; --observe looks without that"
+        trace = ("--trace", str(self.folder / "t.cubfc"))
+        for words, more, told in ((trace, {}, True), (("--summary", str(self.folder / "s")), {}, True), ((), {}, False),
+                                  ((*trace, "--observe"), {}, False), ((*trace, "--mem-limit", "1GiB"), {}, False),
+                                  (trace, {"CUBFC_PREALLOCATE": "false"}, False), (("-q", *trace), {}, False)):
+            done = self.run_under(*words, "--", self.allocates, "fill:100", "ask:1", **more)
+            self.assertEqual(said in done.stderr, told, (words, done.stderr))
+        done = self.run_under("--observe", "--", self.allocates, "fill:100", "ask:1", CUBFC_MEM_LIMIT="1GiB")
+        self.assertIn("--observe sets no limit; what limits this program is not its own", done.stderr)
+
     def test_nothing_else_is_changed(self):
         before = self.environment | {"A": "", "B": "x=y z\n"}
         after = self.environment_of(A="", B="x=y z\n")
