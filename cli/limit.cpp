@@ -191,9 +191,8 @@ void change(Budget& budget, const std::string& group) {
   }
   Rendezvous rendezvous;
   for (int round = 0; round < kMostRounds && budget.control.used() > *budget.wanted; ++round) {
-    const std::uint64_t given =
-        rendezvous.ask(budget.control.device(), budget.control.used() - *budget.wanted,
-                       GroupFile::key_of(group));
+    const std::uint64_t given = rendezvous.ask(
+        budget.control.device(), budget.control.used() - *budget.wanted, GroupFile::key_of(group));
     budget.came_back += given;
     if (given == 0) {
       break;
