@@ -96,8 +96,8 @@ void ask_members(std::vector<Budget>& budgets, const std::string& group) {
   const bool is_stuck = errno == EAGAIN || errno == EACCES;
   throw Failure{"limit: " + (is_stuck
                                  ? budget.control.path() +
-                                       ": a process of the group has it locked to clear it, and "
-                                       "does not go on; is one stopped?"
+                                       ": a process of the group, or another `cubfc limit`, has "
+                                       "it locked and does not go on; is one stopped?"
                                  : GroupFile::why_unusable(budget.control.path(), errno))};
 }
 
@@ -166,29 +166,21 @@ void choose_limits(std::vector<Budget>& budgets, const LimitWords& words) {
       throw Failure{"limit: " + config::quoted(words.limit) + " of " + budget.gpu() +
                     " is less than a byte"};
     }
-    const auto sealed = std::ranges::find_if(budget.members, [&](const auto& member) {
-      return member.is_sealed && budget.wanted.value_or(0) > member.own_limit_bytes;
+    const auto largest = std::ranges::max_element(budget.members, {}, [](const auto& member) {
+      return member.is_sealed ? member.own_limit_bytes : GroupTable::kMostBytes;
     });
-    if (sealed != budget.members.end() && *budget.wanted > budget.before) {
+    if (budget.wanted && *budget.wanted > budget.before && largest->is_sealed &&
+        *budget.wanted > largest->own_limit_bytes) {
       throw Failure{"limit: " + budget.gpu() + ": a policy file enforces the limit of process " +
-                    std::to_string(sealed->pid) + ", " + size_text(sealed->own_limit_bytes) +
+                    std::to_string(largest->pid) + ", " + size_text(largest->own_limit_bytes) +
                     "; it cannot be raised to " + size_text(*budget.wanted) +
                     ". Nothing is changed"};
     }
   }
 }
 
-// Then what is claimed beyond it and not in use goes back.
-void change(Budget& budget, const std::string& group) {
-  const GroupControl::Changed changed = budget.control.change_limit(*budget.wanted);
-  if (changed == GroupControl::Changed::kNot) {
-    give_up_on(budget);
-  } else if (changed == GroupControl::Changed::kIsSealed) {  // by one that has just come
-    throw Failure{"limit: " + budget.gpu() +
-                  ": a policy file enforces the limit of a process of the group; it cannot be "
-                  "raised to " +
-                  size_text(*budget.wanted)};
-  }
+// Of what is claimed beyond the limit.
+void ask_for_unused(Budget& budget, const std::string& group) {
   Rendezvous rendezvous;
   for (int round = 0; round < kMostRounds && budget.control.used() > *budget.wanted; ++round) {
     const std::uint64_t given = rendezvous.ask(
@@ -199,6 +191,21 @@ void change(Budget& budget, const std::string& group) {
     }
   }
   rendezvous.leave();
+}
+
+void change(Budget& budget, const std::string& group) {
+  const GroupControl::Changed changed = budget.control.change_limit(*budget.wanted);
+  if (changed == GroupControl::Changed::kNot) {
+    give_up_on(budget);
+  } else if (changed == GroupControl::Changed::kIsSealed) {  // by one that has just come
+    throw Failure{"limit: " + budget.gpu() +
+                  ": a policy file enforces the limit of a process of the group; it cannot be "
+                  "raised to " +
+                  size_text(*budget.wanted)};
+  }
+  if (*budget.wanted < budget.before) {
+    budget.control.ask_for_unused([&] { ask_for_unused(budget, group); });
+  }
   budget.members.clear();
   if (!budget.control.look(budget.members)) {
     give_up_on(budget);

@@ -69,9 +69,6 @@ inline constexpr std::chrono::milliseconds kOldestLastingAnswer{1000};
 inline constexpr std::chrono::milliseconds kLookForDead{20};
 // Within this time the driver has taken back what a killed member of a group had.
 inline constexpr std::chrono::seconds kUntilTakenBack{5};
-// For so long after a group's limit was lowered, what a member gives back because it does not use
-// it it does not keep: as long as it may be waited for.
-inline constexpr std::chrono::seconds kForGivingBackWhenLowered = kForAllAnswers;
 // For another process that clears a group's dead members at this moment, which it does without a
 // driver call: 5 s in all, for a machine with much to do.
 inline constexpr int kMostNapsForClearing = 50'000;

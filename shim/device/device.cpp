@@ -127,7 +127,7 @@ bool Device::reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
 }
 
 std::uint64_t Device::beyond_request() const noexcept {
-  const std::uint64_t request = limit.request();
+  const std::uint64_t request = policy.kept_from_others(total_bytes, handle);
   if (request == 0) {
     return arena::kLargestRequestBytes;
   }

@@ -1,5 +1,6 @@
 #include "shim/limit/cgroup_memory.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -42,12 +43,22 @@ void for_each_line(std::string_view text, Look look) {
 template <typename Look>
 void for_each_region(const std::string& path, Look look) {
   for_each_line(text_of(path), [&](std::string_view line) {
+    line = config::trimmed(line);
     const std::size_t space = line.rfind(' ');
     if (const auto bytes =
             config::read_count(space == std::string_view::npos ? "" : line.substr(space + 1))) {
       look(std::string(line.substr(0, space)), *bytes);
     }
   });
+}
+
+// "nvidia/0000:01:00.0/fb", not "nvidia/10000:01:00.0/fb", and nothing of the host's.
+bool is_memory_of(std::string_view region, std::string_view pci_address) {
+  constexpr std::array<std::string_view, 4> kOthers{"gtt", "tt", "bar", "stolen"};
+  const std::size_t at = region.find(pci_address);
+  const std::string_view last = region.substr(region.rfind('/') + 1);
+  return at != std::string_view::npos && (at == 0 || region[at - 1] == '/') &&
+         std::ranges::find(kOthers, last) == kOthers.end();
 }
 
 }  // namespace
@@ -76,23 +87,17 @@ std::map<std::string, CgroupMemory> cgroup_memory(const std::string& folder) {
       }
     });
   }
-  if (folder.starts_with(kTop)) {
-    for_each_region(folder + "/dmem.min", [&](const std::string& name, std::uint64_t bytes) {
-      if (bytes > 0) {
-        regions[name].min = bytes;
-      }
-    });
-  }
   return regions;
 }
 
 CgroupMemory own_cgroup_memory(std::string_view pci_address) {
+  CgroupMemory most;
   for (auto& [name, region] : cgroup_memory(cgroup_folder(text_of("/proc/self/cgroup")))) {
-    if (name.find(pci_address) != std::string::npos) {
-      return std::move(region);
+    if (is_memory_of(name, pci_address) && (!most.max || *region.max > *most.max)) {
+      most = std::move(region);
     }
   }
-  return {};
+  return most;
 }
 
 }  // namespace cubfc

@@ -15,7 +15,6 @@ namespace cubfc {
 struct CgroupMemory {
   std::optional<std::uint64_t> max;  // the least of the cgroup's and of those above it
   std::string max_file;              // which says so
-  std::uint64_t min = 0;             // so much of it nobody else may take
 };
 
 // The folder of the cgroup that these lines of /proc/PID/cgroup name; empty where it is in none
@@ -25,7 +24,7 @@ std::string cgroup_folder(std::string_view lines);
 // that are not limited. Throws std::bad_alloc.
 std::map<std::string, CgroupMemory> cgroup_memory(const std::string& folder);
 // Of the GPU at that PCI address, "0000:01:00.0", which is a part of its region's name; for this
-// process.
+// process. Of several regions the one with the most, but for those that are no memory of the GPU's.
 CgroupMemory own_cgroup_memory(std::string_view pci_address);
 
 }  // namespace cubfc

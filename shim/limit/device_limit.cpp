@@ -20,7 +20,6 @@ DeviceLimit::DeviceLimit(const DriverFunctions& driver, const config::Policy& po
     : policy_(policy),
       of_process_(process_limit_on(driver, policy, of.device, of.total_bytes)),
       least_(hard_limit_on(driver, policy, of.device, of.total_bytes)),
-      request_(kept_from_others_on(driver, policy, of.device, of.total_bytes)),
       is_unusable_(policy.limit_unusable),
       group_(join_group(of)),
       budget(is_unusable_   ? 0

@@ -33,7 +33,6 @@ class DeviceLimit {
   const config::Policy& policy_;
   const std::optional<config::HardLimit> of_process_;
   const std::optional<config::HardLimit> least_;
-  const std::uint64_t request_;
   bool is_unusable_;
   const std::unique_ptr<Group> group_;  // before the budget, which claims there, too
 
@@ -59,8 +58,6 @@ class DeviceLimit {
   const config::Origin* origin() const noexcept { return least_ ? least_->origin : nullptr; }
   // Whether the program sees a device of its size.
   bool is_seen() const noexcept { return least_ && least_->is_seen(); }
-  // What of the device's memory is not given to others that ask; 0 unless somebody has said so.
-  std::uint64_t request() const noexcept { return request_; }
   // The group whose budget it shares; nullptr without one.
   Group* group() const noexcept { return group_.get(); }
   // By which others of the group know this process in a Rendezvous; 0 without one.

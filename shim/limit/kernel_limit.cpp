@@ -74,10 +74,4 @@ std::optional<config::HardLimit> hard_limit_on(const DriverFunctions& driver,
   return policy.limits() ? lesser(limit, kernel_limit(driver, device).limit()) : limit;
 }
 
-std::uint64_t kept_from_others_on(const DriverFunctions& driver, const config::Policy& policy,
-                                  CUdevice device, std::uint64_t total_bytes) {
-  const std::uint64_t kept = policy.kept_from_others(total_bytes, device);
-  return policy.limits() ? std::max(kept, kernel_limit(driver, device).memory.min) : kept;
-}
-
 }  // namespace cubfc

@@ -20,7 +20,4 @@ std::optional<config::HardLimit> process_limit_on(const DriverFunctions& driver,
 std::optional<config::HardLimit> hard_limit_on(const DriverFunctions& driver,
                                                const config::Policy& policy, CUdevice device,
                                                std::uint64_t total_bytes);
-std::uint64_t kept_from_others_on(const DriverFunctions& driver, const config::Policy& policy,
-                                  CUdevice device, std::uint64_t total_bytes);
-
 }  // namespace cubfc

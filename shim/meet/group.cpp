@@ -217,7 +217,13 @@ bool Group::goes_by_changed_limit() const noexcept {
 void Group::has_given_back(std::uint64_t bytes) noexcept {
   const std::lock_guard guard(lock_);
   const Place& place = this->place();
-  place.file().has_given_back(place.member, bytes);
+  if (place.file().members[place.member].kept_bytes.load(std::memory_order_relaxed) == 0) {
+    return;
+  }
+  const Descriptor file = open_again(place.shared);
+  if (file && is_byte_locked(file.get(), GroupFile::kAsking)) {
+    place.file().keep_less(place.member, bytes);
+  }
 }
 
 const GroupTable& Group::table() const noexcept {

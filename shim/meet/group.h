@@ -57,7 +57,8 @@ class Group final : public arena::SharedAccount {
   }
   // That is what somebody has made of the group's while its programs run.
   bool goes_by_changed_limit() const noexcept;
-  // So many bytes of what it did not use it has given back because others asked.
+  // So many bytes of what it did not use it has given back because somebody asked: where that was
+  // who has lowered the limit, it is not kept. Asks the kernel.
   void has_given_back(std::uint64_t bytes) noexcept;
 
   // To be called now and then: a folder of the system's for a user may go when the user logs out,

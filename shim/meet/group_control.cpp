@@ -109,6 +109,15 @@ bool GroupControl::alone(Do what) {
   return true;
 }
 
+// Where another command is at it, that is as good.
+Descriptor GroupControl::begin_to_ask() const {
+  Descriptor file = open_again(shared_);
+  if (file) {
+    lock_byte(file.get(), GroupFile::kAsking, F_WRLCK);
+  }
+  return file;
+}
+
 bool GroupControl::look(std::vector<Member>& members) {
   return alone([&] {
     for (std::size_t i = 0; i < GroupFile::kMembers; ++i) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/meet/descriptor.h"
 #include "shim/meet/device_id.h"
 #include "shim/meet/group_file.h"
 #include "shim/meet/shared_files.h"
@@ -56,6 +57,12 @@ class GroupControl {
   // more than 0.
   enum class Changed : std::uint8_t { kYes, kIsSealed, kNot };  // kNot: errno says why
   Changed change_limit(std::uint64_t bytes);
+  // Calls `ask`, which has members give back what they do not use: what they do they do not keep.
+  template <typename Ask>
+  void ask_for_unused(Ask ask) {
+    const Descriptor asking = begin_to_ask();
+    ask();
+  }
 
  private:
   GroupControl(const DeviceId& device, SharedFile shared)
@@ -64,6 +71,7 @@ class GroupControl {
   Member member(std::size_t number) const noexcept;
   template <typename Do>
   bool alone(Do what);
+  Descriptor begin_to_ask() const;
 
   DeviceId device_;
   SharedFile shared_;

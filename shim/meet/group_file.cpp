@@ -119,11 +119,13 @@ void GroupFile::bring_along(std::size_t member, const GroupFile& before,
   members[member].kept_bytes.store(before.members[before_as].kept_bytes.load());
 }
 
-void GroupFile::has_given_back(std::size_t member, std::uint64_t bytes) noexcept {
+// What it has is in use, or came later than who noted it.
+void GroupFile::keep_less(std::size_t member, std::uint64_t bytes) noexcept {
   std::atomic<std::uint64_t>& kept = members[member].kept_bytes;
-  if (kept.load(std::memory_order_relaxed) != 0 &&
-      is_since(lowered_ns, patience::kForGivingBackWhenLowered)) {
-    kept.store(arena::less(kept.load(std::memory_order_relaxed), bytes), std::memory_order_relaxed);
+  std::uint64_t now = kept.load(std::memory_order_relaxed);
+  while (!kept.compare_exchange_weak(
+      now, std::min(now, std::max(arena::less(now, bytes), table.held_by(member))),
+      std::memory_order_relaxed)) {
   }
 }
 
@@ -227,35 +229,37 @@ void GroupFile::for_each_member(Do what) noexcept {
   }
 }
 
-// Killed between two of its stores, it has changed nothing: what is kept counts for whoever has
-// more than the limit, and before that is lowered nobody has.
+// Where it is lowered, what each member has is noted before and after: nobody is refused what he
+// may have in between, also when this process is killed there, and what was claimed by the old
+// limit in the last moment counts, too.
 bool GroupFile::change_limit(std::uint64_t bytes) noexcept {
   const std::uint64_t before = limit();
-  bool is_above_sealed = false;
+  std::uint64_t largest_sealed = 0;
+  bool are_all_sealed = true;
   for_each_member([&](std::size_t /*i*/, const Member& member) {
-    is_above_sealed =
-        is_above_sealed || (member.sealed.load(std::memory_order_relaxed) != 0 &&
-                            member.own_limit_bytes.load(std::memory_order_relaxed) < bytes);
+    are_all_sealed = are_all_sealed && member.sealed.load(std::memory_order_relaxed) != 0;
+    largest_sealed =
+        std::max(largest_sealed, member.own_limit_bytes.load(std::memory_order_relaxed));
   });
-  if (bytes > before && is_above_sealed) {
+  if (bytes > before && are_all_sealed && bytes > largest_sealed) {
     return false;
   }
   if (changed_limit_bytes.load() == 0) {
     named_limit_bytes.store(before);
   }
   if (bytes < before) {
-    const bool is_over = table.used() > bytes;
     for_each_member([&](std::size_t i, Member& member) {
-      member.kept_bytes.store(is_over ? table.held_by(i) : 0, std::memory_order_relaxed);
+      const std::uint64_t kept = member.kept_bytes.load(std::memory_order_relaxed);
+      member.kept_bytes.store(std::max(kept, table.held_by(i)), std::memory_order_relaxed);
     });
-    lowered_ns.store(now_ns(), std::memory_order_relaxed);
   }
   changed_limit_bytes.store(bytes, std::memory_order_release);
-  if (bytes >= kept_by_all()) {
-    for_each_member([](std::size_t /*i*/, Member& member) {
-      member.kept_bytes.store(0, std::memory_order_relaxed);
-    });
-  }
+  const bool is_over = bytes < before ? table.used() > bytes : bytes < kept_by_all();
+  for_each_member([&](std::size_t i, Member& member) {
+    if (!is_over || bytes < before) {
+      member.kept_bytes.store(is_over ? table.held_by(i) : 0, std::memory_order_relaxed);
+    }
+  });
   return true;
 }
 

@@ -3,7 +3,7 @@
 // nothing of CUDA.
 //
 // Each member has the lock of its part's byte (lock_byte), which dies with it however it ends. Who
-// clears the parts of the dead, or changes the group's limit, has the lock of the byte behind them,
+// clears the parts of the dead, or changes the group's limit, has the lock of a byte behind them,
 // and is alone in that.
 #pragma once
 
@@ -25,7 +25,10 @@ namespace cubfc {
 // no more.
 struct GroupFile {
   static constexpr std::size_t kMembers = GroupTable::kMembers;
-  static constexpr std::size_t kClearing = kMembers;  // the byte of who clears
+  // The bytes behind the members': of who clears, and of who has members give back what they do not
+  // use because the limit was lowered.
+  static constexpr std::size_t kClearing = kMembers;
+  static constexpr std::size_t kAsking = kMembers + 1;
   static constexpr char kFileKind[] = "group-";
 
   // Of this layout, and of the same file as another version of cubfc makes it: those are not to
@@ -55,7 +58,6 @@ struct GroupFile {
   // this one word it is changed for all at once. No limit is above GroupTable::kMostBytes.
   std::atomic<std::uint64_t> changed_limit_bytes;
   std::atomic<std::uint64_t> named_limit_bytes;  // the largest of its members' when it was
-  std::atomic<std::uint64_t> lowered_ns;         // when it was lowered last
   std::array<Member, kMembers> members;
   GroupTable table;
 
@@ -63,9 +65,9 @@ struct GroupFile {
   void enter(std::size_t member, std::uint64_t limit_bytes, bool is_sealed) noexcept;
   // The same, with what it kept and was told in the file of its group that somebody has removed.
   void bring_along(std::size_t member, const GroupFile& before, std::size_t before_as) noexcept;
-  // For a member: of what it had and does not use it has given back so many bytes. Just after the
-  // limit was lowered that is not kept.
-  void has_given_back(std::size_t member, std::uint64_t bytes) noexcept;
+  // For a member: what it has given back because it did not use it, so many bytes, it keeps no
+  // more.
+  void keep_less(std::size_t member, std::uint64_t bytes) noexcept;
   // By who has the lock of that part's byte: what a dead member held.
   void give_back(std::size_t member) noexcept;
   // By who has the file for himself: the same for all.

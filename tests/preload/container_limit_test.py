@@ -109,7 +109,6 @@ class ByTheKernel(unittest.TestCase):
         self.own = CGROUPS / path.lstrip("/")
         self.own.mkdir(parents=True, exist_ok=True)
         self.addCleanup(self.write, "max", "")
-        self.addCleanup(self.write, "min", "")
 
     def write(self, name, text, folder=None):
         ((folder or self.own) / f"dmem.{name}").write_text(text)
@@ -149,16 +148,6 @@ class ByTheKernel(unittest.TestCase):
     def test_a_program_that_names_no_limit_has_the_kernels(self):
         self.write("max", f"nvidia/0000:01:00.0/fb {1024 * MIB}\n")
         self.assertEqual(self.seen(CUBFC_PREALLOCATE="false"), (4096, 4096))
-
-    def test_what_nobody_else_may_take_is_not_given_to_others_that_ask(self):
-        self.machine["CUBFC_MEM_LIMIT"] = "4GiB"
-        for least, got in ((0, "ok"), (2048, "error 2")):
-            self.write("min", f"nvidia/0000:01:00.0/fb {least * MIB}\n")
-            with self.subTest(least=least), StepByStep(PROGRAMS, self.machine) as program, \
-                    StepByStep(PROGRAMS, self.machine) as other:
-                self.assertEqual(program.say("take 64"), "ok")  # and 3 GiB are held ahead
-                self.assertEqual(other.say("take 2500"), got)
-                self.assertEqual(other.say("take 1500"), "ok")
 
 
 def main():
