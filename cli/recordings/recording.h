@@ -71,8 +71,8 @@ struct Recording {
   bool reached_limit = false;  // the file had: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
   bool is_cut = false;         // what came next was not written whole: the events are those before
-  bool is_state =
-      false;  // nothing was recorded as it happened: the events make what was there then
+  // Nothing was recorded as it happened: the events make what was there when it was written.
+  bool is_state = false;
 };
 
 // What is wrong with a file: what() names it and the place, "run.cubfc: byte 4096: ...".

@@ -8,19 +8,19 @@ less, as much, or more. A program sees the same figures by cuMemGetInfo and is r
 
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
+import own_cgroups  # noqa: E402
+from own_cgroups import CGROUPS  # noqa: E402
 from step_by_step import StepByStep  # noqa: E402
 
 LIBRARY, STANDIN, PROGRAMS = (os.path.realpath(path) for path in sys.argv[1:4])
 MIB = 1 << 20
 CONTAINER = 1024  # MiB
-INSIDE = "CUBFC_TEST_INSIDE"
-CGROUPS = pathlib.Path("/sys/fs/cgroup")
 PROFILES = pathlib.Path(__file__).resolve().parents[1] / "standin/profiles"
 
 # In MiB; each keeps its word by itself.
@@ -95,7 +95,7 @@ class Container(unittest.TestCase):
                     self.assertEqual([program.say("take 64") for _ in range(12)], ["ok"] * 11 + ["error 2"])
 
 
-@unittest.skipUnless(os.environ.get(INSIDE), "no namespace in which /sys/fs/cgroup is ours")
+@unittest.skipUnless(own_cgroups.are_there(), "no namespace in which /sys/fs/cgroup is ours")
 class ByTheKernel(unittest.TestCase):
     """dmem, the kernel's controller of device memory."""
 
@@ -105,9 +105,7 @@ class ByTheKernel(unittest.TestCase):
         self.machine = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": STANDIN, "STANDIN_MEMORY": "4GiB",
                         "STANDIN_SHARED": os.path.join(folder.name, "device"), "XDG_RUNTIME_DIR": folder.name,
                         "LD_PRELOAD": LIBRARY, "CUBFC_LOG_LEVEL": "off"}
-        path = next(line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-        self.own = CGROUPS / path.lstrip("/")
-        self.own.mkdir(parents=True, exist_ok=True)
+        self.own = own_cgroups.own()
         self.addCleanup(self.write, "max", "")
 
     def write(self, name, text, folder=None):
@@ -150,15 +148,5 @@ class ByTheKernel(unittest.TestCase):
         self.assertEqual(self.seen(CUBFC_PREALLOCATE="false"), (4096, 4096))
 
 
-def main():
-    if not os.environ.get(INSIDE):
-        script = f'mount -t tmpfs none {CGROUPS} && exec "$@"'
-        words = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user", "--user"]), "sh", "-c", script, "sh"]
-        if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
-            os.environ[INSIDE] = "1"
-            os.execvp(words[0], [*words, sys.executable, *sys.argv])
-    unittest.main(argv=sys.argv[:1])
-
-
 if __name__ == "__main__":
-    main()
+    own_cgroups.run_tests()

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +18,7 @@
 #include <utility>
 
 #include "catch.h"
+#include "runtime_folder.h"
 #include "shim/meet/group.h"
 
 namespace cubfc::test {
@@ -26,28 +26,14 @@ namespace cubfc::test {
 inline constexpr std::uint64_t kMi = 1ULL << 20;
 inline constexpr DeviceId kDevice{'d', 'e', 'v', 'i', 'c', 'e'};
 
-// A runtime folder of this test's own, and the file of the group "job" in it.
+// And the file of the group "job" in it.
 class Folder {
  public:
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "cubfc-test-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-    setenv("XDG_RUNTIME_DIR", path_.c_str(), 1);
-  }
-  ~Folder() {
-    if (getpid() == pid_) {
-      std::filesystem::remove_all(path_);
-    }
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string folder() const { return path_ + "/cubfc"; }
+  std::string folder() const { return runtime_.path + "/cubfc"; }
   std::string file() const { return folder() + "/group-job-64657669636500000000000000000000"; }
 
  private:
-  const pid_t pid_ = getpid();
-  std::string path_;
+  const RuntimeFolder runtime_;
 };
 
 inline std::unique_ptr<Group> join(std::uint64_t limit, const std::string& name = "job") {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "runtime_folder.h"
 #include "shim/meet/shared_files.h"
 #include "shim/patience.h"
 
@@ -39,22 +40,7 @@ std::string name() {
 }
 const std::string kName = name();
 
-// In a runtime folder of this test's own.
-struct RuntimeFolder {
-  RuntimeFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "cubfc-test-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-    setenv("XDG_RUNTIME_DIR", path.c_str(), 1);
-  }
-  ~RuntimeFolder() {
-    if (getpid() == pid) {
-      std::filesystem::remove_all(path);
-    }
-  }
-  const pid_t pid = getpid();
-  std::string path;
-};
-const RuntimeFolder kRuntime;
+const cubfc::test::RuntimeFolder kRuntime;
 
 std::string path() {
   return kRuntime.path + "/cubfc/" + kName;

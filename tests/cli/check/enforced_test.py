@@ -12,10 +12,13 @@ import sys
 import tempfile
 import unittest
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import own_cgroups  # noqa: E402
+from own_cgroups import CGROUPS  # noqa: E402
+
 CUBFC, LIBRARY, DRIVER, NVML = map(os.path.abspath, sys.argv[1:5])
 PATIENCE = 120
-INSIDE = "CUBFC_TEST_INSIDE"
-CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
 class Enforced(unittest.TestCase):
@@ -212,12 +215,10 @@ class ByTheDriver(Enforced):
         self.assertIn("driver: it cannot be asked: NVML answers 4", notes)
 
 
-@unittest.skipUnless(os.environ.get(INSIDE), "no namespace in which /sys/fs/cgroup is ours")
+@unittest.skipUnless(own_cgroups.are_there(), "no namespace in which /sys/fs/cgroup is ours")
 class ByTheKernel(Enforced):
     def test_the_least_of_the_cgroup_and_those_above(self):
-        path = next(line[3:] for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-        own = CGROUPS / path.lstrip("/")
-        own.mkdir(parents=True, exist_ok=True)
+        own = own_cgroups.own()
         (own / "dmem.max").write_text("drm/0000:03:00.0/vram0 max\nnvidia/0000:01:00.0/fb 2147483648\n")
         self.assertEqual(self.ask()[:2], (0, [("kernel", f"2.00 GiB of nvidia/0000:01:00.0/fb ({own}/dmem.max)")]))
         if own != CGROUPS:
@@ -228,7 +229,7 @@ class ByTheKernel(Enforced):
         self.assertEqual(self.ask()[:2], (1, []))
 
 
-@unittest.skipUnless(os.environ.get(INSIDE), "no namespace in which this user may change its root folder")
+@unittest.skipUnless(own_cgroups.are_there(), "no namespace in which this user may change its root folder")
 class InAnotherRootFolder(Enforced):
     def test_what_is_there_may_be_hostile(self):
         """It hangs nobody, and no link leads out of it."""
@@ -256,15 +257,5 @@ class InAnotherRootFolder(Enforced):
                          (0, [("cubfc", "CUBFC_MEM_LIMIT 2GiB (CUBFC_MEM_LIMIT in /etc/cubfc.conf)")]))
 
 
-def main():
-    if not os.environ.get(INSIDE):
-        script = f'mount -t tmpfs none {CGROUPS} && exec "$@"'
-        words = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user", "--user"]), "sh", "-c", script, "sh"]
-        if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
-            os.environ[INSIDE] = "1"
-            os.execvp(words[0], [*words, sys.executable, *sys.argv])
-    unittest.main(argv=sys.argv[:1])
-
-
 if __name__ == "__main__":
-    main()
+    own_cgroups.run_tests()
