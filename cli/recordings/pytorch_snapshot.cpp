@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/recordings/own_code.h"
 #include "cli/recordings/pickle.h"
 #include "cli/recordings/pytorch_snapshot/events.h"
 #include "cli/recordings/pytorch_snapshot/reader.h"
@@ -16,8 +17,15 @@ namespace cubfc::recordings {
 namespace {
 
 // By who allocates most. An event has one byte for its caller, so there may be more than places.
-void name_callers(Recording& recording, const std::vector<std::string>& caller_of_stack) {
+// Where a stack has no Python function in it, nobody is known.
+void name_callers(Recording& recording) {
   constexpr std::size_t kMost = 254;
+  std::vector<std::string> caller_of_stack;
+  for (const std::vector<std::uint32_t>& stack : recording.stacks) {
+    const OwnLine line = own_line_of(recording, stack);
+    const bool is_python = recording.frames[line.frame].kind == Frame::Kind::kPython;
+    caller_of_stack.push_back(is_python ? text_of(recording, line, Path::kWhole) : "");
+  }
   std::map<std::string_view, std::uint64_t> bytes;
   const auto name_of = [&](const Event& event) {
     return event.stack < caller_of_stack.size() ? std::string_view(caller_of_stack[event.stack])
@@ -58,10 +66,9 @@ Recording read_pytorch_snapshot(Input& input) {
   recording.callers.emplace_back();
   recording.threads.emplace_back();
   DeviceHistories histories;
-  std::vector<std::string> callers;
   {
     const Pickle pickle(input);
-    histories = read_histories(input, pickle, recording.stacks, callers);
+    histories = read_histories(input, pickle, recording);
   }
   recording.is_state = std::ranges::all_of(
       histories, [](const auto& history) { return history.second.entries.empty(); });
@@ -78,7 +85,7 @@ Recording read_pytorch_snapshot(Input& input) {
                                &Event::time_ns);
     history = {};
   }
-  name_callers(recording, callers);
+  name_callers(recording);
   return recording;
 }
 

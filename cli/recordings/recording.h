@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -50,9 +51,24 @@ struct Thread {
   std::string name;
 };
 
+// A function that a stack is in. What is empty, or 0, is not known.
+struct Frame {
+  enum class Kind : std::uint8_t {
+    kNative,
+    kPython,
+    kThread,  // nobody has called the thread: `function` says whose it is
+  };
+  std::string function;
+  std::string file;  // of the source
+  std::uint32_t line = 0;
+  Kind kind = Kind::kNative;
+  std::string object;        // kNative: the path of the program or library
+  std::uint64_t offset = 0;  // in that file, of where the call returns to; without one, an address
+};
+
 // Of all stacks of a recording. Many of them have the same frames, so that a small file could ask
 // for much memory.
-inline constexpr std::uint64_t kMostStackText = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMostStackBytes = std::uint64_t{1} << 30;
 
 struct Recording {
   std::string path;
@@ -66,7 +82,12 @@ struct Recording {
   std::vector<std::string> callers;  // the first is "" for what is not known
   std::vector<Thread> threads;       // likewise
   std::vector<std::string> texts;
-  std::vector<std::vector<std::string>> stacks;  // the innermost frame first
+  std::vector<Frame> frames;
+  // Which of `frames`, the innermost first. Where Python's are known, they stand in the place of
+  // the interpreter's own.
+  std::vector<std::vector<std::uint32_t>> stacks;
+  std::string program_object;                    // of the program itself, as a Frame's `object`
+  std::map<std::string, std::string> build_ids;  // of a Frame's `object`, in hexadecimal
   std::vector<Event> events;                     // in the order in which they happened
   bool reached_limit = false;  // the file had: nothing was recorded after the last event
   bool closed = false;         // the process ended in order

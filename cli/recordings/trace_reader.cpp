@@ -117,7 +117,10 @@ class TraceReader {
       event.place = place_of(record, byte);
     }
     if (kind == Kind::kAllocate) {
-      event.stack = stacks_.take(record.thread);
+      event.stack = stacks_.take(record.thread, recording_.threads[event.thread].name);
+      if (stacks_.are_too_many()) {
+        input_.fail(byte, "the stacks so far take more than 1 GiB");
+      }
     }
     if (kind == Kind::kEndPlace) {
       end_place(record.place);
@@ -167,7 +170,7 @@ class TraceReader {
     const std::uint64_t byte = input_.offset();
     input_.skip(sizeof(record));
     const Kind kind = trace::kind_of(record);
-    if (kind > Kind::kNote) {
+    if (kind > Kind::kPythonStack) {
       recording_.is_cut = record.bytes > ~std::uint64_t{0} - sizeof(record) ||
                           !input_.skip(trace::padded(record.bytes));
       return;
@@ -202,11 +205,20 @@ class TraceReader {
       case Kind::kThread:
         return take_thread(record, payload);
       case Kind::kStack:
-        if (!stacks_.add(record.thread, payload, recording_.stacks)) {
-          input_.fail(byte, payload.size() % sizeof(std::uint64_t) != 0
-                                ? "a stack is not of whole addresses"
-                                : "the stacks so far take more than 1 GiB");
+        if (!stacks_.add_native(record.thread, payload)) {
+          input_.fail(byte, "a stack is not of whole addresses");
         }
+        break;
+      case Kind::kPythonStack:
+        if (!stacks_.add_python(record.thread, payload)) {
+          input_.fail(byte, "a stack of Python's is not of whole numbers");
+        }
+        break;
+      case Kind::kPython:
+        stacks_.set_python(record.address);
+        break;
+      case Kind::kPythonFrame:
+        stacks_.set_python_frame(record.address, record.padding, payload);
         break;
       case Kind::kObjects:
         stacks_.set_objects(payload);
@@ -305,7 +317,7 @@ class TraceReader {
   std::map<PlaceKey, std::uint32_t> live_places_;
   std::unordered_map<std::string, std::uint8_t> caller_indices_{{"", 0}};
   std::unordered_map<std::uint32_t, std::size_t> devices_;
-  TraceStacks stacks_;
+  TraceStacks stacks_{recording_};
 };
 
 }  // namespace

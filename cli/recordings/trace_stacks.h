@@ -1,5 +1,5 @@
 // The stacks in a trace: each is written before the allocation that it is of, as return addresses,
-// which what is loaded at that moment gives names.
+// which what is loaded at that moment gives names, and as numbers of Python's frames.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,34 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "cli/recordings/recording.h"
 
 namespace cubfc::recordings {
 
 class TraceStacks {
  public:
+  // Stacks, frames and what they name are put into `recording`, which must outlive it.
+  explicit TraceStacks(Recording& recording) : recording_(recording) {}
+
   // A payload of trace::Kind::kObjects: what is loaded from here on. Lines that cannot be read name
   // nothing.
   void set_objects(std::string_view lines);
+  // An address in Python's code, of what is loaded now.
+  void set_python(std::uint64_t address);
+  // A payload of trace::Kind::kPythonFrame: what this number is from here on.
+  void set_python_frame(std::uint64_t number, std::uint32_t line, std::string_view payload);
 
-  // A payload of trace::Kind::kStack, for the thread's next allocation. Adds it to `stacks` if it
-  // is a new one. False where it is not of whole addresses, or all stacks take more than
-  // kMostStackText.
-  bool add(std::uint16_t thread, std::string_view payload,
-           std::vector<std::vector<std::string>>& stacks);
-  // Of an allocation of the thread: which of `stacks`, or kNone.
-  std::uint32_t take(std::uint16_t thread);
+  // Payloads of trace::Kind::kStack and kPythonStack, for the thread's next allocation. False where
+  // they are not of whole addresses or numbers.
+  bool add_native(std::uint16_t thread, std::string_view payload);
+  bool add_python(std::uint16_t thread, std::string_view payload);
+  // Of an allocation of the thread, which is of this name: which of the stacks, or kNone.
+  std::uint32_t take(std::uint16_t thread, std::string_view thread_name);
+  // Whether all of them take more than kMostStackBytes.
+  bool are_too_many() const { return bytes_ > kMostStackBytes; }
 
  private:
   struct Object {
@@ -31,14 +42,35 @@ class TraceStacks {
     std::uint64_t offset = 0;
     std::string path;
   };
+  using Objects = std::map<std::uint64_t, Object>;  // by where they begin
+  struct Pending {
+    std::uint32_t native = kNone;  // which of native_
+    std::uint32_t python = kNone;  // which of python_
+  };
+  using Frames = std::vector<std::uint32_t>;
+  using Known = std::unordered_map<std::string, std::uint32_t>;  // lists, by their payloads
 
   void add_object(std::string_view line);
-  std::string frame(std::uint64_t address) const;
+  void add_build_id(std::string_view line);
+  Objects::const_iterator object_at(std::uint64_t address) const;
+  std::uint32_t frame_at(std::uint64_t address);
+  std::uint32_t add_frame(Frame frame);
+  std::uint32_t frame_of_autograd();
+  std::uint32_t stack_of(const Pending& pending);
 
-  std::map<std::uint64_t, Object> objects_;                     // by where they begin
-  std::unordered_map<std::string, std::uint32_t> known_;        // by their addresses
-  std::unordered_map<std::uint16_t, std::uint32_t> of_thread_;  // that wait for its allocation
-  std::uint64_t text_bytes_ = 0;
+  Recording& recording_;
+  Objects objects_;
+  std::string python_object_;
+  std::unordered_map<std::string, std::uint32_t> native_frames_;    // by object and offset
+  std::unordered_map<std::uint64_t, std::uint32_t> python_frames_;  // by number
+  Known known_native_;
+  Known known_python_;
+  std::vector<Frames> native_;
+  std::vector<Frames> python_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stacks_;
+  std::unordered_map<std::uint16_t, Pending> of_thread_;  // that wait for its allocation
+  std::uint32_t autograd_ = kNone;                        // which of python_
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace cubfc::recordings

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -16,8 +17,10 @@
 #include "cli/report/figures.h"
 #include "cli/report/forms.h"
 #include "cli/report/history.h"
+#include "cli/report/lines.h"
 #include "cli/report/output.h"
 #include "cli/report/wording.h"
+#include "cli/symbols/name_frames.h"
 
 namespace cubfc::cli {
 namespace {
@@ -85,26 +88,45 @@ void tell_where(const ReportOptions& options, const std::string& path) {
   }
 }
 
+// Whose functions have no names, and why.
+void tell_unnamed(const std::vector<std::string>& problems) {
+  constexpr std::size_t kMostShown = 5;
+  for (std::size_t n = 0; n < std::min(problems.size(), kMostShown); ++n) {
+    std::fprintf(stderr, "cubfc: %s; its functions are not named\n",
+                 report::printable(problems[n]).c_str());
+  }
+  if (problems.size() > kMostShown) {
+    std::fprintf(stderr, "cubfc: nor are those of %s more files\n",
+                 report::count_text(problems.size() - kMostShown).c_str());
+  }
+}
+
 void make_report(ReportOptions options) {
   if (options.text) {
     options.format = "text";
   }
   const std::string path = options.output.empty() ? default_output(options) : options.output;
   try {
+    std::vector<std::string> unnamed;
     {
       ProgressLine progress;
       progress.show("cubfc: reading " + report::printable(options.file));
-      const recordings::Recording recording = recordings::open_recording(options.file);
+      recordings::Recording recording = recordings::open_recording(options.file);
       if (recording.events.size() >= std::numeric_limits<std::uint32_t>::max()) {
         throw Failure{options.file + ": has more events than a report can tell of (4,294,967,294)"};
       }
+      unnamed = symbols::name_frames(recording, [&](const std::string& object) {
+        progress.show("cubfc: naming the functions of " + report::printable(object));
+      });
       progress.show("cubfc: going through " + report::count_text(recording.events.size()) +
                     " events");
       const report::History history = report::history_of(recording);
       const report::Figures figures = report::figures_of(recording, history);
+      const report::CodeLines lines = report::lines_of(recording, history, figures);
       progress.show("cubfc: writing " + report::printable(path));
-      write_report(options, path, {recording, history, figures});
+      write_report(options, path, {recording, history, figures, lines});
     }
+    tell_unnamed(unnamed);
     tell_where(options, path);
   } catch (const recordings::BadRecording& error) {
     throw Failure{error.what()};

@@ -7,6 +7,7 @@
 #include "cli/recordings/recording.h"
 #include "cli/report/figures.h"
 #include "cli/report/history.h"
+#include "cli/report/lines.h"
 #include "cli/report/output.h"
 
 namespace cubfc::report {
@@ -16,6 +17,7 @@ struct Told {
   const recordings::Recording& recording;
   const History& history;
   const Figures& figures;
+  const CodeLines& lines;
 };
 
 // For a terminal of 80 columns. `bold`: with headings that stand out.

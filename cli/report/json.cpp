@@ -123,6 +123,7 @@ Json block_json(const Told& told, std::uint32_t index) {
           {"place", block.place},
           {"caller", told.recording.callers[block.caller]},
           {"thread", thread_name(told.recording, block.thread)},
+          {"stack", block.stack == kNone ? Json{} : Json(block.stack)},
           {"allocated_event", block.begin},
           {"allocated_time_ns", time_of(told, block.begin)},
           {"freed_event", event_or_null(block.freed)},
@@ -226,6 +227,46 @@ void add_moments(const Told& told, Json& json) {
   }
 }
 
+Json share_of(const Share& share) {
+  return {{"bytes", share.bytes}, {"blocks", share.blocks}};
+}
+
+Json held_json(const HeldByCode& held) {
+  return {{"at_peak", share_of(held.at_peak)},
+          {"at_end", share_of(held.at_end)},
+          {"in_all", share_of(held.all)}};
+}
+
+// Of the program's code. Which frame is whose: docs/using.md.
+void add_lines(const Told& told, Json& json) {
+  const auto frame_or_null = [](std::uint32_t frame) {
+    return frame == kNone ? Json{} : Json(frame);
+  };
+  for (const std::uint32_t line : told.lines.by_peak) {
+    Json one{{"line", told.lines.texts[line]},
+             {"frame", frame_or_null(told.lines.own[line].frame)},
+             {"from_frame", frame_or_null(told.lines.own[line].from)}};
+    one.update(held_json(told.lines.held[line]));
+    json["lines"].push_back(std::move(one));
+  }
+}
+
+void add_stacks(const Told& told, Json& json) {
+  for (const recordings::Frame& frame : told.recording.frames) {
+    json["frames"].push_back({{"kind", frame_kind_key(frame.kind)},
+                              {"function", frame.function},
+                              {"file", frame.file},
+                              {"line", frame.line},
+                              {"object", frame.object},
+                              {"offset", frame.offset}});
+  }
+  for (std::size_t n = 0; n < told.recording.stacks.size(); ++n) {
+    Json one{{"frames", told.recording.stacks[n]}};
+    one.update(held_json(told.lines.held_by_stack[n]));
+    json["stacks"].push_back(std::move(one));
+  }
+}
+
 Json faults_json(const Faults& faults) {
   return {{"frees_of_nothing", faults.frees_of_nothing},
           {"reclaims_of_nothing", faults.reclaims_of_nothing},
@@ -252,7 +293,7 @@ Json json_of(const Told& told) {
                                     : static_cast<std::uint32_t>(told.recording.events.size() - 1),
                                 told.figures.at_end)},
             {"faults", faults_json(told.history.faults)}};
-  constexpr std::array kLists{"devices", "memories",  "places",  "callers",
+  constexpr std::array kLists{"devices", "memories",  "places",  "callers",      "lines",
                               "sizes",   "lifetimes", "samples", "out_of_memory"};
   for (const char* list : kLists) {
     json[list] = Json::array();
@@ -260,11 +301,16 @@ Json json_of(const Told& told) {
   add_courses(told, json);
   add_sizes_and_lifetimes(told.figures, json);
   add_moments(told, json);
+  add_lines(told, json);
   return json;
 }
 
 void write_json(const Told& told, Output& output) {
-  output.write(json_of(told).dump(1, ' ', false, Json::error_handler_t::replace));
+  nlohmann::ordered_json json = json_of(told);
+  json["frames"] = Json::array();
+  json["stacks"] = Json::array();
+  add_stacks(told, json);
+  output.write(json.dump(1, ' ', false, Json::error_handler_t::replace));
   output.write("\n");
 }
 

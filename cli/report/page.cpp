@@ -6,7 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
+#include "cli/recordings/own_code.h"
 #include "cli/report/forms.h"
 #include "cli/report/packed.h"
 #include "cli/report/page_parts.h"
@@ -123,23 +125,18 @@ Columns columns_of(const History& history) {
 }
 
 // Frames are in many stacks: each is there once, and stacks are lists of numbers.
-void add_stacks(const recordings::Recording& recording, Json& json) {
-  std::map<std::string_view, std::size_t> number_of;
+void add_stacks(const Told& told, Json& json) {
   Json frames = Json::array();
-  Json stacks = Json::array();
-  for (const std::vector<std::string>& stack : recording.stacks) {
-    Json numbers = Json::array();
-    for (const std::string& frame : stack) {
-      const auto [there, is_new] = number_of.emplace(frame, number_of.size());
-      if (is_new) {
-        frames.push_back(frame);
-      }
-      numbers.push_back(there->second);
-    }
-    stacks.push_back(std::move(numbers));
+  Json kinds = Json::array();
+  for (const recordings::Frame& frame : told.recording.frames) {
+    frames.push_back(recordings::frame_text(frame));
+    kinds.push_back(frame_kind_key(frame.kind));
   }
   json["frames"] = std::move(frames);
-  json["stacks"] = std::move(stacks);
+  json["frameKinds"] = std::move(kinds);
+  json["stacks"] = told.recording.stacks;
+  json["lines"] = told.lines.texts;
+  json["lineOfStack"] = told.lines.of_stack;
 }
 
 void add_notes(const Told& told, Json& json) {
@@ -158,7 +155,7 @@ std::string header_of(const Told& told, const Columns& columns) {
   for (std::size_t n = 0; n < told.recording.threads.size(); ++n) {
     threads.push_back(thread_name(told.recording, static_cast<std::uint16_t>(n)));
   }
-  add_stacks(told.recording, json);
+  add_stacks(told, json);
   add_notes(told, json);
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 3) / 4 * 4, ' ');

@@ -17,6 +17,7 @@ class Page {
     byId("pieces").hidden = !this.tellsTaken;
     this.map = new AddressMap(byId("map"), this.view);
     this.list = new Uint32Array(recording.blocks.count);
+    this.flame = new FlameGraph(byId("flame"), this.view, (event, text) => this.tip(event, text));
     this.failures = new Failures(byId("failures"), byId("failure-report"), this.view);
     this.fillFacts();
     this.fillTables();
@@ -27,9 +28,11 @@ class Page {
     this.resize();
   }
 
-  // By caller, if that tells blocks apart; else the first grouping that does.
+  // By line, if there are stacks; else by caller, if that tells blocks apart; else the first grouping
+  // that does.
   chooseGrouping() {
-    for (const grouping of [...this.groupings, this.groupings[0]]) {
+    const lines = this.groupings.filter(({key}) => key === "line");
+    for (const grouping of [...lines, ...this.groupings, this.groupings[0]]) {
       this.grouping = grouped(this.recording, this.moments, grouping);
       if (this.grouping.groups.length > 1) return;
     }
@@ -104,6 +107,7 @@ class Page {
     byId("grouping").append(...this.groupings.map(({name}, n) => make("option", name, {value: n})));
     byId("grouping").value = this.groupings.findIndex(({key}) => key === this.grouping.key);
     byId("grouping").addEventListener("change", () => this.regroup());
+    byId("axis").value = view.axis;
     byId("axis").addEventListener("change", (event) => {
       const [from, to] = [view.from, view.to].map((at) => Math.max(0, view.eventAt(at)));
       view.axis = event.target.value;
@@ -332,9 +336,11 @@ class Page {
     this.tablesAfter = undefined;
     const {view} = this;
     const key = [view.event, view.marked, this.grouping.key, this.moments.peakEvent, this.inks.surface].join(" ");
+    this.flame.draw(this.inks);
     if (key === this.tablesOf || this.recording.events === 0) return;
     this.tablesOf = key;
     const {now, length} = holdersAt(view, this.grouping, this.list);
+    byId("legend").replaceChildren(...legendOf(view, this.inks, this.grouping, now));
     byId("holders").replaceChildren(holdersTable(view, this.inks, this.grouping, now));
     byId("biggest").replaceChildren(biggestTable(view, this.list, length));
   }

@@ -49,6 +49,14 @@ function holdersTable(view, inks, grouping, now) {
   return makeTable(columns, rows);
 }
 
+// Beside the drawing: what it is coloured by, and what each holds at the moment. As many as the
+// drawing tells apart.
+function legendOf(view, inks, grouping, now) {
+  return grouping.groups.slice(0, LEVELS).filter((group) => group.allBlocks > 0).map((group, n) =>
+    make("li", [swatch(inks, n), make("bdi", group.name, {className: "name", title: plain(group.name)}),
+                make("span", bytesText(now[n].bytes), {className: "number"})]));
+}
+
 // The biggest first; of equal ones the older.
 function biggestOf(list, held) {
   const biggest = [];
@@ -119,6 +127,9 @@ function placesTable(report) {
 
 function programTable({report, notes}) {
   const {recording, totals} = report;
+  const settings = recording.settings.split("\n").filter((line) => line !== "");
+  const isDefault = (line) => line.endsWith("(default)");
+  const defaults = settings.filter(isDefault);
   const rows = [
     ["command", recording.command_line.join(" ") || "(not known)"],
     ["process", recording.pid === 0 ? "(not known)" : String(recording.pid)],
@@ -127,7 +138,9 @@ function programTable({report, notes}) {
     ["recording", `${recording.path} (${recording.format})`],
     ["grown, shrunk", `${countText(totals.grows)} and ${countText(totals.shrinks)} times`],
     ["waited for the device", `${timeText(totals.waited_ns)} in ${countText(totals.waits)} calls`],
-    ...recording.settings.split("\n").filter((line) => line !== "").map((line) => ["setting", line]),
+    ...settings.filter((line) => !isDefault(line)).map((line) => ["setting", line]),
+    ...(defaults.length === 0 ? [] : [["settings that are defaults", make("details", [
+      make("summary", countText(defaults.length)), make("pre", defaults.join("\n"))])]]),
     ...notes.slice(0, 200).map((note) => [`note at event ${countText(note.event)}`, note.text]),
   ];
   return makeTable([{name: ""}, {name: ""}], rows);

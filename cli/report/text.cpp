@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/report/chart.h"
+#include "cli/report/code_text.h"
 #include "cli/report/forms.h"
 #include "cli/report/program_name.h"
-#include "cli/report/sweep.h"
 #include "cli/report/wording.h"
 
 namespace cubfc::report {
@@ -19,8 +20,6 @@ namespace {
 constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 10;  // of a table
 constexpr std::size_t kFailuresShown = 5;
-constexpr std::size_t kChartWidth = 66;
-constexpr std::size_t kChartHeight = 10;
 
 std::string left(std::string text, std::size_t width) {
   text.resize(std::max(text.size(), width), ' ');
@@ -57,7 +56,8 @@ std::string name_column(const std::string& name) {
 class Text {
  public:
   Text(const Told& told, bool bold)
-      : recording_(told.recording),
+      : told_(told),
+        recording_(told.recording),
         history_(told.history),
         figures_(told.figures),
         peak_(told.figures.at_peak),
@@ -67,7 +67,8 @@ class Text {
   std::string all() {
     heading();
     peak();
-    chart();
+    table(lines_table(told_));
+    table(chart_of(told_));
     shares(
         "By kind of memory" + at_peak_, peak_.by_memory.size(),
         [&](std::size_t n) { return std::string(memory_name(static_cast<Memory>(n))); },
@@ -76,6 +77,7 @@ class Text {
         "By caller" + at_peak_, peak_.by_caller.size(),
         [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
         [&](std::size_t n) { return peak_.by_caller[n]; });
+    table(call_tree_table(told_));
     devices();
     biggest();
     sizes();
@@ -92,6 +94,14 @@ class Text {
   void title(const std::string& text) {
     line("");
     line(bold_ ? "\x1b[1m" + text + "\x1b[0m" : text);
+  }
+  void table(const TextTable& table) {
+    if (!table.rows.empty()) {
+      title(table.title);
+    }
+    for (const std::string& row : table.rows) {
+      line(row);
+    }
   }
   // A word in a column of its own before what it says.
   void fact(const std::string& word, const std::string& text) {
@@ -139,12 +149,37 @@ class Text {
                         end_of(printable(value_of(recording_.settings, "CUBFC_GROUP_LIMIT")), 12) +
                         " for all its processes");
     }
+    notes();
     if (recording_.reached_limit) {
       fact("limit", "the file reached its limit: nothing was recorded after that");
     }
     if (recording_.is_cut) {
       fact("cut", "the file is not whole: what came after the last event is not in it");
     }
+  }
+
+  // What the recording says of itself, each once, in lines that fit.
+  void notes() {
+    std::vector<std::uint32_t> told;
+    for (const recordings::Event& event : recording_.events) {
+      if (event.kind == trace::Kind::kNote && event.text < recording_.texts.size() &&
+          told.size() < kRows && std::ranges::find(told, event.text) == told.end()) {
+        told.push_back(event.text);
+        wrapped("note", printable(recording_.texts[event.text]));
+      }
+    }
+  }
+
+  void wrapped(std::string word, std::string text) {
+    constexpr std::size_t kTextWidth = 68;
+    while (text.size() > kTextWidth) {
+      const std::size_t space = text.rfind(' ', kTextWidth);
+      const std::size_t end = space == std::string::npos ? kTextWidth : space;
+      fact(word, text.substr(0, end));
+      text.erase(0, end + (space == std::string::npos ? 0 : 1));
+      word.clear();
+    }
+    fact(word, text);
   }
 
   void peak() {
@@ -165,71 +200,6 @@ class Text {
                (recording_.is_state ? ""
                                     : " then; at most " + bytes_text(figures_.whole.taken.bytes)));
     }
-  }
-
-  // The most that was in use in each stretch of events, and that was taken.
-  [[nodiscard]] std::vector<std::uint64_t> in_use_by_column() const {
-    std::vector<std::uint64_t> columns;
-    BlockSweep sweep{history_};
-    std::uint64_t now = 0;
-    for (std::size_t n = 1; n <= kChartWidth; ++n) {
-      std::uint64_t most = now;
-      sweep.forward_to(
-          last_of_column(n),
-          [&](std::uint32_t block) { most = std::max(most, now += history_.blocks[block].held()); },
-          [&](std::uint32_t block) { now -= history_.blocks[block].held(); });
-      columns.push_back(most);
-    }
-    return columns;
-  }
-  [[nodiscard]] std::vector<std::uint64_t> taken_by_column() const {
-    std::vector<std::uint64_t> columns;
-    const std::vector<RegionChange> changes = region_changes(history_);
-    std::size_t next = 0;
-    std::uint64_t now = 0;
-    for (std::size_t n = 1; n <= kChartWidth; ++n) {
-      std::uint64_t most = now;
-      for (; next < changes.size() && changes[next].event <= last_of_column(n); ++next) {
-        const std::uint64_t bytes = history_.regions[changes[next].region].bytes;
-        now = changes[next].begins ? now + bytes : now - bytes;
-        most = std::max(most, now);
-      }
-      columns.push_back(most);
-    }
-    return columns;
-  }
-  [[nodiscard]] std::uint32_t last_of_column(std::size_t n) const {
-    const std::size_t end = recording_.events.size() * n / kChartWidth;
-    return static_cast<std::uint32_t>(std::max<std::size_t>(end, 1) - 1);
-  }
-
-  void chart() {
-    if (figures_.whole.in_use.bytes == 0 || recording_.is_state) {
-      return;
-    }
-    const std::uint64_t most = std::max(figures_.whole.in_use.bytes, figures_.whole.taken.bytes);
-    const std::vector<std::uint64_t> in_use = in_use_by_column();
-    const std::vector<std::uint64_t> taken = taken_by_column();
-    const auto peak_column =
-        static_cast<std::size_t>(std::max_element(in_use.begin(), in_use.end()) - in_use.begin());
-    title("Over the events (# in use, . taken from the device, ^ the peak)");
-    for (std::size_t row = kChartHeight; row > 0; --row) {
-      const auto height = [&](std::uint64_t bytes) {
-        return static_cast<double>(bytes) / static_cast<double>(most) *
-               static_cast<double>(kChartHeight);
-      };
-      std::string cells;
-      for (std::size_t n = 0; n < kChartWidth; ++n) {
-        const double middle = static_cast<double>(row) - 0.5;
-        cells += height(in_use[n]) >= middle ? '#' : height(taken[n]) >= middle ? '.' : ' ';
-      }
-      const std::string label = row == kChartHeight       ? bytes_text(most)
-                                : row == kChartHeight / 2 ? bytes_text(most / 2)
-                                                          : "";
-      line(right(label, 11) + " |" + cells.substr(0, cells.find_last_not_of(' ') + 1));
-    }
-    line(right("0", 11) + " +" + std::string(kChartWidth, '-'));
-    line(std::string(13 + peak_column, ' ') + "^");
   }
 
   void shares(const std::string& heading, std::size_t count,
@@ -268,6 +238,17 @@ class Text {
     }
   }
 
+  // Its line; where no stack tells that, its caller.
+  [[nodiscard]] std::string name_of(const Block& block) const {
+    if (block.stack >= told_.lines.of_stack.size()) {
+      return caller_name(recording_, block.caller);
+    }
+    const recordings::OwnLine& own = told_.lines.own[told_.lines.of_stack[block.stack]];
+    return own.frame == kNone
+               ? caller_name(recording_, block.caller)
+               : recordings::line_text(recording_.frames[own.frame], recordings::Path::kName);
+  }
+
   void biggest() {
     if (peak_.biggest.empty()) {
       return;
@@ -275,8 +256,7 @@ class Text {
     title("The biggest blocks" + at_peak_);
     for (std::size_t n = 0; n < std::min(peak_.biggest.size(), kRows); ++n) {
       const Block& block = history_.blocks[peak_.biggest[n]];
-      line("  " + right(bytes_text(block.held()), 11) + "  " +
-           name_column(caller_name(recording_, block.caller)) +
+      line("  " + right(bytes_text(block.held()), 11) + "  " + name_column(name_of(block)) +
            (recording_.is_state
                 ? ""
                 : "  since " + right(clock_text(history_.times_ns[block.begin]), 12)) +
@@ -370,6 +350,7 @@ class Text {
     }
   }
 
+  const Told& told_;
   const recordings::Recording& recording_;
   const History& history_;
   const Figures& figures_;

@@ -12,7 +12,7 @@ class View {
     this.recording = recording;
     this.moments = moments;
     this.draw = draw;
-    this.axis = "events";
+    this.axis = recording.report.recording.duration_ns > 0 && !recording.report.recording.state ? "time" : "events";
     this.height = "peak";
     this.event = moments.peakEvent;
     this.chosen = -1;   // a block
@@ -112,7 +112,7 @@ class View {
 
 // The ways to group blocks. The group that held the most at the peak is the first.
 function groupingsOf(recording) {
-  const {blocks, report, threads, frames, stacks} = recording;
+  const {blocks, report, threads, frames, stacks, lines, lineOfStack} = recording;
   const {places, callers} = report;
   const sizeClass = (b) => Math.floor(Math.log2(Math.max(1, blocks.bytes[b])));
   const stackName = (n) => (n < 0 ? "(no stack)" : stacks[n].map((frame) => frames[frame]).join(" < "));
@@ -126,6 +126,8 @@ function groupingsOf(recording) {
     {key: "size", name: "size", of: sizeClass, nameOf: (n) => `from ${bytesText(2 ** n)}`},
   ];
   if (stacks.length > 0) {
+    list.push({key: "line", name: "line", of: (b) => (blocks.stack[b] < 0 ? -1 : lineOfStack[blocks.stack[b]]),
+               nameOf: (n) => (n < 0 ? "(no stack)" : lines[n])});
     list.push({key: "stack", name: "stack", of: (b) => blocks.stack[b], nameOf: stackName});
   }
   return list;

@@ -146,6 +146,11 @@ std::string_view memory_key(trace::Memory memory) {
   return kKeys.at(static_cast<std::size_t>(memory));
 }
 
+std::string_view frame_kind_key(recordings::Frame::Kind kind) {
+  constexpr std::array<std::string_view, 3> kKeys{"native", "python", "thread"};
+  return kKeys.at(static_cast<std::size_t>(kind));
+}
+
 std::string_view memory_name(trace::Memory memory) {
   constexpr std::array<std::string_view, trace::kMemories> kNames{
       "arena", "from the driver", "pool of cubfc's own",

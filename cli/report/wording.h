@@ -24,6 +24,7 @@ std::string end_of(const std::string& text, std::size_t width);
 
 // For files: "own_pool". These names do not change.
 std::string_view memory_key(trace::Memory memory);
+std::string_view frame_kind_key(recordings::Frame::Kind kind);
 // For people: "pool of cubfc's own".
 std::string_view memory_name(trace::Memory memory);
 // "GPU 0 arena", with the context where there are several.

@@ -1,8 +1,9 @@
 // What the static libgcc and libstdc++ would bring along is replaced by something smaller.
 //
 // _dl_find_object for the unwinder of the static libgcc. The C library has one since glibc 2.35;
-// using it would raise the oldest glibc that libcubfc.so runs on from 2.34. Exceptions here are
-// rare, so a walk over the loaded objects is quick enough.
+// using it would raise the oldest glibc that libcubfc.so runs on from 2.34. Ours walks over the
+// loaded objects, and remembers for each thread where it has been: the stacks of a trace are of the
+// same few objects again and again.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -25,35 +26,76 @@ struct FoundObject {
   unsigned long long reserved[7];
 };
 
+// Where the calling thread has found something, as long as no object is loaded or unloaded.
+struct Remembered {
+  struct Segment {
+    std::uintptr_t start;
+    std::uintptr_t end;
+    FoundObject object;
+  };
+  unsigned long long loaded;
+  unsigned long long unloaded;
+  unsigned next;  // to be replaced
+  Segment segments[8];
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Remembered remembered{};
+
 struct Search {
   std::uintptr_t address;
   FoundObject* result;
+  bool is_begun;
 };
 
+bool remembers(Search& search, const dl_phdr_info& info) {
+  if (remembered.loaded != info.dlpi_adds || remembered.unloaded != info.dlpi_subs) {
+    remembered = {info.dlpi_adds, info.dlpi_subs, 0, {}};
+    return false;
+  }
+  for (const Remembered::Segment& segment : remembered.segments) {
+    if (search.address >= segment.start && search.address < segment.end) {
+      *search.result = segment.object;
+      return true;
+    }
+  }
+  return false;
+}
+
 int look_at(dl_phdr_info* info, std::size_t, void* data) {
-  const auto& search = *static_cast<Search*>(data);
+  auto& search = *static_cast<Search*>(data);
+  if (!search.is_begun && remembers(search, *info)) {
+    return 1;
+  }
+  search.is_begun = true;
   std::uintptr_t start = UINTPTR_MAX;
   std::uintptr_t end = 0;
   void* eh_frame = nullptr;
-  bool inside = false;
+  Remembered::Segment* found = nullptr;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& header = info->dlpi_phdr[i];
     const std::uintptr_t from = info->dlpi_addr + header.p_vaddr;
     if (header.p_type == PT_LOAD) {
       start = from < start ? from : start;
       end = from + header.p_memsz > end ? from + header.p_memsz : end;
-      inside = inside || (search.address >= from && search.address < from + header.p_memsz);
+      if (search.address >= from && search.address < from + header.p_memsz) {
+        found = &remembered.segments[remembered.next];
+        *found = {from, from + header.p_memsz, {}};
+      }
     } else if (header.p_type == PT_GNU_EH_FRAME) {
       eh_frame = reinterpret_cast<void*>(from);
     }
   }
-  if (!inside || eh_frame == nullptr) {
+  if (found == nullptr || eh_frame == nullptr) {
+    if (found != nullptr) {
+      *found = {};
+    }
     return 0;
   }
-  *search.result = {};
-  search.result->map_start = reinterpret_cast<void*>(start);
-  search.result->map_end = reinterpret_cast<void*>(end);
-  search.result->eh_frame = eh_frame;
+  constexpr unsigned kSegments = sizeof(remembered.segments) / sizeof(remembered.segments[0]);
+  remembered.next = (remembered.next + 1) % kSegments;
+  found->object.map_start = reinterpret_cast<void*>(start);
+  found->object.map_end = reinterpret_cast<void*>(end);
+  found->object.eh_frame = eh_frame;
+  *search.result = found->object;
   return 1;
 }
 
@@ -65,7 +107,7 @@ extern "C" __attribute__((visibility("hidden"))) int cubfc_find_object(void* add
                                                                        FoundObject* result) noexcept
     __asm__("_dl_find_object");
 extern "C" int cubfc_find_object(void* address, FoundObject* result) noexcept {
-  Search search{reinterpret_cast<std::uintptr_t>(address), result};
+  Search search{reinterpret_cast<std::uintptr_t>(address), result, false};
   return dl_iterate_phdr(&look_at, &search) == 1 ? 0 : -1;
 }
 

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <iterator>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -43,6 +45,60 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
   }
   return walk.count < walk.most ? _URC_NO_REASON : _URC_END_OF_STACK;
 }
+
+// "=start id" lines of all loaded objects that have a build id, in hexadecimal: `start` is where
+// their code begins.
+class BuildIds {
+ public:
+  static std::string lines() {
+    std::string text;
+    dl_iterate_phdr(&add, &text);
+    return text;
+  }
+
+ private:
+  static int add(dl_phdr_info* info, std::size_t /*bytes*/, void* data) noexcept try {
+    const std::string_view id = id_of(*info);
+    for (int i = 0; i < info->dlpi_phnum && !id.empty(); ++i) {
+      const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0) {
+        std::string& text = *static_cast<std::string*>(data);
+        text += format("={:x} ", info->dlpi_addr + segment.p_vaddr);
+        for (const char byte : id) {
+          text += format("{:02x}", static_cast<unsigned char>(byte));
+        }
+        text += '\n';
+      }
+    }
+    return 0;
+  } catch (const std::bad_alloc&) {
+    return 1;  // not through the C library
+  }
+
+  static std::string_view id_of(const dl_phdr_info& info) noexcept {
+    constexpr std::string_view kOwner("GNU", 4);
+    for (int i = 0; i < info.dlpi_phnum; ++i) {
+      const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+      std::string_view notes(reinterpret_cast<const char*>(info.dlpi_addr + segment.p_vaddr),
+                             segment.p_type == PT_NOTE ? segment.p_memsz : 0);
+      ElfW(Nhdr) note;
+      while (notes.size() >= sizeof(note)) {
+        std::memcpy(&note, notes.data(), sizeof(note));
+        notes.remove_prefix(sizeof(note));
+        const std::size_t name_bytes = (std::size_t{note.n_namesz} + 3) / 4 * 4;
+        const std::size_t bytes = (std::size_t{note.n_descsz} + 3) / 4 * 4;
+        if (name_bytes > notes.size() || bytes > notes.size() - name_bytes) {
+          break;
+        }
+        if (note.n_type == NT_GNU_BUILD_ID && notes.substr(0, note.n_namesz) == kOwner) {
+          return notes.substr(name_bytes, note.n_descsz);
+        }
+        notes.remove_prefix(name_bytes + bytes);
+      }
+    }
+    return {};
+  }
+};
 
 }  // namespace
 
@@ -109,7 +165,7 @@ void Stacks::tell_new_objects(std::span<const std::uintptr_t> frames,
     }
   }
   std::fclose(maps);
-  tell(text);
+  tell(text + BuildIds::lines());
 }
 
 }  // namespace cubfc

@@ -91,6 +91,7 @@ TraceRecorder::TraceRecorder(std::unique_ptr<TraceFile> file, const Settings& se
     : file_(std::move(file)),
       limit_(settings.limit_bytes - sizeof(Record)),
       stacks_(settings.stack_depth),
+      python_stacks_(settings.stack_depth),
       number_(++recorders),
       start_ns_(monotonic_ns()),
       buffers_(std::make_unique<std::array<Buffer, kBuffers>>()) {}
@@ -323,13 +324,36 @@ void TraceRecorder::capture_stack(const void* return_address) noexcept try {
     stacks_.tell_new_objects(stacks_.capture(return_address), [this](const std::string& text) {
       record({.kind = Kind::kObjects}, text);
     });
+    capture_python();
   }
 } catch (const std::bad_alloc&) {  // stacks without names
+}
+
+void TraceRecorder::capture_python() {
+  python_stacks_.capture(
+      {.python =
+           [this](const Python& python) {
+             record({.kind = Kind::kPython, .address = python.code_address()}, python.version());
+           },
+       .frame =
+           [this](std::uint32_t number, const Python::Text& text) {
+             record({.kind = Kind::kPythonFrame, .address = number, .padding = text.line},
+                    text.file + '\0' + text.function);
+           },
+       .unreadable =
+           [this](const std::string& why) {
+             const std::string text = "stacks are without Python's frames: " + why;
+             record({.kind = Kind::kNote}, text);
+             log::warn("CUBFC_TRACE_STACKS: {}", text);
+           }});
 }
 
 void TraceRecorder::record_stack() noexcept {
   if (const auto frames = stacks_.take(); !frames.empty()) {
     record({.kind = Kind::kStack}, frames.data(), frames.size_bytes());
+  }
+  if (const auto frames = PythonStacks::take(); !frames.empty()) {
+    record({.kind = Kind::kPythonStack}, frames.data(), frames.size_bytes());
   }
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "arena/figures.h"
+#include "shim/record/python_stacks.h"
 #include "shim/record/stacks.h"
 #include "shim/record/trace_file.h"
 #include "shim/tell/trace_format.h"
@@ -63,7 +64,8 @@ class TraceRecorder {
   std::uint8_t begin_place(const trace::PlaceText& place) noexcept;
   void end_place(std::uint8_t place) noexcept;
 
-  // See Stacks::capture(): for the next allocation that the calling thread records.
+  // See Stacks::capture() and PythonStacks::capture(): for the next allocation that the calling
+  // thread records.
   void capture_stack(const void* return_address) noexcept;
   // Before the allocation's own record.
   void record_stack() noexcept;
@@ -100,6 +102,7 @@ class TraceRecorder {
 
   TraceRecorder(std::unique_ptr<TraceFile> file, const Settings& settings);
   void begin(const Settings& settings);
+  void capture_python();
   std::uint64_t now_ns() const noexcept;
   std::uint16_t thread_number() noexcept;
   std::uint16_t new_thread() noexcept;
@@ -117,6 +120,7 @@ class TraceRecorder {
   const std::unique_ptr<TraceFile> file_;
   const std::uint64_t limit_;
   Stacks stacks_;
+  PythonStacks python_stacks_;
   const std::uint64_t number_;    // no other recorder of the process has it
   const std::uint64_t start_ns_;  // of the monotonic clock
   std::unique_ptr<std::array<Buffer, kBuffers>> buffers_;

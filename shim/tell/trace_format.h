@@ -68,9 +68,16 @@ enum class Kind : std::uint8_t {
   kStack = kHasPayload | 7,    // of the next kAllocate of this thread; payload: return addresses of
                                // 8 bytes each, the innermost first
   kObjects = kHasPayload | 8,  // what is loaded, as far as code goes, whenever it has changed
-                               // before a stack: lines "start end offset path" in hexadecimal
-  kOutOfMemory = kHasPayload | 9,  // address: bytes asked for; payload: the report
-  kNote = kHasPayload | 10,        // anything for people
+                               // before a stack: lines "start end offset path" in hexadecimal,
+                               // and "=start id", the build id of what is mapped there
+  kOutOfMemory = kHasPayload | 9,   // address: bytes asked for; payload: the report
+  kNote = kHasPayload | 10,         // anything for people
+  kPython = kHasPayload | 11,       // whose frames are recorded; address: in its code; payload: the
+                                    // version
+  kPythonFrame = kHasPayload | 12,  // address: its number, from 1 on; padding: the line, 0 where it
+                                    // is not known; payload: file, zero, function
+  kPythonStack = kHasPayload | 13,  // of the next kAllocate of this thread, beside kStack; payload:
+                                    // numbers of 4 bytes each, the innermost first; 0: not known
 };
 
 struct Record {

@@ -137,7 +137,7 @@ TEST_CASE("a PyTorch snapshot becomes what happened, what was there before inclu
   REQUIRE(read.stacks.size() == 1);
   CHECK(read.events[5].stack == 0);
   CHECK(read.events[8].stack == 0);
-  CHECK(read.stacks[0] ==
+  CHECK(stack_of(read, 0) ==
         std::vector<std::string>{"empty", "linear (/x/site-packages/torch/nn/functional.py:90)",
                                  "forward (model.py:12)", "train (model.py:40)", "main"});
   CHECK(read.callers == std::vector<std::string>{"", "model.py:12 (forward)"});

@@ -3,13 +3,16 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/recordings/input.h"
+#include "cli/recordings/own_code.h"
 #include "cli/recordings/recording.h"
 
 namespace cubfc::recordings {
@@ -52,6 +55,15 @@ std::string complaint(Call call) {
   } catch (const BadRecording& bad) {
     return bad.what();
   }
+}
+
+// The frames of one of its stacks, as people read them.
+inline std::vector<std::string> stack_of(const Recording& recording, std::size_t stack) {
+  std::vector<std::string> texts;
+  for (const std::uint32_t frame : recording.stacks.at(stack)) {
+    texts.push_back(frame_text(recording.frames.at(frame)));
+  }
+  return texts;
 }
 
 }  // namespace cubfc::recordings

@@ -36,8 +36,8 @@ class Bytes {
     return *this;
   }
   Bytes& payload(Kind kind, std::string_view text, std::uint8_t place = 0,
-                 std::uint64_t address = 0, std::uint16_t thread = 0, std::uint8_t caller = 0) {
-    record(kind, place, address, text.size(), thread, caller);
+                 std::uint64_t address = 0, std::uint16_t thread = 0) {
+    record(kind, place, address, text.size(), thread);
     bytes_ += text;
     bytes_.resize(bytes_.size() + trace::padded(text.size()) - text.size());
     return *this;
@@ -229,10 +229,61 @@ TEST_CASE("a stack is of the next allocation of its thread, by the objects of th
                              .read();
   CHECK(read.events[0].stack == kNone);
   REQUIRE(read.events[1].stack == 0);
-  CHECK(read.stacks[0] == std::vector<std::string>{"/lib/a.so+0x10", "b+0x101", "0x5000"});
+  CHECK(stack_of(read, 0) == std::vector<std::string>{"/lib/a.so+0x10", "b+0x101", "0x5000"});
   REQUIRE(read.events[2].stack == 1);
-  CHECK(read.stacks[1] == std::vector<std::string>{"c+0x10"});
+  CHECK(stack_of(read, 1) == std::vector<std::string>{"c+0x10"});
   CHECK(read.events[3].stack == kNone);
+}
+
+// Numbers of Python's frames, as in a kPythonStack.
+std::string numbers(std::initializer_list<std::uint32_t> all) {
+  std::string text;
+  for (const std::uint32_t number : all) {
+    text.append(reinterpret_cast<const char*>(&number), sizeof(number));
+  }
+  return text;
+}
+
+TEST_CASE("Python's frames stand in the place of the interpreter's", "[recordings]") {
+  using namespace std::string_literals;
+  const Recording read =
+      Bytes()
+          .place(1, 7)
+          .payload(Kind::kObjects,
+                   "1000 2000 0 /app\n3000 4000 0 /x/libpython3.12.so.1.0\n"
+                   "5000 6000 0 /lib/ext.so\n=3000 00ff\n=9000 11\n=zz 1\n")
+          .payload(Kind::kPython, "3.12.1", 0, 0x3010)
+          .payload(Kind::kPythonFrame, "/me/train.py\0step"s, 0, 1)
+          .payload(Kind::kPythonFrame, "/me/train.py\0main"s, 0, 2)
+          .payload(Kind::kStack, addresses({0x5001, 0x3001, 0x5002, 0x1001, 0}), 0, 0, 5)
+          .payload(Kind::kPythonStack, numbers({1, 2, 9}), 0, 0, 5)
+          .record(Kind::kAllocate, 1, 0x100, 8, 5)
+          .payload(Kind::kStack, addresses({0x5001, 0x3001, 0x1001, 0}), 0, 0, 5)
+          .record(Kind::kAllocate, 1, 0x200, 8, 5)
+          .read();
+  CHECK(stack_of(read, 0) == std::vector<std::string>{"/lib/ext.so+0x1", "step (/me/train.py)",
+                                                      "main (/me/train.py)", "0x0"});
+  CHECK(stack_of(read, 1) ==
+        std::vector<std::string>{"/lib/ext.so+0x1", "/x/libpython3.12.so.1.0+0x1", "/app+0x1"});
+  CHECK(read.program_object == "/app");
+  CHECK(read.build_ids == std::map<std::string, std::string>{{"/x/libpython3.12.so.1.0", "00ff"}});
+  const OwnLine line = own_line_of(read, read.stacks[0]);
+  CHECK(text_of(read, line, Path::kName) == "train.py (step)");
+  CHECK(Bytes().payload(Kind::kPythonStack, "12345").complaint() ==
+        "x.cubfc: byte 64: a stack of Python's is not of whole numbers");
+}
+
+TEST_CASE("PyTorch's backward pass has no Python function that has called it", "[recordings]") {
+  const Recording read = Bytes()
+                             .place(1, 7)
+                             .payload(Kind::kThread, "pt_autograd_0", 0, 0, 5)
+                             .payload(Kind::kObjects, "1000 2000 0 /lib/libtorch.so\n")
+                             .payload(Kind::kStack, addresses({0x1001}), 0, 0, 5)
+                             .record(Kind::kAllocate, 1, 0x100, 8, 5)
+                             .read();
+  CHECK(stack_of(read, 0).back() == "PyTorch's backward pass (autograd)");
+  CHECK(text_of(read, own_line_of(read, read.stacks[0]), Path::kName) ==
+        "PyTorch's backward pass (autograd)");
 }
 
 TEST_CASE("records of unknown kinds are left out, payload and all", "[recordings]") {

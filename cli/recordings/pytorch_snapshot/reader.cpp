@@ -24,9 +24,8 @@ std::uint32_t as_padding(std::uint64_t bytes) {
 
 class SnapshotReader {
  public:
-  SnapshotReader(const Input& input, const Pickle& pickle,
-                 std::vector<std::vector<std::string>>& stacks)
-      : root_(pickle.root()), fields_(input, pickle), stacks_(fields_, stacks) {}
+  SnapshotReader(const Input& input, const Pickle& pickle, Recording& recording)
+      : root_(pickle.root()), fields_(input, pickle), stacks_(fields_, recording) {}
 
   DeviceHistories read() {
     if (root_.type == Pickle::Type::kList) {
@@ -47,8 +46,6 @@ class SnapshotReader {
     }
     return std::move(devices_);
   }
-
-  std::vector<std::string> take_callers() { return stacks_.take_callers(); }
 
  private:
   using Value = Pickle::Value;
@@ -169,13 +166,8 @@ class SnapshotReader {
 
 }  // namespace
 
-DeviceHistories read_histories(const Input& input, const Pickle& pickle,
-                               std::vector<std::vector<std::string>>& stacks,
-                               std::vector<std::string>& callers) {
-  SnapshotReader reader(input, pickle, stacks);
-  DeviceHistories histories = reader.read();
-  callers = reader.take_callers();
-  return histories;
+DeviceHistories read_histories(const Input& input, const Pickle& pickle, Recording& recording) {
+  return SnapshotReader(input, pickle, recording).read();
 }
 
 }  // namespace cubfc::recordings

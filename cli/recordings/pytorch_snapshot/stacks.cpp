@@ -1,5 +1,9 @@
 #include "cli/recordings/pytorch_snapshot/stacks.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 namespace cubfc::recordings {
 
 std::uint32_t SnapshotStacks::stack_of(const Pickle::Value& dict) {
@@ -14,53 +18,58 @@ std::uint32_t SnapshotStacks::stack_of(const Pickle::Value& dict) {
   return known->second;
 }
 
-// Other lists may have the same frames, which are mostly the same dictionaries.
+void SnapshotStacks::count(std::uint64_t bytes) {
+  bytes_ += bytes;
+  if (bytes_ > kMostStackBytes) {
+    fields_.fail("the stacks take more than 1 GiB");
+  }
+}
+
+// Other lists may have the same frames.
 std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& frames) {
+  std::vector<std::uint32_t> stack;
   std::string key;
   for (const Pickle::Value& frame : frames) {
-    key.append(reinterpret_cast<const char*>(&frame.index), sizeof(frame.index));
+    stack.push_back(frame_of(frame));
+    key.append(reinterpret_cast<const char*>(&stack.back()), sizeof(stack.back()));
   }
   const auto [known, is_new] =
-      by_frames_.try_emplace(key, static_cast<std::uint32_t>(stacks_.size()));
+      by_frames_.try_emplace(key, static_cast<std::uint32_t>(recording_.stacks.size()));
   if (is_new) {
-    std::vector<std::string>& stack = stacks_.emplace_back();
-    for (const Pickle::Value& frame : frames) {
-      stack.push_back(text_of(frame));
-      text_bytes_ += stack.back().size() + sizeof(std::string);
-      if (text_bytes_ > kMostStackText) {
-        fields_.fail("the stacks take more than 1 GiB");
-      }
-    }
-    callers_.push_back(caller_of(frames));
-    text_bytes_ += callers_.back().size();
+    count(2 * key.size() + sizeof(stack));
+    recording_.stacks.push_back(std::move(stack));
   }
   return known->second;
 }
 
-std::string SnapshotStacks::caller_of(const std::vector<Pickle::Value>& frames) const {
-  for (const Pickle::Value& frame : frames) {
-    const std::string_view file = fields_.text_or_nothing(frame, "filename");
-    const bool is_python = file.ends_with(".py") || file.starts_with("<");
-    const bool is_torch = file.find("/torch/") != std::string_view::npos ||
-                          file.starts_with("torch/") || file.starts_with("<frozen ") ||
-                          file.starts_with("<eval_with_key>");
-    if (is_python && !is_torch) {
-      return std::string(file) + ":" + std::to_string(fields_.number_or(frame, "line", 0)) + " (" +
-             std::string(fields_.text_or_nothing(frame, "name")) + ")";
-    }
+// They are mostly the same dictionaries, else with the same texts.
+std::uint32_t SnapshotStacks::frame_of(const Pickle::Value& dict) {
+  const bool is_dict = dict.type == Pickle::Type::kDict;
+  if (const auto known = by_dicts_.find(dict.index); is_dict && known != by_dicts_.end()) {
+    return known->second;
   }
-  return {};
-}
-
-// "forward (model.py:12)"
-std::string SnapshotStacks::text_of(const Pickle::Value& frame) const {
-  const std::string file(fields_.text_or_nothing(frame, "filename"));
-  const std::uint64_t line = fields_.number_or(frame, "line", 0);
-  return std::string(fields_.text_or_nothing(frame, "name")) +
-         (file.empty() || file == "??" ? "" : " (" + file) +
-         (file.empty() || file == "??" ? ""
-          : line == 0                  ? ")"
-                                       : ":" + std::to_string(line) + ")");
+  Frame frame;
+  frame.function = fields_.text_or_nothing(dict, "name");
+  frame.file = fields_.text_or_nothing(dict, "filename");
+  frame.line = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      fields_.number_or(dict, "line", 0), std::numeric_limits<std::uint32_t>::max()));
+  if (frame.file == "??") {
+    frame.file.clear();
+    frame.line = 0;
+  }
+  frame.kind = frame.file.ends_with(".py") || frame.file.starts_with("<") ? Frame::Kind::kPython
+                                                                          : Frame::Kind::kNative;
+  const auto [of_text, is_new_text] = by_text_.try_emplace(
+      frame.file + '\0' + std::to_string(frame.line) + '\0' + frame.function, kNone);
+  if (is_new_text) {
+    count(sizeof(Frame) + frame.function.size() + frame.file.size());
+    of_text->second = static_cast<std::uint32_t>(recording_.frames.size());
+    recording_.frames.push_back(std::move(frame));
+  }
+  if (is_dict) {
+    by_dicts_[dict.index] = of_text->second;
+  }
+  return of_text->second;
 }
 
 }  // namespace cubfc::recordings

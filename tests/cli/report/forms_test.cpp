@@ -61,8 +61,9 @@ struct Reported {
   explicit Reported(recordings::Recording made)
       : recording(std::move(made)),
         history(report::history_of(recording)),
-        figures(report::figures_of(recording, history)) {}
-  [[nodiscard]] report::Told told() const { return {recording, history, figures}; }
+        figures(report::figures_of(recording, history)),
+        lines(report::lines_of(recording, history, figures)) {}
+  [[nodiscard]] report::Told told() const { return {recording, history, figures, lines}; }
 
   template <typename Write>
   [[nodiscard]] std::string written(Write write) const {
@@ -76,6 +77,7 @@ struct Reported {
   recordings::Recording recording;
   report::History history;
   report::Figures figures;
+  report::CodeLines lines;
 };
 
 Reported hostile() {

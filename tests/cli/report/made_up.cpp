@@ -13,6 +13,7 @@ namespace made_up {
 namespace {
 
 using cubfc::recordings::Event;
+using cubfc::recordings::Frame;
 using cubfc::recordings::kNone;
 using cubfc::recordings::Recording;
 using cubfc::trace::Kind;
@@ -48,10 +49,19 @@ class Training {
                           "/opt/torch/lib/libnccl.so.2",
                           "/usr/bin/python3.11"};
     recording_.threads = {{0, ""}, {4711, "python"}, {4720, "autograd"}, {4731, "nccl-watch"}};
-    recording_.stacks = {
-        {"cudaMalloc+0x1a", "c10::cuda::Allocator::allocate", "at::empty", "Linear.forward",
-         "train"},
-        {"cudaMalloc+0x1a", "cudnnConvolutionBackward", "Conv2d.backward", "train"}};
+    for (const char* function : {"cudaMalloc", "c10::cuda::Allocator::allocate", "at::empty",
+                                 "cudnnConvolutionBackward"}) {
+      recording_.frames.emplace_back().function = function;
+      recording_.frames.back().object = "/opt/torch/lib/libtorch_cuda.so";
+    }
+    for (const char* function : {"Linear.forward", "Conv2d.backward", "train"}) {
+      Frame& frame = recording_.frames.emplace_back();
+      frame.kind = Frame::Kind::kPython;
+      frame.function = function;
+      frame.file = "/home/me/train.py";
+      frame.line = static_cast<std::uint32_t>(recording_.frames.size()) * 10;
+    }
+    recording_.stacks = {{0, 1, 2, 4, 6}, {0, 3, 5, 6}};
     for (std::uint64_t place = 0; place < recording_.places.size(); ++place) {
       spaces_.emplace_back(0x7f0000000000 + (place << 40), place == 1 ? 20 * kGiB : 60 * kGiB);
     }
@@ -298,8 +308,10 @@ void make_hostile(Recording& recording) {
   for (std::string& text : recording.texts) {
     text += bad;
   }
-  for (auto& stack : recording.stacks) {
-    stack.push_back(bad);
+  for (Frame& frame : recording.frames) {
+    frame.function += bad;
+    frame.file += bad;
+    frame.object += bad;
   }
   recording.command_line.push_back(bad);
   recording.settings += bad;

@@ -1,0 +1,34 @@
+// Which frame of a stack is the line that a user wants to know of: of the program's own code, and
+// not of the framework that it is written with. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/recordings/recording.h"
+
+namespace cubfc::recordings {
+
+// Frames of Recording::frames, kNone where there is none.
+struct OwnLine {
+  // The innermost that is of no framework (PyTorch, JAX, CuPy, ...), nor of Python's own library;
+  // of native code, of the program itself, else of no library of the system's.
+  std::uint32_t frame = kNone;
+  // Where that is in an installed package: the innermost that is in none.
+  std::uint32_t from = kNone;
+};
+OwnLine own_line_of(const Recording& recording, const std::vector<std::uint32_t>& stack);
+
+// "train.py:12 (forward)", "libfoo.so+0x1f20", whatever is known of it. kName: short, with the last
+// part of paths only, and functions of C++ without what is in brackets.
+enum class Path : bool { kWhole, kName };
+std::string line_text(const Frame& frame, Path path);
+// Its function, as there; or what stands for one that is not known.
+std::string function_text(const Frame& frame, Path path);
+// The other way round, as in a stack: "forward (/home/me/train.py:12)".
+std::string frame_text(const Frame& frame);
+
+// Of an OwnLine: "model.py:30 (forward), from train.py:57 (step)". Empty for none.
+std::string text_of(const Recording& recording, const OwnLine& line, Path path);
+
+}  // namespace cubfc::recordings
