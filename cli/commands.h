@@ -17,6 +17,7 @@ void add_check(CLI::App& app);
 void add_compare(CLI::App& app, std::vector<std::string>& words);
 // When all others have been added: it tells of them.
 void add_documentation(CLI::App& app);
+void add_last(CLI::App& app);
 void add_limit(CLI::App& app);
 void add_metrics(CLI::App& app);
 void add_report(CLI::App& app);

@@ -60,6 +60,7 @@ int run(std::vector<std::string> words) {
   app.footer("See `cubfc COMMAND --help`.");
   add_check(app);
   add_compare(app, words);
+  add_last(app);
   add_limit(app);
   add_metrics(app);
   add_report(app);

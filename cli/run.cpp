@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,15 +17,20 @@
 
 #include "cli/check/count_gpus.h"
 #include "cli/commands.h"
+#include "cli/live/ended.h"
+#include "cli/live/processes.h"
 #include "cli/option_flags.h"
 #include "cli/program_words.h"
+#include "cli/report/wording.h"
 #include "cli/run/library.h"
 #include "cli/run/program.h"
 #include "cli/run/settings.h"
 #include "cli/run/share.h"
+#include "cli/run/wait.h"
 #include "config/environment.h"
 #include "config/options.h"
 #include "config/policy.h"
+#include "shim/tell/summary.h"
 
 namespace cubfc::cli {
 namespace {
@@ -40,6 +46,7 @@ struct RunWords {
   std::optional<std::string> library;
   bool quiet = false;
   bool observe = false;
+  bool wait = false;
 };
 
 // What decides how much memory is taken, and when.
@@ -112,8 +119,12 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
   }
 }
 
-// Returns only when it could not be executed.
+// The process that becomes the program: see config::kRunVariable. Returns only when it could not be
+// executed.
 [[noreturn]] void execute(const RunWords& words, const std::string& path) {
+  if (!words.quiet) {
+    setenv(config::kRunVariable.data(), std::to_string(getpid()).c_str(), 1);
+  }
   const std::vector<char*> arguments = pointers_to(words.program);
   std::fflush(nullptr);
   execvp(path.c_str(), arguments.data());
@@ -124,6 +135,21 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
           (error == ENOENT ? "what its first line, or its dynamic linker, names is not there"
                            : std::strerror(error)),
       kCannotExecute};
+}
+
+// What a run used that has not told it itself.
+void tell_of_ended(pid_t run) {
+  for (const live::Process& process : live::read_ended_processes().all) {
+    if (process.figures->run_pid != run || process.figures->told.load() != 0) {
+      continue;
+    }
+    tell(live::title_of_ended(process) + ':');
+    for (const std::string& line :
+         summary_lines({*process.figures, std::chrono::nanoseconds(0), /*is_end=*/true})) {
+      tell(report::printable(line));
+    }
+    live::note_as_told(process);
+  }
 }
 
 // Under WSL2, and on a Jetson, /dev has no nvidia0; then the driver is asked.
@@ -162,10 +188,12 @@ void run(const RunWords& words) {
     if (!policy.show_stats.is_set()) {
       settings["CUBFC_SHOW_STATS"] = "true";
     }
-    settings[std::string(config::kRunVariable)] = std::to_string(getpid());
     tell("preloading libcubfc.so " CUBFC_VERSION +
          (share ? ", mem_fraction " + share->fraction() + ": " + share->because : ""));
     tell_of_observing(words, policy);
+    if (const std::string last = live::tell_last_run(); !last.empty()) {
+      tell(last);
+    }
   }
   for (const std::string& obstacle :
        obstacles_to_preload(program.path, library, preloaded, search)) {
@@ -179,7 +207,23 @@ void run(const RunWords& words) {
       throw Failure{name + ": " + std::strerror(errno)};
     }
   }
-  execute(words, program.path);
+  if (!words.wait) {
+    execute(words, program.path);
+  }
+  run_and_wait(
+      [&] {
+        try {
+          execute(words, program.path);
+        } catch (const Failure& failure) {
+          std::fprintf(stderr, "cubfc: run: %s\n", failure.message.c_str());
+          std::_Exit(failure.exit_status);
+        }
+      },
+      [&](int child) {
+        if (!words.quiet) {
+          tell_of_ended(child);
+        }
+      });
 }
 
 // Without the marks of Markdown.
@@ -208,6 +252,11 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
       "--observe", ours->observe,
       "to look at a program: take memory only as it asks for it, hold no reserve, set "
       "no limit");
+  command->add_flag(
+      "--wait", ours->wait,
+      "stay as the program's parent, and tell at once what it used where it is killed. The program "
+      "then has another process id than this command; signals are passed on, but for SIGKILL and "
+      "SIGSTOP, which reach this command alone");
   command->add_flag("-q,--quiet", ours->quiet,
                     "say nothing but what is wrong: no line at the start, no summary at the end");
   for (const config::Option& option : config::options()) {
@@ -224,7 +273,8 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
 Each option of cubfc is a flag: CUBFC_MEM_LIMIT is --mem-limit. A flag wins over its
 variable in the environment. The program is executed in place of this command: signals,
 the exit status, the terminal and job control are its own. What LD_PRELOAD has already
-stays in front. Without -q, CUBFC_LOG_LEVEL=info and CUBFC_SHOW_STATS=true are set where
+stays in front. What a program used that is killed, `cubfc last` tells, and the next
+`cubfc run` in a line. Without -q, CUBFC_LOG_LEVEL=info and CUBFC_SHOW_STATS=true are set where
 they are not: the library says at the program's first allocation what is in force, and
 at its exit what was used, or that the program has allocated no GPU memory.
 

@@ -66,14 +66,18 @@ constexpr char* kNoEntries[] = {nullptr};
 
 }  // namespace
 
-[[gnu::section(".text.startup")]] bool is_process_of_run() noexcept {
+[[gnu::section(".text.startup")]] pid_t run_of_process() noexcept {
   for (Entries entry = entries(); *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, config::kRunVariable.data(), config::kRunVariable.size()) == 0 &&
         (*entry)[config::kRunVariable.size()] == '=') {
-      return std::atol(*entry + config::kRunVariable.size() + 1) == getpid();
+      return static_cast<pid_t>(std::atol(*entry + config::kRunVariable.size() + 1));
     }
   }
-  return false;
+  return 0;
+}
+
+[[gnu::section(".text.startup")]] bool is_process_of_run() noexcept {
+  return run_of_process() == getpid();
 }
 
 const char* watching_tool() noexcept {

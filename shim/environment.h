@@ -3,6 +3,8 @@
 // watches allocations is known.
 #pragma once
 
+#include <sys/types.h>
+
 #include "config/policy.h"
 
 namespace cubfc {
@@ -11,6 +13,8 @@ namespace cubfc {
 // Thread-safe; makes no CUDA call. Throws std::bad_alloc.
 const config::Policy& policy_of_process();
 
+// The process id of the `cubfc run` that this process comes from; 0 without one. Thread-safe.
+pid_t run_of_process() noexcept;
 // Whether this is the very process that `cubfc run` became: not its child. Thread-safe.
 bool is_process_of_run() noexcept;
 

@@ -16,13 +16,14 @@
 #include "shim/ask/peer_copies.h"
 #include "shim/ask/physical_memory.h"
 #include "shim/ask/pointer_queries.h"
-#include "shim/background/idle_trimmer.h"
+#include "shim/background/background.h"
 #include "shim/background/map_drawer.h"
 #include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
 #include "shim/driver/captures.h"
 #include "shim/environment.h"
+#include "shim/exit.h"
 #include "shim/loader/symbols.h"
 #include "shim/meet/locked_mapping.h"
 #include "shim/meet/rendezvous.h"
@@ -42,7 +43,7 @@
 #include "shim/source/unused_memory.h"
 #include "shim/tell/log.h"
 #include "shim/tell/program.h"
-#include "shim/tell/summary.h"
+#include "shim/tell/summary_file.h"
 #include "shim/wait/waiting_frees.h"
 
 namespace cubfc {
@@ -70,7 +71,7 @@ std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
 // All that acts, in the order in which it is made: each knows only what stands before it.
 struct Process::Parts {
   Parts(const DriverFunctions& driver, const config::Policy& policy)
-      : figures(policy),
+      : figures(policy, run_of_process()),
         trace(recorder_for(policy)),
         callers(figures.get(), trace.get(), policy.track_callers.value),
         captures(driver),
@@ -83,13 +84,17 @@ struct Process::Parts {
         map(contexts),
         soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),
-        requests(driver, contexts, sources, failed, soft_reserve),
         idle_trimmer(policy.trim_after.value,
                      {[this] { return unused.trim(false); }, [this] { return operations(); }}),
         time_in_calls(policy),
+        summary(policy.summary.value.has_value(),
+                {[this, &policy] { keep_summary(*policy.summary.value); },
+                 [this] { return operations(); }}),
+        background(idle_trimmer, summary),
+        requests(driver, contexts, sources, failed, soft_reserve, background),
         allocations(driver, policy,
                     {callers, contexts, captures, sources, failed, requests, soft_reserve, map,
-                     idle_trimmer, time_in_calls}),
+                     background, time_in_calls}),
         frees(driver, policy, {contexts, ipc, waiting, requests, time_in_calls}),
         graph_memory(driver, policy, contexts, sources, failed),
         stream_ordered(driver,
@@ -99,6 +104,12 @@ struct Process::Parts {
         arrays(driver, contexts, requests),
         pointers(driver, policy, contexts, ipc),
         peer_copies(driver, contexts) {}
+
+  // While the program runs.
+  void keep_summary(const std::string& path) noexcept {
+    map.refresh_figures();
+    write_summary(path, {figures.get(), time_in_calls.spent(), /*is_end=*/false});
+  }
 
   // Another number after each allocation and each free.
   std::uint64_t operations() const noexcept {
@@ -126,9 +137,11 @@ struct Process::Parts {
   MapDrawer map;
   SoftReserve soft_reserve;
   FailedRequests failed;
-  DriverRequests requests;
   IdleTrimmer idle_trimmer;
   TimeInCalls time_in_calls;
+  SummaryKeeper summary;
+  Background background;
+  DriverRequests requests;
   Allocations allocations;
   Frees frees;
   GraphMemory graph_memory;
@@ -145,8 +158,6 @@ namespace {
 std::atomic<bool> stand_aside{false};
 std::atomic<bool> refuse_memory{false};  // beside that
 
-constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
-
 // How far the process's object is.
 enum class Making : std::uint8_t { kNot, kNow, kDone };
 std::atomic<Making> making{Making::kNot};
@@ -162,69 +173,6 @@ config::Policy policy_under_tools(config::Policy policy) {
         "keeps the arena)");
   }
   return policy;
-}
-
-// What is shared is shared until the very end: the program's exit handlers may count on it. Removes
-// a file by a system call of its own, and does no more: other libraries that are preloaded, and
-// stand between us and the C library, may have ended before a destructor of ours runs.
-[[gnu::section(".text.startup")]] __attribute__((destructor)) void at_end() noexcept {
-  Process* const process = Process::existing();
-  if (process != nullptr && !process->is_in_child()) {
-    process->ipc().leave();
-    process->leave_figures();
-    if (process->trace() != nullptr) {
-      process->trace()->close();
-    }
-  }
-}
-
-// All else. Registered when the object is made.
-void at_exit() noexcept {
-  static std::atomic<const Process*> done{nullptr};
-  Process* const process = Process::existing();
-  if (process == nullptr || process->is_in_child() || done.exchange(process) == process) {
-    return;  // a child that begins anew has its parent's handler, too
-  }
-  process->soft_reserve().leave();
-  process->failed_requests().finish();
-  if (process->trace() != nullptr) {
-    process->trace()->flush();
-    process->trace()->tell_problem();
-  }
-  const std::chrono::nanoseconds in_calls = process->time_in_calls();
-  if (const auto& path = process->policy().summary.value) {
-    write_summary(*path, process->figures(), in_calls);
-  }
-  if (!process->policy().show_stats.value) {
-    return;
-  }
-  try {
-    if (const std::string text = summary_text(process->figures(), in_calls); !text.empty()) {
-      log::always(text);
-    }
-  } catch (...) {  // the program's exit goes on
-  }
-}
-
-// Registered where `cubfc run` started this process. Who asked for cubfc learns in this way that
-// the program had no use for it: from the summary's place, and by the same rules.
-void at_exit_of_run() noexcept try {
-  const Process* const process = Process::existing();
-  const config::Policy& policy = policy_of_process();
-  if (!is_process_of_run() || policy.disable.value || stand_aside.load() ||
-      (process != nullptr && !summary_text(process->figures(), {}).empty())) {
-    return;
-  }
-  log::start(policy.log_level.value, policy.log_file.value.value_or(""));
-  log::info("{} (process {}) has allocated no GPU memory itself", command_line(kMostOfCommand),
-            getpid());
-} catch (...) {  // the program's exit goes on
-}
-
-[[gnu::section(".text.startup")]] __attribute__((constructor)) void watch_exit_of_run() noexcept {
-  if (is_process_of_run()) {
-    std::atexit(&at_exit_of_run);
-  }
 }
 
 }  // namespace
@@ -304,6 +252,10 @@ PeerCopies& Process::peer_copies() const {
   return parts_->peer_copies;
 }
 
+bool Process::stands_aside() noexcept {
+  return stand_aside.load();
+}
+
 bool Process::refuses_memory() noexcept {
   return refuse_memory.load(std::memory_order_relaxed);
 }
@@ -369,7 +321,7 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
     return nullptr;
   }
   auto* process = new Process(driver.call(), policy, overridden);
-  std::atexit(&at_exit);
+  finish_at_exit();
   for (const std::string& warning : process->policy().warnings) {
     log::write(log::Level::kWarn, warning);
   }

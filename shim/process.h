@@ -50,6 +50,8 @@ class Process {
   // Nothing can be intercepted, but a limit is to be kept: nobody gets device memory, nor a context
   // in which to ask for it. Known once active() was called.
   static bool refuses_memory() noexcept;
+  // All calls go straight to the driver, from the first one on that had to decide.
+  static bool stands_aside() noexcept;
   // False when nothing is intercepted at all (CUBFC_DISABLE). For the resolver; makes no driver
   // call.
   static bool intercepts() noexcept;

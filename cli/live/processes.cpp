@@ -48,6 +48,31 @@ std::optional<Process> read_process(const std::string& path, int file, std::stri
   return process;
 }
 
+Processes read_those_whose_owner(Owner owner) {
+  Processes processes;
+  const auto look = [&](const std::string& path, int file) {
+    std::string problem;
+    if (auto process = read_process(path, file, problem)) {
+      processes.all.push_back(std::move(*process));
+    } else if (!problem.empty()) {
+      processes.unusable.push_back(problem);
+    }
+  };
+  for_each_shared_file(figures::kFileKind, look, owner);
+  return processes;
+}
+
+// False when its file cannot be written to, or is no longer there.
+bool write_into(const Process& process, std::size_t at, const void* data, std::size_t bytes) {
+  const Descriptor file(
+      open(process.path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  // Another user, in whose folder it lies, may have put another file there.
+  struct stat status {};
+  return file && fstat(file.get(), &status) == 0 && status.st_dev == process.file_device &&
+         status.st_ino == process.file_number && status.st_size >= static_cast<off_t>(kBytes) &&
+         pwrite(file.get(), data, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
+}
+
 }  // namespace
 
 bool are_usable(const figures::ProcessFigures& figures, std::string& problem) {
@@ -70,19 +95,31 @@ std::vector<std::size_t> Process::devices() const {
 }
 
 Processes read_processes() {
-  Processes processes;
-  for_each_shared_file(figures::kFileKind, [&](const std::string& path, int file) {
-    std::string problem;
-    if (auto process = read_process(path, file, problem)) {
-      processes.all.push_back(std::move(*process));
-    } else if (!problem.empty()) {
-      processes.unusable.push_back(problem);
-    }
-  });
+  Processes processes = read_those_whose_owner(Owner::kLives);
   std::sort(processes.all.begin(), processes.all.end(), [](const Process& a, const Process& b) {
     return std::pair(a.figures->pid, a.path) < std::pair(b.figures->pid, b.path);
   });
   return processes;
+}
+
+Processes read_ended_processes() {
+  Processes processes = read_those_whose_owner(Owner::kIsDead);
+  std::erase_if(processes.all, [](const Process& process) {
+    const std::vector<std::size_t> devices = process.devices();
+    return std::ranges::none_of(devices, [&](std::size_t device) {
+      const figures::Sums sums = figures::sum_of(*process.figures, device);
+      return sums.allocations + sums.failures > 0;
+    });
+  });
+  std::ranges::stable_sort(processes.all, [](const Process& a, const Process& b) {
+    return a.figures->start_unix_ns > b.figures->start_unix_ns;
+  });
+  return processes;
+}
+
+void note_as_told(const Process& process) {
+  const std::uint32_t told = 1;
+  write_into(process, offsetof(figures::ProcessFigures, told), &told, sizeof(told));
 }
 
 bool ask_for_map(const Process& process, std::size_t device) {
@@ -90,13 +127,7 @@ bool ask_for_map(const Process& process, std::size_t device) {
                          device * sizeof(figures::DeviceFigures) +
                          offsetof(figures::DeviceFigures, map_wanted);
   const std::uint32_t wanted = process.figures->devices[device].map_drawn.load() + 1;
-  const Descriptor file(
-      open(process.path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  // Another user, in whose folder it lies, may have put another file there.
-  struct stat status {};
-  return file && fstat(file.get(), &status) == 0 && status.st_dev == process.file_device &&
-         status.st_ino == process.file_number && status.st_size >= static_cast<off_t>(kBytes) &&
-         pwrite(file.get(), &wanted, sizeof(wanted), static_cast<off_t>(at)) == sizeof(wanted);
+  return write_into(process, at, &wanted, sizeof(wanted));
 }
 
 }  // namespace cubfc::live

@@ -36,6 +36,13 @@ struct Processes {
 // at. What is in a file may be anything: any text, number and index.
 Processes read_processes();
 
+// Those that have ended and have not told of it: they were killed, or called _exit. By the time
+// when they began, the last one first; without those that have asked for no memory. Of the newest
+// only (shim/meet/shared_files.h).
+Processes read_ended_processes();
+// From here on somebody has told of it. Does nothing where its file is gone.
+void note_as_told(const Process& process);
+
 // Whether a file with this beginning holds figures that can be shown. What is wrong is in
 // `problem`; where that stays empty, the process has just begun.
 bool are_usable(const figures::ProcessFigures& figures, std::string& problem);

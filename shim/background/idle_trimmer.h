@@ -1,19 +1,15 @@
-// Gives unused memory back while the program is idle, as CUBFC_TRIM_AFTER asks for. Allocations
-// calls start_once() at each allocation, and the first call starts a thread; without the option
-// there is none. The thread looks four times in the time of CUBFC_TRIM_AFTER whether the program
-// has allocated or freed anything. When it has not for so long, what is unused goes back, and no
-// more is done until it allocates or frees again. Knows nothing of memory.
+// Gives unused memory back while the program is idle, as CUBFC_TRIM_AFTER asks for. Its thread
+// looks four times in the time of CUBFC_TRIM_AFTER whether the program has allocated or freed
+// anything. When it has not for so long, what is unused goes back, and no more is done until it
+// allocates or frees again. Knows nothing of memory.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 
-#include "shim/background/background_thread.h"
+#include "shim/background/ticking_thread.h"
 
 namespace cubfc {
 
@@ -27,25 +23,22 @@ class IdleTrimmer {
   };
   IdleTrimmer(std::optional<std::chrono::milliseconds> trim_after, Owner owner);
 
-  void start_once() noexcept {
-    if (to_be_started_.load(std::memory_order_relaxed)) {
-      start();
-    }
-  }
+  bool is_wanted() const noexcept { return is_wanted_; }
+  // Once, where it is wanted.
+  void start() noexcept;
 
  private:
-  void start() noexcept;
-  void watch() noexcept;
-  bool is_stopped_within(std::chrono::milliseconds time) noexcept;
-  void stop() noexcept;
+  using Clock = std::chrono::steady_clock;
+  void look() noexcept;
 
   const Owner owner_;
   const std::chrono::milliseconds trim_after_;
-  std::atomic<bool> to_be_started_;
-  std::mutex mutex_;  // guards stopping_
-  std::condition_variable stop_wanted_;
-  bool stopping_ = false;
-  BackgroundThread thread_;
+  const bool is_wanted_;
+  // The thread's.
+  std::optional<std::uint64_t> operations_;
+  Clock::time_point since_;  // they are so many
+  bool trimmed_ = false;
+  TickingThread thread_;
 };
 
 }  // namespace cubfc

@@ -93,7 +93,8 @@ __attribute__((visibility("default"))) unsigned long long cubfc_dump(char* text,
     return 0;
   }
   try {
-    const std::string all = cubfc::summary_json(process->figures(), process->time_in_calls());
+    const std::string all =
+        cubfc::summary_json({process->figures(), process->time_in_calls(), false});
     if (bytes > 0) {
       text[all.copy(text, bytes - 1)] = '\0';
     }

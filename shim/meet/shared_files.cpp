@@ -1,6 +1,5 @@
 #include "shim/meet/shared_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -11,9 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -25,89 +22,6 @@ namespace {
 
 // Another process may remove a file before it is locked here, but hardly often.
 constexpr int kMostAttempts = 10;
-
-// The folder's name where the folders of all users are; the user's number follows.
-constexpr std::string_view kShared = "cubfc-";
-
-// Another user may have made a folder or a file of our name.
-bool is_ours_alone(int descriptor, mode_t type) {
-  struct stat status {};
-  return fstat(descriptor, &status) == 0 && (status.st_mode & S_IFMT) == type &&
-         status.st_uid == geteuid() && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
-}
-
-Descriptor open_folder(const std::string& path) {
-  Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  return folder && is_ours_alone(folder.get(), S_IFDIR) ? std::move(folder) : Descriptor();
-}
-
-// Where the folder may be. A runtime folder is there for one user alone, who cannot be kept from
-// it; the other two places are everybody's.
-std::vector<std::string> folders(Where where = Where::kAsSet) {
-  std::vector<std::string> found;
-  const auto add_runtime_folder = [&](const std::string& runtime) {
-    const std::string folder = runtime + "/cubfc";
-    if (runtime.starts_with('/') && open_folder(runtime) &&
-        std::find(found.begin(), found.end(), folder) == found.end()) {
-      found.push_back(folder);
-    }
-  };
-  const char* const variable = where == Where::kFixed ? nullptr : secure_getenv("XDG_RUNTIME_DIR");
-  add_runtime_folder(variable == nullptr ? "" : variable);
-  add_runtime_folder(format("/run/user/{}", geteuid()));
-  for (const char* place : {"/dev/shm", "/tmp"}) {
-    found.push_back(format("{}/{}{}", place, kShared, geteuid()));
-  }
-  return found;
-}
-
-std::vector<std::string> names_in(const std::string& path) {
-  std::vector<std::string> names;
-  const auto close = [](DIR* listing) { closedir(listing); };
-  const std::unique_ptr<DIR, decltype(close)> listing(opendir(path.c_str()), close);
-  while (const dirent* const entry = listing == nullptr ? nullptr : readdir(listing.get())) {
-    if (entry->d_name[0] != '.') {
-      names.emplace_back(entry->d_name);
-    }
-  }
-  return names;
-}
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-// Of every user.
-std::vector<std::string> folders_of_all() {
-  std::vector<std::string> found = folders();
-  const auto add = [&](const std::string& folder) {
-    if (std::find(found.begin(), found.end(), folder) == found.end()) {
-      found.push_back(folder);
-    }
-  };
-  for (const std::string& user : names_in("/run/user")) {
-    add("/run/user/" + user + "/cubfc");
-  }
-  for (const std::string place : {"/dev/shm", "/tmp"}) {
-    for (const std::string& name : names_in(place)) {
-      if (name.starts_with(kShared) && is_number(name.substr(kShared.size()))) {
-        add(place + '/' + name);
-      }
-    }
-  }
-  return found;
-}
-
-// Whatever the program's file mode mask is, or was when the folder was made.
-Descriptor make_folder(const std::string& path) {
-  struct stat status {};
-  if (mkdir(path.c_str(), S_IRWXU) == 0 ||
-      (lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-       (status.st_mode & S_IRWXU) != S_IRWXU)) {
-    chmod(path.c_str(), S_IRWXU);
-  }
-  return open_folder(path);
-}
 
 Descriptor open_file(int folder, const char* name, int flags) {
   return Descriptor(openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
@@ -144,13 +58,40 @@ bool is_nobodys(const Descriptor& file) {
 void remove_nobodys(const std::string& path, int folder,
                     const std::function<bool(std::string_view)>& wanted,
                     const std::function<bool(int file)>& may_go) {
-  for (const std::string& name : names_in(path)) {
+  for (const std::string& name : names_in_folder(path)) {
     const Descriptor file =
         wanted(name) ? open_file(folder, name.c_str(), O_RDWR | O_NONBLOCK) : Descriptor();
     const LockedForMoment only_ours(file);
     if (is_nobodys(file) && may_go(file.get())) {
       unlinkat(folder, name.c_str(), 0);
     }
+  }
+}
+
+// What dead processes have made for themselves in the folder. Of what outlives them the newest
+// stay.
+void remove_of_the_dead(const std::string& path, int folder) {
+  std::vector<std::pair<time_t, std::string>> left;
+  std::string name;  // of the file that is looked at
+  const auto has_owner_and_is_noted = [&](std::string_view each) {
+    name = each;
+    return has_owner(each);
+  };
+  remove_nobodys(path, folder, has_owner_and_is_noted, [&](int file) {
+    struct stat status {};
+    if (!name.starts_with(kOutliving) || fstat(file, &status) != 0) {
+      return true;
+    }
+    left.emplace_back(status.st_mtime, name);
+    return false;
+  });
+  if (left.size() > kMostOutliving) {
+    std::sort(left.begin(), left.end(), std::greater<>());
+    const auto is_old = [&](std::string_view each) {
+      return std::any_of(left.begin() + kMostOutliving, left.end(),
+                         [&](const auto& one) { return one.second == each; });
+    };
+    remove_nobodys(path, folder, is_old, [](int) { return true; });
   }
 }
 
@@ -218,7 +159,7 @@ Descriptor open_to_join(int folder, const char* name, std::size_t bytes, IfMissi
 bool is_there(const std::string& path, const std::string& name) {
   const int error = errno;
   struct stat status {};
-  const Descriptor folder = open_folder(path);
+  const Descriptor folder = open_shared_folder(path);
   const bool found =
       folder && fstatat(folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
   errno = error;
@@ -227,7 +168,8 @@ bool is_there(const std::string& path, const std::string& name) {
 
 bool join_in(const std::string& path, const std::string& name, IfMissing if_missing,
              const std::function<bool(int, void*)>& then, SharedFile& joined) {
-  const Descriptor folder = if_missing == IfMissing::kMake ? make_folder(path) : open_folder(path);
+  const Descriptor folder =
+      if_missing == IfMissing::kMake ? make_shared_folder(path) : open_shared_folder(path);
   joined.path = path + '/' + name;
   for (int attempt = 0; folder && attempt < kMostAttempts; ++attempt) {
     Descriptor file = open_to_join(folder.get(), name.c_str(), joined.bytes, if_missing);
@@ -257,12 +199,12 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
                                            std::uint64_t& key) {
   std::optional<SharedFile> made(std::in_place);
   made->bytes = bytes;
-  for (const std::string& path : folders()) {
-    const Descriptor folder = make_folder(path);
+  for (const std::string& path : shared_folders()) {
+    const Descriptor folder = make_shared_folder(path);
     if (!folder) {
       continue;
     }
-    remove_nobodys(path, folder.get(), has_owner, [](int) { return true; });
+    remove_of_the_dead(path, folder.get());
     for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       if (make_in(path, folder.get(), kind, *made, key)) {
         return made;
@@ -277,9 +219,9 @@ std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t by
 
 std::vector<std::string> names_of_shared_files(std::string_view beginning, Where where) {
   std::vector<std::string> found;
-  for (const std::string& path : folders(where)) {
-    if (open_folder(path)) {
-      for (std::string& name : names_in(path)) {
+  for (const std::string& path : shared_folders(where)) {
+    if (open_shared_folder(path)) {
+      for (std::string& name : names_in_folder(path)) {
         if (name.starts_with(beginning)) {
           found.push_back(std::move(name));
         }
@@ -290,21 +232,23 @@ std::vector<std::string> names_of_shared_files(std::string_view beginning, Where
 }
 
 void for_each_shared_file(std::string_view kind,
-                          const std::function<void(const std::string& path, int file)>& look) {
-  for (const std::string& path : geteuid() == 0 ? folders_of_all() : folders()) {
+                          const std::function<void(const std::string& path, int file)>& look,
+                          Owner owner) {
+  for (const std::string& path : geteuid() == 0 ? shared_folders_of_all() : shared_folders()) {
     struct stat status {};
     const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!folder || fstat(folder.get(), &status) != 0 ||
         (status.st_uid != geteuid() && geteuid() != 0)) {
       continue;
     }
-    for (const std::string& name : names_in(path)) {
+    for (const std::string& name : names_in_folder(path)) {
       struct stat its_status {};
       const Descriptor file = name.starts_with(kind)
                                   ? open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK)
                                   : Descriptor();
       if (file && fstat(file.get(), &its_status) == 0 && S_ISREG(its_status.st_mode) &&
-          its_status.st_uid == status.st_uid && flock(file.get(), LOCK_SH | LOCK_NB) != 0) {
+          its_status.st_uid == status.st_uid &&
+          (flock(file.get(), LOCK_SH | LOCK_NB) != 0) == (owner == Owner::kLives)) {
         look(path + '/' + name, file.get());
       }
     }
@@ -312,8 +256,8 @@ void for_each_shared_file(std::string_view kind,
 }
 
 Descriptor open_shared_file(const std::string& name, Where where) {
-  for (const std::string& path : folders(where)) {
-    const Descriptor folder = open_folder(path);
+  for (const std::string& path : shared_folders(where)) {
+    const Descriptor folder = open_shared_folder(path);
     Descriptor file =
         folder ? open_file(folder.get(), name.c_str(), O_RDONLY | O_NONBLOCK) : Descriptor();
     if (file && is_ours_alone(file.get(), S_IFREG)) {
@@ -329,7 +273,7 @@ std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t 
                                            std::string* unusable, Where where) {
   std::optional<SharedFile> joined(std::in_place);
   joined->bytes = bytes;
-  const std::vector<std::string> all = folders(where);
+  const std::vector<std::string> all = shared_folders(where);
   for (const auto now : {IfMissing::kNothing, IfMissing::kMake}) {
     for (const std::string& path : all) {
       if (now <= if_missing && join_in(path, name, now, then, *joined)) {
@@ -350,8 +294,8 @@ std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t 
 }
 
 void remove_left_files(std::string_view names, const std::function<bool(int file)>& may_go) {
-  for (const std::string& path : folders()) {
-    if (const Descriptor folder = open_folder(path)) {
+  for (const std::string& path : shared_folders()) {
+    if (const Descriptor folder = open_shared_folder(path)) {
       remove_nobodys(
           path, folder.get(), [&](std::string_view name) { return name.starts_with(names); },
           may_go);
@@ -374,27 +318,6 @@ void leave_shared_file(const SharedFile& file) noexcept {
   if (again && flock(again.get(), LOCK_EX | LOCK_NB) == 0) {
     unlink(file.path.c_str());
   }
-}
-
-std::string why_no_shared_file(int error, Where where) {
-  std::string text;
-  for (const std::string& path : folders(where)) {
-    struct stat status {};
-    const int not_made = mkdir(path.c_str(), S_IRWXU) == 0 ? 0 : errno;
-    text += (text.empty() ? "" : ", ") + path + ' ';
-    if (lstat(path.c_str(), &status) != 0) {
-      text += std::string("cannot be made (") + std::strerror(not_made) + ')';
-    } else if (!S_ISDIR(status.st_mode)) {
-      text += "is no folder";
-    } else if (status.st_uid != geteuid()) {
-      text += format("belongs to user {}", status.st_uid);
-    } else if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-      text += "is open to other users (chmod 700 would do)";
-    } else {
-      text += std::string("takes no file (") + std::strerror(error) + ')';
-    }
-  }
-  return text;
 }
 
 }  // namespace cubfc

@@ -18,12 +18,9 @@
 #include <vector>
 
 #include "shim/meet/descriptor.h"
+#include "shim/meet/shared_folders.h"
 
 namespace cubfc {
-
-// Whether XDG_RUNTIME_DIR counts, which whoever starts a process may set: with kFixed all processes
-// of a user in one container look in the same places.
-enum class Where : bool { kAsSet, kFixed };
 
 struct SharedFile {
   std::string path;
@@ -36,7 +33,10 @@ struct SharedFile {
 // Makes a file of this process's, which has it until it ends. Nothing when there is no folder to
 // share in, or no room; errno says why. Throws std::bad_alloc. `key` becomes a random number, which
 // is part of the name: a process id that comes back finds no file in its way, and nobody takes one
-// file for another. Removes the files that dead processes have made so.
+// file for another. Removes the files that dead processes have made so, but for the newest of those
+// that outlive them.
+inline constexpr std::string_view kOutliving = "figures-";  // how their names begin
+inline constexpr std::ptrdiff_t kMostOutliving = 16;
 std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t bytes,
                                            std::uint64_t& key);
 // Of another process, to be read. An empty Descriptor when there is none, or somebody else may
@@ -48,10 +48,13 @@ std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_
 std::vector<std::string> names_of_shared_files(std::string_view beginning,
                                                Where where = Where::kAsSet);
 
-// Calls `look` with each file of that kind whose process lives: of this user's, and for root of all
-// users'. It may be written to meanwhile, and shorter than it should be. Throws std::bad_alloc.
+// Calls `look` with each file of that kind whose process lives, or does no more: of this user's,
+// and for root of all users'. It may be written to meanwhile, and shorter than it should be. Throws
+// std::bad_alloc.
+enum class Owner : bool { kLives, kIsDead };
 void for_each_shared_file(std::string_view kind,
-                          const std::function<void(const std::string& path, int file)>& look);
+                          const std::function<void(const std::string& path, int file)>& look,
+                          Owner owner = Owner::kLives);
 
 // A file of this name that several processes have, and that is there as long as one of them does:
 // the first makes it, if it is kMake. Only its first page has room on the file system. `then`: see
@@ -73,9 +76,5 @@ void remove_left_files(std::string_view names, const std::function<bool(int file
 Descriptor open_again(const SharedFile& file);
 // Unmaps it, and removes it if nobody else has it.
 void leave_shared_file(const SharedFile& file) noexcept;
-
-// For a message, when none could be made: which folders were tried, and what is wrong with each.
-// `error`: errno then.
-std::string why_no_shared_file(int error, Where where = Where::kAsSet);
 
 }  // namespace cubfc

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "shim/background/idle_trimmer.h"
+#include "shim/background/background.h"
 #include "shim/background/map_drawer.h"
 #include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
@@ -39,7 +39,7 @@ Allocations::Allocations(const DriverFunctions& driver, const config::Policy& po
       requests_(uses.requests),
       soft_reserve_(uses.soft_reserve),
       map_(uses.map),
-      idle_trimmer_(uses.idle_trimmer),
+      background_(uses.background),
       time_(uses.time),
       pitch_(driver, uses.sources),
       most_at_hand_(uses.time.watches_each_call() ? 0 : most_shared()) {}
@@ -81,7 +81,7 @@ CUresult Allocations::allocate(CUdeviceptr* address, std::size_t bytes) {
   if (context == nullptr) {
     return without_context(address, bytes);
   }
-  idle_trimmer_.start_once();
+  background_.start_once();
   return serve(*context, address, bytes, "cuMemAlloc");
 }
 
@@ -316,7 +316,7 @@ CUdeviceptr Allocations::try_allocate(std::size_t bytes) {
     return 0;
   }
   const TimeInCalls::Stopwatch stopwatch(time_);
-  idle_trimmer_.start_once();
+  background_.start_once();
   collect_waiting(*context);
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes, asking());
   if (address != 0) {

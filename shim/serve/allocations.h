@@ -20,7 +20,7 @@ class Captures;
 class Contexts;
 class DriverRequests;
 class FailedRequests;
-class IdleTrimmer;
+class Background;
 class MapDrawer;
 class MemorySources;
 class SoftReserve;
@@ -41,7 +41,7 @@ class Allocations {
     DriverRequests& requests;
     SoftReserve& soft_reserve;
     MapDrawer& map;
-    IdleTrimmer& idle_trimmer;
+    Background& background;
     TimeInCalls& time;
   };
   Allocations(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses);
@@ -100,7 +100,7 @@ class Allocations {
   DriverRequests& requests_;
   SoftReserve& soft_reserve_;
   MapDrawer& map_;
-  IdleTrimmer& idle_trimmer_;
+  Background& background_;
   TimeInCalls& time_;
   const Pitch pitch_;
   // The largest request that take_at_hand() looks at; 0 where each is timed or told of.

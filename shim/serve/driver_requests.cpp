@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "shim/background/background.h"
 #include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
 #include "shim/tell/log.h"
@@ -10,8 +11,12 @@ namespace cubfc {
 
 DriverRequests::DriverRequests(const DriverFunctions& driver, Contexts& contexts,
                                const MemorySources& sources, FailedRequests& failed,
-                               SoftReserve& soft_reserve)
-    : driver_(driver), sources_(sources), failed_(failed), soft_reserve_(soft_reserve) {
+                               SoftReserve& soft_reserve, Background& background)
+    : driver_(driver),
+      sources_(sources),
+      failed_(failed),
+      soft_reserve_(soft_reserve),
+      background_(background) {
   contexts.add_listener(*this);
 }
 
@@ -24,6 +29,7 @@ bool DriverRequests::is_possible(const DriverRequest& request) {
 
 // A member of a group follows the group's limit also where nothing is allocated in an arena.
 void DriverRequests::begin(const DriverRequest& request) noexcept {
+  background_.start_once();
   if (request.device.limit.group() != nullptr) {
     soft_reserve_.offer(request.device);
   }

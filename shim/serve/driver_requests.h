@@ -15,6 +15,7 @@
 
 namespace cubfc {
 
+class Background;
 class SoftReserve;
 
 struct DriverRequest {
@@ -31,7 +32,7 @@ struct DriverRequest {
 class DriverRequests : private ContextListener {
  public:
   DriverRequests(const DriverFunctions& driver, Contexts& contexts, const MemorySources& sources,
-                 FailedRequests& failed, SoftReserve& soft_reserve);
+                 FailedRequests& failed, SoftReserve& soft_reserve, Background& background);
 
   // Claims the bytes, then calls the driver (`call` returns its answer); both again as long as
   // memory is found. `claim` is set exactly when the driver's answer is a success. `undo`
@@ -132,6 +133,7 @@ class DriverRequests : private ContextListener {
   const MemorySources& sources_;
   FailedRequests& failed_;
   SoftReserve& soft_reserve_;
+  Background& background_;
   Ledger<CUdeviceptr> ledger_;
 };
 

@@ -19,9 +19,10 @@ namespace cubfc {
 namespace {
 
 // All that does not change; `magic` last.
-void begin(figures::ProcessFigures& figures, const config::Policy& policy) {
+void begin(figures::ProcessFigures& figures, const config::Policy& policy, pid_t run) {
   figures.bytes = sizeof(figures);
   figures.pid = getpid();
+  figures.run_pid = run;
   figures.start_unix_ns = static_cast<std::uint64_t>(
       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
   figures.version.set(CUBFC_VERSION);
@@ -54,7 +55,7 @@ bool keeps_its_room(int file) noexcept {
 
 }  // namespace
 
-FiguresPage::FiguresPage(const config::Policy& policy) {
+FiguresPage::FiguresPage(const config::Policy& policy, pid_t run) {
   if (policy.share_stats.value && !policy.disable.value) {
     figures_ = make_file();
   }
@@ -62,7 +63,7 @@ FiguresPage::FiguresPage(const config::Policy& policy) {
     own_ = std::make_unique<figures::ProcessFigures>();
     figures_ = own_.get();
   }
-  begin(*figures_, policy);
+  begin(*figures_, policy, run);
 }
 
 // Only one that nobody uses ends: its making has failed.

@@ -2,6 +2,8 @@
 // process lives, or in memory of its own. What is in them is not known here.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <optional>
 
@@ -13,9 +15,9 @@ namespace cubfc {
 
 class FiguresPage {
  public:
-  // In memory of its own where CUBFC_SHARE_STATS is off, or there can be no file. Throws
-  // std::bad_alloc.
-  explicit FiguresPage(const config::Policy& policy);
+  // `run`: the `cubfc run` that the process comes from; 0: none. In memory of its own where
+  // CUBFC_SHARE_STATS is off, or there can be no file. Throws std::bad_alloc.
+  FiguresPage(const config::Policy& policy, pid_t run);
   ~FiguresPage();
   FiguresPage(const FiguresPage&) = delete;
   FiguresPage& operator=(const FiguresPage&) = delete;

@@ -25,7 +25,7 @@ using arena::put;
 using arena::read;
 
 // Of the layout. Part of the files' names: who knows another one does not look.
-inline constexpr std::string_view kFileKind = "figures-3-";
+inline constexpr std::string_view kFileKind = "figures-4-";
 inline constexpr std::uint32_t kMagic = 0x63756266;
 
 inline constexpr std::size_t kDevices = 16;
@@ -109,6 +109,8 @@ struct ProcessFigures {
   std::atomic<std::uint32_t> magic;  // kMagic, once all that is set once is there
   std::uint32_t bytes;               // of this
   std::int32_t pid;                  // in its own namespace
+  std::int32_t run_pid;              // of the `cubfc run` that it comes from; 0: none
+  std::atomic<std::uint32_t> told;   // 1: a command has told how it ended
   std::uint32_t reserved;
   std::uint64_t start_unix_ns;
   Text<32> version;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <string>
 
 namespace cubfc {
@@ -15,5 +16,8 @@ template <typename... Args>
 std::string format(fmt::format_string<Args...> format, Args&&... args) {
   return cubfc::vformat(format, fmt::make_format_args(args...));
 }
+
+// 1.5 GiB, 512 B: a size for people.
+std::string bytes_text(std::uint64_t count);
 
 }  // namespace cubfc

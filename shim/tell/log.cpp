@@ -54,6 +54,7 @@ spdlog::level::level_enum level_of(Level level) {
 struct Settings {
   Level level;
   std::string file;
+  std::string prefix;
 };
 std::atomic<const Settings*> the_settings{nullptr};
 
@@ -68,7 +69,7 @@ std::string file() {
 class Formatter final : public spdlog::formatter {
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& text) override {
     const auto end = std::back_inserter(text);
-    fmt::format_to(end, "cubfc: ");
+    fmt::format_to(end, "{}", prefix());
     if (lowest.load() <= Level::kDebug) {
       const auto since_midnight = std::chrono::duration_cast<std::chrono::microseconds>(
           message.time.time_since_epoch() % std::chrono::hours(24));
@@ -231,9 +232,16 @@ spdlog::logger& logger() {
 
 }  // namespace
 
+std::string prefix() {
+  const Settings* const settings = the_settings.load(std::memory_order_acquire);
+  return settings == nullptr ? "cubfc: " : settings->prefix;
+}
+
 void start(Level level, const std::string& file) {
   if (the_settings.load(std::memory_order_acquire) == nullptr) {
-    the_settings.store(new Settings{level, file}, std::memory_order_release);
+    const std::string rank = rank_of_process();
+    the_settings.store(new Settings{level, file, "cubfc: " + (rank.empty() ? "" : rank + ": ")},
+                       std::memory_order_release);
   }
   lowest.store(level, std::memory_order_release);  // then the file is there, too
 }
@@ -259,24 +267,26 @@ void write(Level level, const std::string& text) noexcept {
   }
 }
 
+void always(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) {
+    if (!text.empty()) {
+      text += '\n';
+      text += prefix();
+    }
+    text += line;
+  }
+  if (!lines.empty()) {
+    always(text);
+  }
+}
+
 void always(const std::string& text) noexcept {
   const NoSignal no_sigpipe(SIGPIPE);
   try {
     logger().log(spdlog::level::critical, text);
   } catch (...) {
   }
-}
-
-std::string bytes(std::uint64_t count) {
-  constexpr std::array<const char*, 7> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  std::size_t unit = 0;
-  auto value = static_cast<double>(count);
-  while (value >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? format("{} B", count)
-                   : format("{:.{}f} {}", value, value < 100 ? 2 : 1, kUnits[unit]);
 }
 
 }  // namespace cubfc::log

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "config/policy.h"
 #include "shim/tell/format.h"
@@ -38,6 +39,12 @@ void write(Level level, const std::string& text) noexcept;
 
 // A message that the user asked for or must see, whatever the level: reports and summaries.
 void always(const std::string& text) noexcept;
+// The same of several lines, each with what stands before a message; nothing without any.
+void always(const std::vector<std::string>& lines);
+
+// What stands before each message: "cubfc: ", and of a job of several processes also which one says
+// it, "cubfc: rank 3: ".
+std::string prefix();
 
 template <typename... Args>
 [[gnu::noinline]] void put_together(Level level, fmt::format_string<Args...> format,
@@ -71,7 +78,8 @@ void warn(fmt::format_string<Args...> format, Args&&... args) noexcept {
   at(Level::kWarn, format, std::forward<Args>(args)...);
 }
 
-// 1.5 GiB, 512 B: a size for people.
-std::string bytes(std::uint64_t count);
+inline std::string bytes(std::uint64_t count) {
+  return bytes_text(count);
+}
 
 }  // namespace cubfc::log

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
 namespace cubfc {
 
@@ -34,6 +36,26 @@ std::string host_name() {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   return host.data();
+}
+
+std::string rank_of_process() {
+  struct Launcher {
+    const char* rank;
+    const char* processes;
+  };
+  constexpr std::array<Launcher, 4> kLaunchers{{{"RANK", "WORLD_SIZE"},
+                                                {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                {"PMI_RANK", "PMI_SIZE"},
+                                                {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}};
+  for (const Launcher& launcher : kLaunchers) {
+    const char* const rank = std::getenv(launcher.rank);
+    const char* const processes = std::getenv(launcher.processes);
+    if (rank != nullptr && processes != nullptr && std::strlen(rank) <= 9 &&
+        std::strspn(rank, "0123456789") == std::strlen(rank) && *rank != '\0') {
+      return std::strtol(processes, nullptr, 10) > 1 ? std::string("rank ") + rank : "";
+    }
+  }
+  return {};
 }
 
 std::string expanded_path(const std::string& path) {

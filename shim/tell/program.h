@@ -12,6 +12,10 @@ std::string command_line(std::size_t most_bytes);
 
 std::string host_name();
 
+// "rank 3" of a job of several processes, by what torchrun, Open MPI, MPICH or Slurm says in the
+// environment; empty for a process that is alone.
+std::string rank_of_process();
+
 // The path with %p and %h replaced by process id and host.
 std::string expanded_path(const std::string& path);
 

@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "shim/tell/caller_list.h"
+#include "shim/tell/format.h"
 #include "shim/tell/json.h"
-#include "shim/tell/log.h"
-#include "shim/tell/output_file.h"
-#include "shim/tell/program.h"
 
 namespace cubfc {
 namespace {
@@ -62,30 +60,29 @@ std::string kinds_at_peak(const DeviceFigures& device) {
   std::string text;
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     if (const std::uint64_t bytes = read(device.at_peak[i]); bytes > 0) {
-      text += format("{}{} {}", text.empty() ? "" : ", ", log::bytes(bytes), kMemoryNames[i].words);
+      text += format("{}{} {}", text.empty() ? "" : ", ", bytes_text(bytes), kMemoryNames[i].words);
     }
   }
   return read(device.at_peak[0]) == read(device.peak_bytes_in_use) ? "" : text;
 }
 
-std::string device_text(const ProcessFigures& process, const DeviceFigures& device,
-                        const Sums& sums, std::string_view each) {
-  std::string text = format(
+void add_lines_of(const ProcessFigures& process, const DeviceFigures& device, const Sums& sums,
+                  std::string_view each, std::vector<std::string>& lines) {
+  lines.push_back(format(
       "GPU {}: peak {} of {}, {}{}{}, {} failed", device.number,
-      log::bytes(read(device.peak_bytes_in_use)), log::bytes(read(device.peak_bytes_taken)),
+      bytes_text(read(device.peak_bytes_in_use)), bytes_text(read(device.peak_bytes_taken)),
       counted(sums.allocations, "allocation"),
       read(device.driver_calls) == 0 ? ""
                                      : " in " + counted(read(device.driver_calls), "driver call"),
-      each, grouped(std::max(sums.failures, read(device.refused))));
+      each, grouped(std::max(sums.failures, read(device.refused)))));
   if (const std::string kinds = kinds_at_peak(device); !kinds.empty()) {
-    text += format("\ncubfc: GPU {}: of what at the peak: {}", device.number, kinds);
+    lines.push_back(format("GPU {}: of what at the peak: {}", device.number, kinds));
   }
   const auto callers = figures::callers_of(process, sums, figures::When::kAtPeak);
   if (!callers.empty()) {
-    text +=
-        format("\ncubfc: GPU {}: by whom at the peak: {}", device.number, figures::listed(callers));
+    lines.push_back(
+        format("GPU {}: by whom at the peak: {}", device.number, figures::listed(callers)));
   }
-  return text;
 }
 
 std::string device_json(const ProcessFigures& process, const DeviceFigures& device,
@@ -155,32 +152,33 @@ std::uint64_t allocations_of(const ProcessFigures& process) {
 
 }  // namespace
 
-std::string summary_text(const ProcessFigures& process, std::chrono::nanoseconds in_calls) {
-  const std::uint64_t operations = allocations_of(process);
-  const std::string each = in_calls.count() == 0 || operations == 0
+std::vector<std::string> summary_lines(const Summary& summary) {
+  const std::uint64_t operations = allocations_of(summary.process);
+  const std::string each = summary.in_calls.count() == 0 || operations == 0
                                ? ""
                                : format(", {:.1f} us each with the program's waits",
-                                        static_cast<double>(in_calls.count()) / 1000.0 /
+                                        static_cast<double>(summary.in_calls.count()) / 1000.0 /
                                             static_cast<double>(operations));
-  std::string text;
+  std::vector<std::string> lines;
   std::chrono::nanoseconds waited{};
-  for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
+  for_each_device(summary.process, [&](const DeviceFigures& device, const Sums& sums) {
     if (sums.allocations + sums.failures + read(device.refused) > 0) {
-      text += (text.empty() ? "" : "\ncubfc: ") + device_text(process, device, sums, each);
+      add_lines_of(summary.process, device, sums, each, lines);
     }
     waited += std::chrono::nanoseconds(read(device.free_waits_ns));
   });
   // Worth a word when it is true.
   if (waited >= std::chrono::seconds(1)) {
-    text += format(
-        "{}frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
+    lines.push_back(format(
+        "frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "
         "does not use cudaFree as a barrier",
-        text.empty() ? "" : "\ncubfc: ", std::chrono::duration<double>(waited).count());
+        std::chrono::duration<double>(waited).count()));
   }
-  return text;
+  return lines;
 }
 
-std::string summary_json(const ProcessFigures& process, std::chrono::nanoseconds in_calls) {
+std::string summary_json(const Summary& summary) {
+  const ProcessFigures& process = summary.process;
   std::vector<std::string> devices;
   for_each_device(process, [&](const DeviceFigures& device, const Sums& sums) {
     devices.push_back(device_json(process, device, sums));
@@ -192,24 +190,12 @@ std::string summary_json(const ProcessFigures& process, std::chrono::nanoseconds
       .text("program", process.program.get())
       .text("labels", process.labels.get())
       .number("start_unix_ns", process.start_unix_ns)
+      .raw("ended", summary.is_end ? "true" : "false")
       .raw("devices", json::list_of(devices));
-  if (in_calls.count() > 0) {
-    all.number("ns_in_calls", static_cast<std::uint64_t>(in_calls.count()));
+  if (summary.in_calls.count() > 0) {
+    all.number("ns_in_calls", static_cast<std::uint64_t>(summary.in_calls.count()));
   }
   return all.whole() + "\n";
-}
-
-void write_summary(const std::string& path, const ProcessFigures& process,
-                   std::chrono::nanoseconds in_calls) noexcept try {
-  const std::string name = expanded_path(path);
-  const std::string text = name.ends_with(".json")
-                               ? summary_json(process, in_calls)
-                               : "cubfc: " + summary_text(process, in_calls) + "\n";
-  if (const std::string wrong = replace_file(name, text); !wrong.empty()) {
-    log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", name, wrong);
-  }
-} catch (...) {
-  log::write(log::Level::kWarn, "CUBFC_SUMMARY: the host has no memory for the summary");
 }
 
 }  // namespace cubfc

@@ -1,0 +1,45 @@
+// What cubfc does by threads of its own while the program uses GPU memory, and because the policy
+// asks for it. Whoever serves a request calls start_once(): a program that asks for no memory has
+// no such thread.
+#pragma once
+
+#include <atomic>
+
+#include "shim/background/idle_trimmer.h"
+#include "shim/background/summary_keeper.h"
+
+namespace cubfc {
+
+// Thread-safe.
+class Background {
+ public:
+  Background(IdleTrimmer& trimmer, SummaryKeeper& summary)
+      : trimmer_(trimmer),
+        summary_(summary),
+        to_be_started_(trimmer.is_wanted() || summary.is_wanted()) {}
+
+  void start_once() noexcept {
+    if (to_be_started_.load(std::memory_order_relaxed)) {
+      start();
+    }
+  }
+
+ private:
+  [[gnu::noinline]] void start() noexcept {
+    if (!to_be_started_.exchange(false)) {
+      return;
+    }
+    if (trimmer_.is_wanted()) {
+      trimmer_.start();
+    }
+    if (summary_.is_wanted()) {
+      summary_.start();
+    }
+  }
+
+  IdleTrimmer& trimmer_;
+  SummaryKeeper& summary_;
+  std::atomic<bool> to_be_started_;
+};
+
+}  // namespace cubfc

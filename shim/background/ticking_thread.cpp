@@ -1,0 +1,34 @@
+#include "shim/background/ticking_thread.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cubfc {
+
+TickingThread::TickingThread(const char* name, std::chrono::milliseconds interval,
+                             std::function<void()> tick)
+    : interval_(std::max(interval, std::chrono::milliseconds(1))),
+      tick_(std::move(tick)),
+      thread_(name, {[this] { run(); }, [this] { stop(); }}) {}
+
+void TickingThread::run() noexcept {
+  while (!is_stopped_within(interval_) && !BackgroundThread::program_is_over()) {
+    tick_();
+  }
+}
+
+// Else sleeps for so long.
+bool TickingThread::is_stopped_within(std::chrono::milliseconds time) noexcept {
+  std::unique_lock lock(mutex_);
+  return stop_wanted_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+void TickingThread::stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_wanted_.notify_one();
+}
+
+}  // namespace cubfc

@@ -1,0 +1,92 @@
+#include "shim/exit.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+
+#include "shim/background/soft_reserve.h"
+#include "shim/environment.h"
+#include "shim/process.h"
+#include "shim/record/trace_recorder.h"
+#include "shim/serve/failed_requests.h"
+#include "shim/share/ipc.h"
+#include "shim/tell/log.h"
+#include "shim/tell/program.h"
+#include "shim/tell/summary.h"
+#include "shim/tell/summary_file.h"
+
+namespace cubfc {
+namespace {
+
+constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
+
+// What is shared is shared until the very end: the program's exit handlers may count on it. Removes
+// a file by a system call of its own, and does no more: other libraries that are preloaded, and
+// stand between us and the C library, may have ended before a destructor of ours runs.
+[[gnu::section(".text.startup")]] __attribute__((destructor)) void at_end() noexcept {
+  Process* const process = Process::existing();
+  if (process != nullptr && !process->is_in_child()) {
+    process->ipc().leave();
+    process->leave_figures();
+    if (process->trace() != nullptr) {
+      process->trace()->close();
+    }
+  }
+}
+
+// All else.
+void at_exit() noexcept {
+  static std::atomic<const Process*> done{nullptr};
+  Process* const process = Process::existing();
+  if (process == nullptr || process->is_in_child() || done.exchange(process) == process) {
+    return;  // a child that begins anew has its parent's handler, too
+  }
+  process->soft_reserve().leave();
+  process->failed_requests().finish();
+  if (process->trace() != nullptr) {
+    process->trace()->flush();
+    process->trace()->tell_problem();
+  }
+  const Summary summary{process->figures(), process->time_in_calls(), /*is_end=*/true};
+  if (const auto& path = process->policy().summary.value) {
+    write_summary(*path, summary);
+  }
+  if (!process->policy().show_stats.value) {
+    return;
+  }
+  try {
+    log::always(summary_lines(summary));
+  } catch (...) {  // the program's exit goes on
+  }
+}
+
+// Registered where `cubfc run` started this process. Who asked for cubfc learns in this way that
+// the program had no use for it: from the summary's place, and by the same rules.
+void at_exit_of_run() noexcept try {
+  const Process* const process = Process::existing();
+  const config::Policy& policy = policy_of_process();
+  if (!is_process_of_run() || policy.disable.value || Process::stands_aside() ||
+      (process != nullptr && !summary_lines({process->figures(), {}, true}).empty())) {
+    return;
+  }
+  log::start(policy.log_level.value, policy.log_file.value.value_or(""));
+  log::info("{} (process {}) has allocated no GPU memory itself", command_line(kMostOfCommand),
+            getpid());
+} catch (...) {  // the program's exit goes on
+}
+
+[[gnu::section(".text.startup")]] __attribute__((constructor)) void watch_exit_of_run() noexcept {
+  if (is_process_of_run()) {
+    std::atexit(&at_exit_of_run);
+  }
+}
+
+}  // namespace
+
+void finish_at_exit() {
+  std::atexit(&at_exit);
+}
+
+}  // namespace cubfc
