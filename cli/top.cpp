@@ -11,12 +11,15 @@
 #include <ctime>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/live/gpu_memory.h"
+#include "cli/live/nvml_memory.h"
 #include "cli/report/wording.h"
 #include "cli/top/json.h"
 #include "cli/top/look.h"
@@ -35,13 +38,23 @@ preallocated, in no arena yet. TAKEN: all that the process holds of the GPU, wit
 contexts and modules. PEAK: the most that was in use. FRAG: the share of what is idle
 that no single request could have. ALLOC/S: since the last look. BLOCKED: the share of
 the time since then in which frees waited for the GPU. REFUSED: requests that failed
-for lack of memory. WAITING: freed by the program, and not to be used yet.
+for lack of memory. WAITING: freed by the program, and not to be used yet. USER is
+there where there are several, and for root. NOTE is what needs a look: near limit
+(nine tenths of it in use), refused, fragmented (half of what is idle, of a twentieth of
+the GPU or more), much idle (a tenth of the GPU or more, and less in use); + tells that
+there is more, which the details have. Where there is no room for it, a ! stands before
+the row.
+
+The bar of a GPU is what is in use, and held unused, by processes under cubfc, what
+others hold (processes without it, contexts, modules: as NVML tells), and what is free.
 
 Keys: up, down (k, j), Page Up, Page Down, Home, End select a process; Enter shows
-where its memory is, of what kind and who asked for it, Esc hides that; > and < sort by
-the next or last column, r reverses; q ends.
+where its memory is, of what kind and who asked for it, Esc hides that; meanwhile these
+keys scroll, and n and p go to the next process and the one before; s and S (or > and <)
+sort by the next column and the one before, r reverses; ? shows the keys; q ends.
 
-Without a terminal, or with TERM=dumb, the table comes anew at every interval.
+Into a file or a pipe one table is written, with --interval or --json they follow each
+other, and so they do on a terminal with TERM=dumb. NO_COLOR is honoured.
 Root sees the processes of all users, others their own. A process that was started
 with CUBFC_SHARE_STATS=false is not seen.
 
@@ -56,14 +69,21 @@ Examples:
 struct TopWords {
   bool once = false;
   bool json = false;
-  double interval = 1;
+  std::optional<double> interval;
   std::vector<int> pids;
+  std::string child;  // what this process is to do for another one of this command
 
   std::chrono::nanoseconds pause() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(interval));
+        std::chrono::duration<double>(interval.value_or(1)));
   }
+  // Who reads a file or a pipe waits for the end, unless he has asked for more.
+  bool is_once() const { return once || (!json && !interval && isatty(STDOUT_FILENO) != 1); }
 };
+
+// For what others hold of the GPUs; who draws does not wait so long.
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::milliseconds kPatienceOfScreen{200};
 
 void write(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
@@ -89,7 +109,7 @@ std::string plain_table(const top::Look& look, const TopWords& words) {
   const std::size_t width =
       isatty(STDOUT_FILENO) == 1 ? top::Terminal::size().columns : top::kAnyWidth;
   const std::vector<top::Line> nothing = top::nothing_there(look, words.pids);
-  return text_of(nothing.empty() ? top::table(look, width, nullptr) : nothing);
+  return text_of(nothing.empty() ? top::table(look, width) : nothing);
 }
 
 std::string time_line(const top::Look& look) {
@@ -112,7 +132,8 @@ void tell_problems(const top::Look& look, std::vector<std::string>& told) {
 }
 
 void write_once(const TopWords& words) {
-  top::Look look = top::take_look(words.pids, nullptr);
+  live::GpuMemoryAsker asker;
+  top::Look look = top::take_look(words.pids, nullptr, asker, kPatience);
   std::vector<std::string> told;
   tell_problems(look, told);
   if (!words.pids.empty() && look.processes.all.empty()) {
@@ -124,10 +145,12 @@ void write_once(const TopWords& words) {
 
 [[noreturn]] void write_forever(const TopWords& words) {
   auto next = steady_clock::now();
+  live::GpuMemoryAsker asker;
   std::unique_ptr<top::Look> last;
   std::vector<std::string> told;
   while (true) {
-    auto look = std::make_unique<top::Look>(top::take_look(words.pids, last.get()));
+    auto look =
+        std::make_unique<top::Look>(top::take_look(words.pids, last.get(), asker, kPatience));
     tell_problems(*look, told);
     top::sort(*look, {});
     write(words.json ? top::json(*look)
@@ -165,6 +188,7 @@ bool obey_keys(top::Terminal& terminal, top::Keys& keys, top::Screen& screen,
 }
 
 void show_live(const TopWords& words) {
+  live::GpuMemoryAsker asker;
   top::Terminal terminal;
   top::Screen screen(words.pids, wants_no_color());
   top::Keys keys;
@@ -172,7 +196,8 @@ void show_live(const TopWords& words) {
   bool ended = false;
   while (!ended) {
     const auto next = steady_clock::now() + words.pause();
-    auto look = std::make_unique<top::Look>(top::take_look(words.pids, last.get()));
+    auto look = std::make_unique<top::Look>(
+        top::take_look(words.pids, last.get(), asker, kPatienceOfScreen));
     screen.show(*look);
     last = std::move(look);
     terminal.draw(screen.drawn(top::Terminal::size()));
@@ -182,8 +207,12 @@ void show_live(const TopWords& words) {
 }
 
 void run(const TopWords& words) {
+  if (words.child == "gpu-memory") {
+    live::tell_gpu_memory();
+    return;
+  }
   std::setlocale(LC_CTYPE, "");  // what the terminal can show, and how wide it is
-  if (words.once) {
+  if (words.is_once()) {
     write_once(words);
   } else if (words.json || !top::Terminal::is_there()) {
     write_forever(words);
@@ -212,6 +241,7 @@ void add_top(CLI::App& app) {
       ->expected(1)
       ->take_all()
       ->check(CLI::Range(1, std::numeric_limits<int>::max()).description(""));
+  command.add_option("--child", words->child)->group("");
   command.callback([words] { run(*words); });
 }
 

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "cli/report/wording.h"
+#include "cli/top/attention.h"
 #include "cli/top/table.h"
+#include "cli/top/users.h"
 #include "cli/top/width.h"
 
 namespace cubfc::cli::top {
@@ -18,6 +20,24 @@ constexpr std::size_t kMostCallers = 8;
 
 std::string titled(std::string_view title, std::string_view text, std::size_t width) {
   return cut(left(title, kMargin) + std::string(text), width);
+}
+
+// In as many lines as it takes.
+void add_text(std::string_view title, std::string_view text, std::size_t width,
+              std::vector<Line>& lines) {
+  for (const std::string& part : wrapped(text, width > kMargin ? width - kMargin : 1)) {
+    lines.push_back({Line::Kind::kPlain, titled(title, part, width)});
+    title = "";
+  }
+}
+
+void add_concerns(const Row& row, std::size_t width, std::vector<Line>& lines) {
+  for (const Concern concern : concerns_of(row)) {
+    const std::size_t first = lines.size();
+    const std::string_view note = note_of(concern);
+    add_text("note", std::string(note) + ": " + explain(concern, row), width, lines);
+    lines[first].spans.push_back({kMargin, kMargin + note.size(), style_of(concern)});
+  }
 }
 
 // All of the map in one line, or in as many as it takes of equal length.
@@ -51,7 +71,7 @@ void add_map(const Row& row, const MapState& map, std::size_t width, std::vector
   if (map.age && map.state != Map::kCame) {
     text = std::to_string(map.age->count()) + " s old; a new one " + text;
   }
-  lines.push_back({Line::Kind::kPlain, titled("map", text, width)});
+  add_text("map", text, width, lines);
   if (!map.age) {
     return;
   }
@@ -152,14 +172,12 @@ std::vector<Line> details(const Row& row, const MapState& map, std::size_t width
   lines.push_back(
       {Line::Kind::kGpu,
        cut("pid " + std::to_string(process.pid) + " on GPU " + std::to_string(row.device().number) +
-               "  host " + shown(process.host.get()) + "  cubfc " + shown(process.version.get()),
+               "  user " + shown(user_name(row.process->user)) + "  host " +
+               shown(process.host.get()) + "  cubfc " + shown(process.version.get()),
            width)});
-  lines.push_back({Line::Kind::kPlain, titled("program", shown(process.program.get()), width)});
-  lines.push_back({Line::Kind::kPlain, titled("policy", settings_of(row.device()), width)});
-  if (const std::uint64_t refused = read(row.device().last_refused_bytes); refused > 0) {
-    lines.push_back(
-        {Line::Kind::kPlain, titled("refused", bytes_text(refused) + ", the last time", width)});
-  }
+  add_text("program", shown(process.program.get()), width, lines);
+  add_text("policy", settings_of(row.device()), width, lines);
+  add_concerns(row, width, lines);
   add_map(row, map, width, lines);
   add_parts("memory", kinds_of(row), width, lines);
   if (const std::vector<Part> callers = callers_of(row); !callers.empty()) {

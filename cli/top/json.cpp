@@ -7,6 +7,7 @@
 
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
+#include "cli/top/users.h"
 
 namespace cubfc::cli::top {
 namespace {
@@ -89,6 +90,25 @@ ordered_json device_of(const Row& row) {
           {"callers", list_of_callers(row)}};
 }
 
+ordered_json gpu_of(const Gpu& gpu) {
+  const auto of_all = [&](auto amount) {
+    return gpu.memory ? ordered_json(amount(*gpu.memory)) : ordered_json();
+  };
+  return {{"number", gpu.number},
+          {"uuid", figures::uuid_text(gpu.rows[0].device())},
+          {"name", text_of(gpu.name)},
+          {"total_bytes", gpu.total_bytes},
+          {"bytes_in_use", gpu.in_use},
+          {"bytes_taken", gpu.taken},
+          {"bytes_others", of_all([&](const live::GpuMemory& memory) {
+             return memory.used_bytes - std::min(memory.used_bytes, gpu.taken);
+           })},
+          {"bytes_free", of_all([](const live::GpuMemory& memory) {
+             return memory.total_bytes - std::min(memory.total_bytes, memory.used_bytes);
+           })},
+          {"others_unknown", gpu.memory ? ordered_json() : text_of(gpu.unknown)}};
+}
+
 }  // namespace
 
 std::string json(const Look& look) {
@@ -104,6 +124,8 @@ std::string json(const Look& look) {
     }
     const figures::ProcessFigures& figures = *process.figures;
     processes.push_back({{"pid", figures.pid},
+                         {"user", text_of(user_name(process.user))},
+                         {"uid", process.user},
                          {"host", text_of(figures.host.get())},
                          {"program", text_of(figures.program.get())},
                          {"name", text_of(report::program_name(figures.program.get()))},
@@ -112,11 +134,16 @@ std::string json(const Look& look) {
                          {"start_unix_ns", figures.start_unix_ns},
                          {"devices", std::move(devices)}});
   }
+  ordered_json gpus = ordered_json::array();
+  for (const Gpu& gpu : look.gpus) {
+    gpus.push_back(gpu_of(gpu));
+  }
   ordered_json unusable = ordered_json::array();
   for (const std::string& problem : look.processes.unusable) {
     unusable.push_back(text_of(problem));
   }
   const ordered_json all = {{"time_unix_ns", look.unix_ns},
+                            {"gpus", std::move(gpus)},
                             {"processes", std::move(processes)},
                             {"unusable_files", std::move(unusable)}};
   return all.dump() + "\n";

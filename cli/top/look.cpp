@@ -1,18 +1,23 @@
 #include "cli/top/look.h"
-#include "cli/report/program_name.h"
+
+#include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
+
+#include "cli/report/program_name.h"
+#include "cli/top/attention.h"
+#include "cli/top/users.h"
 
 namespace cubfc::cli::top {
 namespace {
 
 using figures::read;
 
-bool is_same_gpu(const Gpu& gpu, const Row& row) {
+bool is_same_gpu(const Gpu& gpu, const figures::DeviceFigures& other) {
   const figures::DeviceFigures& one = gpu.rows[0].device();
-  const figures::DeviceFigures& other = row.device();
   // Without an id of its own it is told by what else there is.
   const std::string id = figures::uuid_text(one);
   return id.empty() ? figures::uuid_text(other).empty() && one.number == other.number &&
@@ -21,14 +26,51 @@ bool is_same_gpu(const Gpu& gpu, const Row& row) {
 }
 
 void add(Look& look, const Row& row) {
-  const auto gpu =
-      std::ranges::find_if(look.gpus, [&](const Gpu& each) { return is_same_gpu(each, row); });
-  if (gpu != look.gpus.end()) {
-    gpu->rows.push_back(row);
-    return;
-  }
   const figures::DeviceFigures& device = row.device();
-  look.gpus.push_back({device.number, std::string(device.name.get()), device.total_bytes, {row}});
+  auto gpu =
+      std::ranges::find_if(look.gpus, [&](const Gpu& each) { return is_same_gpu(each, device); });
+  if (gpu == look.gpus.end()) {
+    look.gpus.push_back({device.number, std::string(device.name.get()), device.total_bytes, {}});
+    gpu = std::prev(look.gpus.end());
+  }
+  gpu->rows.push_back(row);
+  gpu->in_use += row.sums.in_use;
+  gpu->taken += read(device.bytes_taken);
+}
+
+// What processes that are not looked at hold of the GPUs that are.
+void add_others(Look& look) {
+  for (const live::Process& process : look.others) {
+    for (const std::size_t place : process.devices()) {
+      const figures::DeviceFigures& device = process.figures->devices[place];
+      const auto gpu = std::ranges::find_if(
+          look.gpus, [&](const Gpu& each) { return is_same_gpu(each, device); });
+      if (gpu != look.gpus.end()) {
+        gpu->in_use += figures::sum_of(*process.figures, place).in_use;
+        gpu->taken += read(device.bytes_taken);
+      }
+    }
+  }
+}
+
+void ask_for_memory(Look& look, live::GpuMemoryAsker& asker, std::chrono::milliseconds patience) {
+  std::vector<std::string> uuids;
+  for (const Gpu& gpu : look.gpus) {
+    if (std::string uuid = figures::uuid_text(gpu.rows[0].device()); !uuid.empty()) {
+      uuids.push_back(std::move(uuid));
+    }
+  }
+  const live::GpuMemories memories = asker.ask(uuids, patience);
+  for (Gpu& gpu : look.gpus) {
+    const std::string uuid = figures::uuid_text(gpu.rows[0].device());
+    if (const auto found = memories.known.find(uuid); found != memories.known.end()) {
+      gpu.memory = found->second;
+    } else if (const auto why = memories.unknown.find(uuid); why != memories.unknown.end()) {
+      gpu.unknown = why->second;
+    } else {
+      gpu.unknown = "it has no id";
+    }
+  }
 }
 
 const Row* row_before(const Look& before, const Row& row) {
@@ -84,7 +126,12 @@ double weight(const Row& row, Key key) {
       return static_cast<double>(read(device.refused));
     case Key::kWaiting:
       return static_cast<double>(row.sums.waiting);
+    case Key::kNote: {
+      const std::vector<Concern> concerns = concerns_of(row);
+      return concerns.empty() ? -100 : -static_cast<double>(concerns[0]);
+    }
     case Key::kPid:
+    case Key::kUser:
     case Key::kGroup:
     case Key::kProgram:
       return 0;
@@ -96,6 +143,8 @@ bool comes_before(const Row& one, const Row& other, Key key) {
   switch (key) {
     case Key::kPid:
       return one.figures().pid < other.figures().pid;
+    case Key::kUser:
+      return user_name(one.process->user) < user_name(other.process->user);
     case Key::kGroup:
       return one.device().group.get() < other.device().group.get();
     case Key::kProgram:
@@ -109,8 +158,19 @@ bool comes_before(const Row& one, const Row& other, Key key) {
 }  // namespace
 
 Look look_at(live::Processes processes, std::chrono::steady_clock::time_point when,
-             std::uint64_t unix_ns, const Look* before) {
-  Look look{when, unix_ns, std::move(processes), {}};
+             std::uint64_t unix_ns, const Look* before, const std::vector<int>& pids) {
+  Look look{when, unix_ns, std::move(processes), {}, {}};
+  std::vector<live::Process>& all = look.processes.all;
+  if (!pids.empty()) {
+    const auto unwanted =
+        std::stable_partition(all.begin(), all.end(), [&](const live::Process& process) {
+          return std::ranges::find(pids, process.figures->pid) != pids.end();
+        });
+    std::move(unwanted, all.end(), std::back_inserter(look.others));
+    all.erase(unwanted, all.end());
+  }
+  look.has_users = std::ranges::any_of(
+      all, [&](const live::Process& process) { return process.user != all[0].user; });
   for (const live::Process& process : look.processes.all) {
     for (const std::size_t place : process.devices()) {
       Row row{&process, place, figures::sum_of(*process.figures, place), {}, {}};
@@ -121,19 +181,20 @@ Look look_at(live::Processes processes, std::chrono::steady_clock::time_point wh
   std::ranges::stable_sort(look.gpus, [](const Gpu& one, const Gpu& other) {
     return std::tie(one.number, one.name) < std::tie(other.number, other.name);
   });
+  add_others(look);
   return look;
 }
 
-Look take_look(const std::vector<int>& pids, const Look* before) {
+Look take_look(const std::vector<int>& pids, const Look* before, live::GpuMemoryAsker& asker,
+               std::chrono::milliseconds patience) {
   live::Processes processes = live::read_processes();
-  if (!pids.empty()) {
-    std::erase_if(processes.all, [&](const live::Process& process) {
-      return std::ranges::find(pids, process.figures->pid) == pids.end();
-    });
-  }
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
-  return look_at(std::move(processes), std::chrono::steady_clock::now(),
-                 static_cast<std::uint64_t>(std::chrono::nanoseconds(since_1970).count()), before);
+  Look look = look_at(std::move(processes), std::chrono::steady_clock::now(),
+                      static_cast<std::uint64_t>(std::chrono::nanoseconds(since_1970).count()),
+                      before, pids);
+  look.has_users = look.has_users || geteuid() == 0;
+  ask_for_memory(look, asker, patience);
+  return look;
 }
 
 void sort(Look& look, const Order& order) {

@@ -1,29 +1,20 @@
 #include "cli/top/screen.h"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
-
-#include "cli/report/wording.h"
-#include "cli/top/width.h"
 
 namespace cubfc::cli::top {
 namespace {
 
 // A thread of cubfc's looks once a second.
 constexpr std::chrono::seconds kMapPatience{3};
-constexpr std::size_t kLeastTableLines = 3;
-
-std::string counted(std::size_t count, const std::string& what, const std::string& plural) {
-  return report::count_text(count) + " " + (count == 1 ? what : plural);
-}
 
 }  // namespace
 
 void Screen::show(Look& look) {
   look_ = &look;
+  widen(widths_, wanted_widths(look));
   arrange();
-  if (details_) {
+  if (has_details_) {
     ask_for_map();
   }
 }
@@ -43,9 +34,9 @@ void Screen::arrange() {
     selected_ = static_cast<std::size_t>(found - rows_.begin());
     return;
   }
-  if (selection_ && details_) {
+  if (selection_ && has_details_) {
     note_ = "the process has ended";
-    details_ = false;
+    has_details_ = false;
   }
   selected_ = std::min(selected_, rows_.empty() ? 0 : rows_.size() - 1);
   selection_ = rows_.empty() ? std::nullopt : std::optional(place_of(*rows_[selected_]));
@@ -60,77 +51,123 @@ void Screen::move_by(std::ptrdiff_t rows) {
       std::clamp(static_cast<std::ptrdiff_t>(selected_) + rows, std::ptrdiff_t{0}, last);
   selected_ = static_cast<std::size_t>(wanted);
   selection_ = place_of(*rows_[selected_]);
-  if (details_) {
+  if (has_details_) {
+    details_.first = 0;
     ask_for_map();
   }
 }
 
+void Screen::scroll_details_by(std::ptrdiff_t lines) {
+  const auto most =
+      static_cast<std::ptrdiff_t>(details_.all - std::min(details_.all, details_.room));
+  details_.first = static_cast<std::size_t>(
+      std::clamp(static_cast<std::ptrdiff_t>(details_.first) + lines, std::ptrdiff_t{0}, most));
+}
+
+// The details where they are shown, else the selection.
+void Screen::move_or_scroll(Press press) {
+  const Scrolled& what = has_details_ ? details_ : list_;
+  const auto page = static_cast<std::ptrdiff_t>(std::max<std::size_t>(what.room, 2) - 1);
+  const auto all = static_cast<std::ptrdiff_t>(has_details_ ? details_.all : rows_.size());
+  const std::ptrdiff_t by = press == Press::kUp         ? -1
+                            : press == Press::kDown     ? 1
+                            : press == Press::kPageUp   ? -page
+                            : press == Press::kPageDown ? page
+                            : press == Press::kHome     ? -all
+                                                        : all;
+  if (has_details_) {
+    scroll_details_by(by);
+  } else {
+    move_by(by);
+  }
+}
+
+void Screen::set_details(bool shown) {
+  has_details_ = shown && !rows_.empty();
+  details_.first = 0;
+  if (has_details_) {
+    ask_for_map();
+  }
+}
+
+// To a column that is there, whether or not the terminal has room for it.
 void Screen::sort_by_next(bool forwards) {
-  const auto now = static_cast<std::size_t>(order_.key);
-  order_.key = static_cast<Key>((now + (forwards ? 1 : kKeys - 1)) % kKeys);
+  do {
+    const auto now = static_cast<std::size_t>(order_.key);
+    order_.key = static_cast<Key>((now + (forwards ? 1 : kKeys - 1)) % kKeys);
+  } while (widths_.at(static_cast<std::size_t>(order_.key)) == 0);
   arrange();
+}
+
+// To the next part of it, where a small terminal has not shown all.
+void Screen::leave_page_of_help() {
+  help_.first += help_.room;
+  has_help_ = help_.first < help_.all;
 }
 
 bool Screen::press(const KeyPress& key) {
   note_.clear();
-  const auto page = static_cast<std::ptrdiff_t>(page_);
-  const auto all = static_cast<std::ptrdiff_t>(rows_.size());
+  if (has_help_) {
+    leave_page_of_help();
+    return true;
+  }
   switch (key.press) {
     case Press::kUp:
-      move_by(-1);
-      break;
     case Press::kDown:
-      move_by(1);
-      break;
     case Press::kPageUp:
-      move_by(-page);
-      break;
     case Press::kPageDown:
-      move_by(page);
-      break;
     case Press::kHome:
-      move_by(-all);
-      break;
     case Press::kEnd:
-      move_by(all);
+      move_or_scroll(key.press);
       break;
     case Press::kEnter:
-      details_ = !details_ && !rows_.empty();
-      if (details_) {
-        ask_for_map();
-      }
+      set_details(!has_details_);
       break;
     case Press::kEscape:
-      details_ = false;
+      set_details(false);
       break;
     case Press::kCharacter:
-      switch (key.character) {
-        case 'q':
-        case 'Q':
-          return false;
-        case 'k':
-          move_by(-1);
-          break;
-        case 'j':
-          move_by(1);
-          break;
-        case 's':
-        case '>':
-          sort_by_next(true);
-          break;
-        case 'S':
-        case '<':
-          sort_by_next(false);
-          break;
-        case 'r':
-          order_.reversed = !order_.reversed;
-          arrange();
-          break;
-        default:
-          break;
-      }
-      break;
+      return press_character(key.character);
     case Press::kOther:
+      break;
+  }
+  return true;
+}
+
+bool Screen::press_character(char character) {
+  switch (character) {
+    case 'q':
+    case 'Q':
+      return false;
+    case 'k':
+      move_or_scroll(Press::kUp);
+      break;
+    case 'j':
+      move_or_scroll(Press::kDown);
+      break;
+    case 'n':
+      move_by(1);
+      break;
+    case 'p':
+      move_by(-1);
+      break;
+    case 's':
+    case '>':
+      sort_by_next(true);
+      break;
+    case 'S':
+    case '<':
+      sort_by_next(false);
+      break;
+    case 'r':
+      order_.reversed = !order_.reversed;
+      arrange();
+      break;
+    case '?':
+      has_help_ = true;
+      help_.first = 0;
+      break;
+    default:
       break;
   }
   return true;
@@ -167,103 +204,6 @@ MapState Screen::map_state() const {
     state.state = map_->came ? Map::kCame : Map::kAsked;
   }
   return state;
-}
-
-std::string Screen::first_line() const {
-  const auto seconds = static_cast<std::time_t>(look_->unix_ns / 1'000'000'000);
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  std::array<char, 16> clock{};
-  std::strftime(clock.data(), clock.size(), "%H:%M:%S", &local);
-  return std::string("cubfc top  ") + clock.data() + "  " +
-         counted(look_->processes.all.size(), "process", "processes") + " on " +
-         counted(look_->gpus.size(), "GPU", "GPUs") + ", sorted by " +
-         std::string(name_of(order_.key)) + (order_.reversed ? ", reversed" : "");
-}
-
-std::string Screen::last_line() const {
-  return note_.empty()
-             ? "q quit  up/down select  Enter " +
-                   std::string(details_ ? "close" : "map and callers") + "  < > sort  r reverse"
-             : note_;
-}
-
-// The table, or the part of it around the selected row, and below it the details.
-std::vector<Line> Screen::body(std::size_t width, std::size_t lines) {
-  const std::vector<Line> nothing = nothing_there(*look_, pids_);
-  std::vector<Line> all = nothing.empty() ? table(*look_, width, &order_) : nothing;
-  const std::vector<Line> wrong = problems(*look_, width);
-  all.insert(all.end(), wrong.begin(), wrong.end());
-  const Row* const row = selected_row();
-  std::vector<Line> more;
-  if (details_ && row != nullptr) {
-    more = details(*row, map_state(), width);
-    more.insert(more.begin(), Line{});
-  }
-  const std::size_t half = std::max(lines / 2, kLeastTableLines);
-  const std::size_t left_over = lines > more.size() ? lines - more.size() : 0;
-  const std::size_t room = std::min({all.size(), std::max(half, left_over), lines});
-
-  const auto selected = static_cast<std::size_t>(
-      std::ranges::find_if(all,
-                           [&](const Line& each) { return each.row == row && row != nullptr; }) -
-      all.begin());
-  if (selected < all.size()) {
-    // With its device's header where it is the first row.
-    const std::size_t from = selected >= 2 && selected <= room ? 0 : selected;
-    scrolled_ = std::min(scrolled_, from);
-    scrolled_ = std::max(scrolled_, selected + 1 > room ? selected + 1 - room : 0);
-  }
-  scrolled_ = std::min(scrolled_, all.size() - room);
-  page_ = std::max<std::size_t>(room, 2) - 1;
-
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(scrolled_);
-  std::vector<Line> shown_lines(first, first + static_cast<std::ptrdiff_t>(room));
-  more.resize(std::min(more.size(), lines - room));
-  shown_lines.insert(shown_lines.end(), more.begin(), more.end());
-  return shown_lines;
-}
-
-// Who is selected is marked, and not by its look alone.
-std::string Screen::styled(const Line& line, std::size_t width) const {
-  const bool selected = line.row != nullptr && line.row == selected_row();
-  std::string text = cut(line.text, width);
-  if (selected && !text.empty()) {
-    text[0] = '>';
-  }
-  if (plain_) {
-    return text;
-  }
-  if (selected) {
-    return "\x1b[7m" + left(text, width);
-  }
-  switch (line.kind) {
-    case Line::Kind::kGpu:
-      return "\x1b[1m" + text;
-    case Line::Kind::kTitles:
-      return "\x1b[2m" + text;
-    case Line::Kind::kProblem:
-      return "\x1b[31m" + text;
-    default:
-      return text;
-  }
-}
-
-std::string Screen::drawn(const Size& size) {
-  std::vector<Line> lines{{Line::Kind::kPlain, first_line()}};
-  if (size.lines > 2) {
-    const std::vector<Line> inner = body(size.columns, size.lines - 2);
-    lines.insert(lines.end(), inner.begin(), inner.end());
-    lines.resize(size.lines - 1);
-  }
-  if (size.lines > 1) {
-    lines.push_back({Line::Kind::kTitles, last_line()});
-  }
-  std::string text;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += (i == 0 ? "" : "\n") + styled(lines[i], size.columns);
-  }
-  return text;
 }
 
 }  // namespace cubfc::cli::top

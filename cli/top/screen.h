@@ -2,6 +2,7 @@
 // how it gets there.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -42,17 +43,31 @@ class Screen {
     bool could_ask;
     std::optional<std::chrono::steady_clock::time_point> came;
   };
+  // Lines of which a part is on the screen.
+  struct Scrolled {
+    std::size_t first = 0;  // that is shown
+    std::size_t room = 10;  // lines of the screen, when it was last drawn
+    std::size_t all = 0;    // lines that there are
+  };
 
   static Place place_of(const Row& row) { return {row.process->path, row.place}; }
   const Row* selected_row() const { return rows_.empty() ? nullptr : rows_[selected_]; }
   void arrange();
+  // Keys.
+  bool press_character(char character);
   void move_by(std::ptrdiff_t rows);
+  void scroll_details_by(std::ptrdiff_t lines);
+  void move_or_scroll(Press press);
+  void set_details(bool shown);
   void sort_by_next(bool forwards);
+  void leave_page_of_help();
   void ask_for_map();
   MapState map_state() const;
-
-  std::string styled(const Line& line, std::size_t width) const;
+  // Lines, of which drawn() is made.
   std::vector<Line> body(std::size_t width, std::size_t lines);
+  std::vector<Line> list_part(std::size_t width, std::size_t lines);
+  std::size_t lines_of_list(std::size_t width, std::size_t lines, std::size_t of_details) const;
+  void scroll_to_selected(const std::vector<Line>& all);
   std::string first_line() const;
   std::string last_line() const;
 
@@ -61,11 +76,14 @@ class Screen {
   Look* look_ = nullptr;
   std::vector<Row*> rows_;  // as they stand on the screen
   Order order_;
+  Widths widths_{};  // as wide as any look has needed them
   std::optional<Place> selection_;
   std::size_t selected_ = 0;
-  std::size_t scrolled_ = 0;  // lines of the table above the screen
-  std::size_t page_ = 10;     // rows
-  bool details_ = false;
+  Scrolled list_;
+  Scrolled details_;
+  Scrolled help_;
+  bool has_details_ = false;
+  bool has_help_ = false;
   std::optional<MapRequest> map_;
   std::string note_;  // until the next key
 };

@@ -118,7 +118,9 @@ void Terminal::take_keys() noexcept {
   settings.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | IEXTEN);
   // Without it Ctrl-S would stop what is drawn here, and so everything.
   settings.c_iflag &= ~static_cast<tcflag_t>(IXON);
-  settings.c_cc[VMIN] = 0;
+  // Stopped by SIGSTOP, it leaves the terminal like this: a shell that then read nothing would take
+  // that for the end of its input.
+  settings.c_cc[VMIN] = 1;
   settings.c_cc[VTIME] = 0;
   set_terminal(settings);
 }

@@ -1,5 +1,8 @@
 #include "cli/top/width.h"
 
+#include <langinfo.h>
+
+#include <algorithm>
 #include <cwchar>
 
 #include "cli/report/wording.h"
@@ -38,6 +41,10 @@ std::string shown(std::string_view text) {
   return result;
 }
 
+bool shows_utf8() {
+  return std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+}
+
 std::size_t columns_of(std::string_view text) {
   std::size_t columns = 0;
   while (!text.empty()) {
@@ -63,6 +70,31 @@ std::string cut(std::string_view text, std::size_t columns) {
     }
     bytes += character.bytes;
   }
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines;
+  do {
+    std::size_t bytes = 0;
+    std::size_t taken = 0;
+    std::size_t blank = std::string_view::npos;
+    while (bytes < text.size()) {
+      const Character character = first_of(text.substr(bytes));
+      taken += character.columns < 0 ? 1 : static_cast<std::size_t>(character.columns);
+      if (taken > std::max<std::size_t>(columns, 2)) {  // room for any character
+        break;
+      }
+      blank = text[bytes] == ' ' ? bytes : blank;
+      bytes += character.bytes;
+    }
+    const bool at_blank =
+        bytes < text.size() && text[bytes] != ' ' && blank != std::string_view::npos && blank > 0;
+    bytes = at_blank ? blank : bytes;
+    lines.emplace_back(text.substr(0, bytes));
+    text.remove_prefix(bytes);
+    text.remove_prefix(text.starts_with(' ') ? 1 : 0);
+  } while (!text.empty());
+  return lines;
 }
 
 std::string left(std::string_view text, std::size_t columns) {

@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cubfc::cli::top {
 
 // As the locale of LC_CTYPE has it, which main() never sets: call setlocale() before. Where that is
 // not UTF-8, all that is not ASCII becomes '?'.
 std::string shown(std::string_view text);
+bool shows_utf8();
 
 // Of a text that shown() has given.
 std::size_t columns_of(std::string_view text);
@@ -19,5 +21,7 @@ std::string cut(std::string_view text, std::size_t columns);
 // The same, and blanks up to this width: behind it, or before it.
 std::string left(std::string_view text, std::size_t columns);
 std::string right(std::string_view text, std::size_t columns);
+// All of it in lines of at most so many columns, at blanks where there are some; at least one line.
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 
 }  // namespace cubfc::cli::top

@@ -74,9 +74,9 @@ class Figures(UnderCubfc):
         second = self.start("fill:300", "wait", CUBFC_MEM_LIMIT="1GiB", **settings)
         alone = self.start("fill:100", "wait", CUBFC_PREALLOCATE="false")
         lines = self.output_of("top", "--once").splitlines()
-        self.assertRegex(lines[1], r"^group job-7  2\.00 GiB  2 processes: 1\.\d\d GiB taken \(\d\d\.\d %\)$")
-        self.assertEqual(lines[2].split()[-2:], ["GROUP", "PROGRAM"])
-        rows = {int(line.split()[0]): line for line in lines[3:]}
+        self.assertRegex(lines[2], r"^group job-7  2\.00 GiB  2 processes: 1\.\d\d GiB taken \(\d\d\.\d %\)$")
+        self.assertEqual(lines[3].split()[-2:], ["GROUP", "PROGRAM"])
+        rows = {int(line.split()[0]): line for line in lines[4:]}
         for process, limit, group in ((first, "2.00 GiB", "job-7"), (second, "1.00 GiB", "job-7"), (alone, "none", "-")):
             self.assertRegex(rows[process.pid], rf" {re.escape(limit)} .* {group} ")
         groups = {process["pid"]: process["devices"][0]["group"] for process in self.look()["processes"]}
@@ -138,12 +138,36 @@ class Figures(UnderCubfc):
         self.assertNotIn("\x1b", text)
         lines = text.splitlines()
         self.assertRegex(lines[0], r"^GPU 0  standin software GPU  4\.00 GiB  2 processes: 800\.0 MiB in use, ")
-        self.assertEqual(lines[1].split(), ["PID", "IN", "USE", "IDLE", "RESERVED", "TAKEN", "PEAK", "LIMIT", "FRAG",
-                                            "ALLOC/S", "BLOCKED", "REFUSED", "WAITING", "PROGRAM"])
-        self.assertRegex(lines[2], rf"^ +{first.pid}  700\.0 MiB .*program_free_memory fill:700 wait \?\[31mred 漢字\?$")
-        self.assertRegex(lines[3], rf"^ +{second.pid}  100\.0 MiB ")
-        self.assertEqual(len(lines), 4)
-        self.assertIn(" red ??????", self.output_of("top", "--once", LC_ALL="C").replace("?[31m", " "))
+        self.assertRegex(lines[1], r"^\[█+▓+\?+\]  █ 800\.0 MiB in use  ▓ [\d.]+ \w+ unused  \? [\d.]+ \w+ others or free, not known")
+        self.assertEqual(lines[2].split(), ["PID", "IN", "USE", "IDLE", "RESERVED", "TAKEN", "PEAK", "LIMIT", "FRAG",
+                                            "ALLOC/S", "BLOCKED", "REFUSED", "WAITING", "NOTE", "PROGRAM"])
+        self.assertRegex(lines[3], rf"^ +{first.pid}  700\.0 MiB .*program_free_memory fill:700 wait \?\[31mred 漢字\?$")
+        self.assertRegex(lines[4], rf"^ +{second.pid}  100\.0 MiB ")
+        self.assertEqual(len(lines), 5)
+        ascii_text = self.output_of("top", "--once", LC_ALL="C")
+        self.assertTrue(ascii_text.isascii())
+        self.assertIn(" red ??????", ascii_text.replace("?[31m", " "))
+        self.assertIn("\n[##", ascii_text)
+
+    def test_into_a_pipe_or_a_file_there_is_one_table(self):
+        process = self.start("fill:100", "wait")
+        text = self.output_of("top")
+        self.assertEqual(text, self.output_of("top", "--once"))
+        self.assertRegex(text, rf"(?m)^ +{process.pid}  100\.0 MiB ")
+        self.assertNotRegex(text, r"[\x00-\x09\x0b-\x1f\x7f]")
+        with (self.folder / "written").open("w+") as file:
+            subprocess.run([self.cubfc, "top"], env=self.environment | {"TERM": "xterm-256color"}, stdin=subprocess.DEVNULL,
+                           stdout=file, timeout=120, check=True, **self.user)
+            file.seek(0)
+            self.assertEqual(file.read(), text)
+
+    def test_what_needs_a_look_is_told_in_words(self):
+        full = self.start("fill:1000", "wait", CUBFC_MEM_LIMIT="1GiB")
+        idle = self.start("freed:1000", "wait", CUBFC_PREALLOCATE="false")
+        calm = self.start("fill:100", "wait", CUBFC_PREALLOCATE="false")
+        text = self.output_of("top", "--once")
+        for process, note in ((full, "near limit"), (idle, "much idle"), (calm, "-")):
+            self.assertRegex(text, rf"(?m)^ +{process.pid} .* {note} +\S+/program_free_memory ")
 
     def test_named_processes_alone_are_shown(self):
         processes = [self.start("fill:100", "wait") for _ in range(3)]

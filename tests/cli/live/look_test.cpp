@@ -1,4 +1,5 @@
 // What a look says of the figures of processes, and how it fits into a terminal.
+#include <array>
 #include <clocale>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -82,9 +83,9 @@ TEST_CASE("the share of time in which frees waited is of the time between two lo
   CHECK(nlohmann::json::parse(json(first))["processes"][0]["devices"][0]["blocked"].is_null());
   const Look second = look_with(6s, 14s, &first);
   CHECK(second.gpus[0].rows[0].blocked == 0.25);
-  CHECK(text_of(table(second, kAnyWidth, nullptr)).find(" 25% ") != std::string::npos);
+  CHECK(text_of(table(second, kAnyWidth)).find(" 25% ") != std::string::npos);
   const Look third = look_with(24s, 16s, &second);  // nine threads
-  CHECK(text_of(table(third, kAnyWidth, nullptr)).find(" 900% ") != std::string::npos);
+  CHECK(text_of(table(third, kAnyWidth)).find(" 900% ") != std::string::npos);
 }
 
 TEST_CASE("rows are sorted by any column and back", "[top]") {
@@ -113,21 +114,82 @@ TEST_CASE("no line is wider than the terminal, and process id, bytes in use and 
   const Look look = look_of(std::move(all));
   for (std::size_t width = 0; width < 200; ++width) {
     const Order order;
-    std::vector<Line> lines = table(look, width, &order);
-    const std::vector<Line> more =
-        details(look.gpus[0].rows[0], {Map::kLate, std::chrono::seconds(9)}, width);
-    lines.insert(lines.end(), more.begin(), more.end());
+    const Widths widths = widths_within(wanted_widths(look), width);
+    std::vector<Line> lines = table(look, width);
+    for (const std::vector<Line>& more :
+         {std::vector{titles_line(widths, width, &order)}, list(look, widths, width, true),
+          details(look.gpus[0].rows[0], {Map::kLate, std::chrono::seconds(9)}, width)}) {
+      lines.insert(lines.end(), more.begin(), more.end());
+    }
     for (const Line& line : lines) {
       CHECK(columns_of(line.text) <= width);
       CHECK(shown(line.text) == line.text);
     }
+    const auto row = std::ranges::find(lines, Line::Kind::kRow, &Line::kind);
     if (width >= 40) {
-      CHECK(lines[2].text.rfind("    4711   3.00 GiB ", 0) == 0);
-      CHECK(lines[2].text.find(" /opt/") != std::string::npos);
+      CHECK(row->text.rfind("    4711   3.00 GiB ", 0) == 0);
+      CHECK(row->text.find("/run ") != std::string::npos);
     }
   }
-  CHECK(text_of(table(look, kAnyWidth, nullptr))
-            .find("/opt/\xe6\xbc\xa2\xe5\xad\x97?[2J?/run --all\n") != std::string::npos);
+  CHECK(text_of(table(look, kAnyWidth)).find("/opt/\xe6\xbc\xa2\xe5\xad\x97?[2J?/run --all\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("of a program's path the end is shown before the beginning", "[top]") {
+  const std::string_view line = "/home/someone/very/long/models/train --epochs 3";
+  CHECK(program_within(line, 60) == line);
+  CHECK(program_within(line, line.size()) == line);
+  CHECK(program_within(line, line.size() - 1) == ".../someone/very/long/models/train --epochs 3");
+  CHECK(program_within(line, 30) == ".../models/train --epochs 3");
+  CHECK(program_within(line, 26) == ".../train --epochs 3");
+  CHECK(program_within(line, 19) == "train --epochs 3");
+  CHECK(program_within(line, 12) == "train --ep..");
+  CHECK(program_within("/a --data /sets/of/images", 10) == "a --data..");  // just the program's
+  CHECK(program_within("train --data /sets/of/images", 12) == "train --da..");
+  CHECK(program_within("/", 0).empty());
+  CHECK(program_within("/////", 4) == ".../");
+  CHECK(program_within("///// x", 3) == "///");
+  for (std::size_t columns = 0; columns < 40; ++columns) {
+    CHECK(columns_of(program_within("/\xe6\xbc\xa2/\xe5\xad\x97 \xe6\xbc\xa2 //", columns)) <=
+          columns);
+  }
+}
+
+TEST_CASE("a text goes on in the next line, at a blank where there is one", "[top]") {
+  using Lines = std::vector<std::string>;
+  CHECK(wrapped("", 10) == Lines{""});
+  CHECK(wrapped("one two three", 13) == Lines{"one two three"});
+  CHECK(wrapped("one two three", 8) == Lines{"one two", "three"});
+  CHECK(wrapped("one two three", 7) == Lines{"one two", "three"});
+  CHECK(wrapped("onetwothree x", 4) == Lines{"onet", "woth", "ree", "x"});
+  CHECK(wrapped("\xe6\xbc\xa2\xe5\xad\x97", 0) == Lines{"\xe6\xbc\xa2", "\xe5\xad\x97"});
+}
+
+TEST_CASE("whose a process is has a column where there are several, and is always in the JSON",
+          "[top]") {
+  const auto look_of_users = [](uid_t one_user, uid_t other_user) {
+    live::Process one = made_up(1);
+    live::Process other = made_up(2);
+    add_device(one, 0, 0, 7, kGiB);
+    add_device(other, 0, 0, 7, kGiB);
+    one.user = one_user;
+    other.user = other_user;
+    return look_of(list_of(std::move(one), std::move(other)));
+  };
+  const Look alike = look_of_users(0, 0);
+  CHECK(text_of(table(alike, 100)).find("USER") == std::string::npos);
+  Look different = look_of_users(4'000'000'001, 0);
+  CHECK(text_of(table(different, 100)).find("     PID USER  ") != std::string::npos);
+  CHECK(text_of(table(different, 100)).find("       1 4000000001 ") != std::string::npos);
+  CHECK(text_of(table(different, 100)).find("       2 root       ") != std::string::npos);
+  CHECK(text_of(table(different, 40)).find("USER") == std::string::npos);
+  sort(different, {Key::kUser, true});
+  CHECK(pids_of(different.gpus[0]) == std::vector{2, 1});
+  for (const Look* const look : std::array<const Look*, 2>{&alike, &different}) {
+    const auto process = nlohmann::json::parse(json(*look))["processes"][1];
+    CHECK(process["user"] == "root");
+    CHECK(process["uid"] == 0);
+  }
 }
 
 TEST_CASE("wide characters are cut between, not in them", "[top]") {
@@ -198,59 +260,6 @@ TEST_CASE("keys are known by their bytes, however these arrive", "[top]") {
   CHECK_FALSE(keys.is_waiting());
   CHECK(presses(keys.read("\x1b[1;5A\x1b[200~")) == std::vector{Press::kUp, Press::kOther});
   CHECK(presses(keys.read("\x1b[" + std::string(100, '1'))).size() == 1);
-}
-
-TEST_CASE("a selected process stays selected when the order changes, and goes when it ends",
-          "[top]") {
-  const auto look_with = [](bool both) {
-    live::Process one = made_up(1);
-    live::Process other = made_up(2);
-    add_device(one, 0, 0, 7, kGiB);
-    add_device(other, 0, 0, 7, 2 * kGiB);
-    std::vector<live::Process> all;
-    all.push_back(std::move(one));
-    if (both) {
-      all.push_back(std::move(other));
-    }
-    return look_of(std::move(all));
-  };
-  Look first = look_with(true);
-  Screen screen({}, true);
-  screen.show(first);
-  const auto has = [&](std::string_view text) {
-    return screen.drawn({100, 30}).find(text) != std::string::npos;
-  };
-  CHECK(has("\n>      2   2.00 GiB"));
-  screen.press({Press::kCharacter, 'r'});
-  CHECK(has("\n>      2   2.00 GiB"));
-  screen.press({Press::kEnter});
-  CHECK(has("pid 2 on GPU 0"));
-  Look second = look_with(false);
-  screen.show(second);
-  CHECK_FALSE(has("pid 2 on GPU 0"));
-  CHECK(has("the process has ended"));
-  CHECK(has("\n>      1   1.00 GiB"));
-  CHECK_FALSE(screen.press({Press::kCharacter, 'q'}));
-}
-
-TEST_CASE("a screen of any size holds what fits", "[top]") {
-  std::vector<live::Process> all;
-  for (int pid = 1; pid <= 40; ++pid) {
-    all.push_back(made_up(pid));
-    add_device(all.back(), 0, 0, 7, kGiB);
-  }
-  Look look = look_of(std::move(all));
-  Screen screen({}, false);
-  screen.show(look);
-  screen.press({Press::kEnter});
-  for (std::size_t lines = 1; lines < 60; ++lines) {
-    screen.press({lines % 2 == 0 ? Press::kEnd : Press::kHome});
-    const std::string drawn = screen.drawn({80, lines});
-    CHECK(static_cast<std::size_t>(std::ranges::count(drawn, '\n')) + 1 == lines);
-    if (lines >= 5) {
-      CHECK(drawn.find("\n\x1b[7m>") != std::string::npos);
-    }
-  }
 }
 
 }  // namespace cubfc::cli::top

@@ -99,7 +99,7 @@ class Top(UnderCubfc):
         self.type("Up")
         self.await_rows([(True, small.pid), (False, large.pid)])
         self.type("r", "<")
-        self.await_screen("sorted by process id$")
+        self.await_screen(r"^q quit  \? help  sorted by PID; s changes it")
         self.await_rows([(True, small.pid), (False, large.pid)] if small.pid < large.pid
                         else [(False, large.pid), (True, small.pid)])
         self.type("Enter")
@@ -107,10 +107,140 @@ class Top(UnderCubfc):
         self.await_screen(r"^program +.*program_free_memory holes:200 wait$")
         self.await_screen(r"^  arena +100\.0 MiB +200\.0 MiB$")
         self.await_screen(r"^callers +now +at the peak\n  program_free_memory +100\.0 MiB +200\.0 MiB$")
+        self.type("n" if small.pid < large.pid else "p")
+        self.await_screen(rf"^pid {large.pid} on GPU 0 ")
         self.type("Escape")
         self.await_without("^callers")
         self.type("q")
         self.assert_restored(0)
+
+    def test_each_key_that_sorts_is_told_below_and_moves_no_title(self):
+        process = self.start("fill:100", "wait")
+        self.begin()
+        titles = self.await_screen(r"^ +PID +IN USE +IDLE .* PROGRAM$")[0]
+        for key, order in (("s", "IDLE"), (">", "RESERVED"), ("S", "IDLE"), ("<", "IN USE"), ("r", "IN USE, reversed"),
+                           ("<", "PID, reversed"), ("<", "PROGRAM, reversed"), ("<", "NOTE, reversed"), ("r", "NOTE")):
+            self.type(key)
+            self.await_screen(rf"^q quit  \? help  sorted by {order}; s changes it")
+            self.assertEqual(self.screen().split("\n")[1], titles)
+            self.assertEqual(self.rows(), [(True, process.pid)])
+        self.type("S", "S", "r")
+        self.await_screen(r"sorted by REFUSED, reversed")
+        # Its title alone looks different: plain text, what is around it is faint.
+        self.assertRegex(self.screen("-e"), r"\x1b\[[0-9;]*7m(\x1b\[[0-9;]*m)*REFUSED\x1b\[[0-9;]*2m")
+        self.type("q")
+        self.assert_restored(0)
+
+    def test_help_is_shown_until_a_key_is_pressed(self):
+        process = self.start("fill:100", "wait")
+        for key in ("Escape", "x", "q", "?", "Up"):
+            self.begin()
+            self.type("?")
+            self.await_screen(r"^s > +sort by the next column$")
+            self.await_screen(r"^any key goes back$")
+            self.assertEqual(self.rows(), [])
+            self.type(key)
+            self.await_rows([(True, process.pid)])
+            self.await_screen(r"^q quit")
+            self.type("q")
+            self.assert_restored(0)
+        self.begin()
+        self.type("?")
+        self.await_screen(r"^any key goes back$")
+        self.type("C-c")
+        self.assert_restored(0)
+
+    def test_a_list_and_details_that_are_longer_than_the_terminal_are_scrolled(self):
+        processes = [self.start(f"fill:{size}00", "wait", CUBFC_PREALLOCATE="false") for size in range(8, 0, -1)]
+        self.tmux("resize-window", "-x", "80", "-y", "9")
+        self.begin()
+        self.await_screen(rf"^> +{processes[0].pid} ")
+        titles = self.await_screen(r"^ +PID +IN USE .* PROGRAM$")[0]
+        for key, at, first in (("End", 7, False), ("PageUp", 2, False), ("Up", 1, False), ("Home", 0, True), ("Down", 1, True),
+                               ("j", 2, True), ("k", 1, True), ("PageDown", 6, False)):
+            self.type(key)
+            self.await_screen(rf"^> +{processes[at].pid} ")
+            self.assertEqual(self.screen().split("\n")[1], titles, key)
+            self.assertEqual("\nGPU 0 " in self.screen(), first, key)
+        self.type("Enter")
+        self.await_screen(rf"^pid {processes[6].pid} on GPU 0")
+        for key, seen, unseen in (("End", "^callers .*\n.*200.0 MiB", "^pid "), ("Home", "^pid ", "^callers "),
+                                  ("Down", "^program ", "^pid "), ("Up", "^pid ", "^callers"),
+                                  ("PageDown", "^policy ", "^pid "), ("PageUp", "^pid ", "^callers"), ("j", "^program ", "^pid "),
+                                  ("k", "^pid ", "^callers")):
+            self.type(key)
+            self.await_screen(seen)
+            self.await_without(unseen)
+            self.await_screen(rf"^> +{processes[6].pid} ")
+        self.type("n")
+        self.await_screen(rf"^pid {processes[7].pid} on GPU 0")
+        self.type("p", "Enter")
+        self.await_without("^pid ")
+        self.await_screen(rf"^> +{processes[6].pid} ")
+        self.tmux("resize-window", "-x", "130", "-y", "30")
+        self.await_rows([(at == 6, process.pid) for at, process in enumerate(processes)])
+        self.type("q")
+        self.assert_restored(0)
+
+    def test_texts_of_processes_steer_no_terminal_and_move_no_column(self):
+        hostile = ["\x1b[2J\x1b]0;title\x07\x9b31m", "漢字" * 30, b"\xff\xc0\x80\xed\xa0\x80", "\u202edesrever\u200f", "a\tb\r\nc"]
+        processes = [self.start("fill:100", "wait", words) for words in hostile]
+        plain = self.start("fill:100", "wait")
+        self.begin()
+        rows = sorted([*(process.pid for process in processes), plain.pid])
+        self.tmux("resize-window", "-x", "190", "-y", "30")
+        self.await_screen(r" WAITING .* PROGRAM$")
+        self.await_rows([(at == 0, pid) for at, pid in enumerate(rows)])
+        screen = self.screen().split("\n")
+        program = screen[1].index("PROGRAM")
+        shown = {int(line[1:9]): line for line in screen if re.match(r"^[ >] *\d+  100\.0 MiB ", line)}
+        for pid in rows:
+            self.assertRegex(shown[pid][program:], r"^(\S*/)?program_free_memory ", shown[pid])
+        self.assertRegex(shown[processes[1].pid], r"漢字.*\.\.$")
+        for process, text in zip(processes[2:], (r"\?{6}$", r"\?desrever\?$", r"a\?b\?\?c$")):
+            self.assertRegex(shown[process.pid], text)
+        self.assertTrue(screen[0].startswith("cubfc top"))
+        self.assertNotEqual(self.tmux("display-message", "-p", "#{pane_title}"), "title\n")
+        for process in processes:
+            self.type("Enter", *["n"] * rows.index(process.pid))
+            self.await_screen(rf"^pid {process.pid} on GPU 0 ")
+            self.await_screen(r"^program +\S+program_free_memory fill:100 wait")
+            self.type("Home" if process is processes[0] else "Up", "Escape", *["p"] * rows.index(process.pid))
+            self.await_without(r"^pid ")
+        self.type("q")
+        self.assert_restored(0)
+
+    def test_where_the_locale_is_not_utf_8_all_is_ascii(self):
+        self.start("fill:100", "wait", "漢字")
+        for environment, pattern in (("LC_ALL=C", r"^\[#+=*\?*\]  # "), ("LC_ALL=C.UTF-8", r"^\[█+▓*\?*\]  █ ")):
+            self.begin(environment=environment)
+            for key in ("Escape", "Enter", "?"):
+                self.await_screen(pattern)
+                self.assertEqual(self.screen().isascii(), environment == "LC_ALL=C")
+                self.type(key)
+                self.await_screen({"Escape": "^q quit", "Enter": "^pid ", "?": "^any key"}[key])
+            self.assertTrue(self.screen().isascii())
+            self.type("x", "q")
+            self.assert_restored(0)
+
+    def test_what_needs_a_look_is_told_by_colours_and_without(self):
+        full = self.start("fill:1000", "wait", CUBFC_MEM_LIMIT="1GiB", CUBFC_PREALLOCATE="false")
+        self.start("fill:1100", "wait", CUBFC_PREALLOCATE="false")
+        for environment in ("", "NO_COLOR=1"):
+            self.begin(environment=environment)
+            self.await_screen(rf"^ +{full.pid} .* near limit ")
+            red = re.search(r"\x1b\[31m1000\.0 MiB\x1b", self.screen("-e"))
+            self.assertEqual(red is None, bool(environment))
+            self.tmux("resize-window", "-x", "40", "-y", "10")
+            self.await_screen(rf"^! +{full.pid} +1000\.0 MiB ")
+            self.type("n", "Enter", "End", "Home")
+            for _ in range(6):
+                self.type("Down")
+            self.await_screen("near limit: ")
+            self.tmux("resize-window", "-x", "130", "-y", "30")
+            self.await_screen(r"^note +near limit: 97\.7 % of its limit is in use$")
+            self.type("q")
+            self.assert_restored(0)
 
     def test_the_map_comes_where_a_thread_draws_it_else_it_is_said(self):
         for settings, pattern in (({}, r"^map +\* in use, x partly, _ free\n +[*x_]{64}\n"),
@@ -171,13 +301,14 @@ class Top(UnderCubfc):
         self.begin()
         self.await_screen(r"PROGRAM$")
         for columns, lines, row, titles, not_titles in (
-                (60, 12, r">.* 100\.0 MiB .* /", ("PID", "IN USE", "PROGRAM"), ("WAITING",)),
-                (30, 6, r"> +\d+  100\.0 MiB /", ("PID", "IN USE"), ("PEAK",)),
+                (60, 12, r">.* 100\.0 MiB .* program_free", ("PID", "IN USE", "PROGRAM"), ("WAITING",)),
+                (40, 10, r"> +\d+  100\.0 MiB program_free", ("PID", "IN USE", "PROGRAM"), ("PEAK",)),
+                (30, 6, r"> +\d+  100\.0 MiB prog", ("PID", "IN USE"), ("PEAK",)),
                 (12, 3, r"> +\d+  \.\.$", (), ("IN USE",)),
                 (300, 40, rf"> +{process.pid} .*fill:100 wait 漢字", ("PID", "WAITING", "PROGRAM"), ())):
             self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
 
-            bottom = "q quit  up/down select  Enter map and callers"[:columns - 2]
+            bottom = "q quit  ? help  sorted by IN USE"[:columns - 2]
 
             def fits():
                 screen = self.screen().split("\n")
@@ -200,6 +331,28 @@ class Top(UnderCubfc):
             os.kill(top, end)
             self.await_without("^q quit")
             self.assert_restored(128 + end)
+        for state, seen in (("Enter", "^pid "), ("?", "^any key")):
+            top = self.begin()
+            self.type(state)
+            self.await_screen(seen)
+            os.kill(top, signal.SIGTERM)
+            self.await_without(seen)
+            self.assert_restored(128 + signal.SIGTERM)
+        top = self.begin()
+        os.kill(top, signal.SIGTSTP)
+        self.await_screen("Stopped")
+        self.assertEqual(self.state_of_the_terminal(), self.before)
+        self.type("fg", "Enter")
+        self.await_screen("^q quit")
+        os.kill(top, signal.SIGSTOP)
+        wait_until(lambda: "\nState:\tT" in pathlib.Path(f"/proc/{top}/status").read_text(), self.screen)
+        self.await_screen("Stopped")
+        self.type("fg", "Enter")
+        self.await_without("Stopped")
+        self.type("?")
+        self.await_screen("^any key")
+        self.type("x", "q")
+        self.assert_restored(0)
         self.begin()
         self.type("C-z")
         self.await_screen("Stopped")
