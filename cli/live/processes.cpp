@@ -26,7 +26,8 @@ std::optional<Process> read_process(const std::string& path, int file, std::stri
   if (fstat(file, &status) != 0) {
     return std::nullopt;
   }
-  Process process{path, status.st_dev, status.st_ino, std::make_unique<figures::ProcessFigures>()};
+  Process process{path, status.st_dev, status.st_ino, std::make_unique<figures::ProcessFigures>(),
+                  status.st_uid};
   auto* const into = reinterpret_cast<char*>(process.figures.get());
   std::size_t have = 0;
   while (have < kBytes) {

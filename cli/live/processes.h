@@ -22,6 +22,7 @@ struct Process {
   dev_t file_device = 0;
   ino_t file_number = 0;
   std::unique_ptr<figures::ProcessFigures> figures;
+  uid_t user = 0;  // whose file it is
 
   // The devices that it uses, by their places in the figures.
   std::vector<std::size_t> devices() const;

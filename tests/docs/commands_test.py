@@ -45,9 +45,10 @@ start() {
 
 
 def masked(line):
-    """Without what is another each time: numbers with their units, maps of memory, blanks."""
+    """Without what is another each time: numbers with their units, maps of memory, who and where, blanks."""
     line = re.sub(r"[*x_]{16,}", "MAP", line)
     line = re.sub(r"GPU-[0-9a-f-]{36}", "UUID", line)
+    line = re.sub(r'\b(host|user)="[^"]*"', r'\1="NAME"', line)
     line = re.sub(r"\d[\d.,]*( ?(?:[KMGT]i)?B\b| [nµm]?s\b)?", "#", line)
     return re.sub(r"\s+", " ", line).strip()
 

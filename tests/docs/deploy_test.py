@@ -260,7 +260,7 @@ class Run(unittest.TestCase):
     def test_the_task_prolog_prints_what_slurm_reads(self):
         task = {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "LIBCUBFC": LIBRARY}
         shards = task | {"SLURM_SHARDS_ON_NODE": "2", "SHARDS_PER_GPU": "8"}
-        labels = {"CUBFC_LABELS": "job=7,task=0"}
+        labels = {"CUBFC_LABELS": "slurm_job=7,slurm_task=0"}
         quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_MEM_FRACTION": "0.250"}
         self.assertEqual(self.prolog(**task), {"LD_PRELOAD": LIBRARY} | labels)
         self.assertEqual(self.prolog(**shards), quarter | labels)

@@ -79,7 +79,7 @@ inline std::string everything_of(live::Processes processes, std::size_t width) {
       return {};
     }
   }
-  std::string all = metrics_text(processes);
+  std::string all = metrics_text(processes, {});
   Look look = look_at(std::move(processes), {}, 0, nullptr);
   all += json(look);
   for (std::size_t key = 0; key < kKeys; ++key) {
