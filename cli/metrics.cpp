@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/live/processes.h"
 #include "cli/metrics/address.h"
+#include "cli/metrics/names.h"
 #include "cli/metrics/page.h"
 #include "cli/metrics/server.h"
 #include "cli/report/wording.h"
@@ -57,30 +58,37 @@ void replace_file(const std::string& path, const std::string& text) {
   }
 }
 
-// Problems are told once as long as they stay the same.
-std::string read_page(std::vector<std::string>& told) {
-  const live::Processes processes = live::read_processes();
-  if (processes.unusable != told) {
-    told = processes.unusable;
-    for (const std::string& problem : told) {
-      std::fprintf(stderr, "cubfc: %s\n", report::printable(problem).c_str());
+// Pages, one after the other.
+class Pages {
+ public:
+  std::string read() {
+    const live::Processes processes = live::read_processes();
+    if (processes.unusable != told_) {
+      told_ = processes.unusable;
+      for (const std::string& problem : told_) {
+        std::fprintf(stderr, "cubfc: %s\n", report::printable(problem).c_str());
+      }
     }
+    learn(names_, processes);
+    return metrics_text(processes, names_);
   }
-  return metrics_text(processes, names_for(processes));
-}
+
+ private:
+  std::vector<std::string> told_;  // once, as long as they stay the same
+  Names names_;
+};
 
 void serve(const std::string& where) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads our lines may go
-  std::vector<std::string> told;
-  Server server(address_of(where), [&told] { return read_page(told); });
+  Pages pages;
+  Server server(address_of(where), [&pages] { return pages.read(); });
   std::fprintf(stderr, "cubfc: listening on http://%s/metrics\n",
                text_of(server.address()).c_str());
   server.run();
 }
 
 void write_once(const std::string& path) {
-  std::vector<std::string> told;
-  const std::string text = read_page(told);
+  const std::string text = Pages().read();
   if (!path.empty()) {
     replace_file(path, text);
   } else if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||

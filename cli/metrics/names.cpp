@@ -65,15 +65,21 @@ std::map<std::string, int> gpu_numbers_in(const std::string& folder) {
   return numbers;
 }
 
-Names names_for(const live::Processes& processes) {
-  Names names{{}, gpu_numbers_in("/proc/driver/nvidia/gpus")};
+void learn(Names& names, const live::Processes& processes) {
+  bool is_gpu_new = false;
   for (const live::Process& process : processes.all) {
-    const auto [user, is_new] = names.users.emplace(process.user, "");
-    if (is_new) {
-      user->second = user_name(process.user);
+    std::string& name = names.users[process.user];
+    if (name.empty()) {
+      name = user_name(process.user);
+    }
+    for (const std::size_t place : process.devices()) {
+      const std::string id = figures::uuid_text(process.figures->devices[place]);
+      is_gpu_new |= !id.empty() && names.gpus_asked_for.insert(id).second;
     }
   }
-  return names;
+  if (is_gpu_new) {
+    names.gpu_numbers = gpu_numbers_in("/proc/driver/nvidia/gpus");
+  }
 }
 
 }  // namespace cubfc::cli

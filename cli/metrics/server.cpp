@@ -72,8 +72,8 @@ tcp::acceptor listen(asio::io_context& context, const Address& address) {
     fail(address, error);
   }
   std::vector<tcp::endpoint> endpoints(found.begin(), found.end());
-  std::ranges::stable_partition(endpoints,
-                                [](const tcp::endpoint& each) { return each.address().is_v4(); });
+  std::stable_partition(endpoints.begin(), endpoints.end(),
+                        [](const tcp::endpoint& each) { return each.address().is_v4(); });
   error_code first_error;
   for (const tcp::endpoint& endpoint : endpoints) {
     try {

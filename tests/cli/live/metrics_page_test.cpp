@@ -30,7 +30,7 @@ void join_group(figures::DeviceFigures& device, std::string_view group, std::uin
   figures::put(device.limit_bytes, limit_bytes);
 }
 
-live::Processes all_of(std::vector<live::Process*> some) {
+live::Processes all_of(const std::vector<live::Process*>& some) {
   live::Processes processes;
   for (live::Process* const each : some) {
     processes.all.push_back(std::move(*each));
@@ -99,7 +99,7 @@ TEST_CASE("a GPU has one number, and one size, in whatever processes it is", "[m
   add_device(other, 0, 0, 8, kGiB);
   add_device(other, 1, 1, 7, kGiB);
   const live::Processes processes = all_of({&one, &other});
-  const Names names{{}, {{uuid_of(7), 3}, {uuid_of(8), 0}}};
+  const Names names{{}, {{uuid_of(7), 3}, {uuid_of(8), 0}}, {}};
   CHECK(samples_of(metrics_text(processes, names), "cubfc_device_bytes") ==
         std::vector<std::string>{"{gpu=\"0\",gpu_uuid=\"" + uuid_of(8) + "\"} 68719476736",
                                  "{gpu=\"3\",gpu_uuid=\"" + uuid_of(7) + "\"} 68719476736"});
@@ -109,7 +109,7 @@ TEST_CASE("a GPU has one number, and one size, in whatever processes it is", "[m
             "{gpu=\"" + uuid_of(7) + "\",gpu_uuid=\"" + uuid_of(7) + "\"} 68719476736",
             "{gpu=\"" + uuid_of(8) + "\",gpu_uuid=\"" + uuid_of(8) + "\"} 68719476736"});
   // A number that the driver tells is nobody else's.
-  CHECK(samples_of(metrics_text(processes, {{}, {{uuid_of(7), 0}}}), "cubfc_device_bytes") ==
+  CHECK(samples_of(metrics_text(processes, {{}, {{uuid_of(7), 0}}, {}}), "cubfc_device_bytes") ==
         std::vector<std::string>{
             "{gpu=\"0\",gpu_uuid=\"" + uuid_of(7) + "\"} 68719476736",
             "{gpu=\"" + uuid_of(8) + "\",gpu_uuid=\"" + uuid_of(8) + "\"} 68719476736"});
@@ -133,7 +133,7 @@ TEST_CASE("a group's limit is there once for each budget, and not as its members
   figures::put(of_cgroup.limit_bytes, kGiB);
   of_cgroup.limit_origin.set("dmem.max");  // other processes have it, too
   const std::string page = metrics_text(all_of({&one, &other, &container, &somebody, &alone}),
-                                        {{{1000, "ada"}}, {{uuid_of(7), 0}}});
+                                        {{{1000, "ada"}}, {{uuid_of(7), 0}}, {}});
   const std::string gpu = "{gpu=\"0\",gpu_uuid=\"" + uuid_of(7) + "\"";
   CHECK(samples_of(page, "cubfc_group_limit_bytes") ==
         std::vector<std::string>{gpu + ",user=\"0\",group=\"job\"} 4294967296",
@@ -150,8 +150,9 @@ TEST_CASE("a user without a name is a number", "[metrics]") {
   other.user = 1001;
   add_device(one, 0, 0, 7, kGiB);
   add_device(other, 0, 0, 7, kGiB);
-  const auto samples = samples_of(
-      metrics_text(all_of({&one, &other}), {{{1000, "a\"b\n"}, {1001, ""}}, {}}), "cubfc_active");
+  const auto samples =
+      samples_of(metrics_text(all_of({&one, &other}), {{{1000, "a\"b\n"}, {1001, ""}}, {}, {}}),
+                 "cubfc_active");
   CHECK(samples.at(0).find(",user=\"a\\\"b\\n\",") != std::string::npos);
   CHECK(samples.at(1).find(",user=\"1001\",") != std::string::npos);
 }
@@ -160,7 +161,8 @@ TEST_CASE("users have the names that the system gives them", "[metrics]") {
   live::Process root = made_up(1);
   live::Process nobody_knows = made_up(2);
   nobody_knows.user = 3'999'999'999;
-  const Names names = names_for(all_of({&root, &nobody_knows}));
+  Names names;
+  learn(names, all_of({&root, &nobody_knows}));
   CHECK(names.users.at(0) == "root");
   CHECK(names.users.at(3'999'999'999).empty());
 }
