@@ -1,6 +1,5 @@
 #include "cli/live/ended.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,11 +22,6 @@ std::string time_text(std::uint64_t unix_ns) {
   return known ? text.data() : "an unknown time";
 }
 
-bool is_of_this_user(const Process& process) {
-  struct stat status {};
-  return lstat(process.path.c_str(), &status) == 0 && status.st_uid == geteuid();
-}
-
 }  // namespace
 
 std::string title_of_ended(const Process& process) {
@@ -45,7 +39,7 @@ std::string tell_last_run() {
   const Processes ended = read_ended_processes();
   const auto last = std::ranges::find_if(ended.all, [](const Process& process) {
     return process.figures->run_pid != 0 && process.figures->told.load() == 0 &&
-           is_of_this_user(process);
+           process.user == geteuid();
   });
   if (last == ended.all.end()) {
     return {};

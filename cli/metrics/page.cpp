@@ -5,11 +5,9 @@
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <set>
-#include <utility>
 #include <vector>
 
-#include "cli/report/program_name.h"
+#include "cli/metrics/rows.h"
 #include "cli/report/wording.h"
 
 namespace cubfc::cli {
@@ -17,105 +15,11 @@ namespace {
 
 using figures::read;
 
-// As the text format asks for: a label's value between quotes.
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : report::printable(text, true)) {
-    if (c == '\\' || c == '"') {
-      result += '\\';
-    }
-    result += c == '\n' ? std::string("\\n") : std::string(1, c);
-  }
-  return result;
-}
-
-using Labels = std::vector<std::pair<std::string, std::string>>;
-
-bool has(const Labels& labels, std::string_view name) {
-  return std::ranges::any_of(labels, [&](const auto& label) { return label.first == name; });
-}
-
-std::string text_of(const Labels& labels) {
-  std::string text;
-  for (const auto& [name, value] : labels) {
-    text += (text.empty() ? "" : ",") + name + "=\"" + escaped(value) + '"';
-  }
-  return text;
-}
-
 // printf's "%.6f" or the like.
 std::string decimal_text(const char* format, double value) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value);
   return text.data();
-}
-
-// A device of a process, with what is said of it.
-struct Row {
-  const figures::ProcessFigures& process;
-  const figures::DeviceFigures& device;
-  figures::Sums sums;
-  std::string labels;
-};
-
-// As Prometheus wants the name of a label, whose own begin with two underscores.
-bool is_label_name(std::string_view name) {
-  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-  return !name.empty() && !name.starts_with("__") &&
-         kLetters.find(name[0]) != std::string_view::npos &&
-         name.find_first_not_of(
-             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") ==
-             std::string_view::npos;
-}
-
-// CUBFC_LABELS is "name=value,name=value"; what there is already wins, and so do the labels that
-// some samples have besides.
-void add_own_labels(std::string_view list, Labels& labels) {
-  while (!list.empty()) {
-    const std::string_view entry = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(list.size(), entry.size() + 1));
-    const std::size_t equals = entry.find('=');
-    const std::string_view name = entry.substr(0, equals);
-    if (equals != std::string_view::npos && is_label_name(name) && !has(labels, name) &&
-        name != "memory" && name != "caller" && name != "file") {
-      labels.emplace_back(name, entry.substr(equals + 1));
-    }
-  }
-}
-
-// No two samples may have the same labels: processes of two containers may be alike in all of them,
-// and then the second says which file it is.
-std::string unique_text(Labels& labels, const std::string& path, std::size_t place,
-                        std::set<std::string>& taken) {
-  std::string text = text_of(labels);
-  if (!taken.insert(text).second) {
-    labels.emplace_back("file", path + ':' + std::to_string(place));
-    text = text_of(labels);
-  }
-  return text;
-}
-
-std::vector<Row> rows_of(const live::Processes& processes) {
-  std::vector<Row> rows;
-  std::set<std::string> taken;
-  for (const live::Process& process : processes.all) {
-    for (const std::size_t place : process.devices()) {
-      const figures::ProcessFigures& figures = *process.figures;
-      const figures::DeviceFigures& device = figures.devices[place];
-      Labels labels{{"gpu", std::to_string(device.number)},
-                    {"gpu_uuid", figures::uuid_text(device)},
-                    {"pid", std::to_string(figures.pid)},
-                    {"host", std::string(figures.host.get())},
-                    {"program", report::program_name(figures.program.get())}};
-      if (const std::string_view group = device.group.get(); !group.empty()) {
-        labels.emplace_back("group", group);
-      }
-      add_own_labels(figures.labels.get(), labels);
-      rows.push_back({figures, device, figures::sum_of(figures, place),
-                      unique_text(labels, process.path, place, taken)});
-    }
-  }
-  return rows;
 }
 
 // All samples of one name stand together, after its HELP and TYPE.
@@ -145,34 +49,79 @@ class Page {
   std::string text_;
 };
 
+// Once for each device, or for each group on it, however many processes have it.
+using Samples = std::map<std::string, std::uint64_t>;
+
+void add_samples(Page& page, const char* name, const char* help, const Samples& samples) {
+  page.begin(name, "gauge", help);
+  for (const auto& [labels, value] : samples) {
+    page.sample(labels, std::to_string(value));
+  }
+}
+
+// In a container whose memory the driver limits a device may be smaller.
+Samples device_bytes(const std::vector<Row>& rows) {
+  Samples samples;
+  for (const Row& row : rows) {
+    std::uint64_t& bytes = samples[row.device_labels];
+    bytes = std::max(bytes, row.device.total_bytes);
+  }
+  return samples;
+}
+
+// Members may have joined with different limits: the largest is what all together may have. Groups
+// of one name whose processes meet in different folders have a budget each.
+Samples group_limits(const std::vector<Row>& rows) {
+  std::map<std::string, Samples> by_folder;
+  for (const Row& row : rows) {
+    if (!row.group_labels.empty()) {
+      const std::string& path = row.process.path;
+      std::uint64_t& bytes = by_folder[row.group_labels][path.substr(0, path.rfind('/'))];
+      bytes = std::max(bytes, read(row.device.group_limit_bytes));
+    }
+  }
+  Samples samples;
+  for (const auto& [labels, limits] : by_folder) {
+    for (const auto& [folder, bytes] : limits) {
+      samples[labels] = arena::plus(samples[labels], bytes);
+    }
+  }
+  return samples;
+}
+
+// Not what it shares with others: its group's limit, or that of a cgroup.
+bool has_limit_of_its_own(const figures::DeviceFigures& device) {
+  constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  const std::uint64_t limit = read(device.limit_bytes);
+  const bool is_of_group = !device.group.get().empty() && limit == read(device.group_limit_bytes);
+  return limit != kNone && !is_of_group && device.limit_origin.get() != "dmem.max";
+}
+
 void add_limits(Page& page, const std::vector<Row>& rows) {
   page.each("cubfc_active", "gauge",
-            "1 while a process's memory of the GPU is served and counted by cubfc.",
+            "1 for each GPU of each process whose memory is served and counted by cubfc.",
             [](const Row&) { return 1; });
   page.begin("cubfc_limit_bytes", "gauge",
-             "The hard limit that cubfc enforces; no sample where there is none.");
+             "The hard limit of the process alone; no sample where it has none, or shares it.");
   for (const Row& row : rows) {
-    if (read(row.device.limit_bytes) != ~std::uint64_t{0}) {
+    if (has_limit_of_its_own(row.device)) {
       page.sample(row.labels, std::to_string(read(row.device.limit_bytes)));
     }
   }
-  page.begin("cubfc_group_limit_bytes", "gauge",
-             "What all processes of the label group may have of the GPU together.");
-  for (const Row& row : rows) {
-    if (!row.device.group.get().empty()) {
-      page.sample(row.labels, std::to_string(read(row.device.group_limit_bytes)));
-    }
-  }
-  page.each("cubfc_device_bytes", "gauge", "The GPU's memory, as the driver has it.",
-            [](const Row& row) { return row.device.total_bytes; });
+  add_samples(page, "cubfc_group_limit_bytes",
+              "What all processes of the user's group may have of the GPU together.",
+              group_limits(rows));
+  add_samples(page, "cubfc_device_bytes", "The GPU's memory, as the driver has it.",
+              device_bytes(rows));
 }
 
 void add_use(Page& page, const std::vector<Row>& rows) {
-  page.each("cubfc_bytes_in_use", "gauge", "Memory that the program has allocated and not freed.",
+  page.each("cubfc_in_use_bytes", "gauge", "Memory that the program has allocated and not freed.",
             [](const Row& row) { return row.sums.in_use; });
-  page.each("cubfc_peak_bytes_in_use", "gauge", "The most that was ever in use.",
+  page.each("cubfc_peak_in_use_bytes", "gauge",
+            "The most that the process ever had in use; those of several were not at one time.",
             [](const Row& row) { return read(row.device.peak_bytes_in_use); });
-  page.begin("cubfc_memory_bytes_in_use", "gauge", "Memory in use by how it was allocated.");
+  page.begin("cubfc_memory_in_use_bytes", "gauge", "Memory in use by how it was allocated.");
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.sums.of.size(); ++i) {
       const auto memory = static_cast<trace::Memory>(i);
@@ -180,32 +129,34 @@ void add_use(Page& page, const std::vector<Row>& rows) {
                   std::to_string(row.sums.of[i]));
     }
   }
-  page.begin("cubfc_caller_bytes_in_use", "gauge",
+  page.begin("cubfc_caller_in_use_bytes", "gauge",
              "Memory in use by the shared object that asked for it.");
   for (const Row& row : rows) {
     std::map<std::string, std::uint64_t> by_name;  // libraries of one name are one caller
-    for (const auto& part : figures::callers_of(row.process, row.sums, figures::When::kNow)) {
+    for (const auto& part :
+         figures::callers_of(*row.process.figures, row.sums, figures::When::kNow)) {
       by_name[escaped(part.name)] += part.bytes;
     }
     for (const auto& [name, bytes] : by_name) {
       page.sample(row.labels + ",caller=\"" + name + '"', std::to_string(bytes));
     }
   }
-  page.each("cubfc_bytes_waiting", "gauge",
+  page.each("cubfc_waiting_bytes", "gauge",
             "Memory in use that the program has freed and the device may still use.",
             [](const Row& row) { return row.sums.waiting; });
 }
 
 void add_taken(Page& page, const std::vector<Row>& rows) {
   page.each(
-      "cubfc_bytes_taken", "gauge",
+      "cubfc_taken_bytes", "gauge",
       "Memory of the GPU that the process holds, in use or not, without contexts and modules.",
       [](const Row& row) { return read(row.device.bytes_taken); });
-  page.each("cubfc_peak_bytes_taken", "gauge", "The most that was ever taken.",
+  page.each("cubfc_peak_taken_bytes", "gauge",
+            "The most that the process ever took; those of several were not at one time.",
             [](const Row& row) { return read(row.device.peak_bytes_taken); });
-  page.each("cubfc_bytes_idle", "gauge", "Memory that arenas have of the GPU and no block uses.",
+  page.each("cubfc_idle_bytes", "gauge", "Memory that arenas have of the GPU and no block uses.",
             [](const Row& row) { return figures::idle_bytes(row.sums); });
-  page.each("cubfc_bytes_reserved", "gauge",
+  page.each("cubfc_reserved_bytes", "gauge",
             "Memory that is preallocated and in no arena; other memory of the process, and mostly "
             "other processes, get it by asking.",
             [](const Row& row) { return read(row.device.bytes_reserved); });
@@ -239,8 +190,8 @@ void add_counts(Page& page, const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::string metrics_text(const live::Processes& processes) {
-  const std::vector<Row> rows = rows_of(processes);
+std::string metrics_text(const live::Processes& processes, const Names& names) {
+  const std::vector<Row> rows = rows_of(processes, names);
   Page page(rows);
   page.begin("cubfc_processes", "gauge", "Processes under cubfc that share their figures.");
   page.sample("", std::to_string(processes.all.size()));

@@ -45,12 +45,13 @@ start() {
 
 
 def masked(line):
-    """Without what is another each time: numbers with their units, maps of memory, bars, blanks; and on each machine: why it
-    is not known what others hold of a GPU."""
+    """Without what is another each time: numbers with their units, maps of memory, bars, who and where, blanks; and on each
+    machine: why it is not known what others hold of a GPU."""
     line = re.sub(r"[*x_]{16,}", "MAP", line)
     line = re.sub(r"\[[█▓▒░?]{16,}\]", "BAR", line)
     line = re.sub(r"(others or free, not known) \(.*\)", r"\1", line)
     line = re.sub(r"GPU-[0-9a-f-]{36}", "UUID", line)
+    line = re.sub(r'\b(host|user)="[^"]*"', r'\1="NAME"', line)
     line = re.sub(r"\d[\d.,]*( ?(?:[KMGT]i)?B\b| [nµm]?s\b)?", "#", line)
     return re.sub(r"\s+", " ", line).strip()
 

@@ -24,6 +24,9 @@ except ImportError:
 import schemas
 from pages import DEPLOY, DEPLOY_PAGES as PAGES, EXAMPLES, ROOT, blocks_of
 
+sys.path.insert(0, str(ROOT / "tests/cli"))
+from other_user import without_processes  # noqa: E402
+
 SCRIPTS = sorted(EXAMPLES.glob("*.sh"))
 INSTALLED = "/opt/cubfc/lib/libcubfc.so"
 PATIENCE = 120  # seconds, for what comes at once where nothing else runs
@@ -31,7 +34,7 @@ PATIENCE = 120  # seconds, for what comes at once where nothing else runs
 
 def faults(value, schema, where="it"):
     """What is wrong with a value by a JSON schema, of which this knows what schemas.py uses."""
-    kinds = {"object": dict, "array": list, "string": str, "boolean": bool}
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
     if "enum" in schema and value not in schema["enum"]:
         return [f"{where}: {value!r} is none of {schema['enum']}"]
     if "type" in schema and not isinstance(value, kinds[schema["type"]]):
@@ -178,6 +181,55 @@ class Examples(unittest.TestCase):
                     self.assertEqual([line for line in text.splitlines() if line not in lines], [], page.name)
 
 
+def settings_of(unit):
+    """{name: value} of a unit of systemd's; of a name that stands there more than once, the last."""
+    lines = (EXAMPLES / unit).read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
+
+
+class Units(unittest.TestCase):
+    def test_systemd_takes_them(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("no systemd")
+        with tempfile.TemporaryDirectory() as folder:
+            for path in EXAMPLES.glob("cubfc-*.[st]*e*"):
+                text = path.read_text().replace("/opt/cubfc/bin/cubfc", CUBFC)
+                (pathlib.Path(folder) / path.name).write_text(text)
+            paths = sorted(pathlib.Path(folder).iterdir())
+            self.assertEqual([path.suffix for path in paths], [".service", ".service", ".timer"])
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", *paths], capture_output=True, text=True,
+                                  timeout=PATIENCE, check=False)
+            self.assertEqual((done.returncode, [line for line in done.stderr.splitlines() if "cubfc" in line]), (0, []))
+
+    def test_they_hide_no_folder_in_which_figures_are(self):
+        for unit in ("cubfc-metrics.service", "cubfc-textfile.service"):
+            settings = settings_of(unit)
+            self.assertEqual((settings["User"], settings["ProtectHome"]), ("root", "read-only"))
+            for name in ("DynamicUser", "PrivateTmp", "PrivateUsers", "PrivateMounts", "TemporaryFileSystem", "ProcSubset"):
+                self.assertNotIn(name, settings)
+        self.assertEqual(settings["ExecStart"].rpartition("/")[0].split()[-1], settings["ReadWritePaths"])
+
+    def test_their_one_right_of_roots_is_what_it_takes_to_see_all_users(self):
+        user = without_processes(CUBFC)
+        if not user or shutil.which("setpriv") is None:
+            self.skipTest("only root can be another user")
+        environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": DRIVER, "STANDIN_MEMORY": "4GiB"}
+        folder = pathlib.Path(f"/dev/shm/cubfc-{user['user']}")  # there is no /run/user/UID
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        with subprocess.Popen([f"{PROGRAMS}/program_free_memory", "fill:100", "wait"], env=environment | {"LD_PRELOAD": LIBRARY},
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **user) as program:
+            try:
+                program.stdout.readline()
+                for unit, rights, seen in (("cubfc-metrics.service", None, True), ("cubfc-textfile.service", None, True),
+                                           ("none", "-all", False)):
+                    rights = rights or "-all,+" + settings_of(unit)["CapabilityBoundingSet"].lower().removeprefix("cap_")
+                    done = subprocess.run(["setpriv", f"--bounding-set={rights}", CUBFC, "metrics"], env=environment,
+                                          capture_output=True, text=True, timeout=PATIENCE, check=True)
+                    self.assertEqual(f'user="{user["user"]}"' in done.stdout, seen, unit)
+            finally:
+                program.stdin.close()
+
+
 class Scripts(unittest.TestCase):
     def test_they_are_sound(self):
         self.assertTrue(SCRIPTS)
@@ -260,7 +312,7 @@ class Run(unittest.TestCase):
     def test_the_task_prolog_prints_what_slurm_reads(self):
         task = {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "LIBCUBFC": LIBRARY}
         shards = task | {"SLURM_SHARDS_ON_NODE": "2", "SHARDS_PER_GPU": "8"}
-        labels = {"CUBFC_LABELS": "job=7,task=0"}
+        labels = {"CUBFC_LABELS": "slurm_job=7,slurm_task=0"}
         quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_MEM_FRACTION": "0.250"}
         self.assertEqual(self.prolog(**task), {"LD_PRELOAD": LIBRARY} | labels)
         self.assertEqual(self.prolog(**shards), quarter | labels)

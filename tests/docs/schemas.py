@@ -39,6 +39,7 @@ CONTAINER = fields(
     env=array(fields(["name"], name={"type": "string", "pattern": r"[A-Za-z_][A-Za-z0-9_]*"}, value=TEXT,
                      valueFrom=fields(["fieldRef"], fieldRef=fields(["fieldPath"], fieldPath=TEXT)))),
     resources=fields(limits=any_of_names(TEXT), requests=any_of_names(TEXT)),
+    ports=array(fields(["containerPort"], name=NAME, containerPort={"type": "integer"})),
     volumeMounts=array(fields(["name", "mountPath"], name=NAME, mountPath={"type": "string", "pattern": "/.+"},
                               readOnly={"type": "boolean"})))
 POD_SPEC = fields(

@@ -20,4 +20,4 @@ if [ -n "$shards_per_gpu" ] && [ -n "${SLURM_SHARDS_ON_NODE:-}" ] &&
   share=$((SLURM_SHARDS_ON_NODE * 1000 / shards_per_gpu))
   [ "$share" -ge 1000 ] || [ "$share" -le 0 ] || printf 'export CUBFC_MEM_FRACTION=0.%03d\n' "$share"
 fi
-[ -n "${CUBFC_LABELS:-}" ] || echo "export CUBFC_LABELS=job=${SLURM_JOB_ID:-0},task=${SLURM_PROCID:-0}"
+[ -n "${CUBFC_LABELS:-}" ] || echo "export CUBFC_LABELS=slurm_job=${SLURM_JOB_ID:-0},slurm_task=${SLURM_PROCID:-0}"

@@ -44,26 +44,28 @@ class Figures(UnderCubfc):
         self.assertEqual(labels[str(first.pid)]["host"], os.uname().nodename)
         self.assertEqual(labels[str(first.pid)]["pod"], "trainer-0")
         self.assertRegex(labels[str(first.pid)]["gpu_uuid"], r"^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+        self.assertEqual(labels[str(first.pid)]["exported_pid"], "7")
         self.assertNotIn("pod", labels[str(second.pid)])
 
         def of(process, name, **more):
             return [value for found, value in metrics[name]
                     if found["pid"] == str(process.pid) and more.items() <= found.items()]
 
-        self.assertEqual(of(first, "cubfc_bytes_in_use"), [700 * MIB])
-        self.assertEqual(of(first, "cubfc_peak_bytes_in_use"), [700 * MIB])
+        self.assertEqual(of(first, "cubfc_in_use_bytes"), [700 * MIB])
+        self.assertEqual(of(first, "cubfc_peak_in_use_bytes"), [700 * MIB])
         self.assertEqual(of(first, "cubfc_limit_bytes"), [2048 * MIB])
-        self.assertEqual(of(first, "cubfc_device_bytes"), [4096 * MIB])
+        gpu = {name: labels[str(first.pid)][name] for name in ("gpu", "gpu_uuid")}
+        self.assertEqual(metrics["cubfc_device_bytes"], [(gpu, 4096 * MIB)])
         self.assertEqual(of(first, "cubfc_allocations_total"), [7])
         self.assertEqual(of(first, "cubfc_refused_total"), [0])
-        self.assertEqual(of(second, "cubfc_bytes_in_use"), [100 * MIB])
-        self.assertEqual(of(second, "cubfc_peak_bytes_in_use"), [200 * MIB])
+        self.assertEqual(of(second, "cubfc_in_use_bytes"), [100 * MIB])
+        self.assertEqual(of(second, "cubfc_peak_in_use_bytes"), [200 * MIB])
         self.assertEqual(of(second, "cubfc_limit_bytes"), [])
         self.assertEqual(of(second, "cubfc_frees_total"), [100])
-        self.assertEqual(of(second, "cubfc_memory_bytes_in_use", memory="arena"), [100 * MIB])
-        self.assertEqual(sum(of(second, "cubfc_memory_bytes_in_use")), 100 * MIB)
-        self.assertEqual(of(second, "cubfc_caller_bytes_in_use", caller="program_free_memory"), [100 * MIB])
-        self.assertGreaterEqual(of(second, "cubfc_bytes_taken")[0], 100 * MIB)
+        self.assertEqual(of(second, "cubfc_memory_in_use_bytes", memory="arena"), [100 * MIB])
+        self.assertEqual(sum(of(second, "cubfc_memory_in_use_bytes")), 100 * MIB)
+        self.assertEqual(of(second, "cubfc_caller_in_use_bytes", caller="program_free_memory"), [100 * MIB])
+        self.assertGreaterEqual(of(second, "cubfc_taken_bytes")[0], 100 * MIB)
         self.assertGreater(of(second, "cubfc_fragmentation_ratio")[0], 0)
 
     def test_groups_are_told_by_all(self):
@@ -83,9 +85,12 @@ class Figures(UnderCubfc):
         job = {"name": "job-7", "limit_bytes": 2048 * MIB}
         self.assertEqual(groups, {first.pid: job, second.pid: job, alone.pid: None})
         metrics = read_metrics(self.output_of("metrics"))
-        self.assertEqual({(labels["pid"], labels.get("group")) for labels, _ in metrics["cubfc_bytes_in_use"]},
+        self.assertEqual({(labels["pid"], labels.get("group")) for labels, _ in metrics["cubfc_in_use_bytes"]},
                          {(str(first.pid), "job-7"), (str(second.pid), "job-7"), (str(alone.pid), None)})
-        self.assertEqual([value for _, value in metrics["cubfc_group_limit_bytes"]], [2048 * MIB] * 2)
+        [(labels, limit)] = metrics["cubfc_group_limit_bytes"]
+        self.assertEqual((set(labels), labels["group"], limit), ({"gpu", "gpu_uuid", "user", "group"}, "job-7", 2048 * MIB))
+        self.assertEqual([(labels["pid"], value) for labels, value in metrics["cubfc_limit_bytes"]],
+                         [(str(second.pid), 1024 * MIB)])
         self.end(first)
         self.assertEqual(json.loads(summary.read_text())["devices"][0]["group"], job)
         self.assertIn("  group     job-7: 2GiB for all its processes\n", self.output_of("report", str(trace), "--text"))
@@ -104,15 +109,15 @@ class Figures(UnderCubfc):
                      "num_failures", "num_refused", "driver_calls", "num_free_waits", "ns_free_waits", "memory", "callers"):
             self.assertEqual(device[name], told[name], name)
         self.assertEqual(device["bytes_in_use"], 150 * MIB)
-        for metric, name in (("bytes_in_use", "bytes_in_use"), ("peak_bytes_in_use", "peak_bytes_in_use"),
+        for metric, name in (("in_use_bytes", "bytes_in_use"), ("peak_in_use_bytes", "peak_bytes_in_use"),
                              ("limit_bytes", "bytes_limit"), ("device_bytes", "total_bytes"),
-                             ("bytes_waiting", "bytes_waiting"), ("bytes_idle", "bytes_idle"),
-                             ("bytes_reserved", "bytes_reserved"), ("bytes_taken", "bytes_taken"),
-                             ("peak_bytes_taken", "peak_bytes_taken"), ("allocations_total", "num_allocs"),
+                             ("waiting_bytes", "bytes_waiting"), ("idle_bytes", "bytes_idle"),
+                             ("reserved_bytes", "bytes_reserved"), ("taken_bytes", "bytes_taken"),
+                             ("peak_taken_bytes", "peak_bytes_taken"), ("allocations_total", "num_allocs"),
                              ("frees_total", "num_frees"), ("refused_total", "num_refused"),
                              ("driver_calls_total", "driver_calls")):
             self.assertEqual([value for _, value in metrics["cubfc_" + metric]], [device[name]], name)
-        self.assertEqual({labels["memory"]: value for labels, value in metrics["cubfc_memory_bytes_in_use"]},
+        self.assertEqual({labels["memory"]: value for labels, value in metrics["cubfc_memory_in_use_bytes"]},
                          {name: memory["bytes_in_use"] for name, memory in device["memory"].items()})
 
     def test_frees_that_wait_for_the_gpu_are_told_by_all(self):
@@ -239,20 +244,20 @@ class Figures(UnderCubfc):
         self.start("fill:100", "wait")
         own = self.files()[0]
         contents, folder = own.read_bytes(), own.parent
-        self.lock(folder / "figures-3-1-short", contents[:5000])
-        self.lock(folder / "figures-3-2-empty", b"")
-        self.lock(folder / "figures-3-3-other\x1b[2J", b"\xff" * len(contents))
-        self.lock(folder / "figures-3-4-begins", bytes(len(contents)))
+        self.lock(folder / "figures-4-1-short", contents[:5000])
+        self.lock(folder / "figures-4-2-empty", b"")
+        self.lock(folder / "figures-4-3-other\x1b[2J", b"\xff" * len(contents))
+        self.lock(folder / "figures-4-4-begins", bytes(len(contents)))
         self.lock(folder / "figures-1-5-another-version", contents)
-        self.write(folder / "figures-3-6-of-the-dead", contents)
-        (folder / "figures-3-7-link").symlink_to(own)
-        os.mkfifo(folder / "figures-3-8-fifo")
-        (folder / "figures-3-9-folder").mkdir()
+        self.write(folder / "figures-4-6-of-the-dead", contents)
+        (folder / "figures-4-7-link").symlink_to(own)
+        os.mkfifo(folder / "figures-4-8-fifo")
+        (folder / "figures-4-9-folder").mkdir()
         done = self.run_cubfc("metrics")
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("\x1b", done.stderr)
         told = sorted(line.split("/")[-1] for line in done.stderr.splitlines())
-        self.assertEqual([line[:17] for line in told], ["figures-3-1-short", "figures-3-2-empty", "figures-3-3-other"])
+        self.assertEqual([line[:17] for line in told], ["figures-4-1-short", "figures-4-2-empty", "figures-4-3-other"])
         self.assertIn("ends at byte 5000", told[0])
         metrics = read_metrics(done.stdout)
         self.assertEqual((metrics["cubfc_processes"], metrics["cubfc_unusable_files"]), ([({}, 1)], [({}, 3)]))
@@ -270,13 +275,13 @@ class Figures(UnderCubfc):
                 at = chance.randrange(16, len(changed))
                 piece = bytes(chance.choice((0, 1, 0x22, 0x5C, 0x0A, 0x80, 0xFF)) for _ in range(chance.randrange(1, 9)))
                 changed[at:at + len(piece)] = piece[:len(changed) - at]
-            with self.lock(own.parent / "figures-3-1-changed", bytes(changed)):
+            with self.lock(own.parent / "figures-4-1-changed", bytes(changed)):
                 metrics = read_metrics(self.output_of("metrics"))
                 self.assertEqual(metrics["cubfc_processes"], [({}, 2)])
                 self.assertIn(process.pid, [each["pid"] for each in self.look()["processes"]])
                 self.assertNotRegex(self.output_of("top", "--once"), r"[\x00-\x09\x0b-\x1f\x7f]")
         # The same once more, from what looks like another container.
-        with self.lock(own.parent / "figures-3-1-copy", contents):
+        with self.lock(own.parent / "figures-4-1-copy", contents):
             self.assertEqual(len(read_metrics(self.output_of("metrics"))["cubfc_active"]), 2)
 
 

@@ -220,25 +220,6 @@ TEST_CASE("the JSON has what is not known as null, and any text as UTF-8", "[top
   CHECK(device["memory"]["managed"]["bytes_in_use"] == 5);
 }
 
-TEST_CASE("no two samples of the metrics have the same labels", "[metrics]") {
-  live::Process one = made_up(1);
-  live::Process other = made_up(1);
-  other.path = "/run/another";
-  one.figures->labels.set("pod=a,pid=7,memory=x,1st=no,__name__=no,pod=b,empty=");
-  add_device(one, 0, 0, 7, kGiB);
-  add_device(other, 0, 0, 7, kGiB);
-  other.figures->labels.set("pod=a,empty=");
-  live::Processes processes;
-  processes.all = list_of(std::move(one), std::move(other));
-  const std::string text = metrics_text(processes);
-  const std::string labels =
-      "gpu=\"0\",gpu_uuid=\"GPU-07070707-0707-0707-0707-070707070707\",pid=\"1\",host=\"box\","
-      "program=\"app\",pod=\"a\",empty=\"\"";
-  CHECK(text.find("\ncubfc_bytes_in_use{" + labels + "} 1073741824\n") != std::string::npos);
-  CHECK(text.find("\ncubfc_bytes_in_use{" + labels + ",file=\"/run/another:0\"} 1073741824\n") !=
-        std::string::npos);
-}
-
 TEST_CASE("keys are known by their bytes, however these arrive", "[top]") {
   Keys keys;
   const auto presses = [](const std::vector<KeyPress>& all) {

@@ -22,7 +22,7 @@
 namespace cubfc::cli::top {
 
 inline live::Process made_up(int pid, std::string_view program = "./app") {
-  live::Process process{"/run/figures-3-" + std::to_string(pid), 0, 0,
+  live::Process process{"/run/figures-4-" + std::to_string(pid), 0, 0,
                         std::make_unique<figures::ProcessFigures>()};
   figures::ProcessFigures& figures = *process.figures;
   figures.magic = figures::kMagic;
@@ -79,7 +79,7 @@ inline std::string everything_of(live::Processes processes, std::size_t width) {
       return {};
     }
   }
-  std::string all = metrics_text(processes);
+  std::string all = metrics_text(processes, {});
   Look look = look_at(std::move(processes), {}, 0, nullptr);
   all += json(look);
   for (std::size_t key = 0; key < kKeys; ++key) {

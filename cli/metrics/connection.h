@@ -1,0 +1,44 @@
+// One request over HTTP, and its answer; then the connection ends. For server.cpp.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace cubfc::cli {
+
+// Is there as long as it waits for its peer. What it waits for has a limit in all, not one that
+// each byte begins anew.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  // `page` outlives it, and is called for each scrape.
+  Connection(boost::asio::ip::tcp::socket socket, const std::function<std::string()>& page);
+
+  void start();
+  // Nothing more is read or written.
+  void close();
+  bool is_answering() const { return state_ == State::kAnswers; }
+  bool is_answered() const { return state_ == State::kAnswered; }
+
+ private:
+  enum class State { kReads, kAnswers, kAnswered };
+
+  void answer(boost::beast::http::status status, std::string text, const char* type);
+  void answer_request();
+  void answer_fault(boost::beast::error_code error);
+  void await_end();
+
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  boost::beast::http::request_parser<boost::beast::http::empty_body> parser_;
+  boost::beast::http::response<boost::beast::http::string_body> response_;
+  const std::function<std::string()>& page_;
+  State state_ = State::kReads;
+};
+
+}  // namespace cubfc::cli
