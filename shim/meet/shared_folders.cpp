@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shim/meet/descriptor.h"
 #include "shim/tell/format.h"
 
 namespace cubfc {

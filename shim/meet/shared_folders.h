@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "shim/meet/descriptor.h"
-
 namespace cubfc {
+
+class Descriptor;
 
 // Whether XDG_RUNTIME_DIR counts, which whoever starts a process may set: with kFixed all processes
 // of a user in one container look in the same places.
