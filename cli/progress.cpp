@@ -10,11 +10,16 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirst{500};
 constexpr std::chrono::milliseconds kBetween{100};
+constexpr std::chrono::seconds kBetweenLines{10};
 
 }  // namespace
 
-ProgressLine::ProgressLine()
-    : is_on_(::isatty(STDERR_FILENO) == 1), next_(std::chrono::steady_clock::now() + kFirst) {}
+ProgressLine::ProgressLine(Elsewhere elsewhere)
+    : is_on_(::isatty(STDERR_FILENO) == 1),
+      tells_in_lines_(!is_on_ && elsewhere == Elsewhere::kLines),
+      next_(std::chrono::steady_clock::now()) {
+  next_ += tells_in_lines_ ? std::chrono::milliseconds(kBetweenLines) : kFirst;
+}
 
 ProgressLine::~ProgressLine() {
   if (is_there_) {
@@ -24,9 +29,17 @@ ProgressLine::~ProgressLine() {
 }
 
 void ProgressLine::show(const std::string& what, double share) {
-  if (const auto now = std::chrono::steady_clock::now(); is_on_ && now >= next_) {
+  const auto now = std::chrono::steady_clock::now();
+  if ((!is_on_ && !tells_in_lines_) || now < next_) {
+    return;
+  }
+  const std::string text = what + ": " + std::to_string(std::lround(share * 100)) + '%';
+  if (tells_in_lines_) {
+    next_ = now + kBetweenLines;
+    std::fprintf(stderr, "%s\n", text.c_str());
+  } else {
     next_ = now + kBetween;
-    write(what + ": " + std::to_string(std::lround(share * 100)) + '%');
+    write(text);
   }
 }
 

@@ -1,5 +1,5 @@
-// How far long work is, in one line of stderr that is written again and again; nothing where stderr
-// is no terminal.
+// How far long work is, in one line of stderr that is written again and again. Where stderr is no
+// terminal nothing is written, or a line now and then.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,8 @@ namespace cubfc::cli {
 
 class ProgressLine {
  public:
-  ProgressLine();
+  enum class Elsewhere : bool { kNothing, kLines };
+  explicit ProgressLine(Elsewhere elsewhere = Elsewhere::kNothing);
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();  // the line is gone
@@ -25,6 +26,7 @@ class ProgressLine {
   void write(const std::string& text);
 
   const bool is_on_;
+  const bool tells_in_lines_;
   bool is_there_ = false;
   std::chrono::steady_clock::time_point next_;
 };

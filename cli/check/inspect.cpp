@@ -71,7 +71,7 @@ ordered_json fill_device(const Driver& driver, int device, const Fill& fill) {
       static_cast<std::uint64_t>(std::floor(static_cast<double>(total) * fill.share)) / kWordBytes *
       kWordBytes;
   const std::string name = "GPU " + std::to_string(device);
-  ProgressLine progress;
+  ProgressLine progress(ProgressLine::Elsewhere::kLines);
   std::vector<Step> steps;
   std::uint64_t taken = 0;
   while (taken < wanted) {

@@ -20,12 +20,16 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
     return call();  // what is wrong with it the driver says best
   }
   std::optional<Claim> claim;
+  const std::uint64_t held_ready = device->preallocation.bytes();
   const CUresult result = requests_.claim_and_call({*device, Memory::kMapped, bytes, "cuMemCreate"},
                                                    claim, call, [] {});
   if (result != CUDA_SUCCESS) {
     return result;
   }
   claim->begin_use();
+  if (device->preallocation.bytes() < held_ready) {
+    tell_of_preallocation(*device, held_ready);
+  }
   try {
     Shared memory = std::make_shared<Claim>(std::move(*claim));
     const std::lock_guard lock(mutex_);
@@ -36,6 +40,18 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
   }
   log::trace("cuMemCreate {} bytes -> handle {:#x}", bytes, *handle);
   return CUDA_SUCCESS;
+}
+
+// Once for each device: what is held ready for an arena does nothing for such a program.
+void PhysicalMemory::tell_of_preallocation(const Device& device,
+                                           std::uint64_t held_ready) noexcept {
+  const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(device.handle) % 64);
+  if ((told_of_.fetch_or(bit) & bit) == 0) {
+    log::info(
+        "GPU {}: the program takes its memory by cuMemCreate, which is served from the {} that are "
+        "preallocated; CUBFC_PREALLOCATE=false takes nothing ahead",
+        device.handle, log::bytes(held_ready));
+  }
 }
 
 // The reference goes first: as soon as the driver has let go of the handle, another thread may be

@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +16,7 @@ namespace cubfc {
 class Claim;
 class Contexts;
 class DriverRequests;
+struct Device;
 struct DriverFunctions;
 
 // Physical memory lives as long as somebody has its handle or it is mapped somewhere. Thread-safe.
@@ -45,6 +48,7 @@ class PhysicalMemory {
   };
 
   Shared memory_of(Handle handle);
+  void tell_of_preallocation(const Device& device, std::uint64_t held_ready) noexcept;
 
   const DriverFunctions& driver_;
   Contexts& contexts_;
@@ -52,6 +56,7 @@ class PhysicalMemory {
   std::mutex mutex_;  // guards both
   std::unordered_map<Handle, Reference> handles_;
   std::map<CUdeviceptr, Mapping> mappings_;
+  std::atomic<std::uint64_t> told_of_{0};  // devices, one bit each
 };
 
 }  // namespace cubfc

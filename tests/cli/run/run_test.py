@@ -57,6 +57,17 @@ class Run(UnderCubfc):
 
 
 class Start(Run):
+    def test_what_is_preallocated_for_a_program_that_makes_its_memory_is_said_once(self):
+        words = ("fill:10", "create:1500", "create:1500")
+        done = self.run_under("--", self.allocates, *words, CUBFC_LOG_LEVEL="info")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = re.findall(r"^cubfc: GPU 0: the program takes its memory by cuMemCreate, which is served from the \d\.\d\d GiB that are "
+                          r"preallocated; CUBFC_PREALLOCATE=false takes nothing ahead$", done.stderr, re.M)
+        self.assertEqual(len(told), 1, done.stderr)
+        for more in ({"CUBFC_PREALLOCATE": "false"}, {"CUBFC_LOG_LEVEL": "warn"}):
+            self.assertNotIn("takes its memory by", self.run_under("--", self.allocates, *words, **more).stderr)
+        self.assertNotIn("takes its memory by", self.run_under("--", self.allocates, "fill:10", "create:100").stderr)
+
     def test_two_speakers_and_a_summary(self):
         done = self.run_under("--mem-fraction", "0.5", "--", self.allocates, "fill:100", "ask:1")
         self.assertEqual(done.returncode, 0, done.stderr)
