@@ -119,6 +119,13 @@ std::string function_text(const Frame& frame, Path path) {
              : frame.function;
 }
 
+Frame frame_of_autograd() {
+  Frame frame;
+  frame.kind = Frame::Kind::kThread;
+  frame.function = "PyTorch's backward pass (autograd)";
+  return frame;
+}
+
 OwnLine own_line_of(const Recording& recording, const std::vector<std::uint32_t>& stack) {
   const auto innermost = [&](auto is_wanted) {
     const auto found = std::ranges::find_if(

@@ -9,6 +9,10 @@
 
 namespace cubfc::recordings {
 
+// The outermost frame of PyTorch's backward pass, which runs on threads of its own, where no Python
+// function has called.
+Frame frame_of_autograd();
+
 // Frames of Recording::frames, kNone where there is none.
 struct OwnLine {
   // The innermost that is of no framework (PyTorch, JAX, CuPy, ...), nor of Python's own library;

@@ -5,55 +5,77 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/recordings/own_code.h"
 #include "cli/recordings/pickle.h"
 #include "cli/recordings/pytorch_snapshot/events.h"
+#include "cli/recordings/pytorch_snapshot/names.h"
 #include "cli/recordings/pytorch_snapshot/reader.h"
 
 namespace cubfc::recordings {
 namespace {
 
-// By who allocates most. An event has one byte for its caller, so there may be more than places.
-// Where a stack has no Python function in it, nobody is known.
-void name_callers(Recording& recording) {
-  constexpr std::size_t kMost = 254;
-  std::vector<std::string> caller_of_stack;
-  for (const std::vector<std::uint32_t>& stack : recording.stacks) {
-    const OwnLine line = own_line_of(recording, stack);
-    const bool is_python = recording.frames[line.frame].kind == Frame::Kind::kPython;
-    caller_of_stack.push_back(is_python ? text_of(recording, line, Path::kWhole) : "");
+// The line of the user's own that asked, and what PyTorch takes it to be; empty where neither is
+// known.
+std::string caller_of(const Recording& recording, const Event& event,
+                      const std::vector<std::string>& categories) {
+  const std::string& category = categories[event.caller];
+  std::string line;
+  if (event.stack < recording.stacks.size()) {
+    const OwnLine own = own_line_of(recording, recording.stacks[event.stack]);
+    const bool is_native = recording.frames[own.frame].kind == Frame::Kind::kNative;
+    line = is_native ? "" : text_of(recording, own, Path::kWhole);
   }
-  std::map<std::string_view, std::uint64_t> bytes;
-  const auto name_of = [&](const Event& event) {
-    return event.stack < caller_of_stack.size() ? std::string_view(caller_of_stack[event.stack])
-                                                : std::string_view();
-  };
-  for (const Event& event : recording.events) {
-    if (event.kind == trace::Kind::kAllocate && !name_of(event).empty()) {
-      bytes[name_of(event)] += event.bytes;
+  return category.empty() ? line : line + (line.empty() ? "" : " ") + '[' + category + ']';
+}
+
+// By who allocates most. An event has one byte for its caller, so there may be more than places.
+void name_callers(Recording& recording, const std::vector<std::string>& categories) {
+  constexpr std::size_t kMost = 254;
+  std::map<std::pair<std::uint32_t, std::uint8_t>, std::uint32_t> name_of_kind;
+  std::vector<std::string> names;
+  std::map<std::string, std::uint32_t> numbers;
+  std::vector<std::uint64_t> bytes;
+  std::vector<std::uint32_t> name_of(recording.events.size(), kNone);
+  for (std::size_t n = 0; n < recording.events.size(); ++n) {
+    const Event& event = recording.events[n];
+    if (event.kind != trace::Kind::kAllocate) {
+      continue;
+    }
+    const auto [of_kind, is_new] = name_of_kind.try_emplace({event.stack, event.caller}, 0);
+    if (is_new) {
+      const std::string name = caller_of(recording, event, categories);
+      const auto [number, is_new_name] =
+          numbers.try_emplace(name, static_cast<std::uint32_t>(names.size()));
+      if (is_new_name) {
+        names.push_back(name);
+        bytes.push_back(0);
+      }
+      of_kind->second = number->second;
+    }
+    name_of[n] = of_kind->second;
+    bytes[of_kind->second] += event.bytes;
+  }
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t n = 0; n < names.size(); ++n) {
+    if (!names[n].empty()) {
+      order.push_back(n);
     }
   }
-  std::vector<std::string_view> names;
-  for (const auto& [name, its_bytes] : bytes) {
-    names.push_back(name);
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    return bytes[a] != bytes[b] ? bytes[a] > bytes[b] : names[a] < names[b];
+  });
+  std::vector<std::uint8_t> caller_of_name(names.size(), 0);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    caller_of_name[order[i]] = static_cast<std::uint8_t>(std::min(i, kMost) + 1);
+    if (i <= kMost) {
+      recording.callers.emplace_back(i < kMost ? names[order[i]] : "(others)");
+    }
   }
-  std::ranges::stable_sort(names, [&](auto a, auto b) { return bytes[a] > bytes[b]; });
-  std::map<std::string_view, std::uint8_t> number;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    number[names[i]] = static_cast<std::uint8_t>(std::min(i, kMost) + 1);
-  }
-  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) {
-    recording.callers.emplace_back(names[i]);
-  }
-  if (names.size() > kMost) {
-    recording.callers.emplace_back("(others)");
-  }
-  for (Event& event : recording.events) {
-    const auto caller = number.find(name_of(event));
-    event.caller = caller == number.end() ? std::uint8_t{0} : caller->second;
+  for (std::size_t n = 0; n < recording.events.size(); ++n) {
+    recording.events[n].caller = name_of[n] == kNone ? std::uint8_t{0} : caller_of_name[name_of[n]];
   }
 }
 
@@ -66,9 +88,11 @@ Recording read_pytorch_snapshot(Input& input) {
   recording.callers.emplace_back();
   recording.threads.emplace_back();
   DeviceHistories histories;
+  recording.threads_are = "stream";
+  SnapshotNames names(recording);
   {
     const Pickle pickle(input);
-    histories = read_histories(input, pickle, recording);
+    histories = read_histories(input, pickle, recording, names);
   }
   recording.is_state = std::ranges::all_of(
       histories, [](const auto& history) { return history.second.entries.empty(); });
@@ -85,7 +109,7 @@ Recording read_pytorch_snapshot(Input& input) {
                                &Event::time_ns);
     history = {};
   }
-  name_callers(recording);
+  name_callers(recording, names.categories());
   return recording;
 }
 

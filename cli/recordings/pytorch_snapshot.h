@@ -17,7 +17,8 @@
 //     segment_map, segment_unmap              the same for pages of an expandable segment
 //     oom            size was asked for and the device had device_free left (instead of addr)
 //     snapshot, ...  nothing happened
-//   frames         dictionaries: name, filename, line; the innermost first
+//   category       of a block or an entry, where PyTorch's profiler wrote the snapshot:
+//   "parameter", ... frames         dictionaries: name, filename, line; the innermost first
 //
 // What was there before the first entry is known by its being freed later, or by its being there
 // at the end without an entry: it is given at the time of the first entry.
@@ -28,9 +29,9 @@
 
 namespace cubfc::recordings {
 
-// A whole snapshot; throws BadRecording. Each device is a place. A block that is free as soon as
-// the program frees it has a kFree, else a kRetire and a kReclaim; segments are kGrow and kShrink.
-// Without times, events are a nanosecond apart.
+// A whole snapshot; throws BadRecording. Each device is a place, and each stream one of the
+// threads. A block that is free as soon as the program frees it has a kFree, else a kRetire and a
+// kReclaim; segments are kGrow and kShrink. Without times, events are a nanosecond apart.
 Recording read_pytorch_snapshot(Input& input);
 
 }  // namespace cubfc::recordings

@@ -79,8 +79,9 @@ struct Recording {
   std::string settings;  // lines
   std::vector<Device> devices;
   std::vector<Place> places;
-  std::vector<std::string> callers;  // the first is "" for what is not known
-  std::vector<Thread> threads;       // likewise
+  std::vector<std::string> callers;    // the first is "" for what is not known
+  std::vector<Thread> threads;         // likewise
+  std::string threads_are = "thread";  // or "stream", by which blocks are told apart there
   std::vector<std::string> texts;
   std::vector<Frame> frames;
   // Which of `frames`, the innermost first. Where Python's are known, they stand in the place of

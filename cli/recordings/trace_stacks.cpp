@@ -6,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "cli/recordings/own_code.h"
+
 namespace cubfc::recordings {
 namespace {
 
@@ -158,14 +160,10 @@ bool TraceStacks::add_python(std::uint16_t thread, std::string_view payload) {
   });
 }
 
-// PyTorch runs the backward pass on threads of its own, where no Python function has called.
-std::uint32_t TraceStacks::frame_of_autograd() {
+std::uint32_t TraceStacks::list_of_autograd() {
   if (autograd_ == kNone) {
-    Frame frame;
-    frame.kind = Frame::Kind::kThread;
-    frame.function = "PyTorch's backward pass (autograd)";
     autograd_ = static_cast<std::uint32_t>(python_.size());
-    python_.push_back({add_frame(std::move(frame))});
+    python_.push_back({add_frame(frame_of_autograd())});
   }
   return autograd_;
 }
@@ -199,7 +197,7 @@ std::uint32_t TraceStacks::take(std::uint16_t thread, std::string_view thread_na
   Pending pending = waiting->second;
   of_thread_.erase(waiting);
   if (pending.python == kNone && thread_name.starts_with("pt_autograd")) {
-    pending.python = frame_of_autograd();
+    pending.python = list_of_autograd();
   }
   return stack_of(pending);
 }

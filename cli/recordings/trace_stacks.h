@@ -55,7 +55,7 @@ class TraceStacks {
   Objects::const_iterator object_at(std::uint64_t address) const;
   std::uint32_t frame_at(std::uint64_t address);
   std::uint32_t add_frame(Frame frame);
-  std::uint32_t frame_of_autograd();
+  std::uint32_t list_of_autograd();
   std::uint32_t stack_of(const Pending& pending);
 
   Recording& recording_;

@@ -227,7 +227,10 @@ Moment moment_of(const Recording& recording, const History& history, std::uint32
     add(moment.by_thread[block.thread], block);
   }
   for (const Region& region : history.regions) {
-    moment.taken_bytes += was_there(region, event) ? region.bytes : 0;
+    if (was_there(region, event)) {
+      moment.taken_bytes += region.bytes;
+      ++moment.taken_pieces;
+    }
   }
   const auto count = std::min(live.size(), kBiggest);
   std::partial_sort(live.begin(), live.begin() + static_cast<std::ptrdiff_t>(count), live.end(),

@@ -31,6 +31,7 @@ struct Moment {
   Share in_use;   // waiting included
   Share waiting;  // freed by the program, not free yet
   std::uint64_t taken_bytes = 0;
+  std::uint64_t taken_pieces = 0;  // a segment of PyTorch's, a region of an arena
   std::array<Share, trace::kMemories> by_memory{};
   std::vector<Share> by_place;
   std::vector<Share> by_caller;

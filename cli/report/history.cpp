@@ -103,6 +103,11 @@ class Historian {
     if (has_addresses(recording_.places[event.place].memory) && overlaps_another(live, position)) {
       ++history_.faults.overlapping;
     }
+    const Taken& taken = taken_[event.place];
+    if (recording_.places[event.place].memory == Memory::kArena && taken.ever_grown() &&
+        !taken.covers(block.address, block.address + held)) {
+      ++history_.faults.outside_taken;
+    }
   }
 
   bool overlaps_another(const Live& live, Live::const_iterator position) const {

@@ -56,6 +56,7 @@ struct Faults {
   std::uint64_t reclaims_of_nothing = 0;  // likewise, of what was retired
   std::uint64_t two_at_one_address = 0;   // the older block is taken to have ended then
   std::uint64_t overlapping = 0;          // both are counted
+  std::uint64_t outside_taken = 0;        // blocks of an arena where it had nothing; counted
   std::uint64_t other_sizes = 0;          // a free told another size than the block had
   std::uint64_t shrinks_of_nothing = 0;
   std::uint64_t grown_twice = 0;         // what was there already was taken again
@@ -63,8 +64,9 @@ struct Faults {
   std::uint64_t times_going_back = 0;    // of one thread; taken to be as late as the event before
 
   [[nodiscard]] std::uint64_t all() const {
-    return frees_of_nothing + reclaims_of_nothing + two_at_one_address + overlapping + other_sizes +
-           shrinks_of_nothing + grown_twice + impossible_numbers + times_going_back;
+    return frees_of_nothing + reclaims_of_nothing + two_at_one_address + overlapping +
+           outside_taken + other_sizes + shrinks_of_nothing + grown_twice + impossible_numbers +
+           times_going_back;
   }
 };
 

@@ -31,7 +31,8 @@ Json recording_json(const Told& told) {
           {"reached_limit", recording.reached_limit},
           {"closed", recording.closed},
           {"cut", recording.is_cut},
-          {"state", recording.is_state}};
+          {"state", recording.is_state},
+          {"threads_are", recording.threads_are}};
 }
 
 Json totals_json(const Told& told) {
@@ -135,7 +136,7 @@ Json moment_json(const Told& told, std::uint32_t event, const Moment& moment) {
   Json json{{"event", event_or_null(event)},         {"time_ns", time_of(told, event)},
             {"in_use_bytes", moment.in_use.bytes},   {"in_use_blocks", moment.in_use.blocks},
             {"waiting_bytes", moment.waiting.bytes}, {"waiting_blocks", moment.waiting.blocks},
-            {"taken_bytes", moment.taken_bytes}};
+            {"taken_bytes", moment.taken_bytes},     {"taken_pieces", moment.taken_pieces}};
   Json& memories = json["by_memory"] = Json::array();
   for (std::size_t n = 0; n < moment.by_memory.size(); ++n) {
     if (moment.by_memory.at(n).blocks > 0) {
@@ -272,6 +273,7 @@ Json faults_json(const Faults& faults) {
           {"reclaims_of_nothing", faults.reclaims_of_nothing},
           {"two_at_one_address", faults.two_at_one_address},
           {"overlapping", faults.overlapping},
+          {"outside_taken", faults.outside_taken},
           {"other_sizes", faults.other_sizes},
           {"shrinks_of_nothing", faults.shrinks_of_nothing},
           {"grown_twice", faults.grown_twice},

@@ -81,6 +81,24 @@ bool Taken::shrink(std::uint32_t number, const Event& event) {
   return true;
 }
 
+bool Taken::covers(std::uint64_t from, std::uint64_t to) const {
+  auto next = now_.upper_bound(from);
+  if (next == now_.begin()) {
+    return from >= to;
+  }
+  for (--next; from < to; ++next) {
+    if (next == now_.end() || next->first > from) {
+      return false;
+    }
+    const std::uint64_t end = next->first + (*regions_)[next->second].bytes;
+    if (end <= from) {
+      return false;
+    }
+    from = end;
+  }
+  return true;
+}
+
 void Taken::end(std::uint32_t number) {
   for (const auto& [address, index] : now_) {
     remove(number, index);

@@ -24,6 +24,8 @@ class Taken {
   // All of it is gone.
   void end(std::uint32_t number);
 
+  // Whether all of it is there now, in one stretch or in several that touch.
+  [[nodiscard]] bool covers(std::uint64_t from, std::uint64_t to) const;
   [[nodiscard]] bool ever_grown() const { return ever_grown_; }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 

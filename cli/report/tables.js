@@ -75,7 +75,7 @@ function biggestTable(view, list, length) {
   const order = biggestOf(list.subarray(0, length), blocks.held);
   const columns = [
     {name: "block", number: true}, {name: "size", number: true}, {name: "bytes", number: true}, {name: "caller"},
-    {name: "thread"}, {name: "place"}, {name: "allocated at", number: true}, {name: "state"},
+    {name: report.recording.threads_are}, {name: "place"}, {name: "allocated at", number: true}, {name: "state"},
   ];
   return makeTable(columns, order.map((b) => {
     const button = make("button", countText(b), {type: "button"});
@@ -151,6 +151,7 @@ const FAULT_NAMES = {
   reclaims_of_nothing: "blocks reclaimed that were not retired",
   two_at_one_address: "blocks where another still was",
   overlapping: "blocks that overlap another",
+  outside_taken: "blocks outside of what was taken from the device",
   other_sizes: "frees that tell another size",
   shrinks_of_nothing: "stretches given back that were not taken",
   grown_twice: "stretches taken that were there already",

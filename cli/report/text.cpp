@@ -77,6 +77,12 @@ class Text {
         "By caller" + at_peak_, peak_.by_caller.size(),
         [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
         [&](std::size_t n) { return peak_.by_caller[n]; });
+    if (recording_.threads_are == "stream" && recording_.threads.size() > 2) {
+      shares(
+          "By stream" + at_peak_, peak_.by_thread.size(),
+          [&](std::size_t n) { return thread_name(recording_, static_cast<std::uint16_t>(n)); },
+          [&](std::size_t n) { return peak_.by_thread[n]; });
+    }
     table(call_tree_table(told_));
     devices();
     biggest();
@@ -196,9 +202,9 @@ class Text {
     }
     if (figures_.whole.taken.bytes > 0) {
       fact("taken",
-           bytes_text(peak_.taken_bytes) + " from the device" +
-               (recording_.is_state ? ""
-                                    : " then; at most " + bytes_text(figures_.whole.taken.bytes)));
+           bytes_text(peak_.taken_bytes) + " from the device in " + count_text(peak_.taken_pieces) +
+               (peak_.taken_pieces == 1 ? " piece" : " pieces") +
+               (recording_.is_state ? "" : "; at most " + bytes_text(figures_.whole.taken.bytes)));
     }
   }
 
@@ -332,11 +338,12 @@ class Text {
       return;
     }
     title("What makes no sense in the recording");
-    const std::array<std::pair<std::uint64_t, const char*>, 9> all{{
+    const std::array<std::pair<std::uint64_t, const char*>, 10> all{{
         {faults.frees_of_nothing, "frees of what was not allocated in it"},
         {faults.reclaims_of_nothing, "blocks reclaimed that were not retired"},
         {faults.two_at_one_address, "blocks where another still was"},
         {faults.overlapping, "blocks that overlap another"},
+        {faults.outside_taken, "blocks outside of what was taken from the device"},
         {faults.other_sizes, "frees that tell another size"},
         {faults.shrinks_of_nothing, "stretches given back that were not taken"},
         {faults.grown_twice, "stretches taken that were there already"},

@@ -122,7 +122,7 @@ function groupingsOf(recording) {
     {key: "memory", name: "kind of memory", of: (b) => places[blocks.place[b]].memory,
      nameOf: (key) => MEMORY_NAMES[key]},
     {key: "place", name: "place", of: (b) => blocks.place[b], nameOf: (n) => places[n].name},
-    {key: "thread", name: "thread", of: (b) => blocks.thread[b], nameOf: (n) => threads[n]},
+    {key: "thread", name: report.recording.threads_are, of: (b) => blocks.thread[b], nameOf: (n) => threads[n]},
     {key: "size", name: "size", of: sizeClass, nameOf: (n) => `from ${bytesText(2 ** n)}`},
   ];
   if (stacks.length > 0) {

@@ -76,6 +76,19 @@ def snapshot():
             "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": ""}}
 
 
+def labelled():
+    """Streams, what PyTorch's profiler takes blocks to be, the backward pass, and a block outside of every segment."""
+    base = 0x7F0000000000
+    native = [frame("torch::autograd::Engine::evaluate_function(a, b)", 1234, "libtorch_cpu.so"), frame("clone", 0, "??")]
+    entries = [{"action": "alloc", "addr": base + n * 0x1000, "size": 4096, "stream": stream, **more}
+               for n, (stream, more) in enumerate([
+                   (0, {"category": "parameter"}), (0x5566, {"category": "parameter", "frames": [frame("f", 3)]}),
+                   (0x5566, {"frames": native}), (0, {"category": "temporary"}), (0, {})])]
+    entries[3]["addr"] = base + 0x100000
+    return {"segments": [{"device": 0, "address": base, "total_size": 0x100000, "stream": 0, "blocks": []}],
+            "device_traces": [entries]}
+
+
 def main():
     folder = sys.argv[1]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
@@ -85,6 +98,8 @@ def main():
         file.write(show(PLAIN))
     with open(folder + "/snapshot.pickle", "wb") as file:
         pickle.dump(snapshot(), file)
+    with open(folder + "/labelled.pickle", "wb") as file:
+        pickle.dump(labelled(), file)
     with open(folder + "/state.pickle", "wb") as file:
         pickle.dump(snapshot() | {"device_traces": [[], []]}, file)
 

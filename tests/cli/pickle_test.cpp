@@ -147,6 +147,29 @@ TEST_CASE("a PyTorch snapshot becomes what happened, what was there before inclu
   CHECK_FALSE(read.is_state);
 }
 
+TEST_CASE("a PyTorch snapshot's streams, categories and backward pass are told", "[recordings]") {
+  const TemporaryFolder folder;
+  const std::string command = CUBFC_PYTHON " " CUBFC_MAKE_PICKLES " " + folder.file("");
+  REQUIRE(std::system(command.c_str()) == 0);
+  const Recording read = open_recording(folder.file("labelled.pickle"));
+  CHECK(read.threads_are == "stream");
+  std::vector<std::string> told;
+  for (const Event& event : read.events) {
+    if (event.kind == Kind::kAllocate) {
+      told.push_back(read.threads[event.thread].name + ": " + read.callers[event.caller]);
+    }
+  }
+  CHECK(told == std::vector<std::string>{
+                    "the default stream: [parameter]", "stream 0x5566: model.py:3 (f) [parameter]",
+                    "stream 0x5566: PyTorch's backward pass (autograd)",
+                    "the default stream: [temporary]", "the default stream: "});
+  REQUIRE(read.stacks.size() == 2);
+  CHECK(stack_of(read, 1) ==
+        std::vector<std::string>{"torch::autograd::Engine::evaluate_function(a, b) "
+                                 "(libtorch_cpu.so)",
+                                 "clone", "PyTorch's backward pass (autograd)"});
+}
+
 TEST_CASE("a PyTorch snapshot without a history is a state", "[recordings]") {
   const TemporaryFolder folder;
   const std::string command = CUBFC_PYTHON " " CUBFC_MAKE_PICKLES " " + folder.file("");

@@ -54,8 +54,7 @@ class EventMaker {
       }
     }
     for (const auto& [begin, end] : pieces.ends()) {
-      add_event(Kind::kGrow,
-                {.address = begin, .bytes = end - begin, .padding = 0, .stack = kNone});
+      add_event(Kind::kGrow, {.address = begin, .bytes = end - begin});
     }
   }
 
@@ -65,7 +64,7 @@ class EventMaker {
       const bool of_block = entry.kind == Kind::kAllocate || entry.kind == Kind::kRetire ||
                             entry.kind == Kind::kReclaim;
       if (of_block && seen.insert(entry.address).second && entry.kind != Kind::kAllocate) {
-        allocate({entry.address, entry.bytes, 0, kNone});
+        allocate({.address = entry.address, .bytes = entry.bytes});
       }
     }
     for (const Extent& block : history_.blocks) {
@@ -76,7 +75,7 @@ class EventMaker {
   }
 
   void add(const Entry& entry) {
-    const Extent extent{entry.address, entry.bytes, 0, entry.stack};
+    const Extent extent{entry.address, entry.bytes, 0, entry.stack, entry.stream, entry.category};
     switch (entry.kind) {
       case Kind::kAllocate:
         allocate(extent);
@@ -88,7 +87,7 @@ class EventMaker {
         reclaim(entry);
         break;
       case Kind::kOutOfMemory:
-        add_event(entry.kind, {entry.bytes, 0, 0, kNone});
+        add_event(entry.kind, {.address = entry.bytes});
         events_.back().text = static_cast<std::uint32_t>(texts_.size());
         texts_.push_back("PyTorch asked the driver for " + std::to_string(entry.bytes) +
                          " bytes; the device had " + std::to_string(entry.free_bytes) + " free");
@@ -120,7 +119,7 @@ class EventMaker {
       ++index_;
     } else {
       block->second.retired = true;
-      add_event(Kind::kRetire, {entry.address, block->second.bytes, 0, kNone});
+      add_event(Kind::kRetire, {.address = entry.address, .bytes = block->second.bytes});
     }
   }
 
@@ -131,7 +130,7 @@ class EventMaker {
   }
 
   void end_block(std::unordered_map<std::uint64_t, Block>::iterator block, Kind kind) {
-    add_event(kind, {block->first, block->second.bytes, 0, kNone});
+    add_event(kind, {.address = block->first, .bytes = block->second.bytes});
     live_.erase(block);
   }
 
@@ -143,6 +142,8 @@ class EventMaker {
     event.bytes = extent.bytes;
     event.padding = extent.padding;
     event.stack = extent.stack;
+    event.thread = extent.stream;
+    event.caller = extent.category;  // until callers are named
     event.place = place_;
     events_.push_back(event);
   }

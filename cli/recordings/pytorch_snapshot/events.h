@@ -15,7 +15,7 @@ std::uint64_t first_us_of(const DeviceHistories& histories);
 
 // The events of one device, in the order of their times; what was there before the first entry
 // comes first. Times count from `first_us`; without any, events are a nanosecond apart. Texts are
-// put into `texts`.
+// put into `texts`. An event's caller is the number of its category.
 std::vector<Event> events_of(const DeviceHistory& history, std::uint32_t place,
                              std::uint64_t first_us, std::vector<std::string>& texts);
 

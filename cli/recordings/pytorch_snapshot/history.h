@@ -19,6 +19,8 @@ struct DeviceHistory {
     std::uint64_t bytes = 0;
     std::uint64_t free_bytes = 0;  // kOutOfMemory: that the device had
     std::uint32_t stack = kNone;
+    std::uint16_t stream = 0;   // which of Recording::threads
+    std::uint8_t category = 0;  // which of SnapshotNames::categories
   };
   // A block or a segment.
   struct Extent {
@@ -26,6 +28,8 @@ struct DeviceHistory {
     std::uint64_t bytes = 0;
     std::uint32_t padding = 0;
     std::uint32_t stack = kNone;
+    std::uint16_t stream = 0;
+    std::uint8_t category = 0;
   };
 
   std::vector<Entry> entries;    // the oldest first

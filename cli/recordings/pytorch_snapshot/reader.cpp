@@ -24,8 +24,9 @@ std::uint32_t as_padding(std::uint64_t bytes) {
 
 class SnapshotReader {
  public:
-  SnapshotReader(const Input& input, const Pickle& pickle, Recording& recording)
-      : root_(pickle.root()), fields_(input, pickle), stacks_(fields_, recording) {}
+  SnapshotReader(const Input& input, const Pickle& pickle, Recording& recording,
+                 SnapshotNames& names)
+      : root_(pickle.root()), fields_(input, pickle), stacks_(fields_, recording), names_(names) {}
 
   DeviceHistories read() {
     if (root_.type == Pickle::Type::kList) {
@@ -69,7 +70,8 @@ class SnapshotReader {
     DeviceHistory& device = devices_[number_of_device];
     std::uint64_t address = fields_.number(segment, "address", path);
     device.segments.push_back(
-        {address, fields_.size(segment, "total_size", address, path), 0, kNone});
+        {address, fields_.size(segment, "total_size", address, path), 0, kNone, 0, 0});
+    const std::uint16_t stream = names_.stream(fields_.number_or(segment, "stream", 0));
     std::size_t index = 0;
     const auto of_block = [&] { return SnapshotFields::at(path() + "['blocks']", index); };
     for (const Value& block :
@@ -82,7 +84,8 @@ class SnapshotReader {
         const std::uint64_t requested =
             std::min(bytes, fields_.number_or(block, "requested_size", bytes));
         device.blocks.push_back({fields_.number_or(block, "address", address), requested,
-                                 as_padding(bytes - requested), stack_of_block(block)});
+                                 as_padding(bytes - requested), stack_of_block(block), stream,
+                                 names_.category(fields_.text_or_nothing(block, "category"))});
       }
       address += bytes;
       ++index;
@@ -133,7 +136,11 @@ class SnapshotReader {
           entry.address = fields_.number(value, "addr", of_entry);
         }
         entry.bytes = fields_.size(value, "size", entry.address, of_entry);
-        entry.stack = entry.kind == Kind::kAllocate ? stacks_.stack_of(value) : kNone;
+        if (entry.kind == Kind::kAllocate) {
+          entry.stack = stacks_.stack_of(value);
+          entry.stream = names_.stream(fields_.number_or(value, "stream", 0));
+          entry.category = names_.category(fields_.text_or_nothing(value, "category"));
+        }
         entries.push_back(entry);
       }
       ++index;
@@ -161,13 +168,15 @@ class SnapshotReader {
   const Value& root_;
   SnapshotFields fields_;
   SnapshotStacks stacks_;
+  SnapshotNames& names_;
   DeviceHistories devices_;
 };
 
 }  // namespace
 
-DeviceHistories read_histories(const Input& input, const Pickle& pickle, Recording& recording) {
-  return SnapshotReader(input, pickle, recording).read();
+DeviceHistories read_histories(const Input& input, const Pickle& pickle, Recording& recording,
+                               SnapshotNames& names) {
+  return SnapshotReader(input, pickle, recording, names).read();
 }
 
 }  // namespace cubfc::recordings

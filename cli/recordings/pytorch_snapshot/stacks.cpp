@@ -33,6 +33,13 @@ std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& 
     stack.push_back(frame_of(frame));
     key.append(reinterpret_cast<const char*>(&stack.back()), sizeof(stack.back()));
   }
+  if (is_of_autograd(stack)) {
+    if (autograd_ == kNone) {
+      autograd_ = static_cast<std::uint32_t>(recording_.frames.size());
+      recording_.frames.push_back(frame_of_autograd());
+    }
+    stack.push_back(autograd_);
+  }
   const auto [known, is_new] =
       by_frames_.try_emplace(key, static_cast<std::uint32_t>(recording_.stacks.size()));
   if (is_new) {
@@ -40,6 +47,18 @@ std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& 
     recording_.stacks.push_back(std::move(stack));
   }
   return known->second;
+}
+
+// The backward pass, which no Python function has called.
+bool SnapshotStacks::is_of_autograd(const std::vector<std::uint32_t>& stack) const {
+  const auto any_of = [&](auto is_so) {
+    return std::ranges::any_of(
+        stack, [&](std::uint32_t frame) { return is_so(recording_.frames[frame]); });
+  };
+  return any_of([](const Frame& frame) {
+           return frame.function.find("torch::autograd::Engine") != std::string::npos;
+         }) &&
+         !any_of([](const Frame& frame) { return frame.kind == Frame::Kind::kPython; });
 }
 
 // They are mostly the same dictionaries, else with the same texts.
@@ -53,14 +72,19 @@ std::uint32_t SnapshotStacks::frame_of(const Pickle::Value& dict) {
   frame.file = fields_.text_or_nothing(dict, "filename");
   frame.line = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       fields_.number_or(dict, "line", 0), std::numeric_limits<std::uint32_t>::max()));
-  if (frame.file == "??") {
+  const bool is_library = frame.file.find(".so") != std::string::npos;
+  if (frame.file == "??" || is_library) {  // then the line is a place in it
+    frame.object = is_library ? frame.file : "";
+    frame.offset = is_library ? frame.line : 0;
     frame.file.clear();
     frame.line = 0;
   }
   frame.kind = frame.file.ends_with(".py") || frame.file.starts_with("<") ? Frame::Kind::kPython
                                                                           : Frame::Kind::kNative;
-  const auto [of_text, is_new_text] = by_text_.try_emplace(
-      frame.file + '\0' + std::to_string(frame.line) + '\0' + frame.function, kNone);
+  const auto [of_text, is_new_text] =
+      by_text_.try_emplace(frame.file + '\0' + frame.object + '\0' +
+                               std::to_string(frame.line + frame.offset) + '\0' + frame.function,
+                           kNone);
   if (is_new_text) {
     count(sizeof(Frame) + frame.function.size() + frame.file.size());
     of_text->second = static_cast<std::uint32_t>(recording_.frames.size());

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cli/recordings/own_code.h"
 #include "cli/recordings/pytorch_snapshot/fields.h"
 #include "cli/recordings/recording.h"
 
@@ -24,6 +25,7 @@ class SnapshotStacks {
  private:
   std::uint32_t stack_of_frames(const std::vector<Pickle::Value>& frames);
   std::uint32_t frame_of(const Pickle::Value& dict);
+  bool is_of_autograd(const std::vector<std::uint32_t>& stack) const;
   void count(std::uint64_t bytes);
 
   const SnapshotFields& fields_;
@@ -32,6 +34,7 @@ class SnapshotStacks {
   std::unordered_map<std::uint32_t, std::uint32_t> by_lists_;
   std::unordered_map<std::uint32_t, std::uint32_t> by_dicts_;
   std::unordered_map<std::string, std::uint32_t> by_text_;
+  std::uint32_t autograd_ = kNone;  // which frame
   std::uint64_t bytes_ = 0;
 };
 

@@ -221,6 +221,51 @@ TEST_CASE("What is free between blocks is told in pieces, over regions that touc
   CHECK(gaps.largest_bytes == 11776 - 5632);
 }
 
+TEST_CASE("Blocks outside of what was taken are counted") {
+  const auto recording =
+      recording_of({event_of(Kind::kAllocate, 0, 512), event_of(Kind::kGrow, 4096, 4096),
+                    event_of(Kind::kGrow, 8192, 4096), event_of(Kind::kAllocate, 4096, 512),
+                    event_of(Kind::kAllocate, 8000, 512), event_of(Kind::kAllocate, 12000, 512),
+                    event_of(Kind::kAllocate, 3584, 512), event_of(Kind::kShrink, 8192, 4096),
+                    event_of(Kind::kAllocate, 10240, 512)});
+  const auto history = report::history_of(recording);
+  CHECK(history.faults.outside_taken == 3);  // not the one before anything was told to be taken
+  CHECK(history.faults.all() == 3);
+}
+
+TEST_CASE("Lines are told of what they hold at the peak and at the end, whole at every stack") {
+  auto recording =
+      recording_of({event_of(Kind::kAllocate, 0, 512), event_of(Kind::kAllocate, 1024, 64),
+                    event_of(Kind::kFree, 0, 512), event_of(Kind::kAllocate, 2048, 32)});
+  for (const char* function : {"helper", "step", "main"}) {
+    recordings::Frame& frame = recording.frames.emplace_back();
+    frame.kind = recordings::Frame::Kind::kPython;
+    frame.function = function;
+    frame.file = std::string("/me/") + function + ".py";
+    frame.line = 7;
+  }
+  recording.stacks = {{0, 2}, {0, 1, 2}, {1, 2}};
+  recording.events[0].stack = 0;
+  recording.events[1].stack = 1;
+  recording.events[3].stack = 2;
+  const auto history = report::history_of(recording);
+  const auto figures = report::figures_of(recording, history);
+  const report::CodeLines lines = report::lines_of(recording, history, figures);
+  REQUIRE(lines.texts ==
+          std::vector<std::string>{"/me/helper.py:7 (helper)", "/me/step.py:7 (step)"});
+  CHECK(lines.held[0].at_peak.bytes == 512 + 64);
+  CHECK(lines.held[0].at_end.bytes == 64);
+  CHECK(lines.held[1].at_peak.bytes == 0);
+  CHECK(lines.held[1].at_end.bytes == 32);
+  CHECK(lines.by_peak == std::vector<std::uint32_t>{0, 1});
+  const report::CallTree tree = report::call_tree_of(recording, lines);
+  REQUIRE(tree.nodes.size() == 3);
+  CHECK(tree.nodes[0].held.bytes == 576);
+  CHECK(tree.nodes[0].frames == std::vector<std::uint32_t>{2});
+  CHECK(tree.nodes[1].frames == std::vector<std::uint32_t>{0});
+  CHECK(tree.nodes[2].frames == std::vector<std::uint32_t>{1, 0});
+}
+
 TEST_CASE("What cannot have happened is counted and left out") {
   const auto recording =
       recording_of({event_of(Kind::kFree, 512, 512), event_of(Kind::kReclaim, 512, 512),
