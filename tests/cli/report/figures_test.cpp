@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "cli/report/figures.h"
+#include "cli/report/lines.h"
 #include "tests/cli/report/made_up.h"
 
 namespace report = cubfc::report;
