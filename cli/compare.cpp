@@ -116,7 +116,7 @@ std::string machine() {
 
 void write_file(const std::string& path, const std::string& text) {
   try {
-    report::Output output{path, ""};
+    report::Output output{path, {}};
     output.write(text);
     output.finish();
   } catch (const report::CannotWrite& error) {

@@ -38,6 +38,7 @@ struct Device {
   std::uint64_t total_bytes = 0;      // 0: not known
   std::uint64_t limit_bytes = ~0ULL;  // ~0: none
   std::array<unsigned char, 16> uuid{};
+  std::string label;  // what it is called; empty: "GPU 0", by its number
 };
 
 struct Place {

@@ -238,8 +238,11 @@ class TraceReader {
     }
     std::memcpy(&text, payload.data(), sizeof(text));
     Device device{static_cast<std::uint32_t>(record.address),
-                  std::string(payload.substr(sizeof(text))), text.total_bytes, text.limit_bytes,
-                  text.uuid};
+                  std::string(payload.substr(sizeof(text))),
+                  text.total_bytes,
+                  text.limit_bytes,
+                  text.uuid,
+                  ""};
     const auto [known, is_new] = devices_.try_emplace(device.number, recording_.devices.size());
     if (is_new) {
       recording_.devices.emplace_back();

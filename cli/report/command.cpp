@@ -9,11 +9,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/recordings/open_recording.h"
+#include "cli/recordings/several.h"
 #include "cli/report/figures.h"
 #include "cli/report/forms.h"
 #include "cli/report/history.h"
@@ -26,7 +28,7 @@ namespace cubfc::cli {
 namespace {
 
 struct ReportOptions {
-  std::string file;
+  std::vector<std::string> files;
   std::string output;
   std::string format = "html";
   bool text = false;
@@ -39,10 +41,10 @@ std::string default_output(const ReportOptions& options) {
   }
   const std::map<std::string, std::string> endings{
       {"html", ".html"}, {"json", ".json"}, {"rmm", ".csv"}, {"perfetto", ".perfetto-trace"}};
-  std::filesystem::path path = options.file;
+  std::filesystem::path path = options.files.front();
   path.replace_extension(endings.at(options.format));
   // "run.csv" does not become the log that it is.
-  return path == options.file
+  return std::ranges::find(options.files, path.string()) != options.files.end()
              ? path.replace_extension(".report" + path.extension().string()).string()
              : path.string();
 }
@@ -54,7 +56,7 @@ bool bold_is_wanted(const std::string& output) {
 }
 
 void write_report(const ReportOptions& options, const std::string& path, const report::Told& told) {
-  report::Output output{path, options.file};
+  report::Output output{path, options.files};
   if (options.format == "html") {
     report::write_page(told, output);
   } else if (options.format == "json") {
@@ -101,6 +103,16 @@ void tell_unnamed(const std::vector<std::string>& problems) {
   }
 }
 
+recordings::Recording read_recordings(const std::vector<std::string>& files,
+                                      ProgressLine& progress) {
+  std::vector<recordings::Recording> all;
+  for (const std::string& file : files) {
+    progress.show("cubfc: reading " + report::printable(file));
+    all.push_back(recordings::open_recording(file));
+  }
+  return recordings::merged(std::move(all));
+}
+
 void make_report(ReportOptions options) {
   if (options.text) {
     options.format = "text";
@@ -110,10 +122,10 @@ void make_report(ReportOptions options) {
     std::vector<std::string> unnamed;
     {
       ProgressLine progress;
-      progress.show("cubfc: reading " + report::printable(options.file));
-      recordings::Recording recording = recordings::open_recording(options.file);
+      recordings::Recording recording = read_recordings(options.files, progress);
       if (recording.events.size() >= std::numeric_limits<std::uint32_t>::max()) {
-        throw Failure{options.file + ": has more events than a report can tell of (4,294,967,294)"};
+        throw Failure{recording.path +
+                      ": has more events than a report can tell of (4,294,967,294)"};
       }
       unnamed = symbols::name_frames(recording, [&](const std::string& object) {
         progress.show("cubfc: naming the functions of " + report::printable(object));
@@ -142,9 +154,10 @@ void add_report(CLI::App& app) {
       "report", "Shows what a recording says: the peak, who held it, why something did not fit.");
   const auto options = std::make_shared<ReportOptions>();
   command
-      ->add_option(
-          "FILE", options->file,
-          "A trace (CUBFC_TRACE), a log of RMM's logging adaptor, or a memory snapshot of PyTorch")
+      ->add_option("FILE", options->files,
+                   "A trace (CUBFC_TRACE), a log of RMM's logging adaptor, or a memory snapshot of "
+                   "PyTorch; of "
+                   "several, as a job's processes make them, one report is made")
       ->type_name("")
       ->required();
   command
@@ -165,6 +178,7 @@ void add_report(CLI::App& app) {
       "  CUBFC_TRACE=run.cubfc LD_PRELOAD=libcubfc.so ./app\n"
       "  cubfc report run.cubfc -o report.html\n"
       "  cubfc report run.cubfc --text\n"
+      "  cubfc report rank*.cubfc -o job.html\n"
       "\n"
       "Exit status: 0 done; 1 a file cannot be read or written; 2 the command line is wrong.");
   command->callback([options] { make_report(*options); });

@@ -2,6 +2,7 @@
 #
 # A literal of C++ may be no longer than 65,536 characters for some compilers: a text is written as
 # several, which are one to the compiler.
+cmake_minimum_required(VERSION 3.22)
 set(html "")
 set(css "")
 set(js "")

@@ -65,7 +65,8 @@ Json course_json(const Told& told, const Course& course, Json names) {
 }
 
 Json device_names(const Told& told, std::size_t index) {
-  Json names{{"number", told.figures.device_numbers[index]}};
+  const std::uint32_t number = told.figures.device_numbers[index];
+  Json names{{"number", number}, {"label", device_label(told.recording, number)}};
   if (told.figures.device_names[index] != kNone) {
     const recordings::Device& device = told.recording.devices[told.figures.device_names[index]];
     std::string uuid;

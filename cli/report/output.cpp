@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +31,7 @@ mode_t mode_of_new_files() {
 
 }  // namespace
 
-Output::Output(const std::string& path, const std::string& input) {
+Output::Output(const std::string& path, const std::vector<std::string>& inputs) {
   if (path == "-") {
     path_ = "standard output";
     file_.reset(::fdopen(::dup(STDOUT_FILENO), "w"));
@@ -41,10 +42,13 @@ Output::Output(const std::string& path, const std::string& input) {
   }
   path_ = without_links(path);
   struct stat there {};
-  struct stat in {};
   const bool exists = ::stat(path_.c_str(), &there) == 0;
-  if (exists && ::stat(input.c_str(), &in) == 0 && in.st_dev == there.st_dev &&
-      in.st_ino == there.st_ino) {
+  const auto is_there = [&](const std::string& input) {
+    struct stat in {};
+    return ::stat(input.c_str(), &in) == 0 && in.st_dev == there.st_dev &&
+           in.st_ino == there.st_ino;
+  };
+  if (exists && std::ranges::any_of(inputs, is_there)) {
     throw CannotWrite(path + ": is the recording itself, and stays as it is");
   }
   if (exists && !S_ISREG(there.st_mode)) {

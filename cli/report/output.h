@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cubfc::report {
 
@@ -21,8 +22,8 @@ class Output {
  public:
   // "-" is the standard output. What is there already is replaced when all has been written; where
   // that is no ordinary file (a device, a pipe), it is written to. Nothing is created by this if
-  // `path` is the same file as `input`.
-  Output(const std::string& path, const std::string& input);
+  // `path` is the same file as one of the inputs.
+  Output(const std::string& path, const std::vector<std::string>& inputs);
   // What was not finished leaves no file behind.
   ~Output();
   Output(const Output&) = delete;

@@ -96,7 +96,7 @@ class Page {
     const {view, recording} = this;
     const {places, devices} = recording.report;
     const scopes = [["the whole process", () => true],
-      ...devices.map(({number}) => [`GPU ${number}`, (place) => place.device === number]),
+      ...devices.map(({label, number}) => [label, (place) => place.device === number]),
       ...places.map((one) => [one.name, (place) => place === one])];
     byId("scope").append(...scopes.map(([name], n) => make("option", name, {value: n})));
     byId("scope").addEventListener("change", (event) => {

@@ -119,7 +119,7 @@ function placesTable(report) {
   const nameOf = (device) => {
     const total = device.total_bytes ? `, ${bytesText(device.total_bytes)}` : "";
     const limit = device.limit_bytes ? `, limit ${bytesText(device.limit_bytes)}` : "";
-    return `GPU ${device.number} ${device.name || ""}${total}${limit}`;
+    return `${device.label} ${device.name || ""}${total}${limit}`;
   };
   return makeTable(columns, [...report.devices.map((device) => row(nameOf(device), device)),
                              ...report.places.map((place) => row(place.name, place))]);

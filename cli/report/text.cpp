@@ -235,8 +235,9 @@ class Text {
     title("Devices                                   peak in use    most taken   failed");
     for (std::size_t n = 0; n < figures_.devices.size(); ++n) {
       const Course& course = figures_.devices[n];
-      std::string name = "GPU " + std::to_string(figures_.device_numbers[n]);
-      if (figures_.device_names[n] != kNone) {
+      std::string name = device_label(recording_, figures_.device_numbers[n]);
+      if (figures_.device_names[n] != kNone &&
+          recording_.devices[figures_.device_names[n]].label.empty()) {
         name += " " + recording_.devices[figures_.device_names[n]].name;
       }
       line("  " + name_column(name) + right(bytes_text(course.in_use.bytes), 13) +

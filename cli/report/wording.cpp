@@ -159,13 +159,20 @@ std::string_view memory_name(trace::Memory memory) {
   return kNames.at(static_cast<std::size_t>(memory));
 }
 
+std::string device_label(const recordings::Recording& recording, std::uint32_t number) {
+  const auto device = std::ranges::find(recording.devices, number, &recordings::Device::number);
+  return device == recording.devices.end() || device->label.empty()
+             ? "GPU " + std::to_string(number)
+             : device->label;
+}
+
 std::string place_name(const recordings::Recording& recording, std::uint32_t place) {
   if (place >= recording.places.size()) {
     return "the process";
   }
   const recordings::Place& here = recording.places[place];
   std::string name =
-      "GPU " + std::to_string(here.device) + " " + std::string(memory_name(here.memory));
+      device_label(recording, here.device) + " " + std::string(memory_name(here.memory));
   const bool another = std::any_of(
       recording.places.begin(), recording.places.end(), [&](const recordings::Place& other) {
         return &other != &here && other.device == here.device && other.memory == here.memory;

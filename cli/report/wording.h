@@ -27,6 +27,8 @@ std::string_view memory_key(trace::Memory memory);
 std::string_view frame_kind_key(recordings::Frame::Kind kind);
 // For people: "pool of cubfc's own".
 std::string_view memory_name(trace::Memory memory);
+// "GPU 0", or what it is called otherwise.
+std::string device_label(const recordings::Recording& recording, std::uint32_t number);
 // "GPU 0 arena", with the context where there are several.
 std::string place_name(const recordings::Recording& recording, std::uint32_t place);
 // Its path, or "(not known)".

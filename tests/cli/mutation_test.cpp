@@ -63,7 +63,7 @@ std::string trace_seed() {
   const TemporaryFolder folder;
   Recording recording;
   recording.command_line = {"./app"};
-  recording.devices = {{0, "GPU", 1 << 30, ~0ULL, {}}};
+  recording.devices = {{0, "GPU", 1 << 30, ~0ULL, {}, ""}};
   recording.places = {{0, trace::Memory::kArena, 7}, {0, trace::Memory::kArray, 7}};
   recording.callers = {"", "libapp.so"};
   recording.threads = {{}, {4711, "main"}};

@@ -57,7 +57,7 @@ class Script {
     return static_cast<std::uint32_t>(recording_.places.size() - 1);
   }
   Script& device(std::uint32_t number, std::uint64_t total_bytes) {
-    recording_.devices.push_back({number, "Testing GPU", total_bytes, ~0ULL, {}});
+    recording_.devices.push_back({number, "Testing GPU", total_bytes, ~0ULL, {}, ""});
     return *this;
   }
   Script& event(Kind kind, std::uint32_t place, std::uint64_t address, std::uint64_t bytes) {

@@ -87,8 +87,8 @@ Recording sample() {
   recording.pid = 42;
   recording.command_line = {"./app", "", "--size", "7"};
   recording.settings = "CUBFC_ALLOCATOR=bfc (default)\n";
-  recording.devices = {{0, "NVIDIA H200", 150'000'000'000, 100'000'000'000, {1, 2, 3}},
-                       {1, "", 0, ~0ULL, {}}};
+  recording.devices = {{0, "NVIDIA H200", 150'000'000'000, 100'000'000'000, {1, 2, 3}, ""},
+                       {1, "", 0, ~0ULL, {}, ""}};
   recording.places = {{0, trace::Memory::kArena, 7}, {1, trace::Memory::kManaged, 0}};
   recording.callers = {"", "libtorch_cuda.so"};
   recording.threads = {{}, {4711, "main"}};

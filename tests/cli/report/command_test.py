@@ -50,6 +50,25 @@ class Report(unittest.TestCase):
         self.assertIn("./run.json", done.stderr)
         self.assertEqual((self.path / "run.json").read_bytes(), before)
 
+    def test_several_recordings_make_one_report(self):
+        subprocess.run([MADE_UP, "training", "2000", "2", self.path / "other.cubfc"], check=True)
+        alone = [json.loads(self.report(name, "--format", "json", "-o", "-").stdout) for name in ("run.cubfc", "other.cubfc")]
+        done = self.report("run.cubfc", "other.cubfc", "--format", "json", "-o", "-")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        both = json.loads(done.stdout)
+        for name in ("allocations", "frees", "left_at_end_bytes"):
+            self.assertEqual(both["totals"][name], sum(each["totals"][name] for each in alone))
+        peaks = {device["label"]: device["peak_in_use_bytes"] for device in both["devices"]}
+        self.assertEqual(peaks, {f"GPU {device['number']} of {name}": device["peak_in_use_bytes"]
+                                 for name, each in zip(("run.cubfc", "other.cubfc"), alone) for device in each["devices"]})
+        self.assertIn("GPU 1 of other.cubfc", self.report("run.cubfc", "other.cubfc", "--text").stdout)
+        self.assertEqual(self.report("run.cubfc", "other.cubfc").returncode, 0)
+        self.assertIn("run.html", self.names())
+        for name in ("run.cubfc", "other.cubfc"):
+            done = self.report("run.cubfc", "other.cubfc", "-o", name)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("is the recording itself", done.stderr)
+
     def test_an_rmm_log_of_it_is_a_recording_again(self):
         self.assertEqual(self.report("run.cubfc", "--format", "rmm").returncode, 0)
         told = [json.loads(self.report(name, "--format", "json", "-o", "-").stdout) for name in ("run.cubfc", "run.csv")]
@@ -97,7 +116,7 @@ class Report(unittest.TestCase):
 
     def test_a_wrong_command_line_does_nothing(self):
         for arguments in ((), ("run.cubfc", "--format", "pdf"), ("run.cubfc", "--text", "--format", "json"),
-                          ("run.cubfc", "another")):
+                          ("run.cubfc", "--another")):
             self.assertEqual(self.report(*arguments).returncode, 2)
         self.assertEqual(self.names(), ["run.cubfc"])
 

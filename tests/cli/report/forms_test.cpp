@@ -68,7 +68,7 @@ struct Reported {
   template <typename Write>
   [[nodiscard]] std::string written(Write write) const {
     const Folder folder;
-    report::Output output{folder.file("report"), folder.file("input")};
+    report::Output output{folder.file("report"), {folder.file("input")}};
     write(told(), output);
     output.finish();
     return content_of(folder.file("report"));
@@ -323,13 +323,13 @@ TEST_CASE("What was not finished leaves what was there as it was, and nothing be
   const std::string path = folder.file("report.html");
   std::ofstream{path} << "before";
   {
-    report::Output output{path, folder.file("none")};
+    report::Output output{path, {folder.file("none")}};
     output.write("half of it");
   }
   CHECK(content_of(path) == "before");
   CHECK(folder.files() == 1);
   {
-    report::Output output{path, folder.file("none")};
+    report::Output output{path, {folder.file("none")}};
     output.write("all of it");
     output.finish();
   }
@@ -344,7 +344,7 @@ TEST_CASE("A recording is never overwritten by its report, under whatever name")
   fs::create_symlink(input, folder.file("link"));
   fs::create_hard_link(input, folder.file("other"));
   for (const std::string& name : {input, folder.file("link"), folder.file("other")}) {
-    CHECK_THROWS_AS((report::Output{name, input}), report::CannotWrite);
+    CHECK_THROWS_AS((report::Output{name, {folder.file("none"), input}}), report::CannotWrite);
   }
   CHECK(content_of(input) == "recording");
 }
@@ -353,7 +353,7 @@ TEST_CASE("A link stays a link: what it points to is written") {
   const Folder folder;
   std::ofstream{folder.file("real")} << "before";
   fs::create_symlink(folder.file("real"), folder.file("link"));
-  report::Output output{folder.file("link"), folder.file("none")};
+  report::Output output{folder.file("link"), {folder.file("none")}};
   output.write("after");
   output.finish();
   CHECK(fs::is_symlink(folder.file("link")));

@@ -37,8 +37,8 @@ class Training {
     recording_.pid = 4711;
     recording_.command_line = {"python", "train.py", "--layers", "24"};
     recording_.settings = "CUBFC_FREE=deferred (environment)\nCUBFC_MEM_FRACTION=0.75 (default)\n";
-    recording_.devices = {{0, "Software GPU A", 80 * kGiB, 60 * kGiB, {1, 2, 3}},
-                          {1, "Software GPU B", 24 * kGiB, ~0ULL, {4, 5, 6}}};
+    recording_.devices = {{0, "Software GPU A", 80 * kGiB, 60 * kGiB, {1, 2, 3}, ""},
+                          {1, "Software GPU B", 24 * kGiB, ~0ULL, {4, 5, 6}, ""}};
     recording_.places = {{0, Memory::kArena, 7},   {1, Memory::kArena, 8},  {0, Memory::kPool, 0},
                          {0, Memory::kManaged, 0}, {1, Memory::kMapped, 0}, {0, Memory::kArray, 7},
                          {0, Memory::kDirect, 7},  {1, Memory::kOwnPool, 8}};
