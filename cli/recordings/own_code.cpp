@@ -171,13 +171,11 @@ std::string line_text(const Frame& frame, Path path) {
          (frame.object.empty() ? "" : " (" + std::string(shown(frame.object, path)) + ")");
 }
 
-std::string frame_text(const Frame& frame) {
-  const std::string place = place_of(frame, Path::kWhole);
-  if (frame.function.empty()) {
-    return line_text(frame, Path::kWhole);
-  }
-  const std::string where = place.empty() ? frame.object : place;
-  return frame.function + (where.empty() ? "" : " (" + where + ")");
+std::string frame_text(const Frame& frame, Path path) {
+  const std::string function = function_text(frame, path);
+  const std::string place = place_of(frame, path);
+  const std::string where = place.empty() ? std::string(shown(frame.object, path)) : place;
+  return frame.function.empty() || where.empty() ? function : function + " (" + where + ")";
 }
 
 std::string text_of(const Recording& recording, const OwnLine& line, Path path) {

@@ -30,7 +30,7 @@ std::string line_text(const Frame& frame, Path path);
 // Its function, as there; or what stands for one that is not known.
 std::string function_text(const Frame& frame, Path path);
 // The other way round, as in a stack: "forward (/home/me/train.py:12)".
-std::string frame_text(const Frame& frame);
+std::string frame_text(const Frame& frame, Path path = Path::kWhole);
 
 // Of an OwnLine: "model.py:30 (forward), from train.py:57 (step)". Empty for none.
 std::string text_of(const Recording& recording, const OwnLine& line, Path path);

@@ -101,13 +101,13 @@ class FlameGraph {
     return {shown: this.view.event, peak: this.view.moments.peakEvent, end: last}[this.select.value];
   }
 
-  nameOf(node) {
-    return node === 0 ? "all that have a stack" : this.view.recording.frames[this.tree.frame[node]];
+  nameOf(node, texts) {
+    return node === 0 ? "all that have a stack" : texts[this.tree.frame[node]];
   }
 
   wordsOf(node) {
     const {bytes, blocks} = this.held;
-    return `${this.nameOf(node)} \u00b7 ${exactBytes(bytes[node])} in ${countText(blocks[node])} blocks \u00b7 ` +
+    return `${this.nameOf(node, this.view.recording.frames)} \u00b7 ${exactBytes(bytes[node])} in ${countText(blocks[node])} blocks \u00b7 ` +
       shareText(bytes[node], bytes[0]);
   }
 
@@ -181,7 +181,7 @@ class FlameGraph {
     context.rect(x, row * FLAME_ROW, width - 4, FLAME_ROW);
     context.clip();
     context.fillStyle = inks.text;
-    context.fillText(plain(this.nameOf(node)), x + 4, row * FLAME_ROW + FLAME_ROW / 2);
+    context.fillText(plain(this.nameOf(node, this.view.recording.frameNames)), x + 4, row * FLAME_ROW + FLAME_ROW / 2);
     context.restore();
   }
 }

@@ -205,9 +205,10 @@ class AddressMap {
     for (const piece of this.pieces) {
       if (piece.stretch.place === before) continue;
       before = piece.stretch.place;
-      const {device, memory} = this.view.recording.report.places[before];
+      const {name} = this.view.recording.report.places[before];
+      const room = 17;  // letters; of a longer name the end tells more
       context.fillStyle = inks.quiet;
-      context.fillText(`GPU ${device} ${memory.replace("_", " ")}`, MARGIN.left - 6, this.topOf(piece) + ROW.height / 2);
+      context.fillText(plain(name.length > room ? `\u2026${name.slice(1 - room)}` : name), MARGIN.left - 6, this.topOf(piece) + ROW.height / 2);
     }
   }
 

@@ -127,12 +127,15 @@ Columns columns_of(const History& history) {
 // Frames are in many stacks: each is there once, and stacks are lists of numbers.
 void add_stacks(const Told& told, Json& json) {
   Json frames = Json::array();
+  Json names = Json::array();
   Json kinds = Json::array();
   for (const recordings::Frame& frame : told.recording.frames) {
     frames.push_back(recordings::frame_text(frame));
+    names.push_back(recordings::frame_text(frame, recordings::Path::kName));
     kinds.push_back(frame_kind_key(frame.kind));
   }
   json["frames"] = std::move(frames);
+  json["frameNames"] = std::move(names);
   json["frameKinds"] = std::move(kinds);
   json["stacks"] = told.recording.stacks;
   json["lines"] = told.lines.texts;

@@ -98,6 +98,7 @@ async function readRecording() {
     report: header.report,
     threads: header.threads,
     frames: header.frames,
+    frameNames: header.frameNames,
     frameKinds: header.frameKinds,
     stacks: header.stacks,
     lines: header.lines,

@@ -8,6 +8,7 @@ Skipped (exit status 77) where no Chromium is found; CUBFC_TEST_BROWSER names on
 import json
 import os
 import pathlib
+import pickle
 import re
 import resource
 import subprocess
@@ -49,6 +50,24 @@ def made_of_few_blocks():
     path.write_text("Thread,Time,Action,Pointer,Size,Stream\n" + "".join(
         f"1,00:00:00.{n:06},{action},0x{FEW_BASE + FEW_BLOCKS[block][0] * MIB:x},{FEW_BLOCKS[block][1] * MIB},0x0\n"
         for n, (action, block) in enumerate(lines)))
+    subprocess.run([CUBFC, "report", path], check=True, timeout=60)
+    return path.with_suffix(".html")
+
+
+def made_with_stacks():
+    """A snapshot of 1 and 2 MiB that two functions of Python have asked for, and 4 MiB of the backward pass; the 4 MiB are
+    freed. Events are 0 to 4."""
+    def frames(*names):
+        return [{"name": name, "filename": "/home/me/train.py", "line": 10 * n + 10} for n, name in enumerate(names)]
+    native = [{"name": "torch::autograd::Engine::evaluate", "filename": "libtorch_cpu.so", "line": 4711}]
+    asked = ((1, frames("forward", "step", "train")), (2, frames("clone", "step", "train")), (4, native))
+    entries = [{"action": "alloc", "addr": FEW_BASE + n * 16 * MIB, "size": size * MIB, "stream": 0, "frames": stack, "time_us": n + 1}
+               for n, (size, stack) in enumerate(asked)]
+    entries += [{"action": action, "addr": FEW_BASE + 32 * MIB, "size": 4 * MIB, "stream": 0, "time_us": 9}
+                for action in ("free_requested", "free_completed")]
+    segment = {"device": 0, "address": FEW_BASE, "total_size": 64 * MIB, "stream": 0, "blocks": []}
+    path = pathlib.Path(FOLDER.name, "stacks.pickle")
+    path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [entries]}))
     subprocess.run([CUBFC, "report", path], check=True, timeout=60)
     return path.with_suffix(".html")
 
@@ -166,6 +185,7 @@ class Page(unittest.TestCase):
 
     def test_the_wheel_zooms_around_the_pointer_and_keys_and_drags_move(self):
         told = self.open("training", 20000)
+        BROWSER.choose_option("#axis", "events")
         whole = (0, told["recording"]["events"] - 1)
         self.assertEqual(shown(), whole)
         left, top, width, height = BROWSER.box("#timeline")
@@ -190,6 +210,7 @@ class Page(unittest.TestCase):
 
     def test_a_block_is_where_its_size_and_its_neighbours_put_it(self):
         self.open_page(made_of_few_blocks())
+        BROWSER.choose_option("#axis", "events")
         left, top, width, height = BROWSER.box("#timeline")
         across, down = width - 110, height - 44  # without the margins
 
@@ -269,7 +290,7 @@ class Page(unittest.TestCase):
         self.assertGreater(len(failures), 2)
         BROWSER.click_on("#failures li:nth-child(2) button")
         self.assertEqual(status()["event"], failures[1]["event"])
-        self.assertEqual(status()["in_use_bytes"], failures[1]["in_use_bytes"])
+        self.assertIn(f"({failures[1]['in_use_bytes']:,} bytes)", BROWSER.text("#failures"))
         self.assertIn(failures[1]["text"].strip(), BROWSER.text("#failure-report"))
         self.assertIn(f"({failures[1]['asked_bytes']:,} bytes)", BROWSER.text("#failures"))
         self.assertIn(f"({failures[1]['largest_free_bytes']:,} bytes)", BROWSER.text("#failures"))
@@ -345,6 +366,46 @@ class Page(unittest.TestCase):
             self.assertEqual(BROWSER.evaluate(background), light if system == "dark" else dark)
         BROWSER.call("Emulation.setEmulatedMedia", features=[])
 
+    def test_the_flame_graph_shows_who_asked_and_goes_into_what_is_clicked(self):
+        self.open_page(made_with_stacks())
+
+        def settled(wanted):
+            BROWSER.wait(f"document.querySelector('#flame .status').innerText.startsWith({wanted!r})")
+        settled("all that have a stack \u00b7 7.00 MiB (7,340,032 bytes) in 3 blocks")
+        left, top, width, _ = BROWSER.box("#flame .drawing")
+        right = left + width - 20  # the backward pass has the larger part, and stands first
+        for x, row, words in ((left + 20, 1, "PyTorch's backward pass (autograd) \u00b7 4.00 MiB"),
+                              (right, 1, "train (/home/me/train.py:30) \u00b7 3.00 MiB"),
+                              (right, 3, "forward (/home/me/train.py:10) \u00b7 1.00 MiB")):
+            BROWSER.pointer("mouseMoved", x, top + 18 * row + 9)
+            self.assertTrue(BROWSER.text("#tip").startswith(words), BROWSER.text("#tip"))
+        BROWSER.click(right, top + 27)
+        settled("train (/home/me/train.py:30) \u00b7 3.00 MiB (3,145,728 bytes) in 2 blocks \u00b7 42.9 %")
+        BROWSER.click(right, top + 27)  # a second time: back
+        settled("all that have a stack")
+        BROWSER.evaluate("document.querySelector('#flame .drawing').focus()")
+        BROWSER.key("ArrowDown")
+        settled("PyTorch's backward pass (autograd)")
+        BROWSER.key("ArrowUp")
+        settled("all that have a stack")
+        BROWSER.choose_option("#flame select", "end")
+        settled("all that have a stack \u00b7 3.00 MiB")
+        BROWSER.choose_option("#flame select", "shown")
+        go_to(1)
+        settled("all that have a stack \u00b7 1.00 MiB")
+
+    def test_blocks_are_told_apart_by_line_first(self):
+        self.open_page(made_with_stacks())
+        BROWSER.wait("document.querySelectorAll('#legend li').length === 3")
+        legend = BROWSER.text("#legend")
+        for words in ("PyTorch's backward pass (autograd)", "/home/me/train.py:10 (forward)", "/home/me/train.py:10 (clone)"):
+            self.assertIn(words, legend)
+            self.assertIn(words, BROWSER.text("#holders"))
+
+    def test_without_stacks_there_is_no_flame_graph(self):
+        self.open_page(made_of_few_blocks())
+        self.assertTrue(BROWSER.evaluate("document.querySelector('#flame').hidden"))
+
     def test_names_and_texts_stay_text(self):
         told = self.open("hostile", 3000)
         self.assertNotEqual(BROWSER.evaluate("document.title"), "harmed")
@@ -354,7 +415,7 @@ class Page(unittest.TestCase):
         self.assertEqual(BROWSER.evaluate("document.querySelectorAll('script').length"), 1)
         self.assertIn("<script>document.title='harmed'</script>", BROWSER.text("#holders"))
         self.assertIn("</script>", BROWSER.text("#failure-report"))
-        self.assertEqual(status()["in_use_bytes"], told["out_of_memory"][0]["in_use_bytes"])
+        self.assertEqual(status()["event"], told["out_of_memory"][0]["event"])
 
     def test_a_recording_that_makes_no_sense_is_shown_with_its_faults(self):
         told = self.open("nonsense", 4000)
