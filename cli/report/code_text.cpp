@@ -66,17 +66,20 @@ std::string chain_text(const recordings::Recording& recording,
   return characters_of(ends) <= width ? ends : end_of(printable(last), width);
 }
 
-// Whether most was asked for by PyTorch in blocks that it shares out by itself: 2 MiB and more.
+// Whether PyTorch asked for blocks that it shares out by itself: whole multiples of 2 MiB, all of
+// them. Without its cache it asks for each tensor.
 bool asks_for_a_cache(const Told& told) {
-  constexpr std::uint64_t kLeastSegment = std::uint64_t{2} << 20U;
-  std::size_t of_cache = 0;
-  for (const std::uint32_t index : told.figures.at_peak.biggest) {
-    const Block& block = told.history.blocks[index];
-    const std::string& caller = told.recording.callers[block.caller];
-    const bool is_of_torch = caller.find("libc10_cuda") != std::string::npos;
-    of_cache += is_of_torch && block.bytes % kLeastSegment == 0 && block.bytes > 0 ? 1U : 0U;
+  constexpr std::uint64_t kSegments = std::uint64_t{2} << 20U;
+  std::size_t of_torch = 0;
+  for (const Block& block : told.history.blocks) {
+    if (told.recording.callers[block.caller].find("libc10_cuda") != std::string::npos) {
+      if (block.bytes % kSegments != 0) {
+        return false;
+      }
+      ++of_torch;
+    }
   }
-  return 2 * of_cache > told.figures.at_peak.biggest.size();
+  return of_torch > 0;
 }
 
 }  // namespace

@@ -55,10 +55,10 @@ std::string painted(const Line& line, std::size_t width, bool selected, bool pla
   if (plain) {
     return text;
   }
-  if (selected) {
-    text = left(text, width);
+  if (selected) {  // one bar, in which colours could not be read
+    return "\x1b[7m" + left(text, width);
   }
-  std::string result(selected ? "\x1b[7m" : beginning_of(line.kind));
+  std::string result(beginning_of(line.kind));
   std::size_t done = 0;
   for (const Span& span : line.spans) {
     const std::size_t from = std::clamp(span.from, done, text.size());
