@@ -36,16 +36,21 @@ bool is_of_python(std::string_view file) {
   return file.starts_with("<frozen ") || (at != std::string_view::npos && package_of(file).empty());
 }
 
+// By torch.compile.
+bool is_made(std::string_view file) {
+  return contains(file, "/torchinductor_");
+}
+
 bool is_of_framework(std::string_view file) {
   const std::string_view package = package_of(file);
   const bool is_torch = file.starts_with("torch/") || contains(file, "/torch/") ||
-                        file.starts_with("<eval_with_key>");
+                        file.starts_with("<eval_with_key>") || is_made(file);
   return is_torch || is_of_python(file) ||
          std::ranges::find(kFrameworks, package) != kFrameworks.end();
 }
 
 bool is_of_package(std::string_view file) {
-  return is_of_python(file) || !package_of(file).empty();
+  return is_of_python(file) || is_made(file) || !package_of(file).empty();
 }
 
 bool is_of_system(std::string_view object) {

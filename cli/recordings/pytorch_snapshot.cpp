@@ -97,6 +97,7 @@ Recording read_pytorch_snapshot(Input& input) {
   recording.is_state = std::ranges::all_of(
       histories, [](const auto& history) { return history.second.entries.empty(); });
   const std::uint64_t first_us = first_us_of(histories);
+  recording.has_times = first_us != 0;
   recording.start_unix_ns = std::min(first_us, ~std::uint64_t{0} / 1000) * 1000;
   for (auto& [number, history] : histories) {
     recording.devices.emplace_back().number = static_cast<std::uint32_t>(number);

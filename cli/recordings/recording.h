@@ -91,6 +91,7 @@ struct Recording {
   std::string program_object;                    // of the program itself, as a Frame's `object`
   std::map<std::string, std::string> build_ids;  // of a Frame's `object`, in hexadecimal
   std::vector<Event> events;                     // in the order in which they happened
+  bool has_times = true;                         // false: times tell the order alone
   bool reached_limit = false;  // the file had: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
   bool is_cut = false;         // what came next was not written whole: the events are those before

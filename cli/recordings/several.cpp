@@ -48,6 +48,7 @@ class Merger {
     whole_.is_state = std::ranges::all_of(all_, &Recording::is_state);
     whole_.is_cut = std::ranges::any_of(all_, &Recording::is_cut);
     whole_.reached_limit = std::ranges::any_of(all_, &Recording::reached_limit);
+    whole_.has_times = std::ranges::all_of(all_, &Recording::has_times);
     has_times_ =
         std::ranges::all_of(all_, [](const Recording& one) { return one.start_unix_ns != 0; });
     whole_.start_unix_ns =

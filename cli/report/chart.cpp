@@ -18,9 +18,9 @@ constexpr std::size_t kLabel = 11;
 // Stretches of equal time, the last event of each; of equally many events where all have one time.
 class Columns {
  public:
-  explicit Columns(const History& history) {
+  Columns(const History& history, bool has_times) {
     const std::vector<std::uint64_t>& times = history.times_ns;
-    is_of_time_ = times.back() > times.front();
+    is_of_time_ = has_times && times.back() > times.front();
     for (std::size_t n = 1; n <= kColumns; ++n) {
       std::size_t behind = times.size() * n / kColumns;
       if (is_of_time_) {
@@ -91,7 +91,7 @@ TextTable chart_of(const Told& told) {
   if (peak == 0 || told.recording.is_state) {
     return chart;
   }
-  const Columns columns(told.history);
+  const Columns columns(told.history, told.recording.has_times);
   const std::vector<std::uint64_t> in_use = in_use_by(columns, told.history);
   std::vector<std::uint64_t> taken = taken_by(columns, told.history);
   // What is held ready may be many times what is in use, which is what the chart is for.

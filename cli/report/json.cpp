@@ -27,6 +27,7 @@ Json recording_json(const Told& told) {
           {"command_line", recording.command_line},
           {"settings", recording.settings},
           {"events", recording.events.size()},
+          {"has_times", recording.has_times},
           {"duration_ns", told.history.times_ns.empty() ? 0 : told.history.times_ns.back()},
           {"reached_limit", recording.reached_limit},
           {"closed", recording.closed},

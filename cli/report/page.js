@@ -54,14 +54,14 @@ class Page {
     byId("title").textContent = document.title;
     byId("source").textContent = plain(`${recording.path} \u00b7 ${recording.format} \u00b7 ` +
       (recording.state ? "what was there when it was written"
-        : `${countText(recording.events)} events in ${timeText(recording.duration_ns)}`));
+        : `${countText(recording.events)} events` + (recording.has_times ? ` in ${timeText(recording.duration_ns)}` : ", without times")));
     const holder = [...peak.by_caller].sort((a, b) => b.bytes - a.bytes)[0];
     const facts = [
       ["Peak in use", exactBytes(peak.in_use_bytes)],
       ["when", peak.event === null ? "never" : momentText(this.recording, peak.event)],
       ["of it waiting", exactBytes(peak.waiting_bytes)],
       ["most by", holder === undefined ? "nobody"
-        : `${holder.caller.split("/").pop() || "(not known)"}, ${shareText(holder.bytes, peak.in_use_bytes)}`],
+        : `${lastPart(holder.caller) || "(not known)"}, ${shareText(holder.bytes, peak.in_use_bytes)}`],
       ["Taken from the device, at most",
        this.tellsTaken ? exactBytes(report.peak_taken_bytes) : "the recording does not tell"],
       ["Allocations", `${countText(totals.allocations)}, ${countText(totals.failures)} failed`],
@@ -183,7 +183,7 @@ class Page {
     const {blocks} = this.recording;
     const caller = this.recording.report.callers[blocks.caller[block]].caller || "(not known)";
     const state = blocks.freed[block] <= this.view.event ? ", waiting" : "";
-    return `block ${countText(block)}: ${exactBytes(blocks.held[block])} \u00b7 ${caller.split("/").pop()}${state}`;
+    return `block ${countText(block)}: ${exactBytes(blocks.held[block])} \u00b7 ${lastPart(caller)}${state}`;
   }
 
   actions() {

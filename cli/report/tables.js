@@ -53,7 +53,7 @@ function holdersTable(view, inks, grouping, now) {
 // drawing tells apart.
 function legendOf(view, inks, grouping, now) {
   return grouping.groups.slice(0, LEVELS).filter((group) => group.allBlocks > 0).map((group, n) =>
-    make("li", [swatch(inks, n), make("span", group.name.split("/").pop(), {className: "name", title: plain(group.name)}),
+    make("li", [swatch(inks, n), make("span", lastPart(group.name), {className: "name", title: plain(group.name)}),
                 make("span", bytesText(now[n].bytes), {className: "number"})]));
 }
 

@@ -117,7 +117,8 @@ class Text {
   [[nodiscard]] std::string at(std::uint32_t event) const {
     return event == kNever
                ? "never"
-               : "at " + clock_text(history_.times_ns[event]) + ", event " + count_text(event);
+               : "at " + (recording_.has_times ? clock_text(history_.times_ns[event]) + ", " : "") +
+                     "event " + count_text(event);
   }
 
   void heading() {
@@ -139,7 +140,8 @@ class Text {
                          bytes_text(figures_.whole.in_use_at_end) + ")");
       return;
     }
-    fact("events", count_text(recording_.events.size()) + " in " + time_text(duration) +
+    fact("events", count_text(recording_.events.size()) +
+                       (recording_.has_times ? " in " + time_text(duration) : ", without times") +
                        (recording_.closed                    ? "; the process ended in order"
                         : recording_.format == "cubfc trace" ? "; killed, or still running"
                                                              : ""));
@@ -264,7 +266,7 @@ class Text {
     for (std::size_t n = 0; n < std::min(peak_.biggest.size(), kRows); ++n) {
       const Block& block = history_.blocks[peak_.biggest[n]];
       line("  " + right(bytes_text(block.held()), 11) + "  " + name_column(name_of(block)) +
-           (recording_.is_state
+           (recording_.is_state || !recording_.has_times
                 ? ""
                 : "  since " + right(clock_text(history_.times_ns[block.begin]), 12)) +
            (block.waits_at(figures_.whole.in_use.event) ? " waits" : ""));

@@ -213,7 +213,7 @@ class Timeline {
       const {groups, of} = this.grouping;
       const group = block >= 0 ? groups[of[block]].name : this.nameOfSmall(block);
       const size = block >= 0 ? bytesText(view.recording.blocks.held[block]) : "small blocks";
-      const full = `${size}  ${plain(group).split("/").pop()}`;
+      const full = `${size}  ${lastPart(plain(group))}`;
       const text = context.measureText(full).width <= width ? full : size;
       const needed = context.measureText(text).width;
       if (needed > width) continue;

@@ -12,7 +12,7 @@ class View {
     this.recording = recording;
     this.moments = moments;
     this.draw = draw;
-    this.axis = recording.report.recording.duration_ns > 0 && !recording.report.recording.state ? "time" : "events";
+    this.axis = recording.report.recording.has_times && recording.report.recording.duration_ns > 0 && !recording.report.recording.state ? "time" : "events";
     this.height = "peak";
     this.event = moments.peakEvent;
     this.chosen = -1;   // a block

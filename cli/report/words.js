@@ -52,6 +52,11 @@ function plain(text) {
   return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
+// "/a/b.py:3 (f), from /c/d.py:5 (g)" is "b.py:3 (f)", and "/lib/libx.so" is "libx.so".
+function lastPart(name) {
+  return name.split(", from ")[0].split("/").pop();
+}
+
 function byId(id) {
   return document.getElementById(id);
 }
