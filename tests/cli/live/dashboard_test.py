@@ -4,6 +4,7 @@ gets an answer from it, and sums count nothing twice.
 
 usage: dashboard_test.py CUBFC LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
 """
+import contextlib
 import json
 import pathlib
 import re
@@ -139,7 +140,10 @@ class Dashboard(Listening):
 
         def port():
             self.assertIsNone(prometheus.poll(), pathlib.Path(log.name).read_text())
-            sockets = {str(link.readlink()) for link in pathlib.Path(f"/proc/{prometheus.pid}/fd").iterdir()}
+            sockets = set()
+            for link in pathlib.Path(f"/proc/{prometheus.pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):  # it has just been closed
+                    sockets.add(str(link.readlink()))
             for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
                 words = line.split()
                 if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:

@@ -11,7 +11,7 @@ import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from under_cubfc import UnderCubfc, run_tests
+from under_cubfc import UnderCubfc, run_tests, wait_until
 
 GIB = 1 << 30
 SIZE = r"(\d+(?:\.\d+)? (?:B|KiB|MiB|GiB))"
@@ -77,6 +77,10 @@ class Trim(UnderCubfc):
         process = self.start("fill:100", "wait")
         os.kill(process.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, process.pid, signal.SIGCONT)
+
+        def states():  # each thread stops by itself
+            return {task.read_text().rpartition(")")[2].split()[0] for task in pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat")}
+        wait_until(lambda: states() == {"T"}, states)
         status, rows, _ = self.trim("--all")
         self.assertEqual((status, rows[process.pid][4]), (1, "no answer"))
 
