@@ -140,7 +140,8 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
 // What a run used that has not told it itself.
 void tell_of_ended(pid_t run) {
   for (const live::Process& process : live::read_ended_processes().all) {
-    if (process.figures->run_pid != run || process.figures->told.load() != 0) {
+    if (process.figures->run_pid != run || process.figures->told.load() != 0 ||
+        process.figures->is_forked != 0) {
       continue;
     }
     tell(live::title_of_ended(process) + ':');
@@ -255,8 +256,9 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
   command->add_flag(
       "--wait", ours->wait,
       "stay as the program's parent, and tell at once what it used where it is killed. The program "
-      "then has another process id than this command; signals are passed on, but for SIGKILL and "
-      "SIGSTOP, which reach this command alone");
+      "then has another process id than this command, and is killed with it; signals are passed "
+      "on, "
+      "so one that is sent to the whole process group reaches the program twice");
   command->add_flag("-q,--quiet", ours->quiet,
                     "say nothing but what is wrong: no line at the start, no summary at the end");
   for (const config::Option& option : config::options()) {

@@ -59,7 +59,10 @@ constexpr char* kNoEntries[] = {nullptr};
   return known;
 }
 
+std::atomic<pid_t> loaded_in{0};
+
 [[gnu::section(".text.startup")]] __attribute__((constructor)) void capture_at_load() noexcept {
+  loaded_in.store(getpid(), std::memory_order_relaxed);
   log::at_load();
   entries();
 }
@@ -74,6 +77,10 @@ constexpr char* kNoEntries[] = {nullptr};
     }
   }
   return 0;
+}
+
+bool is_forked_process() noexcept {
+  return loaded_in.load(std::memory_order_relaxed) != getpid();
 }
 
 [[gnu::section(".text.startup")]] bool is_process_of_run() noexcept {

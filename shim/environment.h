@@ -15,6 +15,8 @@ const config::Policy& policy_of_process();
 
 // The process id of the `cubfc run` that this process comes from; 0 without one. Thread-safe.
 pid_t run_of_process() noexcept;
+// Whether another process has forked this one since the program was executed. Thread-safe.
+bool is_forked_process() noexcept;
 // Whether this is the very process that `cubfc run` became: not its child. Thread-safe.
 bool is_process_of_run() noexcept;
 

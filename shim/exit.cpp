@@ -50,8 +50,8 @@ void at_exit() noexcept {
     process->trace()->tell_problem();
   }
   const Summary summary{process->figures(), process->time_in_calls(), /*is_end=*/true};
-  if (const auto& path = process->policy().summary.value) {
-    write_summary(*path, summary);
+  if (!process->summary_path().empty()) {
+    write_summary(process->summary_path(), summary);
   }
   if (!process->policy().show_stats.value) {
     return;

@@ -71,7 +71,9 @@ std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
 // All that acts, in the order in which it is made: each knows only what stands before it.
 struct Process::Parts {
   Parts(const DriverFunctions& driver, const config::Policy& policy)
-      : figures(policy, run_of_process()),
+      : summary_path(policy.summary.value ? absolute_path(expanded_path(*policy.summary.value))
+                                          : ""),
+        figures(policy, {run_of_process(), is_forked_process()}),
         trace(recorder_for(policy)),
         callers(figures.get(), trace.get(), policy.track_callers.value),
         captures(driver),
@@ -88,8 +90,7 @@ struct Process::Parts {
                      {[this] { return unused.trim(false); }, [this] { return operations(); }}),
         time_in_calls(policy),
         summary(policy.summary.value.has_value(),
-                {[this, &policy] { keep_summary(*policy.summary.value); },
-                 [this] { return operations(); }}),
+                {[this] { keep_summary(); }, [this] { return operations(); }}),
         background(idle_trimmer, summary),
         requests(driver, contexts, sources, failed, soft_reserve, background),
         allocations(driver, policy,
@@ -106,9 +107,9 @@ struct Process::Parts {
         peer_copies(driver, contexts) {}
 
   // While the program runs.
-  void keep_summary(const std::string& path) noexcept {
+  void keep_summary() noexcept {
     map.refresh_figures();
-    write_summary(path, {figures.get(), time_in_calls.spent(), /*is_end=*/false});
+    write_summary(summary_path, {figures.get(), time_in_calls.spent(), /*is_end=*/false});
   }
 
   // Another number after each allocation and each free.
@@ -123,6 +124,7 @@ struct Process::Parts {
     return operations;
   }
 
+  const std::string summary_path;  // empty: none is wanted
   FiguresPage figures;
   std::unique_ptr<TraceRecorder> trace;
   Callers callers;
@@ -238,6 +240,9 @@ const figures::ProcessFigures& Process::figures() const {
 }
 void Process::refresh_figures() const noexcept {
   parts_->map.refresh_figures();
+}
+const std::string& Process::summary_path() const noexcept {
+  return parts_->summary_path;
 }
 TraceRecorder* Process::trace() const noexcept {
   return parts_->trace.get();

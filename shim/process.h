@@ -102,6 +102,8 @@ class Process {
   void refresh_figures() const noexcept;
   // See TimeInCalls::spent().
   std::chrono::nanoseconds time_in_calls() const;
+  // Where CUBFC_SUMMARY asks for it; empty where it does not.
+  const std::string& summary_path() const noexcept;
   // nullptr if nothing is recorded.
   TraceRecorder* trace() const noexcept;
   // At the very end: nobody is to read them any more.

@@ -39,14 +39,14 @@ std::string tell_last_run() {
   const Processes ended = read_ended_processes();
   const auto last = std::ranges::find_if(ended.all, [](const Process& process) {
     return process.figures->run_pid != 0 && process.figures->told.load() == 0 &&
-           process.user == geteuid();
+           process.figures->is_forked == 0 && process.user == geteuid();
   });
   if (last == ended.all.end()) {
     return {};
   }
   for (const Process& process : ended.all) {
-    if (process.figures->run_pid == last->figures->run_pid) {
-      note_as_told(process);
+    if (process.figures->run_pid != 0 && process.user == geteuid()) {
+      note_as_told(process);  // one line for all
     }
   }
   std::uint64_t peak = 0;

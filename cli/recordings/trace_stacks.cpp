@@ -99,7 +99,13 @@ void TraceStacks::set_python_frame(std::uint64_t number, std::uint32_t line,
   frame.file = payload.substr(0, middle);
   frame.function = payload.substr(std::min(middle + 1, payload.size()));
   frame.line = line;
-  python_frames_[number] = add_frame(std::move(frame));
+  // Several calls of one line are several in the trace.
+  const auto [known, is_new] = lines_of_python_.try_emplace(
+      frame.file + '\0' + frame.function + '\0' + std::to_string(line), kNone);
+  if (is_new) {
+    known->second = add_frame(std::move(frame));
+  }
+  python_frames_[number] = known->second;
 }
 
 std::uint32_t TraceStacks::add_frame(Frame frame) {

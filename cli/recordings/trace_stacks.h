@@ -63,6 +63,7 @@ class TraceStacks {
   std::string python_object_;
   std::unordered_map<std::string, std::uint32_t> native_frames_;    // by object and offset
   std::unordered_map<std::uint64_t, std::uint32_t> python_frames_;  // by number
+  std::unordered_map<std::string, std::uint32_t> lines_of_python_;  // by file, function and line
   Known known_native_;
   Known known_python_;
   std::vector<Frames> native_;

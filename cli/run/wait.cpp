@@ -1,10 +1,10 @@
 #include "cli/run/wait.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -16,20 +16,29 @@
 namespace cubfc::cli {
 namespace {
 
-// What a user or a job's system sends to a program. SIGTSTP and SIGSTOP stop this process by
-// themselves.
-constexpr std::array kPassedOn{SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
-                               SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM};
-
+// All that a program may be sent, and can be kept from ending this process. What stops a terminal's
+// jobs stops this process by itself.
 sigset_t awaited_signals() {
   sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : kPassedOn) {
-    sigaddset(&set, signal);
+  sigfillset(&set);
+  for (const int signal : {SIGTSTP, SIGTTIN, SIGTTOU}) {
+    sigdelset(&set, signal);
   }
-  sigaddset(&set, SIGCHLD);
-  sigaddset(&set, SIGCONT);
   return set;
+}
+
+// What the terminal sends its foreground processes, the program gets itself.
+bool comes_to_both(const siginfo_t& info) {
+  return info.si_code == SI_KERNEL &&
+         (info.si_signo == SIGINT || info.si_signo == SIGQUIT || info.si_signo == SIGWINCH);
+}
+
+void pass_on(const siginfo_t& info, pid_t child) {
+  if (info.si_code == SI_QUEUE) {
+    sigqueue(child, info.si_signo, info.si_value);
+  } else {
+    kill(child, info.si_signo);
+  }
 }
 
 // As the child ended, without a core of this process's.
@@ -56,27 +65,41 @@ void run_and_wait(const std::function<void()>& execute,
   const sigset_t awaited = awaited_signals();
   sigset_t before;
   sigprocmask(SIG_BLOCK, &awaited, &before);  // or one would be lost between fork and wait
+  // Where it is ignored, Linux tells nothing of children.
+  struct sigaction of_child_before {};
+  struct sigaction of_child {};
+  of_child.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &of_child, &of_child_before);
   std::fflush(nullptr);
+  const pid_t self = getpid();
   const pid_t child = fork();
   if (child < 0) {
     throw Failure{std::string("no process can be made: ") + std::strerror(errno)};
   }
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who kills this command kills the program
+    if (getppid() != self) {
+      std::_Exit(EXIT_FAILURE);
+    }
+    sigaction(SIGCHLD, &of_child_before, nullptr);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     execute();
     std::_Exit(EXIT_FAILURE);
   }
+  // Whoever reads what the program writes is not to wait for this process, too.
+  if (const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC); nothing >= 0) {
+    dup2(nothing, STDIN_FILENO);
+    dup2(nothing, STDOUT_FILENO);
+  }
   for (;;) {
     siginfo_t info{};
     const int signal = sigwaitinfo(&awaited, &info);
-    if (signal == SIGCONT) {
-      kill(child, SIGCONT);
-    } else if (signal > 0 && signal != SIGCHLD && info.si_code != SI_KERNEL &&
-               info.si_pid != child) {
-      kill(child, signal);
+    if (signal > 0 && signal != SIGCHLD && !comes_to_both(info) && info.si_pid != child) {
+      pass_on(info, child);
     }
     int status = 0;
-    while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
+    pid_t changed = 0;
+    while ((changed = waitpid(child, &status, WNOHANG | WUNTRACED)) == child) {
       if (WIFSTOPPED(status)) {
         raise(SIGSTOP);  // the shell sees its job stop
         kill(child, SIGCONT);
@@ -84,6 +107,10 @@ void run_and_wait(const std::function<void()>& execute,
       }
       at_end(child);
       end_as(status);
+    }
+    if (changed < 0 && errno == ECHILD) {
+      at_end(child);
+      std::_Exit(EXIT_FAILURE);  // nobody can tell how it ended
     }
   }
 }

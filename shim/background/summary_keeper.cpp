@@ -8,10 +8,16 @@ namespace cubfc {
 SummaryKeeper::SummaryKeeper(bool is_wanted, Owner owner)
     : owner_(std::move(owner)),
       is_wanted_(is_wanted),
-      thread_("cubfc-summary", std::chrono::seconds(2), [this] { look(); }) {}
+      thread_(
+          "cubfc-summary", std::chrono::seconds(1), [this] { look(); },
+          TickingThread::Descriptors::kOwn) {}
 
 // A program that does nothing with its memory has nothing new to be told.
 void SummaryKeeper::look() noexcept {
+  is_due_ = !is_due_;  // the thread looks more often, whether the program is over
+  if (!is_due_) {
+    return;
+  }
   if (const std::uint64_t now = owner_.operations(); written_ != now) {
     owner_.write();
     written_ = now;

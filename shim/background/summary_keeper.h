@@ -29,6 +29,7 @@ class SummaryKeeper {
 
   const Owner owner_;
   const bool is_wanted_;
+  bool is_due_ = false;                   // the thread's
   std::optional<std::uint64_t> written_;  // operations then. The thread's
   TickingThread thread_;
 };

@@ -1,17 +1,25 @@
 #include "shim/background/ticking_thread.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace cubfc {
 
 TickingThread::TickingThread(const char* name, std::chrono::milliseconds interval,
-                             std::function<void()> tick)
+                             std::function<void()> tick, Descriptors descriptors)
     : interval_(std::max(interval, std::chrono::milliseconds(1))),
       tick_(std::move(tick)),
+      descriptors_(descriptors),
       thread_(name, {[this] { run(); }, [this] { stop(); }}) {}
 
 void TickingThread::run() noexcept {
+  constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE, of Linux 5.9
+  if (descriptors_ == Descriptors::kOwn && syscall(SYS_close_range, 0U, ~0U, kUnshare) != 0) {
+    return;
+  }
   while (!is_stopped_within(interval_) && !BackgroundThread::program_is_over()) {
     tick_();
   }

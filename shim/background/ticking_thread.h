@@ -15,7 +15,12 @@ class TickingThread {
  public:
   // `name`: 15 characters at most. `tick` is called on the thread, `interval` after the thread has
   // begun and after each tick, without any lock; never again once the program's exit has begun.
-  TickingThread(const char* name, std::chrono::milliseconds interval, std::function<void()> tick);
+  // kOwn: it has a table of descriptors of its own, in which nothing is open, so that what it opens
+  // is never one that the program has closed and opened as its own meanwhile. Where there can be no
+  // such table, it ends at once.
+  enum class Descriptors : bool { kOfProcess, kOwn };
+  TickingThread(const char* name, std::chrono::milliseconds interval, std::function<void()> tick,
+                Descriptors descriptors = Descriptors::kOfProcess);
 
   // The first call starts it. False when there can be no thread.
   bool start_once() noexcept { return thread_.start_once(); }
@@ -27,6 +32,7 @@ class TickingThread {
 
   const std::chrono::milliseconds interval_;
   const std::function<void()> tick_;
+  const Descriptors descriptors_;
   std::mutex mutex_;  // guards stopping_
   std::condition_variable stop_wanted_;
   bool stopping_ = false;

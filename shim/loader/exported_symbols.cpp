@@ -98,10 +98,24 @@ class Exports {
 struct Search {
   std::span<const char* const> names;
   std::span<void*> addresses;
+  ObjectRange range;
 };
 
+ObjectRange range_of(const dl_phdr_info& info) noexcept {
+  ObjectRange range{UINTPTR_MAX, 0};
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    if (info.dlpi_phdr[i].p_type == PT_LOAD) {
+      const std::uintptr_t start = info.dlpi_addr + info.dlpi_phdr[i].p_vaddr;
+      range.start = start < range.start ? start : range.start;
+      range.end = start + info.dlpi_phdr[i].p_memsz > range.end ? start + info.dlpi_phdr[i].p_memsz
+                                                                : range.end;
+    }
+  }
+  return range;
+}
+
 int look_in(dl_phdr_info* info, std::size_t /*bytes*/, void* data) noexcept {
-  const Search& search = *static_cast<const Search*>(data);
+  Search& search = *static_cast<Search*>(data);
   const Exports exports(*info);
   for (std::size_t i = 0; i < search.names.size(); ++i) {
     search.addresses[i] = exports.find(search.names[i]);
@@ -109,15 +123,16 @@ int look_in(dl_phdr_info* info, std::size_t /*bytes*/, void* data) noexcept {
       return 0;
     }
   }
+  search.range = range_of(*info);
   return 1;
 }
 
 }  // namespace
 
-bool find_exported_together(std::span<const char* const> names,
-                            std::span<void*> addresses) noexcept {
-  Search search{names, addresses};
-  return dl_iterate_phdr(&look_in, &search) == 1;
+ObjectRange find_exported_together(std::span<const char* const> names,
+                                   std::span<void*> addresses) noexcept {
+  Search search{names, addresses, {}};
+  return dl_iterate_phdr(&look_in, &search) == 1 ? search.range : ObjectRange{};
 }
 
 }  // namespace cubfc

@@ -5,18 +5,28 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace cubfc {
 
-// The addresses of these names in the first loaded object, in load order, that exports all of them;
-// false if none does. Objects without a GNU hash table are passed over. Allocates nothing.
-bool find_exported_together(std::span<const char* const> names,
-                            std::span<void*> addresses) noexcept;
+// Where an object lies.
+struct ObjectRange {
+  std::uintptr_t start = 0;
+  std::uintptr_t end = 0;  // behind it; both 0: there is none
+  bool contains(std::uintptr_t address) const noexcept { return address >= start && address < end; }
+};
+
+// The addresses of these names in the first loaded object, in load order, that exports all of them,
+// and where it lies; nowhere if none does. It may be half loaded yet: nothing of it may be called
+// by a thread that it has not called. Objects without a GNU hash table are passed over. Allocates
+// nothing.
+ObjectRange find_exported_together(std::span<const char* const> names,
+                                   std::span<void*> addresses) noexcept;
 
 template <std::size_t kNames>
-bool find_exported_together(const std::array<const char*, kNames>& names,
-                            std::array<void*, kNames>& addresses) noexcept {
+ObjectRange find_exported_together(const std::array<const char*, kNames>& names,
+                                   std::array<void*, kNames>& addresses) noexcept {
   return find_exported_together(std::span<const char* const>(names), std::span<void*>(addresses));
 }
 

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <string_view>
 
-#include "shim/loader/exported_symbols.h"
 #include "shim/record/own_memory.h"
 #include "shim/record/python_lines.h"
 
@@ -105,7 +104,7 @@ std::string utf8_of(const PythonFrames& frames, const PythonFrames::Piece& piece
 
 }  // namespace
 
-std::optional<Python> Python::find(std::string& why) {
+std::optional<Python> Python::seen() noexcept {
   constexpr std::array kNames{"PyGILState_GetThisThreadState",
                               "Py_GetVersion",
                               "_PyRuntime",
@@ -113,33 +112,40 @@ std::optional<Python> Python::find(std::string& why) {
                               "PyUnicode_Type",
                               "PyBytes_Type"};
   std::array<void*, kNames.size()> found{};
-  why.clear();
-  if (sizeof(void*) != 8 || !find_exported_together(kNames, found)) {
-    return std::nullopt;
-  }
-  const auto get_version = reinterpret_cast<const char* (*)()>(found[1]);
-  const std::string version = get_version();  // text of the interpreter's own
-  std::array<std::uint64_t, kPythonRuntimeWords> runtime{};
-  OwnMemory().read(reinterpret_cast<std::uintptr_t>(found[2]), runtime);
-  const std::optional<PythonLayout> layout = python_layout_of(version, runtime, why);
-  if (!layout) {
-    return std::nullopt;
-  }
-  Python python;
-  python.layout_ = *layout;
-  python.version_ = version.substr(0, version.find(' '));
-  python.thread_state_ = reinterpret_cast<void* (*)()>(found[0]);
-  python.code_type_ = reinterpret_cast<std::uintptr_t>(found[3]);
-  python.string_type_ = reinterpret_cast<std::uintptr_t>(found[4]);
-  python.bytes_type_ = reinterpret_cast<std::uintptr_t>(found[5]);
-  for (const char* const name : {"_Py_IsFinalizing", "Py_IsFinalizing"}) {  // since 3.13
-    const std::array<const char*, 2> names{"_PyRuntime", name};
-    std::array<void*, names.size()> functions{};
-    if (find_exported_together(names, functions)) {
-      python.is_finalizing_ = reinterpret_cast<int (*)()>(functions[1]);
+  std::optional<Python> python;
+  if (sizeof(void*) == 8) {
+    if (const ObjectRange range = find_exported_together(kNames, found); range.end != 0) {
+      python.emplace();
+      python->range_ = range;
+      python->thread_state_ = reinterpret_cast<void* (*)()>(found[0]);
+      python->get_version_ = reinterpret_cast<const char* (*)()>(found[1]);
+      python->runtime_ = reinterpret_cast<std::uintptr_t>(found[2]);
+      python->code_type_ = reinterpret_cast<std::uintptr_t>(found[3]);
+      python->string_type_ = reinterpret_cast<std::uintptr_t>(found[4]);
+      python->bytes_type_ = reinterpret_cast<std::uintptr_t>(found[5]);
     }
   }
   return python;
+}
+
+bool Python::begin(std::string& why) {
+  const std::string version = get_version_();
+  std::array<std::uint64_t, kPythonRuntimeWords> runtime{};
+  OwnMemory().read(runtime_, runtime);
+  const std::optional<PythonLayout> layout = python_layout_of(version, runtime, why);
+  if (!layout) {
+    return false;
+  }
+  layout_ = *layout;
+  version_ = version.substr(0, version.find(' '));
+  for (const char* const name : {"_Py_IsFinalizing", "Py_IsFinalizing"}) {  // since 3.13
+    const std::array<const char*, 2> names{"PyGILState_GetThisThreadState", name};
+    std::array<void*, names.size()> functions{};
+    if (find_exported_together(names, functions).contains(code_address())) {
+      is_finalizing_ = reinterpret_cast<int (*)()>(functions[1]);
+    }
+  }
+  return true;
 }
 
 PythonFrames Python::read(std::size_t most) const {
@@ -293,9 +299,9 @@ bool Python::read_text(const std::vector<char>& codes, OwnMemory& memory,
 }
 
 Python::Text Python::text_of(const PythonFrames& frames, const PythonFrames::Frame& frame) const {
-  return {
-      utf8_of(frames, frame.file), utf8_of(frames, frame.function),
-      python_line(layout_.lines, raw(frames, frame.lines), frame.first_line, frame.instruction)};
+  return {utf8_of(frames, frame.file), utf8_of(frames, frame.function),
+          python_line(layout_.lines, raw(frames, frame.lines), frame.lines.length == kMostOfLines,
+                      frame.first_line, frame.instruction)};
 }
 
 }  // namespace cubfc

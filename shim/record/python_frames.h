@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/loader/exported_symbols.h"
 #include "shim/record/own_memory.h"
 #include "shim/record/python_layout.h"
 
@@ -46,13 +47,20 @@ struct PythonFrames {
 // An interpreter that is loaded in this process. Thread-safe.
 class Python {
  public:
-  // Nothing where none is loaded; then `why` is empty. Nothing, too, where its frames cannot be
-  // read: `why` says so. Waits for no lock that the dynamic linker holds while constructors run.
-  // Throws std::bad_alloc.
-  static std::optional<Python> find(std::string& why);
+  // Nothing where none is loaded. It may be half loaded, or about to be unloaded: nothing of it is
+  // called before a thread that is in it calls begin(). Waits for no lock that the dynamic linker
+  // holds while constructors run.
+  static std::optional<Python> seen() noexcept;
+  // Where it lies. A thread is in it when a function of its stack lies there.
+  const ObjectRange& range() const { return range_; }
 
-  // Of the calling thread, at most so many. None in a thread that Python does not know. Throws
-  // std::bad_alloc.
+  // All that follows is for a thread that is in it, which so is whole and stays.
+
+  // False where its frames cannot be read: `why` says so. Throws std::bad_alloc.
+  bool begin(std::string& why);
+
+  // After begin(): of the calling thread, at most so many. None where Python does not know it.
+  // Throws std::bad_alloc.
   PythonFrames read(std::size_t most) const;
 
   struct Text {
@@ -64,7 +72,7 @@ class Python {
   Text text_of(const PythonFrames& frames, const PythonFrames::Frame& frame) const;
 
   const std::string& version() const { return version_; }  // "3.12.1"
-  // Somewhere in the code of the object that the interpreter lies in.
+  // Somewhere in its code.
   std::uintptr_t code_address() const { return reinterpret_cast<std::uintptr_t>(thread_state_); }
 
  private:
@@ -77,10 +85,13 @@ class Python {
                   PythonFrames& frames) const;
   bool read_text(const std::vector<char>& codes, OwnMemory& memory, PythonFrames& frames) const;
 
+  ObjectRange range_;
   PythonLayout layout_;
   std::string version_;
-  void* (*thread_state_)() = nullptr;  // PyGILState_GetThisThreadState
-  int (*is_finalizing_)() = nullptr;   // _Py_IsFinalizing
+  const char* (*get_version_)() = nullptr;  // Py_GetVersion
+  std::uintptr_t runtime_ = 0;              // _PyRuntime
+  void* (*thread_state_)() = nullptr;       // PyGILState_GetThisThreadState
+  int (*is_finalizing_)() = nullptr;        // _Py_IsFinalizing
   std::uintptr_t code_type_ = 0;
   std::uintptr_t string_type_ = 0;
   std::uintptr_t bytes_type_ = 0;

@@ -36,16 +36,17 @@ class Bytes {
 };
 
 // Pairs: so many bytes of code further, so many lines further.
-std::int64_t line_by_lnotab(Bytes table, std::int64_t line, std::int64_t instruction) noexcept {
+std::int64_t line_by_lnotab(Bytes table, bool is_cut, std::int64_t line,
+                            std::int64_t instruction) noexcept {
   std::int64_t at = 0;
   while (!table.is_at_end()) {
     at += table.take();
     if (at > instruction) {
-      break;
+      return line;
     }
     line += table.take_signed();
   }
-  return line;
+  return is_cut ? 0 : line;
 }
 
 // Pairs: a stretch of code of so many bytes, so many lines further; -128: of no line.
@@ -92,13 +93,13 @@ std::int64_t line_by_locations(Bytes table, std::int64_t line, std::int64_t inst
 
 }  // namespace
 
-std::uint32_t python_line(PythonLayout::Lines kind, std::string_view table, std::int32_t first_line,
-                          std::int64_t instruction) noexcept {
+std::uint32_t python_line(PythonLayout::Lines kind, std::string_view table, bool is_cut,
+                          std::int32_t first_line, std::int64_t instruction) noexcept {
   std::int64_t line = first_line;
   if (instruction >= 0) {  // else the function has not begun
     switch (kind) {
       case PythonLayout::Lines::kLnotab:
-        line = line_by_lnotab(Bytes(table), first_line, instruction);
+        line = line_by_lnotab(Bytes(table), is_cut, first_line, instruction);
         break;
       case PythonLayout::Lines::kDeltas:
         line = line_by_deltas(Bytes(table), first_line, instruction);

@@ -8,9 +8,9 @@
 
 namespace cubfc {
 
-// `table` may be anything, and may be cut. `instruction`: its place in the code, in bytes. 0: the
-// table does not tell.
-std::uint32_t python_line(PythonLayout::Lines kind, std::string_view table, std::int32_t first_line,
-                          std::int64_t instruction) noexcept;
+// `table` may be anything; `is_cut`: its end is missing. `instruction`: its place in the code, in
+// bytes. 0: the table does not tell.
+std::uint32_t python_line(PythonLayout::Lines kind, std::string_view table, bool is_cut,
+                          std::int32_t first_line, std::int64_t instruction) noexcept;
 
 }  // namespace cubfc

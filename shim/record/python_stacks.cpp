@@ -14,13 +14,35 @@ constinit thread_local CapturedOfPython captured_of_python{};
 
 }  // namespace
 
-void PythonStacks::capture(const Tell& tell) {
-  captured_of_python.frames = 0;
+ObjectRange PythonStacks::python() noexcept {
   if (depth_ == 0) {
+    return {};
+  }
+  const auto now = Stacks::LoadedObjects::of_now();
+  const std::lock_guard lock(mutex_);
+  if (gave_up_) {
+    return {};
+  }
+  if (!(now == looked_among_)) {
+    looked_among_ = now;
+    std::optional<Python> seen = Python::seen();
+    const bool is_same =
+        seen && python_ && seen->code_address() == python_->code_address() && is_begun_;
+    if (!is_same) {
+      python_ = std::move(seen);
+      is_begun_ = false;
+    }
+  }
+  return python_ ? python_->range() : ObjectRange{};
+}
+
+void PythonStacks::capture(bool is_in_python, const Tell& tell) {
+  captured_of_python.frames = 0;
+  if (!is_in_python) {
     return;
   }
   std::string why_none;
-  if (const std::optional<Python> python = find_python(tell, why_none)) {
+  if (const std::optional<Python> python = begun_python(tell, why_none)) {
     const PythonFrames frames = python->read(depth_);
     if (frames.problem == PythonFrames::Problem::kNone) {
       give_numbers(*python, frames, tell);
@@ -39,19 +61,16 @@ std::span<const std::uint32_t> PythonStacks::take() noexcept {
   return {captured_of_python.numbers.data(), std::exchange(captured_of_python.frames, 0)};
 }
 
-// A copy: it may be unloaded, and another one found, while this thread works with it.
-std::optional<Python> PythonStacks::find_python(const Tell& tell, std::string& why_none) {
-  const auto now = Stacks::LoadedObjects::of_now();
+// A copy: another one may be found while this thread works with it.
+std::optional<Python> PythonStacks::begun_python(const Tell& tell, std::string& why_none) {
   const std::lock_guard lock(mutex_);
-  if (!gave_up_ && !(now == looked_among_)) {
-    looked_among_ = now;
-    std::optional<Python> found = Python::find(why_none);
-    if (found && !python_) {
-      tell.python(*found);
+  if (python_ && !is_begun_) {
+    is_begun_ = python_->begin(why_none);
+    if (is_begun_) {
+      tell.python(*python_);
     }
-    python_ = std::move(found);
   }
-  return python_;
+  return is_begun_ ? python_ : std::nullopt;
 }
 
 void PythonStacks::give_numbers(const Python& python, const PythonFrames& frames,
@@ -73,6 +92,7 @@ void PythonStacks::give_up(const std::string& why, const Tell& tell) {
   {
     const std::lock_guard lock(mutex_);
     python_.reset();
+    is_begun_ = false;
     if (std::exchange(gave_up_, true)) {
       return;
     }

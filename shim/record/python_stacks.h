@@ -27,19 +27,21 @@ class PythonStacks {
   // Who writes it down. The first two are called under a lock of this object's, before anybody
   // takes the number that they are of; the last one, at most once, where nothing is locked.
   struct Tell {
-    std::function<void(const Python& python)> python;  // has been found
+    std::function<void(const Python& python)> python;  // is read from here on
     std::function<void(std::uint32_t number, const Python::Text& text)> frame;
     std::function<void(const std::string& why)> unreadable;  // there are none from here on
   };
-  // Captures the calling thread's, for take(). Looks for Python where it has not been found and
-  // other objects are loaded than before. Throws std::bad_alloc.
-  void capture(const Tell& tell);
+  // Where Python lies, of those that are loaded now; nowhere where there is none to be read.
+  ObjectRange python() noexcept;
+  // Captures the calling thread's, for take(); none where it is not in Python. Throws
+  // std::bad_alloc.
+  void capture(bool is_in_python, const Tell& tell);
   // The numbers of what the calling thread has captured last, the innermost first; empty when that
   // was taken before. Valid until the thread captures again.
   static std::span<const std::uint32_t> take() noexcept;
 
  private:
-  std::optional<Python> find_python(const Tell& tell, std::string& why_none);
+  std::optional<Python> begun_python(const Tell& tell, std::string& why_none);
   void give_numbers(const Python& python, const PythonFrames& frames, const Tell& tell);
   void give_up(const std::string& why, const Tell& tell);
 
@@ -49,6 +51,7 @@ class PythonStacks {
   const std::uint32_t depth_;
   std::mutex mutex_;  // guards what follows
   std::optional<Python> python_;
+  bool is_begun_ = false;  // of python_
   bool gave_up_ = false;
   Stacks::LoadedObjects looked_among_;
   std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // by a frame's identity

@@ -31,7 +31,10 @@ int read_counts(dl_phdr_info* info, std::size_t /*bytes*/, void* counts) {
 struct Walk {
   std::uintptr_t* frames;
   std::size_t most;
-  std::size_t count;
+  const ObjectRange& wanted;
+  std::size_t count = 0;  // that are kept
+  std::size_t seen = 0;
+  bool is_in_wanted = false;
 };
 
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
@@ -40,10 +43,14 @@ _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
   if (frame == 0) {  // there is nobody whom a thread's first function returns to
     return _URC_END_OF_STACK;
   }
+  constexpr std::size_t kMostSeen = 1024;
   if (walk.count < walk.most) {
     walk.frames[walk.count++] = frame;
   }
-  return walk.count < walk.most ? _URC_NO_REASON : _URC_END_OF_STACK;
+  walk.is_in_wanted = walk.is_in_wanted || walk.wanted.contains(frame);
+  const bool is_looked_for = walk.wanted.end != 0 && !walk.is_in_wanted;
+  return walk.count < walk.most || (is_looked_for && ++walk.seen < kMostSeen) ? _URC_NO_REASON
+                                                                              : _URC_END_OF_STACK;
 }
 
 // "=start id" lines of all loaded objects that have a build id, in hexadecimal: `start` is where
@@ -108,17 +115,17 @@ Stacks::LoadedObjects Stacks::LoadedObjects::of_now() noexcept {
   return counts;
 }
 
-std::span<const std::uintptr_t> Stacks::capture(const void* return_address) noexcept {
+Stacks::Capture Stacks::capture(const void* return_address, const ObjectRange& wanted) noexcept {
   constexpr std::size_t kMostOfOurs = 16;
   std::array<std::uintptr_t, kMostFrames + kMostOfOurs> frames{};
-  Walk walk{frames.data(), depth_ + kMostOfOurs, 0};
+  Walk walk{frames.data(), depth_ + kMostOfOurs, wanted};
   _Unwind_Backtrace(&add_frame, &walk);
   const auto end = frames.begin() + static_cast<std::ptrdiff_t>(walk.count);
   auto first = std::find(frames.begin(), end, reinterpret_cast<std::uintptr_t>(return_address));
   first = first == end ? frames.begin() : first;
   captured.frames = std::min(static_cast<std::size_t>(end - first), std::size_t{depth_});
   std::copy_n(first, captured.frames, captured.stack.begin());
-  return {captured.stack.data(), captured.frames};
+  return {{captured.stack.data(), captured.frames}, walk.is_in_wanted};
 }
 
 std::span<const std::uintptr_t> Stacks::take() noexcept {

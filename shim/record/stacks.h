@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "shim/loader/exported_symbols.h"
+
 namespace cubfc {
 
 // Thread-safe.
@@ -24,8 +26,13 @@ class Stacks {
 
   // Captures the calling thread's stack, from where the program's call returns to, until take()
   // takes it. Must not be called under a lock that a library's constructor may wait for: finding
-  // the way up may take the dynamic linker's. Returns it.
-  std::span<const std::uintptr_t> capture(const void* return_address) noexcept;
+  // the way up may take the dynamic linker's. `wanted`: also says whether a function of the whole
+  // stack, however deep, lies there.
+  struct Capture {
+    std::span<const std::uintptr_t> frames;
+    bool is_in_wanted;
+  };
+  Capture capture(const void* return_address, const ObjectRange& wanted) noexcept;
   // What the calling thread has captured last; empty when that was taken before. Valid until the
   // thread captures again.
   std::span<const std::uintptr_t> take() noexcept;

@@ -321,16 +321,18 @@ void TraceRecorder::Places::give_back(std::uint8_t place) noexcept {
 
 void TraceRecorder::capture_stack(const void* return_address) noexcept try {
   if (stack_depth() > 0) {
-    stacks_.tell_new_objects(stacks_.capture(return_address), [this](const std::string& text) {
+    const Stacks::Capture captured = stacks_.capture(return_address, python_stacks_.python());
+    stacks_.tell_new_objects(captured.frames, [this](const std::string& text) {
       record({.kind = Kind::kObjects}, text);
     });
-    capture_python();
+    capture_python(captured.is_in_wanted);
   }
 } catch (const std::bad_alloc&) {  // stacks without names
 }
 
-void TraceRecorder::capture_python() {
+void TraceRecorder::capture_python(bool is_in_python) {
   python_stacks_.capture(
+      is_in_python,
       {.python =
            [this](const Python& python) {
              record({.kind = Kind::kPython, .address = python.code_address()}, python.version());

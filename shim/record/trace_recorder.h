@@ -102,7 +102,7 @@ class TraceRecorder {
 
   TraceRecorder(std::unique_ptr<TraceFile> file, const Settings& settings);
   void begin(const Settings& settings);
-  void capture_python();
+  void capture_python(bool is_in_python);
   std::uint64_t now_ns() const noexcept;
   std::uint16_t thread_number() noexcept;
   std::uint16_t new_thread() noexcept;

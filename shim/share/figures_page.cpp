@@ -19,10 +19,12 @@ namespace cubfc {
 namespace {
 
 // All that does not change; `magic` last.
-void begin(figures::ProcessFigures& figures, const config::Policy& policy, pid_t run) {
+void begin(figures::ProcessFigures& figures, const config::Policy& policy,
+           FiguresPage::Origin origin) {
   figures.bytes = sizeof(figures);
   figures.pid = getpid();
-  figures.run_pid = run;
+  figures.run_pid = origin.run;
+  figures.is_forked = origin.is_forked ? 1 : 0;
   figures.start_unix_ns = static_cast<std::uint64_t>(
       std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
   figures.version.set(CUBFC_VERSION);
@@ -55,7 +57,7 @@ bool keeps_its_room(int file) noexcept {
 
 }  // namespace
 
-FiguresPage::FiguresPage(const config::Policy& policy, pid_t run) {
+FiguresPage::FiguresPage(const config::Policy& policy, Origin origin) {
   if (policy.share_stats.value && !policy.disable.value) {
     figures_ = make_file();
   }
@@ -63,7 +65,7 @@ FiguresPage::FiguresPage(const config::Policy& policy, pid_t run) {
     own_ = std::make_unique<figures::ProcessFigures>();
     figures_ = own_.get();
   }
-  begin(*figures_, policy, run);
+  begin(*figures_, policy, origin);
 }
 
 // Only one that nobody uses ends: its making has failed.

@@ -111,7 +111,7 @@ struct ProcessFigures {
   std::int32_t pid;                  // in its own namespace
   std::int32_t run_pid;              // of the `cubfc run` that it comes from; 0: none
   std::atomic<std::uint32_t> told;   // 1: a command has told how it ended
-  std::uint32_t reserved;
+  std::uint32_t is_forked;           // 1: it was forked, and has executed no program since
   std::uint64_t start_unix_ns;
   Text<32> version;
   Text<64> host;

@@ -74,4 +74,12 @@ std::string expanded_path(const std::string& path) {
   return result;
 }
 
+std::string absolute_path(const std::string& path) {
+  std::array<char, 4096> folder{};
+  const bool is_relative = !path.empty() && path[0] != '/';
+  return is_relative && getcwd(folder.data(), folder.size()) != nullptr && folder[0] == '/'
+             ? std::string(folder.data()) + '/' + path
+             : path;
+}
+
 }  // namespace cubfc

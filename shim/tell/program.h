@@ -19,4 +19,7 @@ std::string rank_of_process();
 // The path with %p and %h replaced by process id and host.
 std::string expanded_path(const std::string& path);
 
+// Of a path that is relative to the working directory as it is now; as it is where nobody can tell.
+std::string absolute_path(const std::string& path);
+
 }  // namespace cubfc

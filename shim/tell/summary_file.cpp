@@ -6,7 +6,6 @@
 
 #include "shim/tell/log.h"
 #include "shim/tell/output_file.h"
-#include "shim/tell/program.h"
 
 namespace cubfc {
 namespace {
@@ -30,14 +29,13 @@ std::string text_of(const Summary& summary) {
 }  // namespace
 
 void write_summary(const std::string& path, const Summary& summary) noexcept try {
-  const std::string name = expanded_path(path);
-  if (!summary.is_end && !is_ordinary_or_none(name)) {
+  if (!summary.is_end && !is_ordinary_or_none(path)) {
     return;
   }
   const std::string wrong =
-      replace_file(name, name.ends_with(".json") ? summary_json(summary) : text_of(summary));
+      replace_file(path, path.ends_with(".json") ? summary_json(summary) : text_of(summary));
   if (!wrong.empty() && summary.is_end) {
-    log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", name, wrong);
+    log::warn("CUBFC_SUMMARY: {}: {}; the summary is not written", path, wrong);
   }
 } catch (...) {
   log::write(log::Level::kWarn, "CUBFC_SUMMARY: the host has no memory for the summary");

@@ -206,6 +206,60 @@ class Last(UnderCubfc):
             self.assertEqual(process.returncode, -number)
             self.assertIn(f"(process {pid}), since", said)
 
+    def test_wait_where_children_are_not_told_of(self):
+        done = subprocess.run(self.run_words("--wait", "-q", "--", "sh", "-c", "exit 3"), env=self.environment, timeout=PATIENCE, check=False,
+                              preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN), **self.user)
+        self.assertEqual(done.returncode, 3)
+
+    def test_wait_and_an_alarm_that_was_set_before(self):
+        process, pid = self.open_run(words=["perl", "-e", "alarm 1; exec @ARGV", *self.run_words("--wait", "-q", "--", *self.python, "wait")])
+        process.wait(timeout=PATIENCE)
+        self.assertEqual(process.returncode, -signal.SIGALRM)
+
+    def test_who_kills_the_command_kills_the_program(self):
+        process, pid = self.open_run("--wait")
+        process.kill()
+        wait_until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), lambda: "the program's end")
+
+    def test_a_terminal_that_hangs_up_ends_the_program(self):
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(self.cubfc, self.run_words("--wait", "-q", "--", *self.python, "wait"), self.environment)
+        seen = b""
+        while b"\n" not in seen:
+            seen += os.read(terminal, 4096)
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), -signal.SIGHUP)
+        wait_until(lambda: not pathlib.Path(f"/proc/{int(seen)}").exists(), lambda: "the program's end")
+
+    def test_who_reads_the_program_does_not_wait_for_the_command(self):
+        process = subprocess.Popen(self.run_words("--wait", "-q", "--", "sh", "-c", "echo said; exec >&-; exec sleep 1000"), stdout=subprocess.PIPE,
+                                   env=self.environment, text=True, start_new_session=True, **self.user)
+        self.addCleanup(self.close, process)
+        self.assertEqual(process.stdout.read(), "said\n")
+        self.assertIsNone(process.poll())
+
+    def test_workers_that_were_forked_are_not_told_by_the_next_run(self):
+        forking = self.folder / "forking.py"
+        self.write(forking, b"import os, runpy, sys\n"
+                            b"if os.fork() == 0:\n"
+                            b"    sys.argv[1:] = ['_exit']\n"
+                            b"    runpy.run_path(sys.argv[0].replace('forking', 'program'), run_name='__main__')\n"
+                            b"os.wait()\n")
+        done = subprocess.run(self.run_words("--", "python3", "-B", str(forking)), env=self.environment, capture_output=True, text=True,
+                              timeout=PATIENCE, check=False, **self.user)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pid = int(done.stdout)
+        self.assertNotIn("ended without", self.end_as("exit")[0].stderr)
+        self.assertIn(f"(process {pid})", self.output_of("last", str(pid)))
+
+    def test_a_summary_stays_where_it_was_when_the_program_began(self):
+        program = self.folder / "moving.py"
+        self.write(program, PROGRAM.replace("how = sys.argv[1]", "os.chdir('/'); how = 'exit'").encode())
+        subprocess.run(["python3", "-B", str(program)], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE,
+                       env=self.environment | {"LD_PRELOAD": self.library, "CUBFC_SUMMARY": "here.json"}, **self.user)
+        self.assertIs(json.loads((self.folder / "here.json").read_text(encoding="utf-8"))["ended"], True)
+
     def test_wait_stops_and_goes_on_with_the_program(self):
         process, pid = self.open_run("--wait")
 

@@ -1,5 +1,5 @@
 // A library that says that it is a Python: of the version in LYING_PYTHON, with the state of a
-// thread at the address in LYING_STATE (0: none).
+// thread at the address in LYING_STATE (0: none). call_from_python() calls what it is given.
 #include <cstdlib>
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -22,3 +22,9 @@ EXPORTED unsigned long PyUnicode_Type[50];
 unsigned long PyUnicode_Type[50];
 EXPORTED unsigned long PyBytes_Type[50];
 unsigned long PyBytes_Type[50];
+EXPORTED int call_from_python(int (*function)(void*), void* argument);
+EXPORTED int call_from_python(int (*function)(void*), void* argument) {
+  const int result = function(argument);
+  asm volatile("" ::: "memory");
+  return result;
+}

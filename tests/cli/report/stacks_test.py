@@ -172,6 +172,26 @@ class Stacks(unittest.TestCase):
                 self.assertEqual(done.stderr, "cubfc: CUBFC_TRACE_STACKS: stacks are without Python's frames: "
                                  f"Python {version} is built in a way that is not known\n", (version, state))
 
+    def test_a_python_that_is_half_loaded_is_left_alone(self):
+        libraries = {glob.glob(f"{pathlib.Path(path).resolve().parents[1]}/lib/libpython{major}.{minor}.so*")[-1:][0]
+                     for (major, minor), path in pythons().items()
+                     if glob.glob(f"{pathlib.Path(path).resolve().parents[1]}/lib/libpython{major}.{minor}.so*")}
+        for library in sorted(libraries) or [LYING_PYTHON]:
+            done = self.record(PROGRAM, library, "again and again", depth=8)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), library)
+
+    def test_calls_of_one_line_are_one_line(self):
+        program = self.folder / "one_line.py"
+        program.write_text("import ctypes, runpy, sys\n"
+                           "sys.argv[1:] = ['/dev/null']\n"
+                           f"allocate = runpy.run_path({str(HERE / 'stacks_program.py')!r})['allocate']\n"
+                           "def several():\n"
+                           "    allocate(); allocate(); allocate()\n"
+                           "several()\n", encoding="utf-8")
+        self.assertEqual(self.record(sys.executable, program).returncode, 0)
+        told = self.told()
+        self.assertEqual(len([frame for frame in told["frames"] if frame["function"] == "several"]), 1)
+
     def test_where_a_process_may_not_read_its_memory_so_it_is_said(self):
         forbid = ("import ctypes, os, struct, sys\n"
                   "libc = ctypes.CDLL(None)\n"
