@@ -79,9 +79,19 @@ struct DebugOffsets {
 };
 constexpr std::size_t kVersionWord = 1;
 constexpr std::size_t kFreeThreadedWord = 2;
-// Header 3 words, runtime 3, interpreter 13 and then 16, thread 9, frame 6 and then 8, code 10.
-constexpr DebugOffsets kOf313{23, 29, 34, 43};
-constexpr DebugOffsets kOf314{26, 32, 39, 48};
+// Header 3 words, runtime 3, interpreter 13 and from 3.14 on 16, thread 9 and from 3.15 on 16 and
+// one of exceptions, frame 6 and from 3.14 on 8, code 10. By minor version, from 13 on.
+constexpr std::array<DebugOffsets, 3> kDebugOffsets{
+    {{23, 29, 34, 43}, {26, 32, 39, 48}, {26, 40, 47, 56}}};
+constexpr unsigned kFirstMinor = 13;
+
+// Whether a version, as PY_VERSION_HEX has it, is of this minor one, and a candidate or later:
+// before, its offsets may still have been others.
+bool is_final(std::uint64_t version, unsigned minor) {
+  constexpr std::uint64_t kCandidate = 0xc;
+  return version >> 16 == minor + 0x300 && (version >> 4 & 0xf) >= kCandidate;
+}
+
 // No thread's state is longer, in any version: else it is no offset.
 constexpr std::uint64_t kMostOfThread = 64 * 1024;
 
@@ -129,14 +139,14 @@ std::optional<PythonLayout> python_layout_of(const std::string& version,
     constexpr std::array kTables{of_3_9(), of_3_10(), of_3_11(), of_3_12()};
     return kTables[minor - 9];
   }
-  if (major == 3 && (minor == 13 || minor == 14) && runtime.size() >= kPythonRuntimeWords &&
-      std::memcmp(runtime.data(), "xdebugpy", 8) == 0 &&
-      runtime[kVersionWord] >> 16 == minor + 0x300 && runtime[kFreeThreadedWord] == 0) {
-    if (auto layout = of_debug_offsets(minor == 13 ? kOf313 : kOf314, runtime)) {
+  if (major == 3 && minor >= kFirstMinor && minor - kFirstMinor < kDebugOffsets.size() &&
+      runtime.size() >= kPythonRuntimeWords && std::memcmp(runtime.data(), "xdebugpy", 8) == 0 &&
+      is_final(runtime[kVersionWord], minor) && runtime[kFreeThreadedWord] == 0) {
+    if (auto layout = of_debug_offsets(kDebugOffsets.at(minor - kFirstMinor), runtime)) {
       return layout;
     }
   }
-  why = name + " is not known (CPython 3.9 to 3.14 are)";
+  why = name + " is not known (CPython 3.9 to 3.15 are)";
   return std::nullopt;
 }
 

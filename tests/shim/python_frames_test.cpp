@@ -98,22 +98,28 @@ TEST_CASE("Pythons that are not known are not read, and are named") {
   for (const char* known : {"3.9.18 (main)", "3.10.13", "3.11.7 (x)", "3.12.1+ (heads/3.12)"}) {
     CHECK(why_not(known) == "known");
   }
-  CHECK(why_not("3.8.1 (default)") == "Python 3.8.1 is not known (CPython 3.9 to 3.14 are)");
-  CHECK(why_not("3.15.0a1 (main)") == "Python 3.15.0a1 is not known (CPython 3.9 to 3.14 are)");
-  CHECK(why_not("4.11.0") == "Python 4.11.0 is not known (CPython 3.9 to 3.14 are)");
-  CHECK(why_not("") == "Python  is not known (CPython 3.9 to 3.14 are)");
+  CHECK(why_not("3.8.1 (default)") == "Python 3.8.1 is not known (CPython 3.9 to 3.15 are)");
+  CHECK(why_not("3.16.0a1 (main)") == "Python 3.16.0a1 is not known (CPython 3.9 to 3.15 are)");
+  CHECK(why_not("4.11.0") == "Python 4.11.0 is not known (CPython 3.9 to 3.15 are)");
+  CHECK(why_not("") == "Python  is not known (CPython 3.9 to 3.15 are)");
   CHECK(why_not("3.13.0 experimental free-threading build (main)") ==
         "Python 3.13.0 is a free-threaded build, whose frames are not read");
   // It has to say itself where everything is, and be the same version.
-  CHECK(why_not("3.13.0 (main)") == "Python 3.13.0 is not known (CPython 3.9 to 3.14 are)");
+  CHECK(why_not("3.13.0 (main)") == "Python 3.13.0 is not known (CPython 3.9 to 3.15 are)");
   std::memcpy(runtime.data(), "xdebugpy", 8);
   runtime[1] = 0x030d00f0;
   CHECK(why_not("3.13.0 (main)") == "known");
-  CHECK(why_not("3.14.0 (main)") == "Python 3.14.0 is not known (CPython 3.9 to 3.14 are)");
+  CHECK(why_not("3.14.0 (main)") == "Python 3.14.0 is not known (CPython 3.9 to 3.15 are)");
+  runtime[1] = 0x030f00f0;
+  CHECK(why_not("3.15.0 (main)") == "known");
+  runtime[1] = 0x030f00a1;
+  CHECK(why_not("3.15.0a1 (main)") == "Python 3.15.0a1 is not known (CPython 3.9 to 3.15 are)");
+  runtime[1] = 0x030e00c1;
+  CHECK(why_not("3.14.0rc1 (main)") == "known");
   runtime[1] = 0x030e00f0;
   CHECK(why_not("3.14.0 (main)") == "known");
   runtime[2] = 1;  // free-threaded
-  CHECK(why_not("3.14.0 (main)") == "Python 3.14.0 is not known (CPython 3.9 to 3.14 are)");
+  CHECK(why_not("3.14.0 (main)") == "Python 3.14.0 is not known (CPython 3.9 to 3.15 are)");
 }
 
 TEST_CASE("offsets that cannot be are not used") {

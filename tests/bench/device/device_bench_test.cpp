@@ -40,6 +40,22 @@ bool positive(const Json& value) {
   return value.is_number() && value.get<double>() > 0;
 }
 
+// Of single calls, by the time-stamp counter less what the stamps take: a machine that is slowed
+// down while it is calibrated may leave nothing of the fastest, and a slow one too few calls for
+// the rarest, which are null then, with a reason.
+void check_quantiles(const Json& times) {
+  CHECK(positive(times["calls"]));
+  double before = 0;
+  for (const char* quantile : {"p50_ns", "p99_ns", "p99.9_ns"}) {
+    if (times[quantile].is_null()) {
+      CHECK(times["reason"].get<std::string>().find("too few calls") == 0);
+    } else {
+      CHECK(times[quantile].get<double>() >= before);
+      before = times[quantile].get<double>();
+    }
+  }
+}
+
 void check_pairs(const Json& points) {
   CHECK(points.size() == 12);
   for (const Json& point : points) {
@@ -51,8 +67,8 @@ void check_pairs(const Json& points) {
     CHECK(point.contains("sync_ns_per_batch") == (point["through"] == "async"));
     CHECK(point.contains("allocate") == (point["threads"] == 1));
     if (point["threads"] == 1) {
-      CHECK(positive(point["allocate"]["p50_ns"]));
-      CHECK(positive(point["free"]["p50_ns"]));
+      check_quantiles(point["allocate"]);
+      check_quantiles(point["free"]);
     }
   }
 }
@@ -78,7 +94,7 @@ void check_trace(const Json& traces) {
     CHECK(traces[0][pass]["operations_played"] == traces[0]["operations"]);
     CHECK(traces[0][pass]["failed_allocations"] == 0);
     CHECK(traces[0][pass]["peak_live_bytes"] == traces[0]["recorded_peak_bytes"]);
-    CHECK(positive(traces[0][pass]["ns_per_pair"]));
+    CHECK(traces[0][pass]["ns_per_pair"].get<double>() >= 0);
   }
 }
 

@@ -18,7 +18,7 @@ import unittest
 
 CUBFC, LIBRARY, DRIVER, PROGRAM, LYING_PYTHON = map(os.path.abspath, sys.argv[1:6])
 HERE = pathlib.Path(__file__).resolve().parent
-KNOWN = [(3, minor) for minor in range(9, 15)]
+KNOWN = [(3, minor) for minor in range(9, 16)]
 PATIENCE = 120
 
 
@@ -151,7 +151,7 @@ class Stacks(unittest.TestCase):
                     self.assertIn("program+0x", self.report("--text").stdout)
 
     def test_pythons_that_are_not_known_leave_native_frames_and_say_so(self):
-        for version, why in (("3.15.0 (main)", "Python 3.15.0 is not known (CPython 3.9 to 3.14 are)"),
+        for version, why in (("3.16.0 (main)", "Python 3.16.0 is not known (CPython 3.9 to 3.15 are)"),
                              ("3.13.1 free-threading build", "Python 3.13.1 is a free-threaded build, whose frames are not read")):
             done = self.record(PROGRAM, LYING_PYTHON, LYING_PYTHON=version)
             self.assertEqual((done.returncode, done.stderr),
