@@ -12,6 +12,7 @@
 #include "cli/option_flags.h"
 #include "cli/progress.h"
 #include "cli/recordings/open_recording.h"
+#include "cli/recordings/tensors.h"
 #include "cli/replay/fit.h"
 #include "cli/replay/played_trace.h"
 #include "cli/replay/print.h"
@@ -174,11 +175,18 @@ std::vector<replay::Conditions> policies_of(const ReplayWords& words,
   return all;
 }
 
+// As the device was asked: what PyTorch takes from its own cache, it asks nobody for.
+recordings::Recording recording_of(const std::string& file) {
+  recordings::Recording recording = recordings::open_recording(file);
+  recordings::leave_out_tensors(recording);
+  return recording;
+}
+
 class Replay {
  public:
   explicit Replay(const ReplayWords& words)
       : words_(words),
-        recording_(recordings::open_recording(words.file)),
+        recording_(recording_of(words.file)),
         workload_(replay::make_workload(
             recording_, words.segments ? replay::Requests::kSegments : replay::Requests::kBlocks)) {
     if (workload_.allocations == 0 && workload_.failures == 0) {

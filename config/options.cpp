@@ -220,6 +220,10 @@ constexpr std::array kOptions = std::to_array<Option>({
     row<&Policy::trace_stacks>({"CUBFC_TRACE_STACKS", readers::frames, kFramesForms, ""},
                                kNoneHonoured, "0",
                                "record so many frames of the stack of each allocation, too"),
+    row<&Policy::trace_tensors>(
+        {"CUBFC_TRACE_TENSORS", readers::boolean, kBooleanForms, ""}, kNoneHonoured, "true",
+        "with stacks, record each tensor that PyTorch takes from its own cache, too: most of what "
+        "a training allocates, at the cost of a stack each"),
     row<&Policy::share_stats>(
         {"CUBFC_SHARE_STATS", readers::boolean, kBooleanForms, ""}, kNoneHonoured, "true",
         "figures that `cubfc top` and `cubfc metrics` read while the program runs, in a file of "

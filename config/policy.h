@@ -75,6 +75,8 @@ struct Policy {
   Setting<std::uint64_t> trace_limit{.value = kDefaultTraceLimit, .origin = {}};
   /// Frames that are recorded for each allocation.
   Setting<std::uint64_t> trace_stacks;
+  /// Where stacks are recorded: what PyTorch's cache hands out is, too.
+  Setting<bool> trace_tensors{.value = true, .origin = {}};
   /// Figures for cubfc top and cubfc metrics.
   Setting<bool> share_stats{.value = true, .origin = {}};
   /// Who asks for memory is told apart.

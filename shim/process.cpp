@@ -60,7 +60,8 @@ std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
     settings += std::string(option.own.name) + "=" + config::in_force(option, policy) + "\n";
   }
   return TraceRecorder::open({expanded_path(*policy.trace.value), policy.trace_limit.value,
-                              static_cast<std::uint32_t>(policy.trace_stacks.value), settings});
+                              static_cast<std::uint32_t>(policy.trace_stacks.value),
+                              policy.trace_tensors.value, settings});
 } catch (const std::bad_alloc&) {
   log::warn("CUBFC_TRACE: the host has no memory for it; nothing is recorded");
   return nullptr;

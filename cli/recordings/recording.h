@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -71,6 +72,12 @@ struct Frame {
 // for much memory.
 inline constexpr std::uint64_t kMostStackBytes = std::uint64_t{1} << 30;
 
+// Of PyTorch's cache, in the place of which a recording has the tensors in them.
+struct Segments {
+  std::uint64_t blocks = 0;
+  std::uint64_t peak_bytes = 0;
+};
+
 struct Recording {
   std::string path;
   std::string format;               // "cubfc trace", "RMM log", "PyTorch snapshot"
@@ -91,7 +98,11 @@ struct Recording {
   std::string program_object;                    // of the program itself, as a Frame's `object`
   std::map<std::string, std::string> build_ids;  // of a Frame's `object`, in hexadecimal
   std::vector<Event> events;                     // in the order in which they happened
-  bool has_times = true;                         // false: times tell the order alone
+  // Set where PyTorch's tensors are among the events, in the place of its cache's segments; true
+  // where there are such tensors, and they were left out: see tensors.h.
+  std::optional<Segments> segments;
+  bool left_out_tensors = false;
+  bool has_times = true;       // false: times tell the order alone
   bool reached_limit = false;  // the file had: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
   bool is_cut = false;         // what came next was not written whole: the events are those before

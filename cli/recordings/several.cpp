@@ -76,6 +76,12 @@ class Merger {
       }
       whole_.stacks.push_back(std::move(stack));
     }
+    whole_.left_out_tensors |= one.left_out_tensors;
+    if (one.segments) {
+      Segments& segments = whole_.segments ? *whole_.segments : whole_.segments.emplace();
+      segments.blocks += one.segments->blocks;
+      segments.peak_bytes += one.segments->peak_bytes;
+    }
     whole_.build_ids.insert(one.build_ids.begin(), one.build_ids.end());
     const std::uint64_t later = has_times_ ? one.start_unix_ns - whole_.start_unix_ns : 0;
     for (Event& event : one.events) {

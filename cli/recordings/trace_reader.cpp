@@ -109,14 +109,14 @@ class TraceReader {
 
   void take(const trace::Record& record, std::uint64_t byte) {
     const Kind kind = trace::kind_of(record);
-    if (kind == Kind::kNothing || kind > Kind::kClose) {
+    if (kind == Kind::kNothing || kind > Kind::kTensorFree) {
       return;
     }
     Event event = event_of(record, kind);
     if (kind <= Kind::kEndPlace || record.place != 0) {
       event.place = place_of(record, byte);
     }
-    if (kind == Kind::kAllocate) {
+    if (kind == Kind::kAllocate || kind == Kind::kTensor) {
       event.stack = stacks_.take(record.thread, recording_.threads[event.thread].name);
       if (stacks_.are_too_many()) {
         input_.fail(byte, "the stacks so far take more than 1 GiB");

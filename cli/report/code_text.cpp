@@ -123,10 +123,14 @@ TextTable lines_table(const Told& told) {
       table.rows.push_back("    from " + beginning_of(printable(from), kWidth - 9));
     }
   }
-  if (asks_for_a_cache(told)) {
+  if (told.recording.left_out_tensors) {
     table.rows.push_back(
-        "  (PyTorch's cache asked: a line is what made it grow. What keeps each tensor, a");
-    table.rows.push_back("  snapshot tells: torch.cuda.memory._record_memory_history)");
+        "  (PyTorch's cache asked: a line is what made it grow. Without --segments this");
+    table.rows.push_back("  tells what keeps each tensor)");
+  } else if (asks_for_a_cache(told)) {
+    table.rows.push_back(
+        "  (PyTorch's cache asked: a line is what made it grow. What keeps each tensor is");
+    table.rows.push_back("  recorded with CUBFC_TRACE_TENSORS=true)");
   }
   if (lines.by_peak.size() > shown.size()) {
     table.rows.push_back("  and " + count_text(lines.by_peak.size() - shown.size()) + " more");

@@ -16,6 +16,7 @@
 #include "cli/progress.h"
 #include "cli/recordings/open_recording.h"
 #include "cli/recordings/several.h"
+#include "cli/recordings/tensors.h"
 #include "cli/report/figures.h"
 #include "cli/report/forms.h"
 #include "cli/report/history.h"
@@ -32,6 +33,7 @@ struct ReportOptions {
   std::string output;
   std::string format = "html";
   bool text = false;
+  bool segments = false;
 };
 
 // "run.cubfc" makes "run.html"; a text goes to the terminal.
@@ -103,12 +105,16 @@ void tell_unnamed(const std::vector<std::string>& problems) {
   }
 }
 
-recordings::Recording read_recordings(const std::vector<std::string>& files,
-                                      ProgressLine& progress) {
+recordings::Recording read_recordings(const ReportOptions& options, ProgressLine& progress) {
   std::vector<recordings::Recording> all;
-  for (const std::string& file : files) {
+  for (const std::string& file : options.files) {
     progress.show("cubfc: reading " + report::printable(file));
-    all.push_back(recordings::open_recording(file));
+    recordings::Recording& recording = all.emplace_back(recordings::open_recording(file));
+    if (options.segments) {
+      recordings::leave_out_tensors(recording);
+    } else {
+      recordings::show_tensors(recording);
+    }
   }
   return recordings::merged(std::move(all));
 }
@@ -122,7 +128,7 @@ void make_report(ReportOptions options) {
     std::vector<std::string> unnamed;
     {
       ProgressLine progress;
-      recordings::Recording recording = read_recordings(options.files, progress);
+      recordings::Recording recording = read_recordings(options, progress);
       if (recording.events.size() >= std::numeric_limits<std::uint32_t>::max()) {
         throw Failure{recording.path +
                       ": has more events than a report can tell of (4,294,967,294)"};
@@ -173,6 +179,9 @@ void add_report(CLI::App& app) {
       ->check(CLI::IsMember({"html", "text", "json", "rmm", "perfetto"}))
       ->capture_default_str();
   command->add_flag("--text", options->text, "The same as --format text")->excludes("--format");
+  command->add_flag("--segments", options->segments,
+                    "Of a trace that has PyTorch's tensors (CUBFC_TRACE_STACKS): the segments of "
+                    "its cache in their place, as the device sees them");
   command->footer(
       "Example:\n"
       "  CUBFC_TRACE=run.cubfc LD_PRELOAD=libcubfc.so ./app\n"

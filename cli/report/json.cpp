@@ -18,6 +18,12 @@ Json event_or_null(std::uint32_t event) {
   return event == kNever ? Json{} : Json(event);
 }
 
+Json segments_json(const recordings::Recording& recording) {
+  return recording.segments ? Json{{"blocks", recording.segments->blocks},
+                                   {"peak_bytes", recording.segments->peak_bytes}}
+                            : Json{};
+}
+
 Json recording_json(const Told& told) {
   const recordings::Recording& recording = told.recording;
   return {{"path", recording.path},
@@ -33,7 +39,8 @@ Json recording_json(const Told& told) {
           {"closed", recording.closed},
           {"cut", recording.is_cut},
           {"state", recording.is_state},
-          {"threads_are", recording.threads_are}};
+          {"threads_are", recording.threads_are},
+          {"tensors_for_segments", segments_json(recording)}};
 }
 
 Json totals_json(const Told& told) {

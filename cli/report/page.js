@@ -67,6 +67,11 @@ class Page {
       ["Allocations", `${countText(totals.allocations)}, ${countText(totals.failures)} failed`],
       ["Left at the end", `${exactBytes(totals.left_at_end_bytes)} in ${countText(totals.left_at_end_blocks)} blocks`],
     ];
+    const segments = recording.tensors_for_segments;
+    if (segments !== null) {
+      facts.push(["PyTorch's tensors", `in the place of ${countText(segments.blocks)} segments of its cache, of at most ` +
+        `${exactBytes(segments.peak_bytes)} (cubfc report --segments shows these)`]);
+    }
     byId("facts").append(...facts.map(([term, text]) => make("div", makeFacts([[term, text]]))));
     const warnings = [];
     if (recording.state) {

@@ -157,6 +157,12 @@ class Text {
                         end_of(printable(value_of(recording_.settings, "CUBFC_GROUP_LIMIT")), 12) +
                         " for all its processes");
     }
+    if (recording_.segments) {
+      fact("tensors", "PyTorch's, in the place of " + count_text(recording_.segments->blocks) +
+                          " segments of its cache, of at");
+      fact("", "most " + bytes_text(recording_.segments->peak_bytes) +
+                   "; --segments shows these, as the device sees them");
+    }
     notes();
     if (recording_.reached_limit) {
       fact("limit", "the file reached its limit: nothing was recorded after that");

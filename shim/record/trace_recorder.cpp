@@ -90,6 +90,7 @@ std::unique_ptr<TraceRecorder> TraceRecorder::open(const Settings& settings) {
 TraceRecorder::TraceRecorder(std::unique_ptr<TraceFile> file, const Settings& settings)
     : file_(std::move(file)),
       limit_(settings.limit_bytes - sizeof(Record)),
+      records_tensors_(settings.tensors && settings.stack_depth > 0),
       stacks_(settings.stack_depth),
       python_stacks_(settings.stack_depth),
       number_(++recorders),

@@ -31,6 +31,7 @@ class TraceRecorder {
     std::string path;               // %p and %h replaced
     std::uint64_t limit_bytes = 0;  // of the file
     std::uint32_t stack_depth = 0;
+    bool tensors = false;  // where stacks are recorded
     std::string text;  // the settings in force, for people
   };
   // nullptr when no file can be made; the log says why. A file of that name that a process writes
@@ -41,6 +42,7 @@ class TraceRecorder {
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   std::uint32_t stack_depth() const noexcept { return stacks_.depth(); }
+  bool records_tensors() const noexcept { return records_tensors_; }
 
   // What happens, see trace::Kind. The time and the thread are added.
   struct What {
@@ -119,6 +121,7 @@ class TraceRecorder {
   void write_out(Buffer& buffer, std::uint64_t start, std::size_t bytes) noexcept;
   const std::unique_ptr<TraceFile> file_;
   const std::uint64_t limit_;
+  const bool records_tensors_;
   Stacks stacks_;
   PythonStacks python_stacks_;
   const std::uint64_t number_;    // no other recorder of the process has it

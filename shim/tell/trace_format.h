@@ -58,6 +58,11 @@ enum class Kind : std::uint8_t {
   kFull = 10,   // the file has reached its limit: nothing was recorded from here on
   kClose = 11,  // the process has ended in order
 
+  // What PyTorch's cache hands out, and gets back, of the blocks that it has allocated. `place` is
+  // 0; padding: the number of the device.
+  kTensor = 12,      // address, bytes
+  kTensorFree = 13,  // likewise
+
   // With a payload: text in UTF-8 without a zero at its end, unless said otherwise.
   kProgram = kHasPayload | 1,   // the command line, its arguments separated by zeros
   kSettings = kHasPayload | 2,  // "NAME=value (origin)" lines
@@ -65,18 +70,18 @@ enum class Kind : std::uint8_t {
   kPlace = kHasPayload | 4,     // place: what it is called from here on; payload: PlaceText
   kCaller = kHasPayload | 5,    // caller: what it is called; payload: the path of the shared object
   kThread = kHasPayload | 6,    // thread: what it is called; address: its kernel id; payload: name
-  kStack = kHasPayload | 7,    // of the next kAllocate of this thread; payload: return addresses of
-                               // 8 bytes each, the innermost first
-  kObjects = kHasPayload | 8,  // what is loaded, as far as code goes, whenever it has changed
-                               // before a stack: lines "start end offset path" in hexadecimal,
-                               // and "=start id", the build id of what is mapped there
+  kStack = kHasPayload | 7,     // of the next kAllocate or kTensor of this thread; payload: return
+                             // addresses of 8 bytes each, the innermost first
+  kObjects = kHasPayload | 8,       // what is loaded, as far as code goes, whenever it has changed
+                                    // before a stack: lines "start end offset path" in hexadecimal,
+                                    // and "=start id", the build id of what is mapped there
   kOutOfMemory = kHasPayload | 9,   // address: bytes asked for; payload: the report
   kNote = kHasPayload | 10,         // anything for people
   kPython = kHasPayload | 11,       // whose frames are recorded; address: in its code; payload: the
                                     // version
   kPythonFrame = kHasPayload | 12,  // address: its number, from 1 on; padding: the line, 0 where it
                                     // is not known; payload: file, zero, function
-  kPythonStack = kHasPayload | 13,  // of the next kAllocate of this thread, beside kStack; payload:
+  kPythonStack = kHasPayload | 13,  // of the same allocation as the kStack before it; payload:
                                     // numbers of 4 bytes each, the innermost first; 0: not known
 };
 

@@ -74,6 +74,7 @@ const std::vector<Example>& examples() {
       {"CUBFC_TRACE", "/tmp/trace.%p.cubfc", "/tmp/trace.%p.cubfc"},
       {"CUBFC_TRACE_LIMIT", "256M", "256MiB"},
       {"CUBFC_TRACE_STACKS", "8", "8"},
+      {"CUBFC_TRACE_TENSORS", "no", "false"},
       {"CUBFC_SHARE_STATS", "no", "false"},
       {"CUBFC_TRACK_CALLERS", "0", "false"},
       {"CUBFC_LABELS", "pod=trainer-0,namespace=ml", "pod=trainer-0,namespace=ml"},

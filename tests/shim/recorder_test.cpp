@@ -68,7 +68,7 @@ std::string content(const std::string& path) {
 TEST_CASE("a thread that does not come back from the file ends the recording, not the program") {
   const std::string path =
       std::filesystem::temp_directory_path() / ("cubfc-recorder-test-" + std::to_string(getpid()));
-  auto recorder = TraceRecorder::open({path, 64 << 20, 0, "a test"});
+  auto recorder = TraceRecorder::open({path, 64 << 20, 0, false, "a test"});
   REQUIRE(recorder != nullptr);
   sem_init(&stopped, 0, 0);
   sem_init(&may_go_on, 0, 0);

@@ -1,0 +1,110 @@
+// PyTorch gives its tensors memory from a cache of its own, which asks the device for a segment now
+// and then: which line keeps a tensor is not to be seen there. But its cache tells a function of
+// libc10.so, for PyTorch's profiler, of each block that it hands out or gets back. The function
+// here has the same name and is found before it: it records the block where stacks are recorded
+// (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then calls PyTorch's. It is called under the lock
+// of PyTorch's cache, as cudaMalloc is.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "shim/hook/no_cancellation.h"
+#include "shim/loader/exported_symbols.h"
+#include "shim/loader/loaded_objects.h"
+#include "shim/process.h"
+#include "shim/record/trace_recorder.h"
+
+namespace c10 {
+
+// c10/core/Device.h. It is passed by value, in a register.
+struct Device {
+  std::int8_t type;
+  std::int8_t index;
+};
+constexpr std::int8_t kCuda = 1;  // c10/core/DeviceType.h
+
+// c10/core/Allocator.h: since PyTorch 2.1, and from 1.12 on before.
+__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* address,
+                                                                        std::int64_t bytes,
+                                                                        std::size_t all_allocated,
+                                                                        std::size_t all_reserved,
+                                                                        Device device);
+__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* address,
+                                                                        std::int64_t bytes,
+                                                                        std::int64_t all_allocated,
+                                                                        std::int64_t all_reserved,
+                                                                        Device device);
+
+}  // namespace c10
+
+namespace {
+
+using cubfc::TraceRecorder;
+
+// `bytes`: less than 0 for a block that comes back.
+void record(const void* address, std::int64_t bytes, c10::Device device, const void* caller) {
+  cubfc::Process* const process = cubfc::Process::existing();
+  TraceRecorder* const trace = process == nullptr ? nullptr : process->trace();
+  if (trace == nullptr || !trace->records_tensors() || device.type != c10::kCuda ||
+      address == nullptr) {
+    return;
+  }
+  const cubfc::NoCancellation no_cancellation;
+  const TraceRecorder::What what{
+      .kind = bytes < 0 ? cubfc::trace::Kind::kTensorFree : cubfc::trace::Kind::kTensor,
+      .address = reinterpret_cast<std::uintptr_t>(address),
+      .bytes =
+          bytes < 0 ? 0 - static_cast<std::uint64_t>(bytes) : static_cast<std::uint64_t>(bytes),
+      .padding = static_cast<std::uint8_t>(device.index)};
+  if (bytes >= 0) {
+    trace->capture_stack(caller);
+    trace->record_stack();
+  }
+  trace->record(what);
+}
+
+// The function of this name in the libc10.so that is loaded now, which has the other name, too, as
+// this library does not; nullptr if there is none. Its caller's libraries are loaded as a whole, so
+// it may be called.
+template <typename Function>
+Function real_function(const char* name) {
+  struct Found {
+    std::uint64_t generation;
+    void* function;
+  };
+  thread_local Found last{};
+  const std::uint64_t generation = cubfc::objects_generation();
+  if (last.function == nullptr || last.generation != generation) {
+    const std::array names{name, "_ZN3c1022memoryProfilingEnabledEv"};
+    std::array<void*, 2> found{};
+    const bool is_there = cubfc::find_exported_together(names, found).end != 0;
+    last = {generation, is_there ? found[0] : nullptr};
+  }
+  return reinterpret_cast<Function>(last.function);
+}
+
+}  // namespace
+
+namespace c10 {
+
+void reportMemoryUsageToProfiler(void* address, std::int64_t bytes, std::size_t all_allocated,
+                                 std::size_t all_reserved, Device device) {
+  record(address, bytes, device, __builtin_return_address(0));
+  using Function = void (*)(void*, std::int64_t, std::size_t, std::size_t, Device);
+  if (const auto real =
+          real_function<Function>("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")) {
+    real(address, bytes, all_allocated, all_reserved, device);
+  }
+}
+
+void reportMemoryUsageToProfiler(void* address, std::int64_t bytes, std::int64_t all_allocated,
+                                 std::int64_t all_reserved, Device device) {
+  record(address, bytes, device, __builtin_return_address(0));
+  using Function = void (*)(void*, std::int64_t, std::int64_t, std::int64_t, Device);
+  if (const auto real =
+          real_function<Function>("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")) {
+    real(address, bytes, all_allocated, all_reserved, device);
+  }
+}
+
+}  // namespace c10
