@@ -1,7 +1,6 @@
 // `cubfc last`: what a run used that ended without telling it.
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -13,7 +12,6 @@
 #include "cli/live/processes.h"
 #include "cli/report/wording.h"
 #include "shim/meet/shared_files.h"
-#include "shim/tell/summary.h"
 
 namespace cubfc::cli {
 namespace {
@@ -62,13 +60,12 @@ void show(const LastOptions& options) {
     wanted.resize(1);
   }
   for (const live::Process* const process : wanted) {
-    const Summary summary{*process->figures, std::chrono::nanoseconds(0), /*is_end=*/true};
     if (options.json) {
-      std::printf("%s", summary_json(summary).c_str());
+      std::printf("%s", live::json_of_ended(*process).c_str());
     } else {
       std::printf("%s\n", live::title_of_ended(*process).c_str());
-      for (const std::string& line : summary_lines(summary)) {
-        std::printf("  %s\n", report::printable(line).c_str());
+      for (const std::string& line : live::lines_of_ended(*process)) {
+        std::printf("  %s\n", line.c_str());
       }
     }
     live::note_as_told(*process);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +29,6 @@
 #include "config/environment.h"
 #include "config/options.h"
 #include "config/policy.h"
-#include "shim/tell/summary.h"
 
 namespace cubfc::cli {
 namespace {
@@ -145,9 +143,8 @@ void tell_of_ended(pid_t run) {
       continue;
     }
     tell(live::title_of_ended(process) + ':');
-    for (const std::string& line :
-         summary_lines({*process.figures, std::chrono::nanoseconds(0), /*is_end=*/true})) {
-      tell(report::printable(line));
+    for (const std::string& line : live::lines_of_ended(process)) {
+      tell(line);
     }
     live::note_as_told(process);
   }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +11,7 @@
 #include <cstring>
 
 #include "cli/failure.h"
-#include "cli/run/library.h"
-#include "cli/run/settings.h"
+#include "cli/run/child_process.h"
 #include "shim/meet/descriptor.h"
 
 namespace cubfc::cli::check {
@@ -82,31 +80,19 @@ std::string ChildEnd::problem() const {
 
 ChildEnd run_child(const std::vector<std::string>& words, const Variables& variables, Errors errors,
                    std::chrono::seconds most) {
-  std::vector<std::string> all{"cubfc"};
-  all.insert(all.end(), words.begin(), words.end());
-  const std::vector<std::string> entries = environment_with(variables);
-  const std::vector<char*> arguments = pointers_to(all);
-  const std::vector<char*> environment = pointers_to(entries);
-  const std::string command = this_command();
+  const CommandAgain command{words, variables};
   Pipe output;
   Pipe complaints;
-  const pid_t self = getpid();
-  const pid_t child = fork();
+  const pid_t child = fork_with_this();
   if (child < 0) {
     throw Failure{std::string("a process: ") + std::strerror(errno)};
   }
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who waits for it is gone
-    if (getppid() != self) {
-      _exit(127);
-    }
     dup2(output.in.get(), STDOUT_FILENO);
     if (errors == Errors::kCatch) {
       dup2(complaints.in.get(), STDERR_FILENO);
     }
-    execve("/proc/self/exe", arguments.data(), environment.data());  // also when it was replaced
-    execve(command.c_str(), arguments.data(), environment.data());   // also without /proc
-    _exit(127);
+    command.execute();
   }
   output.in = Descriptor();
   complaints.in = Descriptor();

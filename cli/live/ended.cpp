@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <ctime>
 
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
+#include "shim/tell/summary.h"
 
 namespace cubfc::live {
 namespace {
@@ -22,6 +24,10 @@ std::string time_text(std::uint64_t unix_ns) {
   return known ? text.data() : "an unknown time";
 }
 
+Summary summary_of(const Process& process) {
+  return {*process.figures, std::chrono::nanoseconds(0), /*is_end=*/true};
+}
+
 }  // namespace
 
 std::string title_of_ended(const Process& process) {
@@ -33,6 +39,18 @@ std::string title_of_ended(const Process& process) {
   }
   return program + " (process " + std::to_string(figures.pid) + "), since " +
          time_text(figures.start_unix_ns) + ", ended without a summary";
+}
+
+std::vector<std::string> lines_of_ended(const Process& process) {
+  std::vector<std::string> lines = summary_lines(summary_of(process));
+  for (std::string& line : lines) {
+    line = report::printable(line);
+  }
+  return lines;
+}
+
+std::string json_of_ended(const Process& process) {
+  return summary_json(summary_of(process));
 }
 
 std::string tell_last_run() {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,8 +14,7 @@
 #include <sstream>
 
 #include "cli/live/nvml_memory.h"
-#include "cli/run/library.h"
-#include "cli/run/settings.h"
+#include "cli/run/child_process.h"
 
 namespace cubfc::live {
 namespace {
@@ -67,26 +65,15 @@ bool GpuMemoryAsker::start() {
   }
   socket_ = Descriptor(ends[0]);
   const Descriptor other(ends[1]);
-  const std::vector<std::string> words{"cubfc", "top", "--child=gpu-memory"};
-  const std::vector<std::string> entries =
-      cli::environment_with({{"CUBFC_DISABLE", "1"}, {"LD_PRELOAD", ""}});
-  const std::vector<char*> arguments = cli::pointers_to(words);
-  const std::vector<char*> environment = cli::pointers_to(entries);
-  const std::string command = cli::this_command();
-  const pid_t self = getpid();
-  child_ = fork();
+  const cli::CommandAgain command{{"top", "--child=gpu-memory"},
+                                  {{"CUBFC_DISABLE", "1"}, {"LD_PRELOAD", ""}}};
+  child_ = cli::fork_with_this();
   if (child_ == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != self) {
-      _exit(127);
-    }
     dup2(other.get(), STDIN_FILENO);
     dup2(other.get(), STDOUT_FILENO);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(nowhere, STDERR_FILENO);  // the screen is drawn on
-    execve("/proc/self/exe", arguments.data(), environment.data());
-    execve(command.c_str(), arguments.data(), environment.data());
-    _exit(127);
+    command.execute();
   }
   return child_ > 0;
 }

@@ -10,19 +10,15 @@
 #include <sstream>
 #include <string>
 
+#include "shim/driver/nvml_types.h"
+
 namespace cubfc::live {
 namespace {
 
-// nvml.h: nvmlReturn_t, nvmlMemory_t, nvmlMemory_v2_t.
-constexpr int kSuccess = 0;
-struct Memory {
-  unsigned long long total, free, used;
-};
-struct MemoryV2 {
-  unsigned version;
-  unsigned long long total, reserved, free, used;
-};
-constexpr unsigned kVersion2 = sizeof(MemoryV2) | 2U << 24U;
+using nvml::kSuccess;
+using nvml::kVersion2;
+using nvml::Memory;
+using nvml::MemoryV2;
 
 struct Nvml {
   int (*init)();

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "cli/recordings/file_name.h"
+
 namespace cubfc::recordings {
 namespace {
 
@@ -56,7 +58,7 @@ bool is_of_package(std::string_view file) {
 bool is_of_system(std::string_view object) {
   constexpr std::array<std::string_view, 4> kFolders{"/lib/", "/lib64/", "/usr/lib/",
                                                      "/usr/lib64/"};
-  const std::string_view name = object.substr(object.rfind('/') + 1);
+  const std::string_view name = file_name(object);
   return name.starts_with("libcu") || name.starts_with("libnv") ||
          std::ranges::any_of(kFolders, [&](auto folder) { return object.starts_with(folder); });
 }
@@ -68,7 +70,7 @@ std::string hexadecimal(std::uint64_t value) {
 }
 
 std::string_view shown(std::string_view path, Path how) {
-  return how == Path::kWhole ? path : path.substr(path.rfind('/') + 1);
+  return how == Path::kWhole ? path : file_name(path);
 }
 
 // "train.py:12"; empty where no file is known.

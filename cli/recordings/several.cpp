@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "cli/recordings/file_name.h"
+#include "cli/recordings/frame_table.h"
+
 namespace cubfc::recordings {
 namespace {
-
-std::string file_name(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
 
 // What an index of one recording is in the other. kNone stays.
 std::uint32_t shifted(std::uint32_t index, std::size_t by) {
@@ -56,7 +53,7 @@ class Merger {
   }
 
   void add(Recording& one) {
-    const std::string name = file_name(one.path);
+    const std::string name{file_name(one.path)};
     const std::size_t first_place = whole_.places.size();
     const std::size_t first_text = whole_.texts.size();
     const std::size_t first_stack = whole_.stacks.size();
@@ -143,14 +140,7 @@ class Merger {
   std::vector<std::uint32_t> add_frames(Recording& one) {
     std::vector<std::uint32_t> numbers;
     for (Frame& frame : one.frames) {
-      const auto [known, is_new] =
-          frames_.try_emplace(std::tuple(frame.kind, frame.line, frame.offset, frame.function,
-                                         frame.file, frame.object),
-                              static_cast<std::uint32_t>(whole_.frames.size()));
-      if (is_new) {
-        whole_.frames.push_back(std::move(frame));
-      }
-      numbers.push_back(known->second);
+      numbers.push_back(frames_.number_of(std::move(frame)));
     }
     return numbers;
   }
@@ -173,10 +163,7 @@ class Merger {
   bool has_times_ = false;
   std::unordered_map<std::uint32_t, std::uint32_t> numbers_;  // of devices, of one recording
   std::unordered_map<std::string, std::uint8_t> callers_{{"", 0}};
-  std::map<
-      std::tuple<Frame::Kind, std::uint32_t, std::uint64_t, std::string, std::string, std::string>,
-      std::uint32_t>
-      frames_;
+  FrameTable frames_{whole_};
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "cli/recordings/file_name.h"
+
 namespace cubfc::recordings {
 namespace {
 
@@ -29,7 +31,7 @@ class TensorsForSegments {
   explicit TensorsForSegments(Recording& recording)
       : recording_(recording), block_of_event_(recording.events.size(), kNone) {
     for (const std::string& caller : recording.callers) {
-      const std::string_view name = std::string_view(caller).substr(caller.rfind('/') + 1);
+      const std::string_view name = file_name(caller);
       is_pytorch_.push_back(name.starts_with("libc10_cuda.so"));
     }
     // Where callers were not told apart, whoever is not known may be PyTorch.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "cli/recordings/file_name.h"
 #include "cli/recordings/own_code.h"
 
 namespace cubfc::recordings {
@@ -24,7 +25,7 @@ bool take_number(std::string_view& line, std::uint64_t& number) {
 // "python3.11", "libpython3.12.so.1.0": all that is in it is the interpreter. Another program may
 // have one in it.
 bool is_interpreter_alone(std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const std::string_view name = file_name(path);
   return name.starts_with("python") || name.starts_with("libpython");
 }
 
@@ -100,18 +101,7 @@ void TraceStacks::set_python_frame(std::uint64_t number, std::uint32_t line,
   frame.function = payload.substr(std::min(middle + 1, payload.size()));
   frame.line = line;
   // Several calls of one line are several in the trace.
-  const auto [known, is_new] = lines_of_python_.try_emplace(
-      frame.file + '\0' + frame.function + '\0' + std::to_string(line), kNone);
-  if (is_new) {
-    known->second = add_frame(std::move(frame));
-  }
-  python_frames_[number] = known->second;
-}
-
-std::uint32_t TraceStacks::add_frame(Frame frame) {
-  bytes_ += sizeof(Frame) + frame.function.size() + frame.file.size() + frame.object.size();
-  recording_.frames.push_back(std::move(frame));
-  return static_cast<std::uint32_t>(recording_.frames.size() - 1);
+  python_frames_[number] = frames_.number_of(std::move(frame));
 }
 
 std::uint32_t TraceStacks::frame_at(std::uint64_t address) {
@@ -121,12 +111,7 @@ std::uint32_t TraceStacks::frame_at(std::uint64_t address) {
     frame.object = object->second.path;
     frame.offset = address - object->first + object->second.offset;
   }
-  const auto [known, is_new] =
-      native_frames_.try_emplace(frame.object + '+' + std::to_string(frame.offset), kNone);
-  if (is_new) {
-    known->second = add_frame(std::move(frame));
-  }
-  return known->second;
+  return frames_.number_of(std::move(frame));
 }
 
 // There is nobody whom a thread's first function returns to: older traces have a 0 for that.
@@ -160,7 +145,7 @@ bool TraceStacks::add_python(std::uint16_t thread, std::string_view payload) {
     if (is_unknown) {
       Frame unknown;
       unknown.kind = Frame::Kind::kPython;
-      frame->second = add_frame(std::move(unknown));
+      frame->second = frames_.number_of(std::move(unknown));
     }
     python_.back().push_back(frame->second);
   });
@@ -169,7 +154,7 @@ bool TraceStacks::add_python(std::uint16_t thread, std::string_view payload) {
 std::uint32_t TraceStacks::list_of_autograd() {
   if (autograd_ == kNone) {
     autograd_ = static_cast<std::uint32_t>(python_.size());
-    python_.push_back({add_frame(frame_of_autograd())});
+    python_.push_back({frames_.number_of(frame_of_autograd())});
   }
   return autograd_;
 }

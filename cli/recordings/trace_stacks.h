@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/recordings/frame_table.h"
 #include "cli/recordings/recording.h"
 
 namespace cubfc::recordings {
@@ -34,7 +35,7 @@ class TraceStacks {
   // Of an allocation of the thread, which is of this name: which of the stacks, or kNone.
   std::uint32_t take(std::uint16_t thread, std::string_view thread_name);
   // Whether all of them take more than kMostStackBytes.
-  bool are_too_many() const { return bytes_ > kMostStackBytes; }
+  bool are_too_many() const { return frames_.bytes() + bytes_ > kMostStackBytes; }
 
  private:
   struct Object {
@@ -54,16 +55,14 @@ class TraceStacks {
   void add_build_id(std::string_view line);
   Objects::const_iterator object_at(std::uint64_t address) const;
   std::uint32_t frame_at(std::uint64_t address);
-  std::uint32_t add_frame(Frame frame);
   std::uint32_t list_of_autograd();
   std::uint32_t stack_of(const Pending& pending);
 
   Recording& recording_;
+  FrameTable frames_{recording_};
   Objects objects_;
   std::string python_object_;
-  std::unordered_map<std::string, std::uint32_t> native_frames_;    // by object and offset
   std::unordered_map<std::uint64_t, std::uint32_t> python_frames_;  // by number
-  std::unordered_map<std::string, std::uint32_t> lines_of_python_;  // by file, function and line
   Known known_native_;
   Known known_python_;
   std::vector<Frames> native_;

@@ -79,10 +79,6 @@ std::vector<std::uint64_t> taken_by(const Columns& columns, const History& histo
   return result;
 }
 
-std::string right(const std::string& text) {
-  return text.size() < kLabel ? std::string(kLabel - text.size(), ' ') + text : text;
-}
-
 }  // namespace
 
 TextTable chart_of(const Told& told) {
@@ -115,14 +111,14 @@ TextTable chart_of(const Told& told) {
     const std::string label = row == kLines       ? bytes_text(most)
                               : row == kLines / 2 ? bytes_text(most / 2)
                                                   : "";
-    chart.rows.push_back(right(label) + " |" + cells);
+    chart.rows.push_back(right(label, kLabel) + " |" + cells);
   }
   std::string axis(kColumns, '-');
   const std::string end = clock_text(told.history.times_ns.back());
   if (columns.is_of_time() && end.size() < kColumns) {
     axis.replace(kColumns - end.size() - 1, end.size() + 1, " " + end);
   }
-  chart.rows.push_back(right("0") + " +" + axis);
+  chart.rows.push_back(right("0", kLabel) + " +" + axis);
   const auto peak_column = std::ranges::max_element(in_use) - in_use.begin();
   chart.rows.push_back(std::string(kLabel + 2 + static_cast<std::size_t>(peak_column), ' ') + "^");
   if (!shows_taken) {

@@ -16,28 +16,6 @@ constexpr std::size_t kRows = 8;
 constexpr std::size_t kRowsLeft = 3;  // of these only what is left at the end counts
 constexpr std::size_t kWidth = 80;
 
-std::size_t characters_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-  }));
-}
-
-std::string right(const std::string& text, std::size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
-
-// Its beginning, in a column; a character may be several bytes.
-std::string beginning_of(const std::string& text, std::size_t width) {
-  if (characters_of(text) <= width) {
-    return text + std::string(width - characters_of(text), ' ');
-  }
-  std::size_t end = 0;
-  for (std::size_t characters = 0; characters <= width - 3; ++end) {
-    characters += (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80 ? 1U : 0U;
-  }
-  return text.substr(0, end - 1) + "...";
-}
-
 std::string columns_of(const HeldByCode& held, bool is_state) {
   return right(bytes_text(held.at_peak.bytes), 12) + right(count_text(held.at_peak.blocks), 8) +
          (is_state ? ""
@@ -116,11 +94,11 @@ TextTable lines_table(const Told& told) {
     const std::string name =
         own.frame == kNone ? lines.texts[line]
                            : recordings::line_text(told.recording.frames[own.frame], Path::kName);
-    table.rows.push_back("  " + beginning_of(printable(name), kNameWidth) +
+    table.rows.push_back("  " + beginning_in(printable(name), kNameWidth) +
                          columns_of(held, is_state));
     if (own.from != kNone) {
       const std::string from = recordings::line_text(told.recording.frames[own.from], Path::kName);
-      table.rows.push_back("    from " + beginning_of(printable(from), kWidth - 9));
+      table.rows.push_back("    from " + beginning_in(printable(from), kWidth - 9));
     }
   }
   if (told.recording.left_out_tensors) {

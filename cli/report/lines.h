@@ -26,7 +26,7 @@ struct CodeLines {
   std::vector<std::uint32_t> of_stack;    // which of them, by Recording::stacks
   std::vector<HeldByCode> held;           // by line
   std::vector<HeldByCode> held_by_stack;  // by Recording::stacks
-  // CodeLines by what they hold at the peak, the most first; then what is left at the end.
+  // Lines, as numbers, by what they hold at the peak, the most first; then what is left at the end.
   std::vector<std::uint32_t> by_peak;
   bool are_known() const { return !texts.empty(); }
 };

@@ -6,9 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "cli/recordings/file_name.h"
+
 namespace cubfc::report {
 namespace {
 
+using recordings::file_name;
 using Words = std::vector<std::string_view>;
 
 struct Interpreter {
@@ -41,10 +44,6 @@ Words words_of(std::string_view text) {
     start = end + 1;
   }
   return words;
-}
-
-std::string_view file_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
 }
 
 const Interpreter* interpreter_of(std::string_view word) {

@@ -21,13 +21,6 @@ constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 10;  // of a table
 constexpr std::size_t kFailuresShown = 5;
 
-std::string left(std::string text, std::size_t width) {
-  text.resize(std::max(text.size(), width), ' ');
-  return text;
-}
-std::string right(const std::string& text, std::size_t width) {
-  return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
-}
 // Of lines such as "CUBFC_GROUP=job (CUBFC_GROUP)", what one name has, "job". Empty where nobody
 // has set it.
 std::string value_of(std::string_view settings, std::string_view name) {
@@ -43,14 +36,9 @@ std::string value_of(std::string_view settings, std::string_view name) {
   }
   return {};
 }
-// A name of the file's, in its column; a character may be several bytes.
+// A name of the file's, in its column.
 std::string name_column(const std::string& name) {
-  const std::string text = end_of(printable(name), kNameWidth);
-  const auto characters =
-      static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-        return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
-      }));
-  return text + std::string(kNameWidth - std::min(kNameWidth, characters), ' ');
+  return end_in(printable(name), kNameWidth);
 }
 
 class Text {

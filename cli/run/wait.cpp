@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cli/failure.h"
+#include "cli/run/child_process.h"
 
 namespace cubfc::cli {
 namespace {
@@ -71,16 +72,11 @@ void run_and_wait(const std::function<void()>& execute,
   of_child.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &of_child, &of_child_before);
   std::fflush(nullptr);
-  const pid_t self = getpid();
-  const pid_t child = fork();
+  const pid_t child = fork_with_this();  // who kills this command kills the program
   if (child < 0) {
     throw Failure{std::string("no process can be made: ") + std::strerror(errno)};
   }
   if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who kills this command kills the program
-    if (getppid() != self) {
-      std::_Exit(EXIT_FAILURE);
-    }
     sigaction(SIGCHLD, &of_child_before, nullptr);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     execute();

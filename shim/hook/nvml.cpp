@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 
+#include "shim/driver/nvml_types.h"
 #include "shim/environment.h"
 #include "shim/hook/no_cancellation.h"
 #include "shim/loader/loaded_objects.h"
@@ -17,17 +18,11 @@
 namespace cubfc {
 namespace {
 
-// nvml.h: nvmlDevice_t, nvmlReturn_t, nvmlMemory_t, nvmlMemory_v2_t.
-using Handle = void*;
-constexpr int kSuccess = 0;
-struct Memory {
-  unsigned long long total, free, used;
-};
-struct MemoryV2 {
-  unsigned version;
-  unsigned long long total, reserved, free, used;
-};
-constexpr unsigned kVersion2 = sizeof(MemoryV2) | 2U << 24U;
+using nvml::kSuccess;
+using nvml::kVersion2;
+using nvml::Memory;
+using nvml::MemoryV2;
+using Handle = nvml::Device;
 
 using GetMemory = int (*)(Handle, Memory*);
 using GetMemoryV2 = int (*)(Handle, MemoryV2*);

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "shim/loader/loaded_objects.h"
+
 namespace cubfc {
 namespace {
 
@@ -18,13 +20,13 @@ ObjectRange PythonStacks::python() noexcept {
   if (depth_ == 0) {
     return {};
   }
-  const auto now = Stacks::LoadedObjects::of_now();
+  const std::uint64_t now = objects_generation();
   const std::lock_guard lock(mutex_);
   if (gave_up_) {
     return {};
   }
-  if (!(now == looked_among_)) {
-    looked_among_ = now;
+  if (now != looked_at_) {
+    looked_at_ = now;
     std::optional<Python> seen = Python::seen();
     const bool is_same =
         seen && python_ && seen->code_address() == python_->code_address() && is_begun_;

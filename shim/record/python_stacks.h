@@ -53,7 +53,7 @@ class PythonStacks {
   std::optional<Python> python_;
   bool is_begun_ = false;  // of python_
   bool gave_up_ = false;
-  Stacks::LoadedObjects looked_among_;
+  std::uint64_t looked_at_ = 0;                               // objects_generation() then
   std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // by a frame's identity
 };
 

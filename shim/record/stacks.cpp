@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shim/loader/loaded_objects.h"
 #include "shim/tell/format.h"
 
 namespace cubfc {
@@ -22,11 +23,6 @@ struct Captured {
   std::array<std::uintptr_t, Stacks::kMostFrames> stack;
 };
 constinit thread_local Captured captured{};
-
-int read_counts(dl_phdr_info* info, std::size_t /*bytes*/, void* counts) {
-  *static_cast<Stacks::LoadedObjects*>(counts) = {info->dlpi_adds, info->dlpi_subs};
-  return 1;  // the first object knows them as well as any
-}
 
 struct Walk {
   std::uintptr_t* frames;
@@ -109,12 +105,6 @@ class BuildIds {
 
 }  // namespace
 
-Stacks::LoadedObjects Stacks::LoadedObjects::of_now() noexcept {
-  LoadedObjects counts;
-  dl_iterate_phdr(&read_counts, &counts);
-  return counts;
-}
-
 Stacks::Capture Stacks::capture(const void* return_address, const ObjectRange& wanted) noexcept {
   constexpr std::size_t kMostOfOurs = 16;
   std::array<std::uintptr_t, kMostFrames + kMostOfOurs> frames{};
@@ -148,12 +138,12 @@ void Stacks::tell_new_objects(std::span<const std::uintptr_t> frames,
                   [&](std::uintptr_t frame) { return is_known(frame); })) {
     return;
   }
-  const LoadedObjects now = LoadedObjects::of_now();
-  std::FILE* const maps = now == told_of_ ? nullptr : std::fopen("/proc/self/maps", "re");
+  const std::uint64_t now = objects_generation();
+  std::FILE* const maps = now == told_at_ ? nullptr : std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) {
     return;
   }
-  told_of_ = now;
+  told_at_ = now;
   code_.clear();
   std::string text;
   std::array<char, 4352> line{};

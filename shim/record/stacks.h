@@ -42,14 +42,6 @@ class Stacks {
   void tell_new_objects(std::span<const std::uintptr_t> frames,
                         const std::function<void(const std::string& text)>& tell);
 
-  // How many objects the dynamic linker has loaded and unloaded since the process began.
-  struct LoadedObjects {
-    unsigned long long loaded = 0;
-    unsigned long long unloaded = 0;
-    static LoadedObjects of_now() noexcept;
-    bool operator==(const LoadedObjects&) const = default;
-  };
-
  private:
   struct Range {
     std::uintptr_t start;
@@ -59,9 +51,9 @@ class Stacks {
   bool is_known(std::uintptr_t frame) const;
 
   const std::uint32_t depth_;
-  std::mutex mutex_;         // guards what follows; nothing is recorded under it but objects
-  std::vector<Range> code_;  // that was told of, by address
-  LoadedObjects told_of_;    // when it was
+  std::mutex mutex_;           // guards what follows; nothing is recorded under it but objects
+  std::vector<Range> code_;    // that was told of, by address
+  std::uint64_t told_at_ = 0;  // objects_generation() then
 };
 
 }  // namespace cubfc

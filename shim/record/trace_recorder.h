@@ -32,7 +32,7 @@ class TraceRecorder {
     std::uint64_t limit_bytes = 0;  // of the file
     std::uint32_t stack_depth = 0;
     bool tensors = false;  // where stacks are recorded
-    std::string text;  // the settings in force, for people
+    std::string text;      // the settings in force, for people
   };
   // nullptr when no file can be made; the log says why. A file of that name that a process writes
   // right now is left alone: this one's is PATH.PID then. Throws std::bad_alloc.

@@ -71,10 +71,10 @@ enum class Kind : std::uint8_t {
   kCaller = kHasPayload | 5,    // caller: what it is called; payload: the path of the shared object
   kThread = kHasPayload | 6,    // thread: what it is called; address: its kernel id; payload: name
   kStack = kHasPayload | 7,     // of the next kAllocate or kTensor of this thread; payload: return
-                             // addresses of 8 bytes each, the innermost first
-  kObjects = kHasPayload | 8,       // what is loaded, as far as code goes, whenever it has changed
-                                    // before a stack: lines "start end offset path" in hexadecimal,
-                                    // and "=start id", the build id of what is mapped there
+                                // addresses of 8 bytes each, the innermost first
+  kObjects = kHasPayload | 8,   // what is loaded, as far as code goes, whenever it has changed
+                                // before a stack: lines "start end offset path" in hexadecimal,
+                                // and "=start id", the build id of what is mapped there
   kOutOfMemory = kHasPayload | 9,   // address: bytes asked for; payload: the report
   kNote = kHasPayload | 10,         // anything for people
   kPython = kHasPayload | 11,       // whose frames are recorded; address: in its code; payload: the

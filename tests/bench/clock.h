@@ -49,8 +49,8 @@ inline double ns_since(std::chrono::steady_clock::time_point start) {
 
 struct TickScale {
   double ns_per_tick = 1;
-  // Of a pair of stamps with nothing between them: the fastest seen. A slower one would be taken off
-  // calls that did not pay it, and on a busy machine make them 0.
+  // Of a pair of stamps with nothing between them: the fastest seen. A slower one would be taken
+  // off calls that did not pay it, and on a busy machine make them 0.
   std::uint64_t overhead_ticks = 0;
 
   double ns(std::uint64_t ticks) const {

@@ -18,9 +18,8 @@ std::uint32_t SnapshotStacks::stack_of(const Pickle::Value& dict) {
   return known->second;
 }
 
-void SnapshotStacks::count(std::uint64_t bytes) {
-  bytes_ += bytes;
-  if (bytes_ > kMostStackBytes) {
+void SnapshotStacks::check_bytes() const {
+  if (frames_.bytes() + bytes_ > kMostStackBytes) {
     fields_.fail("the stacks take more than 1 GiB");
   }
 }
@@ -34,16 +33,13 @@ std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& 
     key.append(reinterpret_cast<const char*>(&stack.back()), sizeof(stack.back()));
   }
   if (is_of_autograd(stack)) {
-    if (autograd_ == kNone) {
-      autograd_ = static_cast<std::uint32_t>(recording_.frames.size());
-      recording_.frames.push_back(frame_of_autograd());
-    }
-    stack.push_back(autograd_);
+    stack.push_back(frames_.number_of(frame_of_autograd()));
   }
   const auto [known, is_new] =
       by_frames_.try_emplace(key, static_cast<std::uint32_t>(recording_.stacks.size()));
   if (is_new) {
-    count(2 * key.size() + sizeof(stack));
+    bytes_ += 2 * key.size() + sizeof(stack);
+    check_bytes();
     recording_.stacks.push_back(std::move(stack));
   }
   return known->second;
@@ -81,19 +77,12 @@ std::uint32_t SnapshotStacks::frame_of(const Pickle::Value& dict) {
   }
   frame.kind = frame.file.ends_with(".py") || frame.file.starts_with("<") ? Frame::Kind::kPython
                                                                           : Frame::Kind::kNative;
-  const auto [of_text, is_new_text] =
-      by_text_.try_emplace(frame.file + '\0' + frame.object + '\0' +
-                               std::to_string(frame.line + frame.offset) + '\0' + frame.function,
-                           kNone);
-  if (is_new_text) {
-    count(sizeof(Frame) + frame.function.size() + frame.file.size());
-    of_text->second = static_cast<std::uint32_t>(recording_.frames.size());
-    recording_.frames.push_back(std::move(frame));
-  }
+  const std::uint32_t number = frames_.number_of(std::move(frame));
+  check_bytes();
   if (is_dict) {
-    by_dicts_[dict.index] = of_text->second;
+    by_dicts_[dict.index] = number;
   }
-  return of_text->second;
+  return number;
 }
 
 }  // namespace cubfc::recordings

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cli/recordings/frame_table.h"
 #include "cli/recordings/own_code.h"
 #include "cli/recordings/pytorch_snapshot/fields.h"
 #include "cli/recordings/recording.h"
@@ -26,15 +27,14 @@ class SnapshotStacks {
   std::uint32_t stack_of_frames(const std::vector<Pickle::Value>& frames);
   std::uint32_t frame_of(const Pickle::Value& dict);
   bool is_of_autograd(const std::vector<std::uint32_t>& stack) const;
-  void count(std::uint64_t bytes);
+  void check_bytes() const;
 
   const SnapshotFields& fields_;
   Recording& recording_;
   std::unordered_map<std::string, std::uint32_t> by_frames_;
   std::unordered_map<std::uint32_t, std::uint32_t> by_lists_;
   std::unordered_map<std::uint32_t, std::uint32_t> by_dicts_;
-  std::unordered_map<std::string, std::uint32_t> by_text_;
-  std::uint32_t autograd_ = kNone;  // which frame
+  FrameTable frames_{recording_};
   std::uint64_t bytes_ = 0;
 };
 

@@ -1,0 +1,13 @@
+// The last part of a path.
+#pragma once
+
+#include <string_view>
+
+namespace cubfc::recordings {
+
+// "train.py" of "/home/me/train.py"; all of what has no folder. Valid as long as `path` is.
+inline std::string_view file_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+}  // namespace cubfc::recordings
