@@ -16,6 +16,7 @@
 #include "cli/check/tell_enforced.h"
 #include "cli/commands.h"
 #include "cli/kernel_driver.h"
+#include "cli/numbers.h"
 #include "cli/option_flags.h"
 #include "cli/report/wording.h"
 #include "cli/run/library.h"
@@ -343,12 +344,12 @@ void add_check(CLI::App& app) {
       ->type_name("SIZE");
   command->add_option("--gpu", words->gpu, "--fill only this one, as CUDA counts them")
       ->type_name("NUMBER")
-      ->check(CLI::Validator(CLI::NonNegativeNumber).description(""));
+      ->check(whole_number(0, 255));
   command
       ->add_option("--timeout", words->patience,
                    "the driver is given up when it takes longer, but for --fill (120)")
       ->type_name("SECONDS")
-      ->check(CLI::Validator(CLI::Range(1U, 86400U)).description(""));
+      ->check(whole_number(1, 86400));
   command
       ->add_option("--policy", words->policy,
                    "nothing but this policy file, as it would be at /etc/cubfc.conf: what it "

@@ -20,6 +20,7 @@
 #include "cli/compare/result.h"
 #include "cli/compare/run_once.h"
 #include "cli/kernel_driver.h"
+#include "cli/numbers.h"
 #include "cli/option_flags.h"
 #include "cli/program_words.h"
 #include "cli/progress.h"
@@ -204,7 +205,7 @@ void add_compare(CLI::App& app, std::vector<std::string>& words) {
   command->add_flag("--list", ours->list, "show the modes, and what each sets");
   command->add_option("--timeout", ours->timeout, "end a run that takes longer (600)")
       ->type_name("SECONDS")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
+      ->check(seconds(0.001, 86400));
   command
       ->add_option("--report", ours->report,
                    "write all that was seen to this file, for a bug report")

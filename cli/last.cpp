@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/live/ended.h"
 #include "cli/live/processes.h"
+#include "cli/numbers.h"
 #include "cli/report/wording.h"
 #include "shim/meet/shared_files.h"
 
@@ -82,7 +83,7 @@ void add_last(CLI::App& app) {
       ->add_option("PID", options->pid,
                    "of the process, or of the cubfc run that it came from; without it the last")
       ->type_name("")
-      ->check(CLI::PositiveNumber);
+      ->check(process_number());
   command->add_flag("-a,--all", options->all, "all that are known, the last one first");
   command->add_flag("--json", options->json,
                     "as CUBFC_SUMMARY writes it, one object a line for each process");

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/run/library.h"
-#include "config/values.h"
 
 namespace cubfc::cli {
 namespace {
@@ -22,42 +22,17 @@ int complain(const std::string& message, int exit_status) {
   return exit_status;
 }
 
-// The first word, if it should be a command and is none; else nothing.
-std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
-  if (words.empty() || words[0].starts_with('-')) {
-    return {};
+// "help" and "help run" are "--help" and "run --help".
+void read_help(std::vector<std::string>& words) {
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.resize(std::min<std::size_t>(words.size(), 1));
+    words.emplace_back("--help");
   }
-  const std::string& word = words[0];
-  std::string nearest;
-  for (const CLI::App* const command : app.get_subcommands({})) {
-    const std::string& name = command->get_name();
-    if (name == word) {
-      return {};
-    }
-    if (nearest.empty() ||
-        config::edit_distance(word, name) < config::edit_distance(word, nearest)) {
-      nearest = name;
-    }
-  }
-  const std::size_t most = word.size() < 5 ? 1 : 2;  // of letters that differ
-  const bool is_near = word.size() < 32 && config::edit_distance(word, nearest) <= most;
-  return "there is no command " + config::quoted(word) +
-         (is_near ? "; did you mean \"" + nearest + "\"?" : "; see `cubfc --help`");
 }
 
-int run(std::vector<std::string> words) {
-  CLI::App app{"What runs, shows and explains GPU memory under cubfc.", "cubfc"};
-  app.set_version_flag("--version", "cubfc " CUBFC_VERSION);
-  app.formatter(help_formatter());
-  app.require_subcommand(1);
-  app.add_flag_callback(
-      "--library",
-      [] {
-        std::puts(find_library(std::nullopt).c_str());
-        throw CLI::Success();
-      },
-      "print the path of libcubfc.so, for LD_PRELOAD");
-  app.footer("See `cubfc COMMAND --help`.");
+// Adds the commands, and does what the words say. Throws Failure.
+int parse(CLI::App& app, std::vector<std::string>& words) {
   add_check(app);
   add_compare(app, words);
   add_last(app);
@@ -69,15 +44,40 @@ int run(std::vector<std::string> words) {
   add_top(app);
   add_trim(app);
   add_documentation(app);
+  if (words.empty()) {
+    std::fprintf(stderr, "%s", app.help().c_str());
+    return kUsage;
+  }
   if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
-    return complain(unknown, kUsage);
+    refuse(unknown);
   }
   try {
     std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(std::move(words));
     return kDone;
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;
+    refuse(explained(app, error));
+  }
+}
+
+int run(std::vector<std::string> words) {
+  CLI::App app{"What runs, shows and explains GPU memory under cubfc.", "cubfc"};
+  app.set_version_flag("-V,--version", "cubfc " CUBFC_VERSION);
+  app.formatter(help_formatter());
+  app.require_subcommand(1);
+  app.add_flag_callback(
+      "--library",
+      [] {
+        std::puts(find_library(std::nullopt).c_str());
+        throw CLI::Success();
+      },
+      "print the path of libcubfc.so, for LD_PRELOAD");
+  app.footer("See `cubfc COMMAND --help`, or `cubfc help COMMAND`.");
+  read_help(words);
+  try {
+    return parse(app, words);
   } catch (const Failure& failure) {
     return complain(failure.message, failure.exit_status);
   }

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +19,7 @@
 #include "cli/commands.h"
 #include "cli/live/gpu_memory.h"
 #include "cli/live/nvml_memory.h"
+#include "cli/numbers.h"
 #include "cli/report/wording.h"
 #include "cli/top/json.h"
 #include "cli/top/look.h"
@@ -235,12 +235,12 @@ void add_top(CLI::App& app) {
   command.add_flag("--json", words->json, "a line of JSON for each look");
   command.add_option("--interval", words->interval, "between two looks (1)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 86400.0).description(""));
+      ->check(seconds(0.1, 86400));
   command.add_option("--pid", words->pids, "only this process; several may be named")
       ->type_name("N")
       ->expected(1)
       ->take_all()
-      ->check(CLI::Range(1, std::numeric_limits<int>::max()).description(""));
+      ->check(process_number());
   command.add_option("--child", words->child)->group("");
   command.callback([words] { run(*words); });
 }

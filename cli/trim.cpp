@@ -13,6 +13,7 @@
 
 #include "cli/commands.h"
 #include "cli/live/processes.h"
+#include "cli/numbers.h"
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 #include "shim/meet/rendezvous.h"
@@ -168,9 +169,7 @@ void add_trim(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("trim", "Has processes under cubfc give unused memory back to the GPU.");
   const auto words = std::make_shared<TrimWords>();
-  command->add_option("PID", words->pid, "the process")
-      ->type_name("")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""));
+  command->add_option("PID", words->pid, "the process")->type_name("")->check(process_number());
   command->add_flag("--all", words->all, "all processes of this user's");
   command->footer(R"(
 What was preallocated and what holds no block goes back, beside a running program and without its

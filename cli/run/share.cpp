@@ -141,17 +141,21 @@ Share read_share_of(const std::string& text, const GetVariable& get,
         "says how many share each GPU",
         kUsage};
   }
+  const std::string all = std::to_string(processes->number) +
+                          (processes->number == 1 ? " process (" : " processes (") +
+                          processes->variable + ")";
+  if (processes->number == 1) {
+    return {1, all + ", which shares with none"};
+  }
   const Found gpus = gpus_on_node(get, count_gpus);
   if (gpus.number == 0) {
-    throw Failure{"--share auto: it cannot be told how many GPUs " +
-                      std::to_string(processes->number) + " processes (" + processes->variable +
-                      ") have: there is no /dev/nvidia0, the driver shows none, and "
+    throw Failure{"--share auto: it cannot be told how many GPUs " + all +
+                      " have: there is no /dev/nvidia0, the driver shows none, and "
                       "CUDA_VISIBLE_DEVICES is not set; --share N says how many share each",
                   kUsage};
   }
   return {(processes->number + gpus.number - 1) / gpus.number,
-          std::to_string(processes->number) + " processes (" + processes->variable + ") on " +
-              std::to_string(gpus.number) + (gpus.number == 1 ? " GPU (" : " GPUs (") +
+          all + " on " + std::to_string(gpus.number) + (gpus.number == 1 ? " GPU (" : " GPUs (") +
               gpus.variable + ")"};
 }
 

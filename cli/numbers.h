@@ -1,0 +1,64 @@
+// Checks of numbers on the command line, which say in words what is taken.
+#pragma once
+
+#include <sys/types.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <system_error>
+
+#include "config/values.h"
+
+namespace cubfc::cli {
+
+// A whole number from `least` to `most`. Without a text in the help.
+inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  return {[least, most](std::string& text) {
+            const auto number = config::read_count(text);
+            return number && *number >= least && *number <= most
+                       ? std::string()
+                       : config::quoted(text) + " is no whole number from " +
+                             std::to_string(least) + " to " + std::to_string(most);
+          },
+          ""};
+}
+
+// A time in seconds, which may have a fraction.
+inline CLI::Validator seconds(double least, double most) {
+  const auto is_one = [=](const std::string& text) {
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc() && stop == end && number >= least && number <= most;
+  };
+  const auto short_text = [](double number) {
+    std::array<char, 32> text{};
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+    return std::string(text.data(), end);
+  };
+  return {[=](std::string& text) {
+            return is_one(text) ? std::string()
+                                : config::quoted(text) + " is no time from " + short_text(least) +
+                                      " to " + short_text(most) + " seconds";
+          },
+          ""};
+}
+
+// The number of a process.
+inline CLI::Validator process_number() {
+  constexpr std::uint64_t kMost = std::numeric_limits<pid_t>::max();
+  return {[](std::string& text) {
+            const auto number = config::read_count(text);
+            return number && *number >= 1 && *number <= kMost
+                       ? std::string()
+                       : config::quoted(text) +
+                             " is no process id; `cubfc top --once` lists those under cubfc";
+          },
+          ""};
+}
+
+}  // namespace cubfc::cli
