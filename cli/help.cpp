@@ -1,13 +1,34 @@
 #include "cli/help.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
 #include <string>
 #include <string_view>
+
+#include "config/values.h"
 
 namespace cubfc::cli {
 namespace {
 
-constexpr std::size_t kWidth = 100;
 constexpr std::size_t kOptions = 28;  // the column of the names
+
+// What the terminal has, or COLUMNS says, as far as it can be read well; else 80.
+std::size_t width() {
+  constexpr std::uint64_t kNarrow = 60;
+  constexpr std::uint64_t kWide = 100;
+  constexpr std::uint64_t kUsual = 80;
+  const char* const columns = std::getenv("COLUMNS");
+  winsize size{};
+  const bool is_terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const std::uint64_t wanted =
+      is_terminal ? size.ws_col
+                  : config::read_count(columns == nullptr ? "" : columns).value_or(kUsual);
+  return static_cast<std::size_t>(std::clamp(wanted, kNarrow, kWide));
+}
 
 std::string wrapped(std::string_view text, std::size_t width) {
   std::string result;
@@ -36,7 +57,39 @@ class HelpFormatter final : public CLI::Formatter {
     return name;
   }
   std::string make_option_desc(const CLI::Option* option) const override {
-    return wrapped(option->get_description(), kWidth - kOptions);
+    return wrapped(option->get_description(), width() - kOptions);
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return wrapped(app->get_description(), width()) + "\n";
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, command->get_display_name(true),
+                             wrapped(command->get_description(), width() - kOptions), kOptions);
+    return out.str();
+  }
+  // Lines that follow each other are one text; what is indented stays as it is.
+  std::string make_footer(const CLI::App* app) const override {
+    std::string result = "\n";
+    std::string paragraph;
+    const auto end_paragraph = [&] {
+      result += paragraph.empty() ? "" : wrapped(paragraph, width()) + "\n";
+      paragraph.clear();
+    };
+    const std::string footer = app->get_footer();
+    std::string_view rest = footer;
+    while (!rest.empty()) {
+      const std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      if (line.empty() || line.starts_with(' ')) {
+        end_paragraph();
+        result.append(line).append("\n");
+      } else {
+        paragraph += (paragraph.empty() ? "" : " ") + std::string(line);
+      }
+    }
+    end_paragraph();
+    return result;
   }
 };
 

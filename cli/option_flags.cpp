@@ -1,7 +1,9 @@
 #include "cli/option_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <variant>
@@ -24,8 +26,76 @@ bool is_boolean(const config::Option& option) {
   return value && std::holds_alternative<bool>(*value);
 }
 
+namespace {
+
+// Values of which many options have one. What is accepted begins with `begins`.
+struct ValueName {
+  std::string_view begins;
+  std::string_view name;
+};
+constexpr std::array kValueNames = std::to_array<ValueName>(
+    {{"a size ", "SIZE"}, {"a path ", "FILE"}, {"a share ", "SHARE"}, {"a time ", "TIME"}});
+
+struct Heading {
+  std::string_view text;
+  std::string_view options;  // with a space around each
+};
+constexpr std::array kHeadings = std::to_array<Heading>({
+    {"Limits, and who shares a GPU",
+     " MEM_FRACTION MEM_FRACTION_OF MEM_LIMIT MEM_REQUEST GROUP GROUP_LIMIT LIMIT_COUNTS NVML "},
+    {"How memory is taken and given back",
+     " ALLOCATOR PREALLOCATE PREALLOCATE_LIMIT RESERVE HOST_RESERVE ASYNC_PREALLOCATE TRIM_AFTER "
+     "UNIFIED_MEMORY FREE STREAM_ORDERED IPC "},
+    {"What is told and recorded",
+     " LOG_LEVEL LOG_FILE SHOW_STATS SUMMARY OOM_REPORT TRACE TRACE_LIMIT TRACE_STACKS "
+     "TRACE_TENSORS SHARE_STATS TRACK_CALLERS LABELS "},
+    {"Nothing at all", " DISABLE "},
+});
+
+// Without the marks of Markdown.
+std::string plain(std::string_view text) {
+  std::string result;
+  std::ranges::copy_if(text, std::back_inserter(result), [](char c) { return c != '`'; });
+  return result;
+}
+
+}  // namespace
+
 std::string value_name(const config::Option& option) {
-  return is_boolean(option) ? "" : option.own.accepted.starts_with("a path ") ? "FILE" : "VALUE";
+  if (is_boolean(option)) {
+    return "";
+  }
+  const auto known = std::ranges::find_if(kValueNames, [&](const ValueName& each) {
+    return option.own.accepted.starts_with(each.begins);
+  });
+  return known == kValueNames.end() ? "VALUE" : std::string(known->name);
+}
+
+std::string value_names_text() {
+  return "SIZE is bytes, or 8GiB, 512M and the like (K, M, G, T are powers of 1024; KB, MB, GB, TB "
+         "of\n1000). A limit and a request may also be a share of the device, 25%, or one for each "
+         "device:\n0=8GiB,1=25%. SHARE is 0.5 or 50%. TIME is 30s, 500ms, 5min or 1h. FILE may "
+         "have "
+         "%p and %h\nin it, the process id and the host. A switch takes its value by =: "
+         "--share-stats=false.";
+}
+
+std::string help_of(const config::Option& option) {
+  const bool is_switch = is_boolean(option);
+  std::string text = plain(option.meaning);
+  if (option.default_text != "unset" && !(is_switch && option.default_text == "false")) {
+    text += "; default: " + std::string(option.default_text);
+  }
+  return value_name(option) == "VALUE" ? text + "; accepted: " + plain(option.own.accepted) : text;
+}
+
+std::string heading_of(const config::Option& option) {
+  const std::string name =
+      " " + std::string(option.own.name.substr(config::kOwnPrefix.size())) + " ";
+  const auto heading = std::ranges::find_if(kHeadings, [&](const Heading& each) {
+    return each.options.find(name) != std::string_view::npos;
+  });
+  return heading == kHeadings.end() ? "Options" : std::string(heading->text);
 }
 
 namespace {

@@ -16,8 +16,14 @@ std::string flag_of(const config::Option& option);
 // Whether it is just true or false, so that the flag needs no value.
 bool is_boolean(const config::Option& option);
 
-// As help, man page and completions call its value: "" of a boolean, "FILE", else "VALUE".
+// As help, man page and completions call its value: "" of a boolean, "SIZE", "FILE" and the like,
+// which value_names_text() explains, else "VALUE".
 std::string value_name(const config::Option& option);
+std::string value_names_text();
+// What the option means, its default, and, of a "VALUE", what is accepted.
+std::string help_of(const config::Option& option);
+// The heading that it stands under: "Limits".
+std::string heading_of(const config::Option& option);
 
 // The value that a flag has. `so_far`: see config::Reader. Throws Failure, which names the flag and
 // says what is accepted.

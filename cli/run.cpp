@@ -224,15 +224,6 @@ void run(const RunWords& words) {
       });
 }
 
-// Without the marks of Markdown.
-std::string plain(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    result += c == '`' ? "" : std::string(1, c);
-  }
-  return result;
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, std::vector<std::string>& words) {
@@ -260,15 +251,15 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
                     "say nothing but what is wrong: no line at the start, no summary at the end");
   for (const config::Option& option : config::options()) {
     std::string& text = ours->flags[std::string(option.own.name)];
-    const std::string meaning = plain(option.meaning) +
-                                "; default: " + std::string(option.default_text) +
-                                "; accepted: " + plain(option.own.accepted);
-    CLI::Option* const flag = is_boolean(option)
-                                  ? command->add_flag(flag_of(option) + "{true}", text, meaning)
-                                  : command->add_option(flag_of(option), text, meaning);
-    flag->type_name(value_name(option))->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    CLI::Option* const flag =
+        is_boolean(option) ? command->add_flag(flag_of(option) + "{true}", text, help_of(option))
+                           : command->add_option(flag_of(option), text, help_of(option));
+    flag->type_name(value_name(option))
+        ->group(heading_of(option))
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
-  command->footer(R"(
+  command->footer(value_names_text() + R"(
+
 Each option of cubfc is a flag: CUBFC_MEM_LIMIT is --mem-limit. A flag wins over its
 variable in the environment. The program is executed in place of this command: signals,
 the exit status, the terminal and job control are its own. What LD_PRELOAD has already

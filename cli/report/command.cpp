@@ -176,7 +176,9 @@ void add_report(CLI::App& app) {
           "--format", options->format,
           "html: one page that opens offline; text; json: for scripts; rmm: a log for RMM's "
           "tools; perfetto: for ui.perfetto.dev; accepted: html, text, json, rmm or perfetto")
-      ->check(CLI::IsMember({"html", "text", "json", "rmm", "perfetto"}))
+      ->type_name("FORMAT")
+      ->check(CLI::Validator(CLI::IsMember({"html", "text", "json", "rmm", "perfetto"}))
+                  .description(""))
       ->capture_default_str();
   command->add_flag("--text", options->text, "The same as --format text")->excludes("--format");
   command->add_flag("--segments", options->segments,

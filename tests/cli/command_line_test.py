@@ -4,6 +4,7 @@
 usage: command_line_test.py CUBFC DRIVER_FOLDER [unittest's words]
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ WRONG = (
     ("run -qw app", 'there is no option "-w"'),
     ("run --trace -- app", "--trace needs a value: --trace=FILE"),
     ("run --trace", "--trace needs a value: --trace=FILE"),
-    ("run --mem-limit", "--mem-limit needs a value: --mem-limit=VALUE"),
+    ("run --mem-limit", "--mem-limit needs a value: --mem-limit=SIZE"),
     ("run --mem-limit -- app", "--mem-limit needs a value"),
     ("run --unified-memory true", 'is "true" the value of --unified-memory, or the program?'),
     ("run --unified-memory false app", "--unified-memory=false -- PROGRAM, or --unified-memory -- false"),
@@ -107,6 +108,25 @@ class CommandLines(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (0, alone.stderr))
         self.assertEqual(self.run_cubfc("help", "run").stdout, self.run_cubfc("run", "--help").stdout)
         self.assertEqual(self.run_cubfc("-V").stdout, self.run_cubfc("--version").stdout)
+
+    def test_help_fits_the_terminal(self):
+        for command in ("run", "top", "trim", "check", "report", "metrics", "limit", "last", "compare", "replay"):
+            for columns, most in (("20", 60), ("60", 60), ("80", 80), ("99999", 100), ("many", 80)):
+                with self.subTest(command=command, columns=columns):
+                    done = self.run_cubfc(command, "--help", COLUMNS=columns)
+                    self.assertEqual(done.returncode, 0)
+                    self.assertEqual([line for line in done.stdout.splitlines()
+                                      if len(line) > most and not re.match("  (cubfc|CUBFC|torchrun|LD_)", line)], [])
+
+    def test_every_option_has_a_heading_and_is_in_the_help_once(self):
+        text = self.run_cubfc("run", "--help").stdout
+        first = text[text.index("\nOptions:"):text.index("\nHow memory is taken")]
+        self.assertNotIn("CUBFC_", first)
+        for word in ("--mem-limit SIZE", "--trace FILE", "--mem-fraction SHARE", "--trim-after TIME", "--allocator VALUE"):
+            self.assertEqual(text.count(f"\n  {word} "), 1, word)
+        for heading in ("Limits, and who shares a GPU:", "How memory is taken and given back:", "What is told and recorded:"):
+            self.assertEqual(text.count(f"\n{heading}\n"), 1)
+        self.assertEqual(text.count("powers of 1024"), 1)
 
     def test_one_process_shares_with_none(self):
         done = self.run_cubfc("run", "--share", "auto", "--", "true", LOCAL_WORLD_SIZE="1")
