@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "arena/block.h"
 #include "arena/units.h"
@@ -46,5 +47,20 @@ struct BlockSnapshot {
   BlockState state = BlockState::kFree;
   std::uint64_t marked_bytes = 0;  // see Marked
 };
+
+// What of these blocks is free in whole pages, which is all that can move where memory is mapped in
+// pages.
+inline std::uint64_t free_in_whole_pages(std::span<const BlockSnapshot> blocks,
+                                         std::uint64_t page_bytes) {
+  std::uint64_t bytes = 0;
+  for (const BlockSnapshot& block : blocks) {
+    const std::uint64_t first = (block.address + page_bytes - 1) / page_bytes;
+    const std::uint64_t end = (block.address + block.bytes) / page_bytes;
+    if (block.state == BlockState::kFree && end > first) {
+      bytes += (end - first) * page_bytes;
+    }
+  }
+  return bytes;
+}
 
 }  // namespace cubfc::arena

@@ -9,6 +9,13 @@
 namespace cubfc::replay {
 namespace {
 
+// What is free in the arena, in how many pieces ever; of memory in pages, the pages.
+std::uint64_t usable_in(const PlayedArena& played) {
+  const std::uint64_t page_bytes = played.memory.page_bytes();
+  return page_bytes == 0 ? played.arena.stats().free_bytes()
+                         : arena::free_in_whole_pages(played.arena.snapshot(), page_bytes);
+}
+
 // As cause_of() in shim/tell/failure_cause.cpp, of what there can be here.
 std::string cause_of(const OutOfMemory& failed, const Refusal& refusal) {
   if (failed.asked_bytes > refusal.device.budget.limit()) {
@@ -21,7 +28,8 @@ std::string cause_of(const OutOfMemory& failed, const Refusal& refusal) {
     return "larger than any request can be";
   }
   const std::uint64_t beside = std::min(failed.limit_left_bytes, failed.device_free_bytes);
-  if (beside >= failed.asked_bytes || beside + failed.free_bytes >= failed.asked_bytes) {
+  const std::uint64_t inside = refusal.played == nullptr ? 0 : usable_in(*refusal.played);
+  if (beside >= failed.asked_bytes || beside + inside >= failed.asked_bytes) {
     return "fragmentation: enough is free, not in one piece";
   }
   return failed.limit_left_bytes <= failed.device_free_bytes ? "over the limit"

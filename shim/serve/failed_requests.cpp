@@ -61,19 +61,6 @@ std::uint64_t held_of_device(const DeviceLimit& limit) {
          limit.pools.unclaimed() + limit.held(Memory::kMapped) + limit.held(Memory::kArray);
 }
 
-std::uint64_t whole_pages_free(const std::vector<arena::BlockSnapshot>& blocks,
-                               std::uint64_t page_bytes) {
-  std::uint64_t bytes = 0;
-  for (const arena::BlockSnapshot& block : blocks) {
-    const std::uint64_t first = (block.address + page_bytes - 1) / page_bytes;
-    const std::uint64_t end = (block.address + block.bytes) / page_bytes;
-    if (block.state == arena::BlockState::kFree && end > first) {
-      bytes += (end - first) * page_bytes;
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 void FailedRequests::report(const Request& request, arena::Failure failure,
@@ -153,7 +140,7 @@ OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure fail
       found.blocks = shown->arena.snapshot();
       if (const std::uint64_t page_bytes = MappedMemory::page_bytes_for(driver_, device);
           page_bytes > 0) {
-        facts.free_in_pages = whole_pages_free(found.blocks, page_bytes);
+        facts.free_in_pages = arena::free_in_whole_pages(found.blocks, page_bytes);
       }
     }
     found.outside = held_outside(device.limit);

@@ -8,9 +8,13 @@
 namespace cubfc {
 namespace {
 
-// What the request can take that no block has, in how many pieces ever.
-std::uint64_t free_for(const FailedRequestFacts& facts, std::uint64_t beside) {
-  const std::uint64_t inside = facts.of_arena ? facts.free_in_arena : 0;
+// What the request can take that no block has, in how many pieces ever. Under vmm pieces of pages
+// are no use to it, and nothing that it could have is lost to their lying apart.
+std::uint64_t free_for(const config::Policy& policy, const FailedRequestFacts& facts,
+                       std::uint64_t beside) {
+  const bool is_in_pages = policy.allocator.value == config::Allocator::kVmm && facts.free_in_pages;
+  const std::uint64_t of_arena = is_in_pages ? *facts.free_in_pages : facts.free_in_arena;
+  const std::uint64_t inside = facts.of_arena ? of_arena : 0;
   return inside + std::min(beside, ~std::uint64_t{0} - inside);
 }
 
@@ -82,17 +86,17 @@ Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts) {
       facts.device ? facts.device->free
                    : (facts.failure == arena::Failure::kExhausted ? 0 : facts.asked);
   const std::uint64_t beyond_reserve = policy.beyond_reserve(device_free);
-  if (free_for(facts, std::min(left, beyond_reserve)) >= facts.asked) {
+  if (free_for(policy, facts, std::min(left, beyond_reserve)) >= facts.asked) {
     const bool in_one_piece = std::min(left, beyond_reserve) >= facts.asked;
     return in_one_piece ? Cause::kDriver : Cause::kFragmented;
   }
   if (facts.waiting_in_arena >= facts.asked) {
     return Cause::kWaiting;
   }
-  if (free_for(facts, left) < facts.asked) {
+  if (free_for(policy, facts, left) < facts.asked) {
     return Cause::kOverLimit;
   }
-  return free_for(facts, device_free) >= facts.asked ? Cause::kReserve : Cause::kDeviceFull;
+  return free_for(policy, facts, device_free) >= facts.asked ? Cause::kReserve : Cause::kDeviceFull;
 }
 
 const char* name_of(Cause cause) {

@@ -22,6 +22,7 @@
 #include <string>
 #include <utility>
 
+#include "arena/kept_errno.h"
 #include "shim/tell/no_signal.h"
 #include "shim/tell/program.h"
 
@@ -260,6 +261,7 @@ void write(Level level, const std::string& text) noexcept {
   if (!enabled(level)) {
     return;
   }
+  const KeptErrno kept;
   const NoSignal no_sigpipe(SIGPIPE);
   try {
     logger().log(level_of(level), text);
@@ -282,6 +284,7 @@ void always(const std::vector<std::string>& lines) {
 }
 
 void always(const std::string& text) noexcept {
+  const KeptErrno kept;
   const NoSignal no_sigpipe(SIGPIPE);
   try {
     logger().log(spdlog::level::critical, text);

@@ -175,6 +175,26 @@ TEST_CASE("the cause of a failure is told apart", "[replay]") {
   CHECK(cause("--total 45MiB") == "the device is full");
 }
 
+TEST_CASE("under vmm a limit that is too low is called that", "[replay]") {
+  const TemporaryFolder folder;
+  Script script;
+  script.device(0, 1024 * kMiB);
+  const std::uint32_t arena = script.place(0, Memory::kArena, 1);
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    script.allocate(arena, i, kMiB);
+  }
+  for (std::uint64_t i = 1; i <= 100; i += 2) {
+    script.free(arena, i);
+  }
+  script.allocate(arena, 200, 30 * kMiB);
+  const std::string file = script.write(folder);
+  const auto cause = [&](const std::string& words) {
+    return result_of(folder, file + " --limit 104MiB " + words)["out_of_memory"]["cause"];
+  };
+  CHECK(cause("--allocator vmm") == "over the limit");
+  CHECK(cause("--allocator bfc") == "fragmentation: enough is free, not in one piece");
+}
+
 TEST_CASE("several policies are shown side by side when none is named", "[replay]") {
   const TemporaryFolder folder;
   const std::string file = holes().write(folder);

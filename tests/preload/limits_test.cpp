@@ -389,6 +389,12 @@ TEST_CASE("the report's cause is what it is") {
       // No hole has a page of memory that could move.
       {"holes:1000", "ask:400", {}, "fragmentation: enough is free, not in one piece", ""},
       {"holes:200", "ask:90", {{"CUBFC_MEM_LIMIT", "216MiB"}}, "fragmentation", ""},
+      // Under vmm nothing is lost to lying apart: parts of pages are no use to a larger block.
+      {"holes:200",
+       "ask:90",
+       {{"CUBFC_MEM_LIMIT", "216MiB"}, {"CUBFC_ALLOCATOR", "vmm"}},
+       "over the limit",
+       "a higher limit"},
       {"holes:1000",
        "create:400",
        {},
