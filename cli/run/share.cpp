@@ -71,15 +71,36 @@ Found gpus_on_node(const GetVariable& get, const std::function<unsigned()>& coun
   return {count_gpus(), "GPUs of this machine"};
 }
 
+// Of what a job's `processes` on this node have, in Slurm's shards of a GPU; nothing without any.
+// What a GPU has of them no variable of Slurm's says, so that whoever set up the site has to.
+std::optional<Share> share_of_shards(const GetVariable& get, unsigned processes,
+                                     const std::string& all) {
+  const auto shards = first_of(get, {"SLURM_SHARDS_ON_NODE"});
+  if (!shards) {
+    return std::nullopt;
+  }
+  const auto of_gpu = first_of(get, {"SHARDS_PER_GPU"});
+  if (!of_gpu) {
+    throw Failure{"--share auto: the job has " + std::to_string(shards->number) +
+                      " shards (SLURM_SHARDS_ON_NODE) of a GPU, and SHARDS_PER_GPU does not say "
+                      "how many a GPU has; gres.conf does: SHARDS_PER_GPU=8 cubfc run ...",
+                  kUsage};
+  }
+  return Share{processes, std::min(shards->number, of_gpu->number), of_gpu->number,
+               all + " on " + std::to_string(shards->number) + " of " +
+                   std::to_string(of_gpu->number) + " shards of a GPU (SLURM_SHARDS_ON_NODE)"};
+}
+
 }  // namespace
 
 std::string Share::fraction() const {
-  constexpr unsigned kParts = 1'000'000;
-  if (processes == 1) {
+  constexpr std::uint64_t kParts = 1'000'000;
+  const std::uint64_t parts = kParts * shards / (std::uint64_t{of_shards} * processes);
+  if (parts >= kParts) {
     return "1";
   }
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "0.%06u", kParts / processes);
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "0.%06llu", static_cast<unsigned long long>(parts));
   return text.data();
 }
 
@@ -125,7 +146,7 @@ unsigned count_gpus_of_machine() {
 Share read_share_of(const std::string& text, const GetVariable& get,
                     const std::function<unsigned()>& count_gpus) {
   if (const auto number = read_number(config::trimmed(text))) {
-    return {*number, "--share " + std::to_string(*number)};
+    return {.processes = *number, .because = "--share " + std::to_string(*number)};
   }
   if (!config::same_word(config::trimmed(text), "auto")) {
     throw Failure{"--share " + config::quoted(text) +
@@ -144,8 +165,11 @@ Share read_share_of(const std::string& text, const GetVariable& get,
   const std::string all = std::to_string(processes->number) +
                           (processes->number == 1 ? " process (" : " processes (") +
                           processes->variable + ")";
+  if (const auto share = share_of_shards(get, processes->number, all)) {
+    return *share;
+  }
   if (processes->number == 1) {
-    return {1, all + ", which shares with none"};
+    return {.because = all + ", which shares with none"};
   }
   const Found gpus = gpus_on_node(get, count_gpus);
   if (gpus.number == 0) {
@@ -154,9 +178,9 @@ Share read_share_of(const std::string& text, const GetVariable& get,
                       "CUDA_VISIBLE_DEVICES is not set; --share N says how many share each",
                   kUsage};
   }
-  return {(processes->number + gpus.number - 1) / gpus.number,
-          all + " on " + std::to_string(gpus.number) + (gpus.number == 1 ? " GPU (" : " GPUs (") +
-              gpus.variable + ")"};
+  return {.processes = (processes->number + gpus.number - 1) / gpus.number,
+          .because = all + " on " + std::to_string(gpus.number) +
+                     (gpus.number == 1 ? " GPU (" : " GPUs (") + gpus.variable + ")"};
 }
 
 }  // namespace cubfc::cli

@@ -313,7 +313,7 @@ class Run(unittest.TestCase):
         task = {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "LIBCUBFC": LIBRARY}
         shards = task | {"SLURM_SHARDS_ON_NODE": "2", "SHARDS_PER_GPU": "8"}
         labels = {"CUBFC_LABELS": "slurm_job=7,slurm_task=0"}
-        quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_MEM_FRACTION": "0.250"}
+        quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_GROUP": "slurm-7", "CUBFC_GROUP_LIMIT": "25.00%", "SHARDS_PER_GPU": "8"}
         self.assertEqual(self.prolog(**task), {"LD_PRELOAD": LIBRARY} | labels)
         self.assertEqual(self.prolog(**shards), quarter | labels)
         self.assertEqual(self.prolog(**shards | {"SLURM_SHARDS_ON_NODE": "8"}), {"LD_PRELOAD": LIBRARY} | labels)
@@ -322,7 +322,8 @@ class Run(unittest.TestCase):
                          quarter | labels | {"LD_PRELOAD": INSTALLED})
         # What is there already, and where there is nothing to do.
         self.assertEqual(self.prolog(**task, LD_PRELOAD=LIBRARY), labels)
-        self.assertEqual(self.prolog(**shards, CUBFC_MEM_LIMIT="1GiB"), {"LD_PRELOAD": LIBRARY} | labels)
+        for own in ("CUBFC_MEM_LIMIT", "CUBFC_GROUP_LIMIT"):
+            self.assertEqual(self.prolog(**shards | {own: "1GiB"}), {"LD_PRELOAD": LIBRARY} | labels)
         self.assertEqual(self.prolog(**task | {"SLURM_GPUS_ON_NODE": ""}), {})
         self.assertEqual(self.prolog(**task | {"LIBCUBFC": "/nowhere/libcubfc.so"}), {})
         done = self.run_it(self.app, "fill:100", "ask:1", **self.prolog(**shards))

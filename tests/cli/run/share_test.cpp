@@ -68,6 +68,37 @@ TEST_CASE("the launcher closest to the process counts", "[run]") {
         "8 processes (LOCAL_WORLD_SIZE) on 4 GPUs (GPUs of this machine)");
 }
 
+TEST_CASE("Slurm's shards are shared by the job's processes on the node", "[run]") {
+  Variables job = {{"SLURM_SHARDS_ON_NODE", "2"},
+                   {"SHARDS_PER_GPU", "8"},
+                   {"SLURM_GPUS_ON_NODE", "1"},
+                   {"SLURM_TASKS_PER_NODE", "2"}};
+  CHECK(share_of("auto", job, 1).fraction() == "0.125000");
+  CHECK(share_of("auto", job, 1).because ==
+        "2 processes (SLURM_TASKS_PER_NODE) on 2 of 8 shards of a GPU (SLURM_SHARDS_ON_NODE)");
+  job["SLURM_TASKS_PER_NODE"] = "1";
+  CHECK(share_of("auto", job, 1).fraction() == "0.250000");
+  job["SLURM_SHARDS_ON_NODE"] = "8";
+  CHECK(share_of("auto", job, 1).fraction() == "1");
+  job["SLURM_SHARDS_ON_NODE"] = "9";  // of two GPUs, perhaps: no more than one is anybody's
+  CHECK(share_of("auto", job, 1).fraction() == "1");
+  job.erase("SHARDS_PER_GPU");
+  CHECK(complaint_of("auto", job, 1).find("SHARDS_PER_GPU does not say") != std::string::npos);
+  job["SHARDS_PER_GPU"] = "none";
+  CHECK(complaint_of("auto", job, 1).find("SHARDS_PER_GPU does not say") != std::string::npos);
+  for (unsigned shards = 1; shards <= 1024; shards += 37) {
+    for (unsigned processes = 1; processes <= 1024; processes += 41) {
+      const std::string fraction = share_of("auto",
+                                            {{"SLURM_SHARDS_ON_NODE", std::to_string(shards)},
+                                             {"SHARDS_PER_GPU", "1024"},
+                                             {"LOCAL_WORLD_SIZE", std::to_string(processes)}},
+                                            1)
+                                       .fraction();
+      CHECK(std::stod(fraction) * processes <= shards / 1024.0);
+    }
+  }
+}
+
 TEST_CASE("a job whose GPUs nobody knows", "[run]") {
   CHECK(complaint_of("auto", {{"LOCAL_WORLD_SIZE", "8"}}, 0).find("CUDA_VISIBLE_DEVICES") !=
         std::string::npos);
