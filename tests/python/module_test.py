@@ -3,6 +3,7 @@
 
 usage: module_test.py CUBFC LIBRARY DRIVER_FOLDER MODULE_FOLDER NOTEBOOK
 """
+import glob
 import json
 import os
 import pathlib
@@ -109,6 +110,55 @@ class Module(Programs):
             "    if cubfc.stats(0)['bytes_in_use'] != MIB: failed.append(1)\n"
             "threads = [threading.Thread(target=ask) for _ in range(4)]\n"
             "[t.start() for t in threads]; [t.join() for t in threads]\nprint(failed)", **self.under), "[]\n")
+
+
+class Environment(Programs):
+    def variables(self, call, **more):
+        return json.loads(self.output(f"import cubfc, json\nprint(json.dumps(cubfc.environment({call})))", **more))
+
+    def test_it_is_what_starts_a_program_under_cubfc(self):
+        variables = self.variables("mem_limit='256MiB', preallocate=False, trace_stacks=8", CUBFC_LOG_LEVEL="debug")
+        self.assertEqual(variables, {"LD_PRELOAD": LIBRARY, "CUBFC_MEM_LIMIT": "256MiB", "CUBFC_PREALLOCATE": "false",
+                                     "CUBFC_TRACE_STACKS": "8"})
+        self.assertEqual(self.output("import cubfc\nstart()\nallocate(100)\nprint(cubfc.stats(0)['bytes_limit'] >> 20)\n", **variables),
+                         "256\n")
+
+    def test_what_was_preloaded_stays_in_front_and_the_library_is_there_once(self):
+        other = f"{DRIVER}/libcuda.so.1"
+        self.assertEqual(self.variables("", LD_PRELOAD=other)["LD_PRELOAD"], f"{other}:{LIBRARY}")
+        self.assertEqual(self.variables("", **self.under)["LD_PRELOAD"], LIBRARY)
+
+    def test_what_cannot_be_used_is_an_error(self):
+        for call in ("mem_limit='lots'", "mem_frction=0.5", "mem_limit=20"):
+            done = self.start("-c", f"import cubfc\ntry:\n  cubfc.environment({call})\nexcept ValueError as e:\n  print('told', e)")
+            self.assertRegex(done.stdout, r"\Atold .*" + call.split("=")[0].replace("_", "-"), done.stderr)
+
+    def test_a_program_of_its_own_names_changes_nothing(self):
+        done = self.start("-c", "import cubfc, os; print(sorted(cubfc.environment(mem_fraction=0.5)), 'CUBFC_MEM_FRACTION' in os.environ)")
+        self.assertEqual(done.stdout, "['CUBFC_MEM_FRACTION', 'LD_PRELOAD'] False\n", done.stderr)
+
+
+class Versions(Programs):
+    """The module in each Python that is here: those of pyenv, and of CUBFC_TEST_PYTHONS (a list with colons between)."""
+
+    def test_each_python_imports_it_applies_it_and_starts_others(self):
+        path = self.folder / "go.py"
+        path.write_text("import cubfc\ncubfc.apply(mem_limit='256MiB')\n"
+                        "print(cubfc.is_active(), cubfc.environment(free='deferred')['CUBFC_FREE'])\n")
+        tried = []
+        named = os.environ.get("CUBFC_TEST_PYTHONS", "").split(":")
+        for python in [*filter(None, named), *sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3"))), sys.executable]:
+            version = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True,
+                                     check=False).stdout.split()
+            if tuple(map(int, version)) < (3, 9):
+                continue
+            with self.subTest(python=python):
+                done = subprocess.run([python, path, "a", "-c"], env=self.environment, capture_output=True, text=True, timeout=120,
+                                      check=False)
+                self.assertEqual((done.stdout, done.stderr), ("True deferred\n", ""))
+                tried.append(".".join(version))
+        print("the module is tried in Python", *sorted(set(tried)))
+        self.assertTrue(tried)
 
 
 class Apply(Programs):

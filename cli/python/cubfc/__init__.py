@@ -3,6 +3,8 @@
 A program needs none of this to run under cubfc: `cubfc run -- python3 train.py` is enough. Nothing here is needed from
 PyTorch, JAX or CuPy, and nothing touches CUDA. Every function may be called from any thread.
 """
+from __future__ import annotations
+
 import ctypes
 import importlib.metadata
 import json
@@ -12,25 +14,29 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from typing import Any, Iterator, Optional, Union
 
-__all__ = ["apply", "is_active", "library", "stats", "trim"]
+__all__ = ["apply", "environment", "is_active", "library", "stats", "trim"]
+
+# Of an option: mem_limit="20GiB", trace_stacks=32, preallocate=False.
+_Value = Union[str, int, float, bool]
 
 _TRIM_PREALLOCATED = 1
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> str:
     """The version, of which only a package that was installed knows."""
     if name == "__version__":
         return importlib.metadata.version("cubfc")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def is_active():
+def is_active() -> bool:
     """Whether libcubfc.so is loaded into this process. (With CUBFC_DISABLE=1 it is, and does nothing.)"""
     return _function("cubfc_dump") is not None
 
 
-def stats(device=None):
+def stats(device: Optional[int] = None) -> Optional[dict[str, Any]]:
     """What this process has of each GPU, in bytes: the object that CUBFC_SUMMARY writes at exit.
 
     With a device, as CUDA counts them, only what it has of that one: `stats(0)["bytes_in_use"]`. None where cubfc is not
@@ -48,13 +54,13 @@ def stats(device=None):
         room = length + 1024
         text = ctypes.create_string_buffer(room)
         length = dump(text, room)
-    everything = json.loads(text.value)
+    everything: dict[str, Any] = json.loads(text.value)
     if device is None:
         return everything
     return next((each for each in everything["devices"] if each["number"] == device), None)
 
 
-def trim(preallocated=False):
+def trim(preallocated: bool = False) -> int:
     """Gives memory that the program does not use back to the GPUs, and returns how many bytes that were.
 
     preallocated: what was preallocated, too. What a framework keeps in a cache of its own is in use to cubfc: call
@@ -65,10 +71,10 @@ def trim(preallocated=False):
         return 0
     function.restype = ctypes.c_ulonglong
     function.argtypes = [ctypes.c_uint]
-    return function(_TRIM_PREALLOCATED if preallocated else 0)
+    return int(function(_TRIM_PREALLOCATED if preallocated else 0))
 
 
-def apply(**options):
+def apply(**options: _Value) -> None:
     """Executes this program again, from its beginning, under cubfc; returns where it runs under cubfc already.
 
     To be called first of all: `import cubfc; cubfc.apply(mem_fraction=0.5)`. What came before it runs twice. Options are
@@ -90,10 +96,36 @@ def apply(**options):
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    os.execv(command[0], [*command, sys.executable, *sys.orig_argv[1:]])
+    os.execv(command[0], [*command, sys.executable, *_original_words()[1:]])
 
 
-def library():
+def environment(**options: _Value) -> dict[str, str]:
+    """The variables with which another process starts under cubfc, with these options: for what starts processes itself.
+
+        subprocess.Popen(["./app"], env=os.environ | cubfc.environment(mem_limit="20GiB"))
+
+    Options are those of `cubfc run`, with underscores. LD_PRELOAD has what it has here, and the library behind that. The file of
+    the library must be at the same path where the process starts. Nothing is changed in this process.
+
+    Raises ValueError for an option or a value that cannot be used, FileNotFoundError where the command or the library is missing.
+    """
+    command = [_command(), "run", "-q", *_flags(options), "--", sys.executable, "-c", _TELL_ENVIRONMENT]
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("CUBFC_")}
+    told = subprocess.run(command, env=ours, capture_output=True, text=True, check=False)
+    if told.returncode != 0:
+        raise ValueError(told.stderr.strip())
+    variables: dict[str, str] = json.loads(told.stdout)
+    return variables
+
+
+# What `cubfc run` has set, told by a program that it has started.
+_TELL_ENVIRONMENT = """
+import json, os
+print(json.dumps({name: value for name, value in os.environ.items() if name == "LD_PRELOAD" or name.startswith("CUBFC_")}))
+"""
+
+
+def library() -> str:
     """The path of libcubfc.so, for LD_PRELOAD: the one that `cubfc run` uses. A string."""
     told = subprocess.run([_command(), "--library"], capture_output=True, text=True, check=False)
     if told.returncode != 0:
@@ -101,14 +133,14 @@ def library():
     return told.stdout.strip()
 
 
-def _function(name):
+def _function(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None)
 
 
-def _command():
+def _command() -> str:
     """The `cubfc` that was installed with this module, else the one in PATH."""
-    schemes = {sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")}
-    for folder in [sysconfig.get_path("scripts", scheme) for scheme in schemes]:
+    of_user = sysconfig.get_preferred_scheme("user") if sys.version_info >= (3, 10) else f"{os.name}_user"
+    for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", of_user)):
         path = pathlib.Path(folder) / "cubfc"
         if os.access(path, os.X_OK):
             return str(path)
@@ -118,12 +150,19 @@ def _command():
     return found
 
 
-def _flags(options):
+def _flags(options: dict[str, _Value]) -> Iterator[str]:
     for name, value in options.items():
         yield f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-def _why_not_again():
+def _original_words() -> list[str]:
+    """The interpreter's command line; sys.orig_argv is there from Python 3.10 on."""
+    if sys.version_info >= (3, 10):
+        return sys.orig_argv
+    return [os.fsdecode(word) for word in pathlib.Path("/proc/self/cmdline").read_bytes().split(b"\0")[:-1]]
+
+
+def _why_not_again() -> Optional[str]:
     """Why the program cannot be executed again, or None."""
     if _cuda_has_started():
         return "it is too late, CUDA has started: call it before anything uses the GPU"
@@ -132,12 +171,12 @@ def _why_not_again():
     if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
         return "a notebook's or IPython's session cannot be executed again"
     is_file = getattr(sys.modules["__main__"], "__file__", "<stdin>") != "<stdin>"
-    if sys.flags.interactive or hasattr(sys, "ps1") or not (is_file or "-c" in sys.orig_argv):
+    if sys.flags.interactive or hasattr(sys, "ps1") or not (is_file or "-c" in _original_words()):
         return "what an interpreter has read from a terminal or a pipe cannot be read again"
     return None
 
 
-def _cuda_has_started():
+def _cuda_has_started() -> bool:
     """Whether a context is there. Asks the driver only where something has loaded it already."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
