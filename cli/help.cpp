@@ -1,33 +1,22 @@
 #include "cli/help.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <string_view>
 
-#include "config/values.h"
+#include "cli/top/terminal.h"
 
 namespace cubfc::cli {
 namespace {
 
 constexpr std::size_t kOptions = 28;  // the column of the names
 
-// What the terminal has, or COLUMNS says, as far as it can be read well; else 80.
+// What the terminal has, as far as it can be read well.
 std::size_t width() {
-  constexpr std::uint64_t kNarrow = 60;
-  constexpr std::uint64_t kWide = 100;
-  constexpr std::uint64_t kUsual = 80;
-  const char* const columns = std::getenv("COLUMNS");
-  winsize size{};
-  const bool is_terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  const std::uint64_t wanted =
-      is_terminal ? size.ws_col
-                  : config::read_count(columns == nullptr ? "" : columns).value_or(kUsual);
-  return static_cast<std::size_t>(std::clamp(wanted, kNarrow, kWide));
+  constexpr std::size_t kNarrow = 60;
+  constexpr std::size_t kWide = 100;
+  return std::clamp(top::Terminal::size().columns, kNarrow, kWide);
 }
 
 std::string wrapped(std::string_view text, std::size_t width) {

@@ -15,16 +15,21 @@
 
 namespace cubfc::cli {
 
-// A whole number from `least` to `most`. Without a text in the help.
-inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
-  return {[least, most](std::string& text) {
+// A whole number from `least` to `most`; of others it is said that they are `no`. Without a text in
+// the help.
+inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most, const std::string& no) {
+  return {[=](std::string& text) {
             const auto number = config::read_count(text);
             return number && *number >= least && *number <= most
                        ? std::string()
-                       : config::quoted(text) + " is no whole number from " +
-                             std::to_string(least) + " to " + std::to_string(most);
+                       : config::quoted(text) + " is no " + no;
           },
           ""};
+}
+
+inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
+  return whole_number(least, most,
+                      "whole number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
 // A time in seconds, which may have a fraction.
@@ -50,15 +55,8 @@ inline CLI::Validator seconds(double least, double most) {
 
 // The number of a process.
 inline CLI::Validator process_number() {
-  constexpr std::uint64_t kMost = std::numeric_limits<pid_t>::max();
-  return {[](std::string& text) {
-            const auto number = config::read_count(text);
-            return number && *number >= 1 && *number <= kMost
-                       ? std::string()
-                       : config::quoted(text) +
-                             " is no process id; `cubfc top --once` lists those under cubfc";
-          },
-          ""};
+  return whole_number(1, std::numeric_limits<pid_t>::max(),
+                      "process id; `cubfc top --once` lists those under cubfc");
 }
 
 }  // namespace cubfc::cli

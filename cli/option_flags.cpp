@@ -59,6 +59,25 @@ std::string plain(std::string_view text) {
   return result;
 }
 
+// Of a size, or sizes by device, the first that has no unit and is less than anybody means by that;
+// nothing where each is one.
+std::optional<std::string> size_without_unit(const config::Option& option, std::string_view text) {
+  constexpr std::uint64_t kMeant = std::uint64_t{1} << 20U;
+  if (value_name(option) != "SIZE") {
+    return std::nullopt;
+  }
+  while (!text.empty()) {
+    std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    one = config::trimmed(one.substr(one.find('=') + 1));
+    const auto number = config::read_count(one);
+    if (number && *number > 0 && *number < kMeant) {
+      return std::string(one);
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string value_name(const config::Option& option) {
@@ -97,29 +116,6 @@ std::string heading_of(const config::Option& option) {
   });
   return heading == kHeadings.end() ? "Options" : std::string(heading->text);
 }
-
-namespace {
-
-// Of a size, or sizes by device, the first that has no unit and is less than anybody means by that;
-// nothing where each is one.
-std::optional<std::string> size_without_unit(const config::Option& option, std::string_view text) {
-  constexpr std::uint64_t kMeant = std::uint64_t{1} << 20U;
-  if (!option.own.accepted.starts_with("a size ")) {
-    return std::nullopt;
-  }
-  while (!text.empty()) {
-    std::string_view one = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
-    one = config::trimmed(one.substr(one.find('=') + 1));
-    const auto number = config::read_count(one);
-    if (number && *number > 0 && *number < kMeant) {
-      return std::string(one);
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 config::Value read_flag(const config::Option& option, const std::string& flag,
                         const std::string& text, const config::Policy& so_far) {

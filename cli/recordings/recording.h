@@ -48,6 +48,11 @@ struct Place {
   std::uint64_t context_id = 0;  // 0: goes with no context
 };
 
+// Whether a place's blocks lie at addresses, and not behind handles.
+[[nodiscard]] constexpr bool has_addresses(trace::Memory memory) {
+  return memory != trace::Memory::kMapped && memory != trace::Memory::kArray;
+}
+
 struct Thread {
   std::uint64_t id = 0;  // 0: not known
   std::string name;

@@ -113,8 +113,7 @@ class TensorsForSegments {
   // that may be addresses of others, is in one for each device and kind.
   Live& live_of(std::uint32_t place) {
     const Place& its = recording_.places[place];
-    const bool has_addresses = its.memory != Memory::kMapped && its.memory != Memory::kArray;
-    return has_addresses ? live_ : live_handles_[{its.device, its.memory}];
+    return has_addresses(its.memory) ? live_ : live_handles_[{its.device, its.memory}];
   }
 
   // Gives a tensor its place.

@@ -230,10 +230,6 @@ void add_times(const Recording& recording, History& history) {
 
 }  // namespace
 
-bool has_addresses(Memory memory) {
-  return memory != Memory::kMapped && memory != Memory::kArray;
-}
-
 History history_of(const Recording& recording) {
   History history;
   add_times(recording, history);

@@ -13,6 +13,7 @@
 
 namespace cubfc::report {
 
+using recordings::has_addresses;
 using recordings::kNone;
 using trace::Memory;
 
@@ -92,9 +93,6 @@ struct History {
   std::uint64_t left_at_end = 0;  // blocks that live after the last event
   Faults faults;
 };
-
-// Whether a place's blocks lie at addresses, and not behind handles.
-[[nodiscard]] bool has_addresses(Memory memory);
 
 // The recording must not have 2^32 events or more.
 [[nodiscard]] History history_of(const recordings::Recording& recording);

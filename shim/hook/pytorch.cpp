@@ -83,28 +83,33 @@ Function real_function(const char* name) {
   return reinterpret_cast<Function>(last.function);
 }
 
+// Records, and calls PyTorch's function of this name. Count: of the type that this PyTorch has.
+template <typename Count>
+void record_and_pass_on(const char* name, const void* caller, void* address, std::int64_t bytes,
+                        Count all_allocated, Count all_reserved, c10::Device device) {
+  record(address, bytes, device, caller);
+  using Function = void (*)(void*, std::int64_t, Count, Count, c10::Device);
+  if (const auto real = real_function<Function>(name)) {
+    real(address, bytes, all_allocated, all_reserved, device);
+  }
+}
+
 }  // namespace
 
 namespace c10 {
 
 void reportMemoryUsageToProfiler(void* address, std::int64_t bytes, std::size_t all_allocated,
                                  std::size_t all_reserved, Device device) {
-  record(address, bytes, device, __builtin_return_address(0));
-  using Function = void (*)(void*, std::int64_t, std::size_t, std::size_t, Device);
-  if (const auto real =
-          real_function<Function>("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")) {
-    real(address, bytes, all_allocated, all_reserved, device);
-  }
+  record_and_pass_on("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+                     __builtin_return_address(0), address, bytes, all_allocated, all_reserved,
+                     device);
 }
 
 void reportMemoryUsageToProfiler(void* address, std::int64_t bytes, std::int64_t all_allocated,
                                  std::int64_t all_reserved, Device device) {
-  record(address, bytes, device, __builtin_return_address(0));
-  using Function = void (*)(void*, std::int64_t, std::int64_t, std::int64_t, Device);
-  if (const auto real =
-          real_function<Function>("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE")) {
-    real(address, bytes, all_allocated, all_reserved, device);
-  }
+  record_and_pass_on("_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE",
+                     __builtin_return_address(0), address, bytes, all_allocated, all_reserved,
+                     device);
 }
 
 }  // namespace c10

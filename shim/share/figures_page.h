@@ -19,8 +19,8 @@ class FiguresPage {
     pid_t run;  // the `cubfc run` that the process comes from; 0: none
     bool is_forked;
   };
-  // In memory of its own where
-  // CUBFC_SHARE_STATS is off, or there can be no file. Throws std::bad_alloc.
+  // In memory of its own where CUBFC_SHARE_STATS is off, or there can be no file. Throws
+  // std::bad_alloc.
   FiguresPage(const config::Policy& policy, Origin origin);
   ~FiguresPage();
   FiguresPage(const FiguresPage&) = delete;

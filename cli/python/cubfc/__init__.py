@@ -86,10 +86,8 @@ def apply(**options: _Value) -> None:
     """
     if is_active():
         return
-    command = [_command(), "run", "-q", *_flags(options), "--"]
-    checked = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
-    if checked.returncode != 0:
-        raise ValueError(checked.stderr.strip())
+    command = _under_cubfc(options)
+    _output([*command, "true"])
     obstacle = _why_not_again()
     if obstacle:
         raise RuntimeError(f"cubfc.apply: {obstacle}; `cubfc run -- PROGRAM` starts a program under cubfc")
@@ -109,12 +107,9 @@ def environment(**options: _Value) -> dict[str, str]:
 
     Raises ValueError for an option or a value that cannot be used, FileNotFoundError where the command or the library is missing.
     """
-    command = [_command(), "run", "-q", *_flags(options), "--", sys.executable, "-c", _TELL_ENVIRONMENT]
     ours = {name: value for name, value in os.environ.items() if not name.startswith("CUBFC_")}
-    told = subprocess.run(command, env=ours, capture_output=True, text=True, check=False)
-    if told.returncode != 0:
-        raise ValueError(told.stderr.strip())
-    variables: dict[str, str] = json.loads(told.stdout)
+    told = _output([*_under_cubfc(options), sys.executable, "-c", _TELL_ENVIRONMENT], ours)
+    variables: dict[str, str] = json.loads(told)
     return variables
 
 
@@ -148,6 +143,19 @@ def _command() -> str:
     if found is None:
         raise FileNotFoundError("there is no command cubfc: neither beside this Python nor in PATH")
     return found
+
+
+def _under_cubfc(options: dict[str, _Value]) -> list[str]:
+    """What stands before a program and its arguments."""
+    return [_command(), "run", "-q", *_flags(options), "--"]
+
+
+def _output(command: list[str], variables: Optional[dict[str, str]] = None) -> str:
+    """Of a command line of cubfc's; ValueError with what it says where it cannot be used."""
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ValueError(done.stderr.strip())
+    return done.stdout
 
 
 def _flags(options: dict[str, _Value]) -> Iterator[str]:
