@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <string_view>
 
 #include "cli/recordings/file_name.h"
@@ -86,8 +87,13 @@ std::string address_of(const Frame& frame, Path path) {
 }
 
 // "at::native::add<float>(at::Tensor const&)" is "at::native::add". What has an operator's brackets
-// in its name is left as it is.
+// in its name, but for those of a call, is left as it is.
 std::string without_brackets(std::string_view name) {
+  constexpr std::string_view kCall = "operator()";
+  const std::size_t call = name.find(kCall);
+  if (call != std::string_view::npos) {
+    return without_brackets(name.substr(0, call)) + std::string(kCall);
+  }
   if (contains(name, "operator")) {
     return std::string(name);
   }
@@ -163,6 +169,32 @@ OwnLine own_line_of(const Recording& recording, const std::vector<std::uint32_t>
                 }),
                 innermost([](const Frame& /*frame*/) { return true; })}),
       kNone};
+}
+
+std::vector<std::uint32_t> outline_of(const Recording& recording,
+                                      const std::vector<std::uint32_t>& stack) {
+  const auto those = [&](auto is_wanted) {
+    std::vector<std::uint32_t> found;
+    std::ranges::copy_if(stack, std::back_inserter(found),
+                         [&](std::uint32_t frame) { return is_wanted(recording.frames[frame]); });
+    return found;
+  };
+  std::vector<std::uint32_t> python =
+      those([](const Frame& frame) { return frame.kind == Frame::Kind::kPython; });
+  if (!python.empty()) {
+    return python;
+  }
+  const auto is_thread = [&](std::uint32_t frame) {
+    return recording.frames[frame].kind == Frame::Kind::kThread;
+  };
+  if (std::ranges::none_of(stack, is_thread)) {
+    return stack;
+  }
+  return those([](const Frame& frame) {
+    const std::string name = function_text(frame, Path::kName);
+    return frame.kind == Frame::Kind::kThread || name.starts_with("torch::autograd::generated::") ||
+           (name.starts_with("at::_ops::") && name.ends_with("::call"));
+  });
 }
 
 std::string line_text(const Frame& frame, Path path) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,16 +18,16 @@
 namespace cubfc::recordings {
 namespace {
 
-// The line of the user's own that asked, and what PyTorch takes it to be; empty where neither is
-// known.
-std::string caller_of(const Recording& recording, const Event& event,
+// The line of the user's own that asked, and what PyTorch takes it to be.
+std::string caller_of(const Recording& recording, std::size_t index,
                       const std::vector<std::string>& categories) {
+  const Event& event = recording.events[index];
   const std::string& category = categories[event.caller];
   std::string line;
   if (event.stack < recording.stacks.size()) {
-    const OwnLine own = own_line_of(recording, recording.stacks[event.stack]);
-    const bool is_native = recording.frames[own.frame].kind == Frame::Kind::kNative;
-    line = is_native ? "" : text_of(recording, own, Path::kWhole);
+    line = text_of(recording, own_line_of(recording, recording.stacks[event.stack]), Path::kWhole);
+  } else if (category.empty()) {
+    line = index < recording.before ? kNoStackOfBefore : kNoStack;
   }
   return category.empty() ? line : line + (line.empty() ? "" : " ") + '[' + category + ']';
 }
@@ -34,7 +35,7 @@ std::string caller_of(const Recording& recording, const Event& event,
 // By who allocates most. An event has one byte for its caller, so there may be more than places.
 void name_callers(Recording& recording, const std::vector<std::string>& categories) {
   constexpr std::size_t kMost = 254;
-  std::map<std::pair<std::uint32_t, std::uint8_t>, std::uint32_t> name_of_kind;
+  std::map<std::tuple<bool, std::uint32_t, std::uint8_t>, std::uint32_t> name_of_kind;
   std::vector<std::string> names;
   std::map<std::string, std::uint32_t> numbers;
   std::vector<std::uint64_t> bytes;
@@ -44,9 +45,10 @@ void name_callers(Recording& recording, const std::vector<std::string>& categori
     if (event.kind != trace::Kind::kAllocate) {
       continue;
     }
-    const auto [of_kind, is_new] = name_of_kind.try_emplace({event.stack, event.caller}, 0);
+    const auto [of_kind, is_new] =
+        name_of_kind.try_emplace({n < recording.before, event.stack, event.caller}, 0);
     if (is_new) {
-      const std::string name = caller_of(recording, event, categories);
+      const std::string name = caller_of(recording, n, categories);
       const auto [number, is_new_name] =
           numbers.try_emplace(name, static_cast<std::uint32_t>(names.size()));
       if (is_new_name) {
@@ -85,29 +87,28 @@ Recording read_pytorch_snapshot(Input& input) {
   Recording recording;
   recording.path = input.name();
   recording.format = "PyTorch snapshot";
+  recording.threads_are = "stream";
+  recording.arena_is = "PyTorch's cache";
   recording.callers.emplace_back();
   recording.threads.emplace_back();
-  DeviceHistories histories;
-  recording.threads_are = "stream";
+  Histories histories;
   SnapshotNames names(recording);
   {
     const Pickle pickle(input);
     histories = read_histories(input, pickle, recording, names);
   }
+  recording.callers_are = names.categories().size() > 1 ? "line and category" : "line";
   recording.is_state = std::ranges::all_of(
-      histories, [](const auto& history) { return history.second.entries.empty(); });
-  const std::uint64_t first_us = first_us_of(histories);
-  recording.has_times = first_us != 0;
-  recording.start_unix_ns = std::min(first_us, ~std::uint64_t{0} / 1000) * 1000;
-  for (auto& [number, history] : histories) {
+      histories.devices, [](const auto& history) { return history.second.entries.empty(); });
+  const Span span = span_of(histories);
+  recording.has_times = span.first_us < span.last_us;
+  recording.start_unix_ns = std::min(span.first_us, ~std::uint64_t{0} / 1000) * 1000;
+  for (auto& [number, history] : histories.devices) {
     recording.devices.emplace_back().number = static_cast<std::uint32_t>(number);
     const auto place = static_cast<std::uint32_t>(recording.places.size());
     recording.places.push_back({static_cast<std::uint32_t>(number), trace::Memory::kArena, 0});
-    const std::vector<Event> events = events_of(history, place, first_us, recording.texts);
-    const auto middle = static_cast<std::ptrdiff_t>(recording.events.size());
-    recording.events.insert(recording.events.end(), events.begin(), events.end());
-    std::ranges::inplace_merge(recording.events, recording.events.begin() + middle, {},
-                               &Event::time_ns);
+    DeviceEvents its = events_of(history, histories.settings, place, span, recording.texts);
+    recording.add(std::move(its.events), its.before);
     history = {};
   }
   name_callers(recording, names.categories());

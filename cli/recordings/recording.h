@@ -31,6 +31,7 @@ struct Event {
   std::uint16_t thread = 0;                  // which of Recording::threads
   std::uint8_t caller = 0;                   // which of Recording::callers
   trace::Kind kind = trace::Kind::kNothing;  // none that only names things
+  bool apart = false;                        // kGrow: no block reaches from it into what touches it
 };
 
 struct Device {
@@ -95,6 +96,8 @@ struct Recording {
   std::vector<std::string> callers;    // the first is "" for what is not known
   std::vector<Thread> threads;         // likewise
   std::string threads_are = "thread";  // or "stream", by which blocks are told apart there
+  std::string callers_are = "caller";  // or "line", "line and category"
+  std::string arena_is = "arena";      // Memory::kArena, in words
   std::vector<std::string> texts;
   std::vector<Frame> frames;
   // Which of `frames`, the innermost first. Where Python's are known, they stand in the place of
@@ -103,6 +106,9 @@ struct Recording {
   std::string program_object;                    // of the program itself, as a Frame's `object`
   std::map<std::string, std::string> build_ids;  // of a Frame's `object`, in hexadecimal
   std::vector<Event> events;                     // in the order in which they happened
+  // The first so many events, kGrow and kAllocate, make what was there before the recording began.
+  // Whoever numbers events counts them as one, which has number 0.
+  std::size_t before = 0;
   // Set where PyTorch's tensors are among the events, in the place of its cache's segments; true
   // where there are such tensors, and they were left out: see tensors.h.
   std::optional<Segments> segments;
@@ -113,6 +119,20 @@ struct Recording {
   bool is_cut = false;         // what came next was not written whole: the events are those before
   // Nothing was recorded as it happened: the events make what was there when it was written.
   bool is_state = false;
+
+  [[nodiscard]] std::uint32_t number_of(std::size_t index) const {
+    return static_cast<std::uint32_t>(index < before ? 0 : index - numbers_less());
+  }
+  [[nodiscard]] const Event& event(std::uint32_t number) const {
+    return events[number + numbers_less()];
+  }
+  // Puts others among these by their times; the first `before_others` of them are of before.
+  void add(std::vector<Event> others, std::size_t before_others);
+  // That events have, from 0 on.
+  [[nodiscard]] std::size_t numbers() const { return events.size() - numbers_less(); }
+
+ private:
+  [[nodiscard]] std::size_t numbers_less() const { return before == 0 ? 0 : before - 1; }
 };
 
 // What is wrong with a file: what() names it and the place, "run.cubfc: byte 4096: ...".

@@ -26,7 +26,6 @@ class Merger {
     for (Recording& one : all_) {
       add(one);
     }
-    std::ranges::stable_sort(whole_.events, {}, &Event::time_ns);
     return std::move(whole_);
   }
 
@@ -39,6 +38,8 @@ class Merger {
     whole_.settings = first.settings;
     whole_.program_object = first.program_object;
     whole_.threads_are = first.threads_are;
+    whole_.callers_are = first.callers_are;
+    whole_.arena_is = first.arena_is;
     whole_.callers.emplace_back();
     whole_.threads.emplace_back();
     whole_.closed = std::ranges::all_of(all_, &Recording::closed);
@@ -89,7 +90,7 @@ class Merger {
       event.caller = event.caller < callers.size() ? callers[event.caller] : std::uint8_t{0};
       event.thread = event.thread < threads.size() ? threads[event.thread] : std::uint16_t{0};
     }
-    move_behind(one.events, whole_.events);
+    whole_.add(std::move(one.events), one.before);
     one = {};
   }
 

@@ -112,7 +112,7 @@ class Player {
   void fail(const Operation& operation, bool was_recorded) {
     OutOfMemory failed = memory_.describe_failure(operation.group, operation.bytes);
     failed.operation = outcome_.operations;
-    failed.event = operation.event;
+    failed.event = recording_.number_of(operation.event);
     failed.time_ns = recording_.events[operation.event].time_ns;
     failed.was_recorded = was_recorded;
     if (trace_.is_wanted()) {

@@ -15,12 +15,13 @@ constexpr std::size_t kColumns = 66;
 constexpr std::size_t kLines = 10;
 constexpr std::size_t kLabel = 11;
 
-// Stretches of equal time, the last event of each; of equally many events where all have one time.
+// Stretches of equal time, the last event of each; of equally many events where all have one time,
+// and where most of the time is one pause.
 class Columns {
  public:
   Columns(const History& history, bool has_times) {
     const std::vector<std::uint64_t>& times = history.times_ns;
-    is_of_time_ = has_times && times.back() > times.front();
+    is_of_time_ = has_times && times.back() > times.front() && !history.is_mostly_a_pause();
     for (std::size_t n = 1; n <= kColumns; ++n) {
       std::size_t behind = times.size() * n / kColumns;
       if (is_of_time_) {
@@ -121,6 +122,11 @@ TextTable chart_of(const Told& told) {
   chart.rows.push_back(right("0", kLabel) + " +" + axis);
   const auto peak_column = std::ranges::max_element(in_use) - in_use.begin();
   chart.rows.push_back(std::string(kLabel + 2 + static_cast<std::size_t>(peak_column), ' ') + "^");
+  if (told.recording.has_times && told.history.is_mostly_a_pause()) {
+    chart.rows.push_back("  not over time: the longest pause is " +
+                         time_text(told.history.longest_pause_ns()) + " of " +
+                         time_text(told.history.times_ns.back()));
+  }
   if (!shows_taken) {
     chart.rows.push_back("  above the chart: " + bytes_text(most_taken) +
                          " taken from the device, held ready or idle");

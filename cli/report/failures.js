@@ -3,26 +3,39 @@
 
 const MOST_FAILURES_LISTED = 200;
 
-function momentText(recording, event) {
-  return `${clockText(recording.times[event])}, event ${countText(event)}`;
+// A history begins when it is switched on: what is older came by event 0.
+function isBefore({report}, event) {
+  return event === 0 && report.recording.has_before;
 }
 
-function blockFacts(recording, block) {
-  const {blocks, report, threads, frames, stacks, times} = recording;
+function momentText(recording, event) {
+  const {has_before: hasBefore, has_times: hasTimes, state} = recording.report.recording;
+  if (event === 0 && hasBefore) return state ? "when it was written" : "the beginning of the recording (event 0)";
+  return `${hasTimes ? `${clockText(recording.times[event])}, ` : ""}event ${countText(event)}`;
+}
+
+function beginningText(recording, event) {
+  return isBefore(recording, event) ? "before the recording began" : momentText(recording, event);
+}
+
+// `stacks`: of functions that are to be shown.
+function blockFacts(recording, block, stacks) {
+  const {blocks, report, threads, frames, times} = recording;
   const freed = blocks.freed[block];
   const end = blocks.end[block];
   const pairs = [
     ["size", `${exactBytes(blocks.held[block])}`],
     ["asked for", `${countText(blocks.bytes[block])} bytes and ${countText(blocks.padding[block])} of padding`],
-    ["caller", report.callers[blocks.caller[block]].caller || "(not known)"],
-    ["thread", threads[blocks.thread[block]]],
+    [report.recording.callers_are, withoutFolders(callerText(recording, block))],
+    [report.recording.threads_are, threads[blocks.thread[block]]],
     ["place", report.places[blocks.place[block]].name],
     ["address", hexAddress(blocks.addressHigh[block], blocks.addressLow[block])],
-    ["allocated", momentText(recording, blocks.begin[block])],
+    ["allocated", beginningText(recording, blocks.begin[block])],
     ["freed", freed === NEVER ? "never" : momentText(recording, freed)],
   ];
   if (freed !== NEVER) {
-    pairs.push(["lived", timeText(times[freed] - times[blocks.begin[block]])]);
+    const isKnown = report.recording.has_times && !isBefore(recording, blocks.begin[block]);
+    if (isKnown) pairs.push(["lived", timeText(times[freed] - times[blocks.begin[block]])]);
     if (end !== freed) pairs.push(["its memory free", end === NEVER ? "never" : momentText(recording, end)]);
   }
   const facts = [make("dl", makeFacts(pairs), {className: "facts-of-block"})];
@@ -38,13 +51,13 @@ function failureFacts(report, failure) {
     ["asked", exactBytes(failure.asked_bytes)],
     ["for", failure.place],
     ["by", failure.caller],
-    ["thread", failure.thread],
-    ["when", `${clockText(failure.time_ns)}, event ${countText(failure.event)}`],
+    [report.recording.threads_are, failure.thread],
+    ["when", `${failure.time_ns === null ? "" : `${clockText(failure.time_ns)}, `}event ${countText(failure.event)}`],
     ["in use", exactBytes(failure.in_use_bytes)],
     ["taken", exactBytes(failure.taken_bytes)],
   ];
   if (failure.free_bytes !== undefined) {
-    pairs.push(["free in it", `${exactBytes(failure.free_bytes)} in ${countText(failure.free_pieces)} pieces`],
+    pairs.push(["free in it", `${exactBytes(failure.free_bytes)} in ${counted(failure.free_pieces, "piece")}`],
                ["largest piece", exactBytes(failure.largest_free_bytes)]);
   }
   if (device.limit_bytes) pairs.push(["limit", exactBytes(device.limit_bytes)]);
@@ -65,7 +78,8 @@ class Failures {
       return;
     }
     this.buttons = this.failures.slice(0, MOST_FAILURES_LISTED).map((failure, n) => {
-      const words = `${bytesText(failure.asked_bytes)} at ${clockText(failure.time_ns)}`;
+      const when = failure.time_ns === null ? `event ${countText(failure.event)}` : clockText(failure.time_ns);
+      const words = `${bytesText(failure.asked_bytes)} at ${when}`;
       const button = make("button", `\u2716 ${words}`, {type: "button"});
       button.addEventListener("click", () => this.goTo(n));
       return button;

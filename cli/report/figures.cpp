@@ -96,9 +96,12 @@ void add_use(const History& history, Courses& courses) {
   const auto begin = [&](std::uint32_t index) {
     const Block& block = history.blocks[index];
     courses.of_block(block, [&](Course& course, std::size_t slot) {
-      ++course.allocations;
-      const std::uint64_t room = std::numeric_limits<std::uint64_t>::max() - course.bytes_allocated;
-      course.bytes_allocated += std::min(room, block.held());
+      if (index >= history.blocks_before) {
+        ++course.allocations;
+        const std::uint64_t room =
+            std::numeric_limits<std::uint64_t>::max() - course.bytes_allocated;
+        course.bytes_allocated += std::min(room, block.held());
+      }
       levels[slot].rise(block.held());
       levels[slot].settle(course.in_use, block.begin);
     });
@@ -147,21 +150,30 @@ void add_lifetime(Lifetimes& lifetimes, std::uint64_t lifetime_ns, const Block& 
   add(lifetimes.classes.at(n), block);
 }
 
-void add_sizes_and_lifetimes(const History& history, std::uint32_t peak, Figures& figures) {
+void add_sizes_and_lifetimes(const Recording& recording, const History& history, std::uint32_t peak,
+                             Figures& figures) {
   std::vector<std::vector<std::uint64_t>> lifetimes;
-  for (const Block& block : history.blocks) {
+  for (std::size_t index = 0; index < history.blocks.size(); ++index) {
+    const Block& block = history.blocks[index];
     const std::size_t n = size_class_of(block.bytes);
     if (n >= figures.sizes.size()) {
       figures.sizes.resize(n + 1);
       lifetimes.resize(n + 1);
     }
     SizeClass& size = figures.sizes[n];
-    add(size.all, block);
     if (peak != kNever && block.lives_at(peak)) {
       add(size.at_peak, block);
     }
     if (block.end == kNever) {
       add(size.at_end, block);
+    }
+    if (index < history.blocks_before) {
+      continue;
+    }
+    add(size.all, block);
+    size.freed += block.freed == kNever ? 0U : 1U;
+    if (!recording.has_times) {
+      continue;
     }
     if (block.freed == kNever) {
       add(figures.lifetimes.never_freed, block);
@@ -173,7 +185,6 @@ void add_sizes_and_lifetimes(const History& history, std::uint32_t peak, Figures
   }
   for (std::size_t n = 0; n < lifetimes.size(); ++n) {
     std::vector<std::uint64_t>& all = lifetimes[n];
-    figures.sizes[n].freed = all.size();
     if (!all.empty()) {
       const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
       std::nth_element(all.begin(), middle, all.end());
@@ -186,7 +197,7 @@ void add_sizes_and_lifetimes(const History& history, std::uint32_t peak, Figures
 void add_failures(const Recording& recording, const History& history, Courses& courses,
                   Figures& figures) {
   for (const std::uint32_t event : history.failures) {
-    const recordings::Event& failure = recording.events[event];
+    const recordings::Event& failure = recording.event(event);
     figures.failures.push_back({event, failure.address, 0, 0, {}});
     if (failure.place < recording.places.size()) {
       courses.of_place(failure.place, [](Course& course, std::size_t) { ++course.failures; });
@@ -218,6 +229,7 @@ Moment moment_of(const Recording& recording, const History& history, std::uint32
     }
     live.push_back(index);
     add(moment.in_use, block);
+    moment.asked_bytes += block.bytes;
     if (block.waits_at(event)) {
       add(moment.waiting, block);
     }
@@ -251,13 +263,11 @@ Figures figures_of(const Recording& recording, const History& history) {
   add_taken(history, courses);
   add_failures(recording, history, courses, figures);
   const std::uint32_t peak = figures.whole.in_use.event;
-  add_sizes_and_lifetimes(history, peak, figures);
+  add_sizes_and_lifetimes(recording, history, peak, figures);
   add_looks(recording, history, figures);
   // Before the first event there is nothing: kNever stands for a moment without a block.
   figures.at_peak = moment_of(recording, history, peak);
-  figures.at_end = moment_of(
-      recording, history,
-      recording.events.empty() ? kNever : static_cast<std::uint32_t>(recording.events.size() - 1));
+  figures.at_end = moment_of(recording, history, history.last_event());
   return figures;
 }
 

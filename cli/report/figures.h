@@ -28,8 +28,9 @@ struct Peak {
 
 // What is in use after an event.
 struct Moment {
-  Share in_use;   // waiting included
-  Share waiting;  // freed by the program, not free yet
+  Share in_use;                   // waiting included
+  std::uint64_t asked_bytes = 0;  // of it, without the padding
+  Share waiting;                  // freed by the program, not free yet
   std::uint64_t taken_bytes = 0;
   std::uint64_t taken_pieces = 0;  // a segment of PyTorch's, a region of an arena
   std::array<Share, trace::kMemories> by_memory{};
@@ -42,7 +43,7 @@ inline constexpr std::size_t kBiggest = 20;
 
 // Of a device, a kind of memory, a place or a caller, over the whole recording.
 struct Course {
-  std::uint64_t allocations = 0;
+  std::uint64_t allocations = 0;      // this and bytes_allocated without what was there before
   std::uint64_t bytes_allocated = 0;  // held, of all its blocks; no more than fits
   std::uint64_t failures = 0;
   Peak in_use;
@@ -53,7 +54,7 @@ struct Course {
 
 // Blocks of 2^n to 2^(n+1) - 1 bytes as asked for; those of 0 bytes are with those of 1.
 struct SizeClass {
-  Share all;
+  Share all;  // that were allocated
   Share at_peak;
   Share at_end;
   std::uint64_t freed = 0;
@@ -62,6 +63,7 @@ struct SizeClass {
 };
 
 // Blocks that lived for 10^n ns to less than 10^(n+1) ns; the first from 0, the last to any time.
+// How old those are that were there before nobody knows; without times all of it is empty.
 inline constexpr std::size_t kLifetimeClasses = 13;
 struct Lifetimes {
   std::array<Share, kLifetimeClasses> classes{};
@@ -69,7 +71,7 @@ struct Lifetimes {
 };
 
 // What is free between the blocks of places that tell what they take, after an event. Stretches of
-// one place that touch are one.
+// one place that touch are one, but for those that are apart.
 struct Gaps {
   std::uint64_t free_bytes = 0;
   std::uint64_t pieces = 0;

@@ -3,13 +3,13 @@
 "use strict";
 
 const FLAME_ROW = 18;        // pixels
-const FLAME_MOST_ROWS = 80;
+const FLAME_MOST_ROWS = 400;  // what is deeper is shown when one goes into it
 const FLAME_LEAST = 1;       // pixels that a function must be wide to be drawn
 
 // All stacks as one tree. Nodes are numbers, and each has a higher one than its parent; 0 is the
 // root, which stands for all.
 class CallTree {
-  constructor({stacks, frames}) {
+  constructor(stacks, frames) {
     this.parent = [0];
     this.frame = [-1];
     this.depth = [0];
@@ -64,12 +64,19 @@ class FlameGraph {
     if (section.hidden) return;
     this.place = section.querySelector(".drawing");
     this.canvas = section.querySelector("canvas");
-    this.tree = new CallTree(recording);
+    this.makeTree();
     this.list = new Uint32Array(recording.blocks.count);
-    this.root = 0;  // what is drawn as the whole
     this.drawn = [];
     this.select = section.querySelector("select");
     this.select.addEventListener("change", () => this.view.changed());
+    const functions = section.querySelector("#functions");
+    functions.value = this.view.allFunctions ? "all" : "outline";
+    functions.parentElement.hidden = !recording.hasOutlines;
+    functions.addEventListener("change", () => {
+      this.view.allFunctions = functions.value === "all";
+      this.makeTree();
+      this.view.changed();
+    });
     this.place.addEventListener("pointermove", (event) => this.hover(event));
     this.place.addEventListener("pointerleave", () => this.tip(null, null));
     this.place.addEventListener("click", (event) => {
@@ -83,6 +90,11 @@ class FlameGraph {
       event.stopPropagation();
       this.zoom(steps[event.key]);
     });
+  }
+
+  makeTree() {
+    this.tree = new CallTree(this.view.stacks, this.view.recording.frames);
+    this.root = 0;  // what is drawn as the whole
   }
 
   zoom(node) {
@@ -107,7 +119,7 @@ class FlameGraph {
 
   wordsOf(node) {
     const {bytes, blocks} = this.held;
-    return `${this.nameOf(node, this.view.recording.frames)} \u00b7 ${exactBytes(bytes[node])} in ${countText(blocks[node])} blocks \u00b7 ` +
+    return `${this.nameOf(node, this.view.recording.frames)} \u00b7 ${exactBytes(bytes[node])} in ${counted(blocks[node], "block")} \u00b7 ` +
       shareText(bytes[node], bytes[0]);
   }
 
@@ -132,10 +144,14 @@ class FlameGraph {
     for (let node = this.root; node !== 0; node = tree.parent[node]) around.unshift(tree.parent[node]);
     const rows = around.map((node, row) => ({node, row, x: 0, width, around: true}));
     const open = bytes[this.root] > 0 ? [{node: this.root, row: around.length, x: 0, width}] : [];
+    this.deeper = 0;  // bytes in rows that are not drawn
     while (open.length > 0) {
       const one = open.pop();
       rows.push(one);
-      if (one.row + 1 >= FLAME_MOST_ROWS + around.length) continue;
+      if (one.row + 1 >= FLAME_MOST_ROWS + around.length) {
+        this.deeper += tree.children[one.node].reduce((sum, child) => sum + bytes[child], 0);
+        continue;
+      }
       let {x} = one;
       const scale = one.width / bytes[one.node];
       for (const child of [...tree.children[one.node]].sort((a, b) => bytes[b] - bytes[a])) {
@@ -153,7 +169,7 @@ class FlameGraph {
     const {moments, recording} = this.view;
     const width = this.place.clientWidth;
     const event = this.moment();
-    const key = [event, this.root, width, moments.peakEvent, moments.inScope.join(""), inks.surface].join(" ");
+    const key = [event, this.root, this.view.allFunctions, width, moments.peakEvent, moments.inScope.join(""), inks.surface].join(" ");
     if (key === this.key) return;
     this.key = key;
     const {length} = moments.liveAt(event, this.list);
@@ -166,7 +182,19 @@ class FlameGraph {
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     for (const one of this.drawn) this.drawOne(context, inks, one);
-    this.section.querySelector(".status").textContent = this.wordsOf(this.root);
+    this.section.querySelector(".status").textContent = this.wordsOf(this.root) +
+      (this.deeper > 0 ? ` \u00b7 ${exactBytes(this.deeper)} go on below the last row: choose a function to see them` : "") +
+      this.wordsOfOthers(length);
+  }
+
+  // What no function is known of is not in the drawing.
+  wordsOfOthers(length) {
+    const {blocks} = this.view.recording;
+    let bytes = 0;
+    for (let n = 0; n < length; ++n) {
+      if (blocks.stack[this.list[n]] < 0) bytes += blocks.held[this.list[n]];
+    }
+    return bytes === 0 ? "" : ` \u00b7 beside it, without a stack: ${exactBytes(bytes)}`;
   }
 
   drawOne(context, inks, {node, row, x, width, around}) {

@@ -24,6 +24,14 @@ class Historian {
     }
   }
 
+  // After the events of before.
+  void begin() {
+    history_.blocks_before = static_cast<std::uint32_t>(history_.blocks.size());
+    history_.bytes_before = in_use_;
+    history_.allocations = 0;
+    history_.grows = 0;
+  }
+
   void take(std::uint32_t number, const Event& event) {
     if (concerns_a_place(event.kind) && !makes_sense(event)) {
       ++history_.faults.impossible_numbers;
@@ -213,9 +221,10 @@ class Historian {
 // Of two threads one may have looked at the clock later than it took its place in the file; no
 // thread goes back by itself.
 void add_times(const Recording& recording, History& history) {
-  history.times_ns.reserve(recording.events.size());
+  history.times_ns.reserve(recording.numbers());
   std::vector<std::uint64_t> latest_of_thread(recording.threads.size());
   std::uint64_t latest = 0;
+  std::size_t index = 0;
   for (const Event& event : recording.events) {
     const std::uint64_t time = std::min(event.time_ns, kMostBytes);
     if (event.thread < latest_of_thread.size()) {
@@ -224,11 +233,19 @@ void add_times(const Recording& recording, History& history) {
       before = std::max(before, time);
     }
     latest = std::max(latest, time);
-    history.times_ns.push_back(latest);
+    history.times_ns.resize(recording.number_of(index++) + 1, latest);
   }
 }
 
 }  // namespace
+
+std::uint64_t History::longest_pause_ns() const {
+  std::uint64_t longest = 0;
+  for (std::size_t n = 1; n < times_ns.size(); ++n) {
+    longest = std::max(longest, times_ns[n] - times_ns[n - 1]);
+  }
+  return longest;
+}
 
 History history_of(const Recording& recording) {
   History history;
@@ -239,8 +256,14 @@ History history_of(const Recording& recording) {
   history.blocks.reserve(static_cast<std::size_t>(allocations));
   history.block_ends.reserve(static_cast<std::size_t>(allocations));
   Historian historian{recording, history};
-  for (std::uint32_t number = 0; number < recording.events.size(); ++number) {
-    historian.take(number, recording.events[number]);
+  for (std::size_t index = 0; index < recording.events.size(); ++index) {
+    if (index == recording.before) {
+      historian.begin();
+    }
+    historian.take(recording.number_of(index), recording.events[index]);
+  }
+  if (recording.before == recording.events.size()) {
+    historian.begin();
   }
   historian.finish();
   return history;

@@ -17,7 +17,8 @@ using recordings::has_addresses;
 using recordings::kNone;
 using trace::Memory;
 
-// Where nothing happened yet, or never did. Events are counted from 0.
+// Where nothing happened yet, or never did. Events are counted from 0; what was there before the
+// recording began came by event 0 (see Recording::before).
 inline constexpr std::uint32_t kNever = kNone;
 // More than this is never in use: the page's numbers are exact up to there.
 inline constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 53) - 1;
@@ -49,6 +50,7 @@ struct Region {
   std::uint32_t place = 0;
   // The recording does not tell what the place took: this is where its blocks were.
   bool seen_only = false;
+  bool apart = false;  // no block reaches from it into one that touches it
 };
 
 // How often something was recorded that cannot have happened, or not so.
@@ -80,18 +82,31 @@ struct Change {
 struct History {
   std::vector<std::uint64_t> times_ns;  // of each event; never goes back
   std::vector<Block> blocks;            // in the order of their beginning
+  std::uint32_t blocks_before = 0;      // the first so many are older than the recording
+  std::uint64_t bytes_before = 0;       // that they held
   std::vector<Change> block_ends;       // in the order of their end; those that have one
   std::vector<Region> regions;
   std::vector<std::uint32_t> failures;  // the events that are kOutOfMemory
-  std::uint64_t allocations = 0;        // blocks
+  std::uint64_t allocations = 0;        // blocks, without those of before
   std::uint64_t frees = 0;              // by the program, of blocks
-  std::uint64_t grows = 0;
+  std::uint64_t grows = 0;              // likewise
   std::uint64_t shrinks = 0;
   std::uint64_t epochs = 0;
   std::uint64_t waits = 0;
   std::uint64_t waited_ns = 0;
   std::uint64_t left_at_end = 0;  // blocks that live after the last event
   Faults faults;
+
+  // The most time between two events.
+  [[nodiscard]] std::uint64_t longest_pause_ns() const;
+  // Whether more than half of the time is one pause: then a drawing over time has little to show.
+  [[nodiscard]] bool is_mostly_a_pause() const {
+    return !times_ns.empty() && longest_pause_ns() > (times_ns.back() - times_ns.front()) / 2;
+  }
+  // kNever where nothing happened.
+  [[nodiscard]] std::uint32_t last_event() const {
+    return times_ns.empty() ? kNever : static_cast<std::uint32_t>(times_ns.size() - 1);
+  }
 };
 
 // The recording must not have 2^32 events or more.

@@ -11,7 +11,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json time_of(const Told& told, std::uint32_t event) {
-  return event == kNever ? Json{} : Json(told.history.times_ns[event]);
+  return event == kNever || !told.recording.has_times ? Json{} : Json(told.history.times_ns[event]);
+}
+
+Json duration_of(const Told& told, std::uint64_t nanoseconds) {
+  return told.recording.has_times ? Json(nanoseconds) : Json{};
 }
 
 Json event_or_null(std::uint32_t event) {
@@ -32,21 +36,28 @@ Json recording_json(const Told& told) {
           {"pid", recording.pid},
           {"command_line", recording.command_line},
           {"settings", recording.settings},
-          {"events", recording.events.size()},
+          {"events", recording.events.size() - recording.before},
+          {"has_before", recording.before > 0},
           {"has_times", recording.has_times},
-          {"duration_ns", told.history.times_ns.empty() ? 0 : told.history.times_ns.back()},
+          {"duration_ns",
+           duration_of(told, told.history.times_ns.empty() ? 0 : told.history.times_ns.back())},
+          {"longest_pause_ns", duration_of(told, told.history.longest_pause_ns())},
           {"reached_limit", recording.reached_limit},
           {"closed", recording.closed},
           {"cut", recording.is_cut},
           {"state", recording.is_state},
           {"threads_are", recording.threads_are},
+          {"callers_are", recording.callers_are},
+          {"arena_is", recording.arena_is},
           {"tensors_for_segments", segments_json(recording)}};
 }
 
 Json totals_json(const Told& told) {
   const History& history = told.history;
   const Figures& figures = told.figures;
-  return {{"allocations", history.allocations},
+  return {{"before_blocks", history.blocks_before},
+          {"before_bytes", history.bytes_before},
+          {"allocations", history.allocations},
           {"allocated_bytes", figures.whole.bytes_allocated},
           {"frees", history.frees},
           {"failures", history.failures.size()},
@@ -142,10 +153,11 @@ Json block_json(const Told& told, std::uint32_t index) {
 }
 
 Json moment_json(const Told& told, std::uint32_t event, const Moment& moment) {
-  Json json{{"event", event_or_null(event)},         {"time_ns", time_of(told, event)},
-            {"in_use_bytes", moment.in_use.bytes},   {"in_use_blocks", moment.in_use.blocks},
-            {"waiting_bytes", moment.waiting.bytes}, {"waiting_blocks", moment.waiting.blocks},
-            {"taken_bytes", moment.taken_bytes},     {"taken_pieces", moment.taken_pieces}};
+  Json json{{"event", event_or_null(event)},           {"time_ns", time_of(told, event)},
+            {"in_use_bytes", moment.in_use.bytes},     {"in_use_blocks", moment.in_use.blocks},
+            {"asked_bytes", moment.asked_bytes},       {"waiting_bytes", moment.waiting.bytes},
+            {"waiting_blocks", moment.waiting.blocks}, {"taken_bytes", moment.taken_bytes},
+            {"taken_pieces", moment.taken_pieces}};
   Json& memories = json["by_memory"] = Json::array();
   for (std::size_t n = 0; n < moment.by_memory.size(); ++n) {
     if (moment.by_memory.at(n).blocks > 0) {
@@ -172,10 +184,11 @@ Json moment_json(const Told& told, std::uint32_t event, const Moment& moment) {
   return json;
 }
 
-void add_sizes_and_lifetimes(const Figures& figures, Json& json) {
+void add_sizes_and_lifetimes(const Told& told, Json& json) {
+  const Figures& figures = told.figures;
   for (std::size_t n = 0; n < figures.sizes.size(); ++n) {
     const SizeClass& size = figures.sizes[n];
-    if (size.all.blocks == 0) {
+    if (size.all.blocks + size.at_peak.blocks + size.at_end.blocks == 0) {
       continue;
     }
     json["sizes"].push_back({{"from_bytes", n == 0 ? 0 : std::uint64_t{1} << n},
@@ -186,8 +199,8 @@ void add_sizes_and_lifetimes(const Figures& figures, Json& json) {
                              {"at_end_blocks", size.at_end.blocks},
                              {"at_end_bytes", size.at_end.bytes},
                              {"freed", size.freed},
-                             {"median_lifetime_ns", size.median_lifetime_ns},
-                             {"longest_lifetime_ns", size.longest_lifetime_ns}});
+                             {"median_lifetime_ns", duration_of(told, size.median_lifetime_ns)},
+                             {"longest_lifetime_ns", duration_of(told, size.longest_lifetime_ns)}});
   }
   std::uint64_t from = 0;
   for (const Share& share : figures.lifetimes.classes) {
@@ -217,7 +230,7 @@ void add_moments(const Told& told, Json& json) {
     json["samples"].push_back(std::move(one));
   }
   for (const Failure& failure : told.figures.failures) {
-    const recordings::Event& event = told.recording.events[failure.event];
+    const recordings::Event& event = told.recording.event(failure.event);
     Json one{{"event", failure.event},
              {"time_ns", time_of(told, failure.event)},
              {"asked_bytes", failure.asked_bytes},
@@ -298,11 +311,7 @@ Json json_of(const Told& told) {
             {"totals", totals_json(told)},
             {"peak", moment_json(told, told.figures.whole.in_use.event, told.figures.at_peak)},
             {"peak_taken_bytes", told.figures.whole.taken.bytes},
-            {"end", moment_json(told,
-                                told.recording.events.empty()
-                                    ? kNever
-                                    : static_cast<std::uint32_t>(told.recording.events.size() - 1),
-                                told.figures.at_end)},
+            {"end", moment_json(told, told.history.last_event(), told.figures.at_end)},
             {"faults", faults_json(told.history.faults)}};
   constexpr std::array kLists{"devices", "memories",  "places",  "callers",      "lines",
                               "sizes",   "lifetimes", "samples", "out_of_memory"};
@@ -310,7 +319,7 @@ Json json_of(const Told& told) {
     json[list] = Json::array();
   }
   add_courses(told, json);
-  add_sizes_and_lifetimes(told.figures, json);
+  add_sizes_and_lifetimes(told, json);
   add_moments(told, json);
   add_lines(told, json);
   return json;

@@ -10,7 +10,7 @@ const KEYS = [
   ["0", "the whole recording"],
   ["P", "go to the peak"],
   ["O", "go to the next out-of-memory moment"],
-  ["Home, End", "first and last event"],
+  ["Home, End", "first and last event (in the timeline, on the slider)"],
   ["T", "light or dark"],
   ["Esc", "choose and mark nothing"],
   ["?", "this list"],
@@ -42,21 +42,21 @@ class Keys {
     const {view} = this;
     const around = view.positionOf(view.event);
     const inTimeline = this.timeline.place.contains(event.target);
-    const onSlider = event.target.matches("input");
+    const onSlider = event.target.matches("input[type=range]");
     const step = event.shiftKey ? Math.max(1, Math.round((view.to - view.from) / 20)) : 1;
     const does = {
       "+": () => view.zoom(0.7, around), "=": () => view.zoom(0.7, around), "-": () => view.zoom(1 / 0.7, around),
       "[": () => view.move(-0.25), "]": () => view.move(0.25), "0": () => this.actions.whole(),
       p: () => this.actions.peak(), o: () => this.actions.failure(), t: () => this.actions.theme(),
       "?": () => this.actions.help(), Escape: () => this.actions.nothing(),
-      ...(onSlider ? {} : {
-        ArrowLeft: () => this.step(-step), ArrowRight: () => this.step(step),
-      }),
+      ArrowLeft: () => this.step(-step), ArrowRight: () => this.step(step),
+      ...(inTimeline || onSlider ? {
+        Home: () => view.goTo(0), End: () => view.goTo(view.recording.events - 1),
+      } : {}),
       ...(inTimeline ? {
         ArrowUp: () => this.chooseNext(1), ArrowDown: () => this.chooseNext(-1),
         PageUp: () => view.zoomBytes(0.7, this.middleOfChosen()),
         PageDown: () => view.zoomBytes(1 / 0.7, this.middleOfChosen()),
-        Home: () => view.goTo(0), End: () => view.goTo(view.recording.events - 1),
       } : {}),
     }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (does === undefined) return;

@@ -24,35 +24,57 @@ void count_in(Share& share, const Share& other) {
 CodeLines lines_of(const recordings::Recording& recording, const History& history,
                    const Figures& figures) {
   CodeLines lines;
+  if (recording.stacks.empty()) {
+    return lines;
+  }
   std::map<std::string, std::uint32_t> known;
+  const auto line_of = [&](const std::string& text, const recordings::OwnLine& own) {
+    const auto [line, is_new] =
+        known.try_emplace(text, static_cast<std::uint32_t>(lines.texts.size()));
+    if (is_new) {
+      lines.texts.push_back(text);
+      lines.own.push_back(own);
+    }
+    return line->second;
+  };
   for (const std::vector<std::uint32_t>& stack : recording.stacks) {
     const recordings::OwnLine own = recordings::own_line_of(recording, stack);
     const std::string text = recordings::text_of(recording, own, recordings::Path::kWhole);
-    const auto [line, is_new] = known.try_emplace(text.empty() ? "(not known)" : text,
-                                                  static_cast<std::uint32_t>(lines.texts.size()));
-    if (is_new) {
-      lines.texts.push_back(line->first);
-      lines.own.push_back(own);
-    }
-    lines.of_stack.push_back(line->second);
+    lines.of_stack.push_back(line_of(text.empty() ? "(not known)" : text, own));
   }
   lines.held_by_stack.resize(recording.stacks.size());
   const std::uint32_t peak = figures.whole.in_use.event;
-  const std::uint32_t end =
-      recording.events.empty() ? kNever : static_cast<std::uint32_t>(recording.events.size() - 1);
-  for (const Block& block : history.blocks) {
-    if (block.stack < lines.held_by_stack.size()) {
-      HeldByCode& held = lines.held_by_stack[block.stack];
+  const std::uint32_t end = history.last_event();
+  HeldByCode without_stack;
+  HeldByCode without_stack_before;
+  for (std::size_t index = 0; index < history.blocks.size(); ++index) {
+    const Block& block = history.blocks[index];
+    const bool is_of_before = index < history.blocks_before;
+    HeldByCode& held = block.stack < lines.held_by_stack.size() ? lines.held_by_stack[block.stack]
+                       : is_of_before                           ? without_stack_before
+                                                                : without_stack;
+    if (!is_of_before) {
       count_in(held.all, block);
-      if (block.lives_at(peak)) {
-        count_in(held.at_peak, block);
-      }
-      if (block.lives_at(end)) {
-        count_in(held.at_end, block);
-      }
+    }
+    if (block.lives_at(peak)) {
+      count_in(held.at_peak, block);
+    }
+    if (block.lives_at(end)) {
+      count_in(held.at_end, block);
+    }
+    if (&held == &without_stack && lines.without_stack == kNone) {
+      lines.without_stack = line_of(std::string(recordings::kNoStack), {});
+    } else if (&held == &without_stack_before && lines.without_stack_before == kNone) {
+      lines.without_stack_before = line_of(std::string(recordings::kNoStackOfBefore), {});
     }
   }
   lines.held.resize(lines.texts.size());
+  if (lines.without_stack != kNone) {
+    lines.held[lines.without_stack] = without_stack;
+  }
+  if (lines.without_stack_before != kNone) {
+    lines.held[lines.without_stack_before] = without_stack_before;
+  }
   for (std::size_t stack = 0; stack < recording.stacks.size(); ++stack) {
     HeldByCode& held = lines.held[lines.of_stack[stack]];
     count_in(held.at_peak, lines.held_by_stack[stack].at_peak);
@@ -147,11 +169,7 @@ CallTree call_tree_of(const recordings::Recording& recording, const CodeLines& l
   for (std::size_t n = 0; n < recording.stacks.size(); ++n) {
     if (lines.held_by_stack[n].at_peak.blocks > 0) {
       const std::vector<std::uint32_t>& stack = recording.stacks[n];
-      const auto python = std::ranges::find_if(stack, [&](std::uint32_t frame) {
-        return recording.frames[frame].kind == recordings::Frame::Kind::kPython;
-      });
-      maker.add_stack(std::span(python == stack.end() ? stack.begin() : python, stack.end()),
-                      lines.held_by_stack[n].at_peak);
+      maker.add_stack(recordings::outline_of(recording, stack), lines.held_by_stack[n].at_peak);
     }
   }
   return maker.take();

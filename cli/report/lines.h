@@ -22,13 +22,24 @@ struct HeldByCode {
 
 struct CodeLines {
   std::vector<std::string> texts;  // "train.py:12 (forward)", each line once; with whole paths
-  std::vector<recordings::OwnLine> own;   // of the first stack with it
-  std::vector<std::uint32_t> of_stack;    // which of them, by Recording::stacks
+  std::vector<recordings::OwnLine> own;  // of the first stack with it
+  std::vector<std::uint32_t> of_stack;   // which of them, by Recording::stacks
+  // Those of the blocks that have no stack (kNone: all have one), and of those of them that are
+  // older than the recording.
+  std::uint32_t without_stack = kNone;
+  std::uint32_t without_stack_before = kNone;
   std::vector<HeldByCode> held;           // by line
   std::vector<HeldByCode> held_by_stack;  // by Recording::stacks
   // Lines, as numbers, by what they hold at the peak, the most first; then what is left at the end.
   std::vector<std::uint32_t> by_peak;
   bool are_known() const { return !texts.empty(); }
+  // Of a block; kNone where no line is known.
+  [[nodiscard]] std::uint32_t of_block(const History& history, std::size_t index) const {
+    const std::uint32_t stack = history.blocks[index].stack;
+    return stack < of_stack.size()         ? of_stack[stack]
+           : index < history.blocks_before ? without_stack_before
+                                           : without_stack;
+  }
 };
 
 [[nodiscard]] CodeLines lines_of(const recordings::Recording& recording, const History& history,
@@ -44,7 +55,7 @@ struct CallTree {
   };
   std::vector<Node> nodes;  // the first is the root, which stands for all stacks
 };
-// At the peak. Of stacks with Python's functions, those alone.
+// At the peak, of the stacks' outlines (see own_code.h).
 [[nodiscard]] CallTree call_tree_of(const recordings::Recording& recording, const CodeLines& lines);
 
 }  // namespace cubfc::report

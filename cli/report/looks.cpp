@@ -70,11 +70,12 @@ class Looker {
         continue;
       }
       std::uint64_t free_from = region->first.address;
-      std::uint64_t end = free_from;
-      while (region != regions_.end() && region->first.place == place &&
-             region->first.address <= end) {
-        end = std::max(end, region->first.address + region->second);
-        ++region;
+      std::uint64_t end = free_from + region->second.bytes;
+      const bool apart = region->second.apart;
+      for (++region; region != regions_.end() && region->first.place == place &&
+                     region->first.address <= end && !apart && !region->second.apart;
+           ++region) {
+        end = std::max(end, region->first.address + region->second.bytes);
       }
       while (block != live_.end() && block->first < At{place, free_from}) {
         free_from = block->first.place == place ? std::max(free_from, end_of(*block)) : free_from;
@@ -100,7 +101,7 @@ class Looker {
       return;
     }
     if (change.begins) {
-      regions_[{region.place, region.address}] = region.bytes;
+      regions_[{region.place, region.address}] = region;
     } else {
       const auto there = regions_.find({region.place, region.address});
       if (there != regions_.end()) {
@@ -127,7 +128,7 @@ class Looker {
   std::size_t next_region_ = 0;
   std::vector<bool> has_addresses_;
   std::map<At, std::uint32_t> live_;
-  std::map<At, std::uint64_t> regions_;
+  std::map<At, Region> regions_;
   std::vector<std::uint32_t> device_of_place_;
   std::map<std::uint64_t, std::uint64_t> in_use_;
   std::map<std::uint64_t, std::uint64_t> taken_;
@@ -154,7 +155,7 @@ void add_looks(const Recording& recording, const History& history, Figures& figu
          ++failure) {
       Failure& at = figures.failures[failure];
       looker.forward_to(at.event);
-      const std::uint32_t place = recording.events[at.event].place;
+      const std::uint32_t place = recording.event(at.event).place;
       const std::uint64_t device =
           place < recording.places.size() ? recording.places[place].device : Looker::kAll;
       at.in_use_bytes = looker.in_use(device);
@@ -164,7 +165,7 @@ void add_looks(const Recording& recording, const History& history, Figures& figu
       }
     }
   };
-  const std::size_t events = recording.events.size();
+  const std::size_t events = history.times_ns.size();
   for (const std::uint32_t event : sampled_events(events)) {
     look_at_failures_until(event);
     looker.forward_to(event);

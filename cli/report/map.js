@@ -87,7 +87,7 @@ class AddressMap {
     return {stretches, handles, handleBytes, blocks: length, ...freeIn(stretches, blocks)};
   }
 
-  // Regions that touch are one stretch.
+  // Regions that touch are one stretch, but for those that are apart.
   stretchesAt(event) {
     const {view} = this;
     const {places} = view.recording.report;
@@ -97,12 +97,13 @@ class AddressMap {
       const shown = view.moments.inScope[region.place] && memory !== "mapped" && memory !== "array";
       if (!shown || region.begin > event || region.end <= event) continue;
       const before = stretches[stretches.length - 1];
-      if (before !== undefined && before.place === region.place && before.end >= region.address) {
+      const joins = before !== undefined && !before.apart && !region.apart;
+      if (joins && before.place === region.place && before.end >= region.address) {
         before.end = Math.max(before.end, region.address + region.bytes);
         continue;
       }
       stretches.push({place: region.place, address: region.address, low: region.low, high: region.high,
-                      end: region.address + region.bytes, seenOnly: region.seenOnly});
+                      end: region.address + region.bytes, seenOnly: region.seenOnly, apart: region.apart});
     }
     return stretches;
   }

@@ -121,6 +121,8 @@ Columns columns_of(const History& history) {
   columns.varints("regionPlace", regions.size(), [&](std::size_t n) { return regions[n].place; });
   columns.varints("regionSeenOnly", regions.size(),
                   [&](std::size_t n) { return regions[n].seen_only ? 1U : 0U; });
+  columns.varints("regionApart", regions.size(),
+                  [&](std::size_t n) { return regions[n].apart ? 1U : 0U; });
   return columns;
 }
 
@@ -138,16 +140,27 @@ void add_stacks(const Told& told, Json& json) {
   json["frameNames"] = std::move(names);
   json["frameKinds"] = std::move(kinds);
   json["stacks"] = told.recording.stacks;
+  Json& outlines = json["outlines"] = Json::array();  // null: the stack itself
+  for (const std::vector<std::uint32_t>& stack : told.recording.stacks) {
+    std::vector<std::uint32_t> outline = recordings::outline_of(told.recording, stack);
+    outlines.push_back(outline == stack ? Json{} : Json(std::move(outline)));
+  }
   json["lines"] = told.lines.texts;
   json["lineOfStack"] = told.lines.of_stack;
+  const auto line_or_none = [](std::uint32_t line) {
+    return line == kNone ? -1 : static_cast<std::int64_t>(line);
+  };
+  json["lineWithoutStack"] = line_or_none(told.lines.without_stack);
+  json["lineWithoutStackBefore"] = line_or_none(told.lines.without_stack_before);
 }
 
 void add_notes(const Told& told, Json& json) {
   Json& notes = json["notes"] = Json::array();
-  for (std::uint32_t n = 0; n < told.recording.events.size(); ++n) {
+  for (std::size_t n = 0; n < told.recording.events.size(); ++n) {
     const recordings::Event& event = told.recording.events[n];
     if (event.kind == trace::Kind::kNote && event.text < told.recording.texts.size()) {
-      notes.push_back({{"event", n}, {"text", told.recording.texts[event.text]}});
+      notes.push_back(
+          {{"event", told.recording.number_of(n)}, {"text", told.recording.texts[event.text]}});
     }
   }
 }

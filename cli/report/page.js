@@ -9,7 +9,7 @@ class Page {
     this.moments = new Moments(recording);
     this.view = new View(recording, this.moments, () => this.draw());
     this.groupings = groupingsOf(recording);
-    this.tellsTaken = recording.report.totals.grows > 0;
+    this.tellsTaken = recording.report.peak_taken_bytes > 0;
     this.chooseGrouping();
     this.timeline = new Timeline(byId("timeline"), this.view);
     this.overview = new Overview(byId("overview"), this.view);
@@ -54,18 +54,19 @@ class Page {
     byId("title").textContent = document.title;
     byId("source").textContent = plain(`${recording.path} \u00b7 ${recording.format} \u00b7 ` +
       (recording.state ? "what was there when it was written"
-        : `${countText(recording.events)} events` + (recording.has_times ? ` in ${timeText(recording.duration_ns)}` : ", without times")));
-    const holder = [...peak.by_caller].sort((a, b) => b.bytes - a.bytes)[0];
+        : counted(recording.events, "event") + (recording.has_times ? ` in ${timeText(recording.duration_ns)}` : ", without times")));
     const facts = [
       ["Peak in use", exactBytes(peak.in_use_bytes)],
-      ["when", peak.event === null ? "never" : momentText(this.recording, peak.event)],
-      ["of it waiting", exactBytes(peak.waiting_bytes)],
-      ["most by", holder === undefined ? "nobody"
-        : `${lastPart(holder.caller) || "(not known)"}, ${shareText(holder.bytes, peak.in_use_bytes)}`],
+      ...(peak.asked_bytes === peak.in_use_bytes ? [] : [["asked for, without padding", exactBytes(peak.asked_bytes)]]),
+      ...(recording.state ? [] : [["when", peak.event === null ? "never" : momentText(this.recording, peak.event)]]),
+      ...(peak.waiting_bytes === 0 ? [] : [["of it waiting", exactBytes(peak.waiting_bytes)]]),
+      ["most by", this.mostText()],
       ["Taken from the device, at most",
        this.tellsTaken ? exactBytes(report.peak_taken_bytes) : "the recording does not tell"],
+      ...(recording.has_before ? [["Before the recording",
+                                   `${exactBytes(totals.before_bytes)} in ${counted(totals.before_blocks, "block")}`]] : []),
       ["Allocations", `${countText(totals.allocations)}, ${countText(totals.failures)} failed`],
-      ["Left at the end", `${exactBytes(totals.left_at_end_bytes)} in ${countText(totals.left_at_end_blocks)} blocks`],
+      ["Left at the end", `${exactBytes(totals.left_at_end_bytes)} in ${counted(totals.left_at_end_blocks, "block")}`],
     ];
     const segments = recording.tensors_for_segments;
     if (segments !== null) {
@@ -85,10 +86,21 @@ class Page {
     byId("warnings").textContent = warnings.join(" ");
   }
 
+  // Who held most at the peak: a line, or a caller.
+  mostText() {
+    const {lines, peak} = this.recording.report;
+    const holders = lines.length > 0 ? lines.map(({line, at_peak: {bytes}}) => ({name: line, bytes}))
+      : peak.by_caller.map(({caller, bytes}) => ({name: caller, bytes}));
+    const [holder] = holders.sort((a, b) => b.bytes - a.bytes);
+    return holder === undefined ? "nobody"
+      : `${shortName(holder.name) || "(not known)"}, ${shareText(holder.bytes, peak.in_use_bytes)}`;
+  }
+
   fillTables() {
     const {report} = this.recording;
     byId("sizes").append(sizesTable(report));
     byId("lifetimes").append(lifetimesTable(report));
+    byId("lifetimes").parentElement.hidden = report.lifetimes.length === 0;
     byId("places").append(placesTable(report));
     byId("program").append(programTable(this.recording));
     const faults = faultsTable(report);
@@ -113,6 +125,7 @@ class Page {
     byId("grouping").value = this.groupings.findIndex(({key}) => key === this.grouping.key);
     byId("grouping").addEventListener("change", () => this.regroup());
     byId("axis").value = view.axis;
+    byId("axis").parentElement.hidden = !recording.report.recording.has_times;
     byId("axis").addEventListener("change", (event) => {
       const [from, to] = [view.from, view.to].map((at) => Math.max(0, view.eventAt(at)));
       view.axis = event.target.value;
@@ -122,11 +135,10 @@ class Page {
       view.setHeight(event.target.value);
       view.changed();
     });
-    const last = Math.max(0, recording.events - 1);
-    for (const id of ["moment", "event"]) {
-      byId(id).max = last;
-      byId(id).addEventListener("input", (event) => view.goTo(Number(event.target.value)));
-    }
+    byId("moment").addEventListener("input", (event) => view.goToShare(Number(event.target.value)));
+    byId("event").max = Math.max(0, recording.events - 1);
+    byId("event").addEventListener("input", (event) => view.goTo(Number(event.target.value)));
+    byId("event").addEventListener("change", (event) => (event.target.value = view.event));
     this.setUpButtons();
   }
 
@@ -186,9 +198,9 @@ class Page {
 
   blockWords(block) {
     const {blocks} = this.recording;
-    const caller = this.recording.report.callers[blocks.caller[block]].caller || "(not known)";
+    const caller = callerText(this.recording, block);
     const state = blocks.freed[block] <= this.view.event ? ", waiting" : "";
-    return `block ${countText(block)}: ${exactBytes(blocks.held[block])} \u00b7 ${lastPart(caller)}${state}`;
+    return `block ${countText(block)}: ${exactBytes(blocks.held[block])} \u00b7 ${shortName(caller)}${state}`;
   }
 
   actions() {
@@ -248,7 +260,7 @@ class Page {
       bytes += held[list[n]];
       ++count;
     }
-    return `${countText(count)} blocks of less than ${bytesText(Math.ceil(timeline.atLeast))} each: ` +
+    return `${counted(count, "block")} of less than ${bytesText(Math.ceil(timeline.atLeast))} each: ` +
       `${bytesText(bytes)} \u00b7 ${timeline.nameOfSmall(SMALL_BAND - level)} \u00b7 zoom in to tell them apart`;
   }
 
@@ -296,14 +308,19 @@ class Page {
     const first = Math.max(0, view.eventAt(view.from));
     const last = Math.max(first, view.eventAt(view.to - (view.axis === "events" ? 0.001 : 0)));
     const {times} = recording;
-    byId("shown").textContent = `Shown: events ${countText(first)} to ${countText(last)} ` +
-      `(${clockText(times[first])} to ${clockText(times[last])}), up to ${bytesText(Math.round(view.high))}.` +
-      (this.tellsTaken ? " Dashed line: taken from the device. Under the whole: what is free, and as a line its largest piece." : "");
+    const hasTimes = recording.report.recording.has_times;
+    const takenWords = this.moments.mostTaken > view.high && view.height !== "taken"
+      ? ` What is taken from the device, at most ${bytesText(this.moments.mostTaken)}, is partly above what is drawn: choose "Up to: what is taken".`
+      : " Dashed line: taken from the device.";
+    byId("shown").textContent = `Shown: events ${countText(first)} to ${countText(last)}` +
+      (hasTimes ? ` (${clockText(times[first])} to ${clockText(times[last])})` : "") + `, up to ${bytesText(Math.round(view.high))}.` +
+      (this.tellsTaken ? `${takenWords} Under the whole: what is free, and as a line its largest piece.` : "");
   }
 
   tellMoment(look) {
     const {view, recording, moments} = this;
-    byId("moment").value = view.event;
+    byId("moment").value = view.share;
+    byId("moment").setAttribute("aria-valuetext", recording.events === 0 ? "" : momentText(recording, view.event));
     if (document.activeElement !== byId("event")) byId("event").value = view.event;
     if (recording.events === 0) {
       byId("status").textContent = "The recording has no events.";
@@ -311,11 +328,11 @@ class Page {
     }
     const e = view.event;
     const words = [
-      `At ${momentText(recording, e)}: in use ${exactBytes(moments.inUse[e])} in ${countText(look.blocks)} blocks`,
-      `waiting ${exactBytes(moments.waiting[e])}`,
+      `At ${momentText(recording, e)}: in use ${exactBytes(moments.inUse[e])} in ${counted(look.blocks, "block")}`,
+      ...(moments.waiting[e] === 0 ? [] : [`waiting ${exactBytes(moments.waiting[e])}`]),
       ...(this.tellsTaken ? [
         `taken ${exactBytes(moments.taken[e])}`,
-        `free ${exactBytes(look.freeBytes)} in ${countText(look.pieces)} pieces, the largest ${exactBytes(look.largest)}`,
+        `free ${exactBytes(look.freeBytes)} in ${counted(look.pieces, "piece")}, the largest ${exactBytes(look.largest)}`,
       ] : ["the recording does not tell what was taken from the device"]),
     ];
     byId("status").textContent = words.join(" \u00b7 ");
@@ -324,23 +341,24 @@ class Page {
       (look.stretches.some((one) => one.seenOnly)
         ? " Places that do not tell what they take are drawn where their blocks were; what is free there is not counted." : "");
     byId("map-status").textContent = look.handles === 0 ? "" :
-      `Not drawn, without addresses: ${countText(look.handles)} blocks of arrays and physical memory, ${exactBytes(look.handleBytes)}.`;
+      `Not drawn, without addresses: ${counted(look.handles, "block")} of arrays and physical memory, ${exactBytes(look.handleBytes)}.`;
   }
 
   tellBlock() {
     const block = this.view.hovered >= 0 ? this.view.hovered : this.view.chosen;
-    if (block === this.toldBlock) return;
-    this.toldBlock = block;
+    const told = `${block} ${this.view.allFunctions}`;
+    if (told === this.toldBlock) return;
+    this.toldBlock = told;
     byId("block-title").textContent = block < 0 ? "Block" : `Block ${countText(block)}`;
     byId("block").replaceChildren(...(block < 0
       ? [make("p", "Point at a band, or press \u2191 and \u2193 in the timeline.", {className: "quiet"})]
-      : blockFacts(this.recording, block)));
+      : blockFacts(this.recording, block, this.view.stacks)));
   }
 
   drawTables() {
     this.tablesAfter = undefined;
     const {view} = this;
-    const key = [view.event, view.marked, this.grouping.key, this.moments.peakEvent, this.inks.surface].join(" ");
+    const key = [view.event, view.marked, view.sort, this.grouping.key, this.moments.peakEvent, this.inks.surface].join(" ");
     this.flame.draw(this.inks);
     if (key === this.tablesOf || this.recording.events === 0) return;
     this.tablesOf = key;

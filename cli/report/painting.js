@@ -2,11 +2,12 @@
 // pattern of its own, so that it can be told without colour.
 "use strict";
 
-// Told apart by most people who see fewer colours (after Okabe and Ito), and by lightness.
+// Told apart by most people who see fewer colours (after Okabe and Ito), and by lightness. The last
+// is of all groups that have none of their own.
 const GROUP_COLOURS = [
   [[86, 156, 214], [62, 120, 178]], [[233, 163, 50], [196, 128, 28]], [[74, 170, 132], [48, 134, 100]],
   [[205, 118, 170], [168, 86, 136]], [[214, 108, 62], [176, 80, 40]], [[150, 140, 214], [116, 104, 180]],
-  [[176, 176, 96], [138, 138, 64]], [[120, 186, 196], [84, 148, 160]],
+  [[176, 176, 96], [138, 138, 64]], [[160, 160, 160], [124, 124, 124]],
 ];
 // Rows of eight pixels, one bit each.
 const PATTERNS = [
@@ -69,10 +70,10 @@ class Inks {
   }
 
   shadeOf(group, block, pale) {
-    return (pale ? this.pale : this.groups)[group % GROUP_COLOURS.length][(block * 7919 >> 3) & 1];
+    return (pale ? this.pale : this.groups)[Math.min(group, LEVELS - 1)][(block * 7919 >> 3) & 1];
   }
   patternOf(group) {
-    return PATTERNS[(group + Math.floor(group / GROUP_COLOURS.length)) % PATTERNS.length];
+    return PATTERNS[Math.min(group, LEVELS - 1)];
   }
 }
 

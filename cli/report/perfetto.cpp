@@ -119,7 +119,7 @@ void write_perfetto(const Told& told, Output& output) {
   const std::vector<RegionChange> regions = region_changes(history);
   std::size_t next_region = 0;
   std::size_t next_failure = 0;
-  for (std::uint32_t event = 0; event < told.recording.events.size(); ++event) {
+  for (std::uint32_t event = 0; event < told.recording.numbers(); ++event) {
     const std::uint64_t time = history.times_ns[event];
     const auto set = [&](std::uint32_t index, bool begins) {
       const Block& block = history.blocks[index];
@@ -138,7 +138,7 @@ void write_perfetto(const Told& told, Output& output) {
     }
     if (next_failure < history.failures.size() && history.failures[next_failure] == event) {
       ++next_failure;
-      const recordings::Event& failure = told.recording.events[event];
+      const recordings::Event& failure = told.recording.event(event);
       const bool has_text = failure.text < told.recording.texts.size();
       packets.failure(time, failure.address,
                       has_text ? printable(told.recording.texts[failure.text], true) : "");

@@ -83,6 +83,7 @@ function regionsOf(columns) {
     end: end[n],
     place: columns.regionPlace[n],
     seenOnly: columns.regionSeenOnly[n] === 1,
+    apart: columns.regionApart[n] === 1,
   }));
   return regions.sort((a, b) => a.place - b.place || a.address - b.address);
 }
@@ -101,8 +102,13 @@ async function readRecording() {
     frameNames: header.frameNames,
     frameKinds: header.frameKinds,
     stacks: header.stacks,
+    outlines: header.outlines.map((outline, n) => outline || header.stacks[n]),
+    hasOutlines: header.outlines.some((outline) => outline !== null),
     lines: header.lines,
     lineOfStack: header.lineOfStack,
+    lineWithoutStack: header.lineWithoutStack,
+    lineWithoutStackBefore: header.lineWithoutStackBefore,
+    blocksBefore: header.report.totals.before_blocks,
     notes: header.notes,
     times: summed(columns.time),
     events: columns.time.length,

@@ -13,12 +13,16 @@ constexpr std::uint64_t kNear = std::uint64_t{2} << 20;
 
 }  // namespace
 
-void Taken::add(std::uint32_t number, std::uint32_t place, std::uint64_t from, std::uint64_t to) {
+void Taken::add(std::uint32_t number, Region region, std::uint64_t from, std::uint64_t to) {
   if (from >= to) {
     return;
   }
   now_[from] = static_cast<std::uint32_t>(regions_->size());
-  regions_->push_back({from, to - from, number, kNever, place, false});
+  region.address = from;
+  region.bytes = to - from;
+  region.begin = number;
+  region.end = kNever;
+  regions_->push_back(region);
   bytes_ += to - from;
 }
 
@@ -27,8 +31,7 @@ void Taken::remove(std::uint32_t number, std::uint32_t index) {
   bytes_ -= (*regions_)[index].bytes;
 }
 
-std::uint64_t Taken::cut(std::uint32_t number, std::uint32_t place, std::uint64_t from,
-                         std::uint64_t to) {
+std::uint64_t Taken::cut(std::uint32_t number, std::uint64_t from, std::uint64_t to) {
   std::uint64_t gone = 0;
   auto next = now_.upper_bound(from);
   if (next != now_.begin()) {
@@ -36,8 +39,9 @@ std::uint64_t Taken::cut(std::uint32_t number, std::uint32_t place, std::uint64_
   }
   while (next != now_.end() && next->first < to) {
     const std::uint32_t index = next->second;
-    const std::uint64_t begin = (*regions_)[index].address;
-    const std::uint64_t end = begin + (*regions_)[index].bytes;
+    const Region old = (*regions_)[index];
+    const std::uint64_t begin = old.address;
+    const std::uint64_t end = begin + old.bytes;
     if (end <= from) {
       ++next;
       continue;
@@ -45,8 +49,8 @@ std::uint64_t Taken::cut(std::uint32_t number, std::uint32_t place, std::uint64_
     remove(number, index);
     next = now_.erase(next);
     gone += std::min(end, to) - std::max(begin, from);
-    add(number, place, begin, from);
-    add(number, place, to, end);
+    add(number, old, begin, from);
+    add(number, old, to, end);
   }
   return gone;
 }
@@ -54,9 +58,12 @@ std::uint64_t Taken::cut(std::uint32_t number, std::uint32_t place, std::uint64_
 bool Taken::grow(std::uint32_t number, const Event& event) {
   ever_grown_ = true;
   const std::uint64_t end = event.address + event.bytes;
+  Region region;
+  region.place = event.place;
+  region.apart = event.apart;
   if (has_addresses_) {
-    const bool is_new = cut(number, event.place, event.address, end) == 0;
-    add(number, event.place, event.address, end);
+    const bool is_new = cut(number, event.address, end) == 0;
+    add(number, region, event.address, end);
     return is_new;
   }
   const auto there = now_.find(event.address);
@@ -64,13 +71,13 @@ bool Taken::grow(std::uint32_t number, const Event& event) {
     remove(number, there->second);
   }
   const bool is_new = there == now_.end();
-  add(number, event.place, event.address, end);
+  add(number, region, event.address, end);
   return is_new;
 }
 
 bool Taken::shrink(std::uint32_t number, const Event& event) {
   if (has_addresses_) {
-    return cut(number, event.place, event.address, event.address + event.bytes) == event.bytes;
+    return cut(number, event.address, event.address + event.bytes) == event.bytes;
   }
   const auto there = now_.find(event.address);
   if (there == now_.end()) {
@@ -128,7 +135,7 @@ void add_regions_seen(History& history, const std::vector<bool>& places) {
       all.to = std::max(all.to, seen[next].to);
     }
     if (all.to > all.from) {
-      history.regions.push_back({all.from, all.to - all.from, 0, kNever, all.place, true});
+      history.regions.push_back({all.from, all.to - all.from, 0, kNever, all.place, true, false});
     }
   }
 }

@@ -30,11 +30,11 @@ class Taken {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
  private:
-  void add(std::uint32_t number, std::uint32_t place, std::uint64_t from, std::uint64_t to);
+  // Like another, but from `from` to `to`, from an event on.
+  void add(std::uint32_t number, Region region, std::uint64_t from, std::uint64_t to);
   void remove(std::uint32_t number, std::uint32_t index);
   // The bytes of [from, to) that were there and are gone now.
-  std::uint64_t cut(std::uint32_t number, std::uint32_t place, std::uint64_t from,
-                    std::uint64_t to);
+  std::uint64_t cut(std::uint32_t number, std::uint64_t from, std::uint64_t to);
 
   std::vector<Region>* regions_;
   std::map<std::uint64_t, std::uint32_t> now_;  // address to region

@@ -78,14 +78,14 @@ std::uint64_t write_rmm(const Told& told, Output& output) {
   std::size_t next_free = 0;
   std::size_t next_block = 0;
   std::size_t next_failure = 0;
-  for (std::uint32_t event = 0; event < told.recording.events.size(); ++event) {
-    const recordings::Event& here = told.recording.events[event];
+  for (std::uint32_t event = 0; event < told.recording.numbers(); ++event) {
+    const recordings::Event& here = told.recording.event(event);
     for (; next_free < freed.size() && blocks[freed[next_free]].freed == event; ++next_free) {
       const Block& block = blocks[freed[next_free]];
       lines.write(event, here.thread, "free", block.address, block.bytes, block.place);
     }
-    if (next_block < blocks.size() && blocks[next_block].begin == event) {
-      const Block& block = blocks[next_block++];
+    for (; next_block < blocks.size() && blocks[next_block].begin == event; ++next_block) {
+      const Block& block = blocks[next_block];
       if (has_addresses(told.recording.places[block.place].memory)) {
         lines.write(event, block.thread, "allocate", block.address, block.bytes, block.place);
       }

@@ -1,5 +1,5 @@
 // Goes through a History in the order in which it happened. An event ends blocks and regions before
-// it begins others.
+// it begins others; a block that begins and ends by one event begins first.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class BlockSweep {
       if (std::min(begins, gone) == kNever || std::min(begins, gone) > event) {
         return;
       }
-      if (gone <= begins) {
+      if (gone <= begins && ends[next_end_].index < next_) {
         end(ends[next_end_++].index);
       } else {
         begin(static_cast<std::uint32_t>(next_++));

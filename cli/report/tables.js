@@ -31,30 +31,55 @@ function markButton(view, name, group) {
 }
 
 function holdersTable(view, inks, grouping, now) {
+  const bytesBy = {now: (n) => now[n].bytes, peak: (n) => grouping.groups[n].peakBytes,
+                   end: (n) => grouping.groups[n].endBytes, all: (n) => grouping.groups[n].allBytes};
+  const sortable = (name, key) => ({name, number: true, sorted: view.sort === key, sort: () => {
+    view.sort = key;
+    view.changed();
+  }});
+  const number = (name) => ({name, number: true});
   const columns = [
     {name: ""}, {name: ""}, {name: grouping.name},
-    {name: "now", number: true}, {name: "of all", number: true}, {name: "blocks", number: true},
-    {name: "at the peak", number: true}, {name: "of all", number: true}, {name: "blocks", number: true},
-    {name: "allocated in all", number: true}, {name: "blocks", number: true},
+    sortable("now", "now"), number("of all"), number("blocks"),
+    sortable("at the peak", "peak"), number("of all"), number("blocks"),
+    sortable("at the end", "end"), number("blocks"),
+    sortable("allocated in all", "all"), number("blocks"),
   ];
   const {moments} = view;
   const inUse = view.recording.events === 0 ? 0 : moments.inUse[view.event];
-  const rows = grouping.groups.slice(0, MOST_ROWS_OF_TABLE).filter((group) => group.allBlocks > 0)
-    .map((group, n) => [
-      markButton(view, group.name, n), swatch(inks, n), group.name,
+  const bytesOf = bytesBy[view.sort];
+  const order = grouping.groups.map((_, n) => n).filter((n) => grouping.groups[n].blocks > 0)
+    .sort((a, b) => bytesOf(b) - bytesOf(a) || a - b);
+  const rows = order.slice(0, MOST_ROWS_OF_TABLE).map((n) => {
+    const group = grouping.groups[n];
+    return [
+      markButton(view, group.name, n), swatch(inks, n), nameCell(group.name),
       bytesText(now[n].bytes), shareText(now[n].bytes, inUse), countText(now[n].blocks),
       bytesText(group.peakBytes), shareText(group.peakBytes, moments.peak), countText(group.peakBlocks),
+      bytesText(group.endBytes), countText(group.endBlocks),
       bytesText(group.allBytes), countText(group.allBlocks),
-    ]);
-  return makeTable(columns, rows);
+    ];
+  });
+  const left = order.length - rows.length;
+  const table = makeTable(columns, rows);
+  return left === 0 ? table : make("div", [table, make("p", `and ${countText(left)} more`, {className: "quiet"})]);
 }
 
 // Beside the drawing: what it is coloured by, and what each holds at the moment. As many as the
 // drawing tells apart.
 function legendOf(view, inks, grouping, now) {
-  return grouping.groups.slice(0, LEVELS).filter((group) => group.allBlocks > 0).map((group, n) =>
-    make("li", [swatch(inks, n), make("span", lastPart(group.name), {className: "name", title: plain(group.name)}),
-                make("span", bytesText(now[n].bytes), {className: "number"})]));
+  const {groups} = grouping;
+  const own = groups.length > LEVELS ? LEVELS - 1 : groups.length;
+  const row = (n, name, title, bytes) =>
+    make("li", [swatch(inks, n), make("span", name, {className: "name", title: plain(title)}),
+                make("span", bytesText(bytes), {className: "number"})]);
+  const rows = groups.slice(0, own).map((group, n) => [group, n]).filter(([group]) => group.blocks > 0)
+    .map(([group, n]) => row(n, shortName(group.name), group.name, now[n].bytes));
+  const others = groups.slice(own);
+  if (others.length > 0) {
+    rows.push(row(own, counted(others.length, "other"), "They are told apart in the table below", now.slice(own).reduce((sum, {bytes}) => sum + bytes, 0)));
+  }
+  return rows;
 }
 
 // The biggest first; of equal ones the older.
@@ -71,18 +96,18 @@ function biggestOf(list, held) {
 }
 
 function biggestTable(view, list, length) {
-  const {blocks, report, times, threads} = view.recording;
+  const {blocks, report, threads} = view.recording;
   const order = biggestOf(list.subarray(0, length), blocks.held);
   const columns = [
-    {name: "block", number: true}, {name: "size", number: true}, {name: "bytes", number: true}, {name: "caller"},
+    {name: "block", number: true}, {name: "size", number: true}, {name: "bytes", number: true}, {name: report.recording.callers_are},
     {name: report.recording.threads_are}, {name: "place"}, {name: "allocated at", number: true}, {name: "state"},
   ];
   return makeTable(columns, order.map((b) => {
     const button = make("button", countText(b), {type: "button"});
     button.addEventListener("click", () => view.choose(b));
     return [button, bytesText(blocks.held[b]), countText(blocks.held[b]),
-            report.callers[blocks.caller[b]].caller || "(not known)", threads[blocks.thread[b]],
-            report.places[blocks.place[b]].name, timeText(times[blocks.begin[b]]),
+            nameCell(callerText(view.recording, b)), threads[blocks.thread[b]],
+            report.places[blocks.place[b]].name, beginningText(view.recording, blocks.begin[b]),
             blocks.freed[b] <= view.event ? "waiting" : "in use"];
   }));
 }
@@ -97,8 +122,8 @@ function sizesTable(report) {
     `from ${bytesText(size.from_bytes)}`, countText(size.blocks), bytesText(size.bytes),
     size.at_peak_blocks === 0 ? "\u2013" : `${bytesText(size.at_peak_bytes)} in ${countText(size.at_peak_blocks)}`,
     countText(size.at_end_blocks),
-    size.freed === 0 ? "\u2013" : timeText(size.median_lifetime_ns),
-    size.freed === 0 ? "\u2013" : timeText(size.longest_lifetime_ns),
+    size.freed === 0 || size.median_lifetime_ns === null ? "\u2013" : timeText(size.median_lifetime_ns),
+    size.freed === 0 || size.longest_lifetime_ns === null ? "\u2013" : timeText(size.longest_lifetime_ns),
   ]));
 }
 
@@ -131,13 +156,13 @@ function programTable({report, notes}) {
   const isDefault = (line) => line.endsWith("(default)");
   const defaults = settings.filter(isDefault);
   const rows = [
-    ["command", recording.command_line.join(" ") || "(not known)"],
-    ["process", recording.pid === 0 ? "(not known)" : String(recording.pid)],
+    ...(recording.command_line.length === 0 ? [] : [["command", recording.command_line.join(" ")]]),
+    ...(recording.pid === 0 ? [] : [["process", String(recording.pid)]]),
     ["started", recording.start_unix_ns === 0 ? "(not known)"
       : new Date(recording.start_unix_ns / 1e6).toISOString()],
     ["recording", `${recording.path} (${recording.format})`],
-    ["grown, shrunk", `${countText(totals.grows)} and ${countText(totals.shrinks)} times`],
-    ["waited for the device", `${timeText(totals.waited_ns)} in ${countText(totals.waits)} calls`],
+    ["grown, shrunk", `${countText(totals.grows)} and ${counted(totals.shrinks, "time")}`],
+    ...(totals.waits === 0 ? [] : [["waited for the device", `${timeText(totals.waited_ns)} in ${counted(totals.waits, "call")}`]]),
     ...settings.filter((line) => !isDefault(line)).map((line) => ["setting", line]),
     ...(defaults.length === 0 ? [] : [["settings that are defaults", make("details", [
       make("summary", countText(defaults.length)), make("pre", defaults.join("\n"))])]]),

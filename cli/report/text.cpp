@@ -36,9 +36,9 @@ std::string value_of(std::string_view settings, std::string_view name) {
   }
   return {};
 }
-// A name of the file's, in its column.
+// A name of the file's, in its column: of a path the end, of a line the beginning.
 std::string name_column(const std::string& name) {
-  return end_in(printable(name), kNameWidth);
+  return (name.starts_with('/') ? end_in : beginning_in)(printable(name), kNameWidth);
 }
 
 class Text {
@@ -50,6 +50,7 @@ class Text {
         figures_(told.figures),
         peak_(told.figures.at_peak),
         at_peak_(told.recording.is_state ? "" : ", at the peak"),
+        has_before_(told.recording.before > 0),
         bold_(bold) {}
 
   std::string all() {
@@ -59,12 +60,14 @@ class Text {
     table(chart_of(told_));
     shares(
         "By kind of memory" + at_peak_, peak_.by_memory.size(),
-        [&](std::size_t n) { return std::string(memory_name(static_cast<Memory>(n))); },
+        [&](std::size_t n) { return std::string(memory_name(recording_, static_cast<Memory>(n))); },
         [&](std::size_t n) { return peak_.by_memory.at(n); });
-    shares(
-        "By caller" + at_peak_, peak_.by_caller.size(),
-        [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
-        [&](std::size_t n) { return peak_.by_caller[n]; });
+    if (recording_.callers_are != "line" || !told_.lines.are_known()) {  // else it is told above
+      shares(
+          "By " + recording_.callers_are + at_peak_, peak_.by_caller.size(),
+          [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
+          [&](std::size_t n) { return peak_.by_caller[n]; });
+    }
     if (recording_.threads_are == "stream" && recording_.threads.size() > 2) {
       shares(
           "By stream" + at_peak_, peak_.by_thread.size(),
@@ -103,8 +106,9 @@ class Text {
   }
 
   [[nodiscard]] std::string at(std::uint32_t event) const {
-    return event == kNever
-               ? "never"
+    return event == kNever ? "never"
+           : event == 0 && has_before_
+               ? "before the recording began (event 0)"
                : "at " + (recording_.has_times ? clock_text(history_.times_ns[event]) + ", " : "") +
                      "event " + count_text(event);
   }
@@ -128,7 +132,10 @@ class Text {
                          bytes_text(figures_.whole.in_use_at_end) + ")");
       return;
     }
-    fact("events", count_text(recording_.events.size()) +
+    if (has_before_) {
+      before();
+    }
+    fact("events", count_text(recording_.events.size() - recording_.before) +
                        (recording_.has_times ? " in " + time_text(duration) : ", without times") +
                        (recording_.closed                    ? "; the process ended in order"
                         : recording_.format == "cubfc trace" ? "; killed, or still running"
@@ -138,7 +145,7 @@ class Text {
                        bytes_text(figures_.whole.in_use_at_end) + ")");
     if (history_.waits > 0) {
       fact("waits", time_text(history_.waited_ns) + " for the device, in " +
-                        count_text(history_.waits) + " calls");
+                        counted(history_.waits, "call"));
     }
     if (const std::string group = value_of(recording_.settings, "CUBFC_GROUP"); !group.empty()) {
       fact("group", end_of(printable(group), 30) + ": " +
@@ -157,6 +164,17 @@ class Text {
     }
     if (recording_.is_cut) {
       fact("cut", "the file is not whole: what came after the last event is not in it");
+    }
+  }
+
+  // A history begins when it is switched on, or has dropped what is older.
+  void before() {
+    fact("before", counted(history_.blocks_before, "block") + " (" +
+                       bytes_text(history_.bytes_before) + ") were there when the recording began");
+    const std::uint32_t line = told_.lines.without_stack_before;
+    if (line != kNone && told_.lines.held[line].at_peak.bytes > 0) {
+      fact("", "no line is known of those that were freed since, or have no stack: at");
+      fact("", "the peak " + bytes_text(told_.lines.held[line].at_peak.bytes));
     }
   }
 
@@ -188,7 +206,11 @@ class Text {
     title(recording_.is_state ? "There" : "Peak");
     fact("in use", bytes_text(figures_.whole.in_use.bytes) + " (" +
                        count_text(figures_.whole.in_use.bytes) + " bytes) in " +
-                       count_text(peak_.in_use.blocks) + " blocks");
+                       counted(peak_.in_use.blocks, "block"));
+    if (peak_.asked_bytes != peak_.in_use.bytes) {
+      fact("asked for", bytes_text(peak_.asked_bytes) + " (" + count_text(peak_.asked_bytes) +
+                            " bytes); the rest is padding");
+    }
     if (!recording_.is_state) {
       fact("when", at(figures_.whole.in_use.event));
     }
@@ -198,8 +220,8 @@ class Text {
     }
     if (figures_.whole.taken.bytes > 0) {
       fact("taken",
-           bytes_text(peak_.taken_bytes) + " from the device in " + count_text(peak_.taken_pieces) +
-               (peak_.taken_pieces == 1 ? " piece" : " pieces") +
+           bytes_text(peak_.taken_bytes) + " from the device in " +
+               counted(peak_.taken_pieces, "piece") +
                (recording_.is_state ? "" : "; at most " + bytes_text(figures_.whole.taken.bytes)));
     }
   }
@@ -220,7 +242,7 @@ class Text {
       const Share here = share(order[n]);
       line("  " + name_column(name(order[n])) + right(bytes_text(here.bytes), 12) +
            right(share_text(here.bytes, figures_.whole.in_use.bytes), 9) +
-           right(count_text(here.blocks), 10) + " blocks");
+           right(count_text(here.blocks), 10) + (here.blocks == 1 ? " block" : " blocks"));
     }
     if (order.size() > kRows) {
       line("  and " + count_text(order.size() - kRows) + " more");
@@ -242,14 +264,22 @@ class Text {
   }
 
   // Its line; where no stack tells that, its caller.
-  [[nodiscard]] std::string name_of(const Block& block) const {
-    if (block.stack >= told_.lines.of_stack.size()) {
-      return caller_name(recording_, block.caller);
+  [[nodiscard]] std::string name_of(std::uint32_t index) const {
+    const std::uint32_t line = told_.lines.of_block(history_, index);
+    if (line == kNone || told_.lines.own[line].frame == kNone) {
+      return caller_name(recording_, history_.blocks[index].caller);
     }
-    const recordings::OwnLine& own = told_.lines.own[told_.lines.of_stack[block.stack]];
-    return own.frame == kNone
-               ? caller_name(recording_, block.caller)
-               : recordings::line_text(recording_.frames[own.frame], recordings::Path::kName);
+    return recordings::line_text(recording_.frames[told_.lines.own[line].frame],
+                                 recordings::Path::kName);
+  }
+
+  [[nodiscard]] std::string since(const Block& block) const {
+    const bool is_of_before = block.begin == 0 && has_before_;
+    return recording_.is_state ? ""
+           : is_of_before      ? "  since       before"
+           : recording_.has_times
+               ? "  since " + right(clock_text(history_.times_ns[block.begin]), 12)
+               : "  since " + right("event " + count_text(block.begin), 12);
   }
 
   void biggest() {
@@ -259,10 +289,8 @@ class Text {
     title("The biggest blocks" + at_peak_);
     for (std::size_t n = 0; n < std::min(peak_.biggest.size(), kRows); ++n) {
       const Block& block = history_.blocks[peak_.biggest[n]];
-      line("  " + right(bytes_text(block.held()), 11) + "  " + name_column(name_of(block)) +
-           (recording_.is_state || !recording_.has_times
-                ? ""
-                : "  since " + right(clock_text(history_.times_ns[block.begin]), 12)) +
+      line("  " + right(bytes_text(block.held()), 11) + "  " +
+           name_column(name_of(peak_.biggest[n])) + since(block) +
            (block.waits_at(figures_.whole.in_use.event) ? " waits" : ""));
     }
   }
@@ -274,30 +302,32 @@ class Text {
     title("Sizes            allocated     at peak      in all     median life      left");
     for (std::size_t n = 0; n < figures_.sizes.size(); ++n) {
       const SizeClass& size = figures_.sizes[n];
-      if (size.all.blocks == 0) {
+      if (size.all.blocks + size.at_peak.blocks + size.at_end.blocks == 0) {
         continue;
       }
-      line("  from " + left(bytes_text(n == 0 ? 0 : std::uint64_t{1} << n), 11) +
-           right(count_text(size.all.blocks), 10) + right(count_text(size.at_peak.blocks), 12) +
-           right(bytes_text(size.all.bytes), 12) +
-           right(size.freed == 0 ? "-" : time_text(size.median_lifetime_ns), 16) +
-           right(count_text(size.at_end.blocks), 10));
+      line(
+          "  from " + left(bytes_text(n == 0 ? 0 : std::uint64_t{1} << n), 11) +
+          right(count_text(size.all.blocks), 10) + right(count_text(size.at_peak.blocks), 12) +
+          right(bytes_text(size.all.bytes), 12) +
+          right(size.freed == 0 || !recording_.has_times ? "-" : time_text(size.median_lifetime_ns),
+                16) +
+          right(count_text(size.at_end.blocks), 10));
     }
   }
 
   void growth() {
-    if (history_.grows == 0 || recording_.is_state) {
+    if (figures_.whole.taken.bytes == 0 || recording_.is_state) {
       return;
     }
     title("Taken from the device");
     fact("grown",
-         count_text(history_.grows) + " times, shrunk " + count_text(history_.shrinks) + " times");
+         counted(history_.grows, "time") + ", shrunk " + counted(history_.shrinks, "time"));
     fact("most", bytes_text(figures_.whole.taken.bytes) + " " + at(figures_.whole.taken.event));
     fact("at end", bytes_text(figures_.whole.taken_at_end));
     if (!figures_.samples.empty()) {
       const Gaps& gaps = figures_.samples.back().gaps;
-      fact("free then", bytes_text(gaps.free_bytes) + " in " + count_text(gaps.pieces) +
-                            " pieces, the largest " + bytes_text(gaps.largest_bytes));
+      fact("free then", bytes_text(gaps.free_bytes) + " in " + counted(gaps.pieces, "piece") +
+                            ", the largest " + bytes_text(gaps.largest_bytes));
     }
   }
 
@@ -306,10 +336,10 @@ class Text {
     if (count == 0) {
       return;
     }
-    title("Out of memory, " + count_text(count) + (count == 1 ? " time" : " times"));
+    title("Out of memory, " + counted(count, "time"));
     for (std::size_t n = 0; n < std::min(count, kFailuresShown); ++n) {
       const Failure& failure = figures_.failures[n];
-      const recordings::Event& event = recording_.events[failure.event];
+      const recordings::Event& event = recording_.event(failure.event);
       line("  " + bytes_text(failure.asked_bytes) + " asked " + at(failure.event) + ", of " +
            place_name(recording_, event.place));
       line("    in use " + bytes_text(failure.in_use_bytes) + " of " +
@@ -321,7 +351,7 @@ class Text {
     if (count > kFailuresShown) {
       line("  and " + count_text(count - kFailuresShown) + " more");
     }
-    const recordings::Event& last = recording_.events[figures_.failures.back().event];
+    const recordings::Event& last = recording_.event(figures_.failures.back().event);
     if (last.text < recording_.texts.size()) {
       title("The last report");
       text_ += printable(recording_.texts[last.text], /*lines=*/true);
@@ -360,6 +390,7 @@ class Text {
   const Figures& figures_;
   const Moment& peak_;
   const std::string at_peak_;  // for a heading
+  const bool has_before_;      // event 0 stands for what was there before the recording
   bool bold_;
   std::string text_;
 };

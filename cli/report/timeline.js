@@ -211,12 +211,14 @@ class Timeline {
     for (const {block, first, last, top, bottom} of this.labels.slice(-400)) {
       const width = (last - first) / ratio - 8;
       const {groups, of} = this.grouping;
-      const group = block >= 0 ? groups[of[block]].name : this.nameOfSmall(block);
+      const group = shortName(plain(block >= 0 ? groups[of[block]].name : this.nameOfSmall(block)));
+      const inner = group.split(" < ")[0];
       const size = block >= 0 ? bytesText(view.recording.blocks.held[block]) : "small blocks";
-      const full = `${size}  ${lastPart(plain(group))}`;
-      const text = context.measureText(full).width <= width ? full : size;
+      const wanted = [`${size}  ${group}`, `${size}  ${inner}`, block >= 0 ? size : inner];
+      const fits = wanted.filter((text) => context.measureText(text).width <= width);
+      if (fits.length === 0) continue;
+      const text = fits[0];
       const needed = context.measureText(text).width;
-      if (needed > width) continue;
       const x = MARGIN.left + first / ratio + 4;
       const y = MARGIN.top + (top + bottom) / 2 / ratio;
       context.fillStyle = this.inks.surface;
@@ -231,19 +233,24 @@ class Timeline {
   nameOfSmall(block) {
     const {groups} = this.grouping;
     const level = SMALL_BAND - block;
-    return level === LEVELS - 1 && groups.length > LEVELS ? "all others" : groups[level].name;
+    return level === LEVELS - 1 && groups.length > LEVELS ? "of all others" : groups[level].name;
   }
 
-  // What was taken from the device, as a line above the blocks.
+  // What was taken from the device, as a line above the blocks; where it is above what is drawn there
+  // is none.
   drawTaken(context) {
     const {view, ratio} = this;
     const {taken} = view.moments;
     if (view.moments.mostTaken === 0) return;
+    context.save();
+    context.beginPath();
+    context.rect(MARGIN.left, MARGIN.top, this.width / ratio, this.heightPixels / ratio);
+    context.clip();
     context.beginPath();
     for (let column = 0; column < this.width; ++column) {
       const moment = this.momentAt[column];
       if (moment < 0) continue;
-      const y = Math.max(MARGIN.top, this.yOf(taken[moment]));
+      const y = this.yOf(taken[moment]);
       context.lineTo(MARGIN.left + column / ratio, y);
       context.lineTo(MARGIN.left + (column + 1) / ratio, y);
     }
@@ -251,7 +258,7 @@ class Timeline {
     context.setLineDash([6, 3]);
     context.lineWidth = 1.5;
     context.stroke();
-    context.setLineDash([]);
+    context.restore();
   }
 
   yOf(bytes) {

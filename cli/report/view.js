@@ -3,21 +3,28 @@
 "use strict";
 
 const MEMORY_NAMES = {
-  arena: "arena", direct: "from the driver", own_pool: "pool of cubfc's own", pool: "pools",
+  direct: "from the driver", own_pool: "pool of cubfc's own", pool: "pools",
   managed: "managed memory", mapped: "physical (mapped)", array: "arrays",
 };
+
+// Where most of the time is one pause, a drawing over time has little to show.
+function showsTime({has_times: hasTimes, state, duration_ns: duration, longest_pause_ns: pause}) {
+  return hasTimes && !state && duration > 0 && pause <= duration / 2;
+}
 
 class View {
   constructor(recording, moments, draw) {
     this.recording = recording;
     this.moments = moments;
     this.draw = draw;
-    this.axis = recording.report.recording.has_times && recording.report.recording.duration_ns > 0 && !recording.report.recording.state ? "time" : "events";
+    this.axis = showsTime(recording.report.recording) ? "time" : "events";
     this.height = "peak";
     this.event = moments.peakEvent;
     this.chosen = -1;   // a block
     this.hovered = -1;  // a block, under the pointer
     this.marked = -1;   // a group
+    this.allFunctions = !recording.hasOutlines;  // of stacks, or their outlines
+    this.sort = "now";  // the table of holders
     this.requested = false;
     this.showWhole();
   }
@@ -104,6 +111,20 @@ class View {
     this.changed();
   }
 
+  // Of a moment from 0 to 1 of the whole.
+  goToShare(share) {
+    const [first, last] = this.extent;
+    this.goTo(Math.max(0, this.eventAt(first + share * (last - first))));
+  }
+  get share() {
+    const [first, last] = this.extent;
+    return (this.positionOf(this.event) - first) / (last - first);
+  }
+
+  get stacks() {
+    return this.allFunctions ? this.recording.stacks : this.recording.outlines;
+  }
+
   choose(block) {
     this.chosen = block;
     this.changed();
@@ -112,32 +133,48 @@ class View {
 
 // The ways to group blocks. The group that held the most at the peak is the first.
 function groupingsOf(recording) {
-  const {blocks, report, threads, frames, stacks, lines, lineOfStack} = recording;
+  const {blocks, report, threads, frames, stacks, lines} = recording;
   const {places, callers} = report;
   const sizeClass = (b) => Math.floor(Math.log2(Math.max(1, blocks.bytes[b])));
-  const stackName = (n) => (n < 0 ? "(no stack)" : stacks[n].map((frame) => frames[frame]).join(" < "));
+  // Below 0, of what has no stack: -1 and the number of its line.
+  const stackOf = (b) => (blocks.stack[b] < 0 ? -1 - lineOf(recording, b) : blocks.stack[b]);
+  const stackName = (n) => (n < 0 ? lines[-1 - n] : stacks[n].map((frame) => frames[frame]).join(" < "));
   const list = [
-    {key: "caller", name: "caller", of: (b) => blocks.caller[b],
+    {key: "caller", name: report.recording.callers_are, of: (b) => blocks.caller[b],
      nameOf: (n) => callers[n].caller || "(not known)"},
     {key: "memory", name: "kind of memory", of: (b) => places[blocks.place[b]].memory,
-     nameOf: (key) => MEMORY_NAMES[key]},
+     nameOf: (key) => (key === "arena" ? report.recording.arena_is : MEMORY_NAMES[key])},
     {key: "place", name: "place", of: (b) => blocks.place[b], nameOf: (n) => places[n].name},
     {key: "thread", name: report.recording.threads_are, of: (b) => blocks.thread[b], nameOf: (n) => threads[n]},
     {key: "size", name: "size", of: sizeClass, nameOf: (n) => `from ${bytesText(2 ** n)}`},
   ];
   if (stacks.length > 0) {
-    list.push({key: "line", name: "line", of: (b) => (blocks.stack[b] < 0 ? -1 : lineOfStack[blocks.stack[b]]),
-               nameOf: (n) => (n < 0 ? "(no stack)" : lines[n])});
-    list.push({key: "stack", name: "stack", of: (b) => blocks.stack[b], nameOf: stackName});
+    list.push({key: "line", name: "line", of: (b) => lineOf(recording, b), nameOf: (n) => lines[n]});
+    list.push({key: "stack", name: "stack", of: stackOf, nameOf: stackName});
   }
-  return list;
+  // Callers that are lines are told by these.
+  return stacks.length > 0 && report.recording.callers_are === "line" ? list.slice(1) : list;
 }
 
-// groups: {name, peakBytes, peakBlocks, allBytes, allBlocks}; of[b]: which one a block is in. Those
-// of the scope alone are counted.
+// Of a recording with stacks: which of its lines a block is of.
+function lineOf({blocks, blocksBefore, lineOfStack, lineWithoutStack, lineWithoutStackBefore}, block) {
+  if (blocks.stack[block] >= 0) return lineOfStack[blocks.stack[block]];
+  return block < blocksBefore ? lineWithoutStackBefore : lineWithoutStack;
+}
+
+// What a block is called by: its line, or its caller.
+function callerText(recording, block) {
+  const {lines, stacks, report, blocks} = recording;
+  return stacks.length > 0 && report.recording.callers_are === "line" ? lines[lineOf(recording, block)]
+    : report.callers[blocks.caller[block]].caller || "(not known)";
+}
+
+// groups: {name, peakBytes, peakBlocks, endBytes, endBlocks, allBytes, allBlocks}; of[b]: which one a
+// block is in. Those of the scope alone are counted; in all, those that were allocated.
 function grouped(recording, moments, grouping) {
   const {blocks} = recording;
   const peak = moments.peakEvent;
+  const last = recording.events - 1;
   const numbers = new Map();
   const groups = [];
   const of = new Uint32Array(blocks.count);
@@ -147,14 +184,21 @@ function grouped(recording, moments, grouping) {
     if (number === undefined) {
       number = groups.length;
       numbers.set(key, number);
-      groups.push({name: grouping.nameOf(key), number,
-                   peakBytes: 0, peakBlocks: 0, allBytes: 0, allBlocks: 0});
+      groups.push({name: grouping.nameOf(key), number, peakBytes: 0, peakBlocks: 0, endBytes: 0, endBlocks: 0,
+                   allBytes: 0, allBlocks: 0, blocks: 0});
     }
     of[b] = number;
     if (!moments.inScope[blocks.place[b]]) continue;
     const group = groups[number];
-    group.allBytes += blocks.held[b];
-    ++group.allBlocks;
+    ++group.blocks;
+    if (b >= recording.blocksBefore) {
+      group.allBytes += blocks.held[b];
+      ++group.allBlocks;
+    }
+    if (blocks.end[b] > last) {
+      group.endBytes += blocks.held[b];
+      ++group.endBlocks;
+    }
     if (blocks.begin[b] <= peak && blocks.end[b] > peak) {
       group.peakBytes += blocks.held[b];
       ++group.peakBlocks;
@@ -168,7 +212,7 @@ function grouped(recording, moments, grouping) {
 }
 
 // What each group held after each event, to within what a drawing can show; all groups but the
-// first few together.
+// first few together, which have one colour.
 const LEVELS = 8;
 function levelsOf({blocks, events}, moments, groups, of) {
   const levels = [];

@@ -2,14 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
 #include <cstdio>
 
 namespace cubfc::report {
 namespace {
 
-std::string number_text(double value, const char* unit) {
+// In that unit, rounded as a browser does it: what lies in the middle is rounded up.
+std::string number_text(std::uint64_t amount, std::uint64_t unit, const char* name) {
+  const bool has_two_digits = amount / unit < 100;
+  const std::uint64_t parts = has_two_digits ? 100 : 10;
+  const std::uint64_t whole = amount / unit;
+  const auto rest = static_cast<unsigned __int128>(amount % unit);
+  const auto rounded = static_cast<std::uint64_t>((rest * parts + unit / 2) / unit);
   std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", value < 100 ? 2 : 1, value, unit);
+  std::snprintf(text.data(), text.size(), "%" PRIu64 ".%0*" PRIu64 " %s", whole + rounded / parts,
+                has_two_digits ? 2 : 1, rounded % parts, name);
   return text.data();
 }
 
@@ -64,12 +72,11 @@ bool steers(std::string_view character) {
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
-  auto value = static_cast<double>(bytes);
-  while (value >= 1024 && unit + 1 < kUnits.size()) {
-    value /= 1024;
+  while (bytes >> 10U * unit >= 1024 && unit + 1 < kUnits.size()) {
     ++unit;
   }
-  return unit == 0 ? std::to_string(bytes) + " B" : number_text(value, kUnits.at(unit));
+  return unit == 0 ? std::to_string(bytes) + " B"
+                   : number_text(bytes, std::uint64_t{1} << 10U * unit, kUnits.at(unit));
 }
 
 std::string count_text(std::uint64_t count) {
@@ -80,16 +87,19 @@ std::string count_text(std::uint64_t count) {
   return text;
 }
 
+std::string counted(std::uint64_t count, std::string_view what) {
+  return count_text(count) + " " + std::string(what) + (count == 1 ? "" : "s");
+}
+
 std::string time_text(std::uint64_t nanoseconds) {
-  const auto value = static_cast<double>(nanoseconds);
   if (nanoseconds < 1000) {
     return std::to_string(nanoseconds) + " ns";
   }
   if (nanoseconds < 1'000'000) {
-    return number_text(value / 1e3, "us");
+    return number_text(nanoseconds, 1000, "us");
   }
-  return nanoseconds < 1'000'000'000 ? number_text(value / 1e6, "ms")
-                                     : number_text(value / 1e9, "s");
+  return nanoseconds < 1'000'000'000 ? number_text(nanoseconds, 1'000'000, "ms")
+                                     : number_text(nanoseconds, 1'000'000'000, "s");
 }
 
 std::string clock_text(std::uint64_t nanoseconds) {
@@ -159,6 +169,10 @@ std::string_view memory_name(trace::Memory memory) {
   return kNames.at(static_cast<std::size_t>(memory));
 }
 
+std::string_view memory_name(const recordings::Recording& recording, trace::Memory memory) {
+  return memory == trace::Memory::kArena ? recording.arena_is : memory_name(memory);
+}
+
 std::string device_label(const recordings::Recording& recording, std::uint32_t number) {
   const auto device = std::ranges::find(recording.devices, number, &recordings::Device::number);
   return device == recording.devices.end() || device->label.empty()
@@ -172,7 +186,7 @@ std::string place_name(const recordings::Recording& recording, std::uint32_t pla
   }
   const recordings::Place& here = recording.places[place];
   std::string name =
-      device_label(recording, here.device) + " " + std::string(memory_name(here.memory));
+      device_label(recording, here.device) + " " + std::string(memory_name(recording, here.memory));
   const bool another = std::any_of(
       recording.places.begin(), recording.places.end(), [&](const recordings::Place& other) {
         return &other != &here && other.device == here.device && other.memory == here.memory;

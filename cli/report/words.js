@@ -19,6 +19,11 @@ function countText(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+// "1 block", "2 blocks"
+function counted(count, what) {
+  return `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
 function exactBytes(bytes) {
   return `${bytesText(bytes)} (${countText(bytes)} bytes)`;
 }
@@ -52,9 +57,18 @@ function plain(text) {
   return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
-// "/a/b.py:3 (f), from /c/d.py:5 (g)" is "b.py:3 (f)", and "/lib/libx.so" is "libx.so".
-function lastPart(name) {
-  return name.split(", from ")[0].split("/").pop();
+// "/a/b.py:3 (f), from /c/d.py:5 (g)" is "b.py:3 (f) < d.py:5 (g)", and "/lib/libx.so" is "libx.so".
+function shortName(name) {
+  return name.split(", from ").map((part) => part.split("/").pop()).join(" < ");
+}
+
+// "/a/lib/python3.11/site-packages/torch/x.py:3 (f)" is "torch/x.py:3 (f)": for tables, which tell
+// the rest when they are pointed at.
+function withoutFolders(name) {
+  return name.replace(/[^ ]*\/(site-packages|dist-packages|lib\/python3\.\d+)\//g, "");
+}
+function nameCell(name) {
+  return make("span", withoutFolders(name), {title: plain(name)});
 }
 
 function byId(id) {
@@ -72,11 +86,19 @@ function make(name, content = "", properties = {}) {
   return Object.assign(element, properties);
 }
 
-// A table of rows of texts; what has number: true in its column is aligned as numbers are.
+// A table of rows of texts; what has number: true in its column is aligned as numbers are. The head
+// of a column that has `sort`, a function, is a button that calls it; `sorted` marks the one that
+// the rows are sorted by.
 function makeTable(columns, rows) {
-  const head = make("tr", columns.map((column) => make("th", column.name, {
-    scope: "col", className: column.number ? "number" : "",
-  })));
+  const head = make("tr", columns.map((column) => {
+    const cell = make("th", column.name, {scope: "col", className: column.number ? "number" : ""});
+    if (column.sort === undefined) return cell;
+    const button = make("button", column.name + (column.sorted ? " \u25be" : ""), {type: "button", title: "Sort by this"});
+    button.addEventListener("click", column.sort);
+    cell.replaceChildren(button);
+    cell.setAttribute("aria-sort", column.sorted ? "descending" : "none");
+    return cell;
+  }));
   const body = rows.map((cells) => make("tr", cells.map((cell, n) => {
     const properties = {className: columns[n].number ? "number" : ""};
     return cell instanceof Node ? make("td", [cell], properties) : make("td", cell, properties);

@@ -2,8 +2,8 @@
 
 usage: make_pickles.py FOLDER
 
-For the tests of the reader of pickles: FOLDER gets plain.N.pickle for each protocol N, plain.txt, and
-snapshot.pickle, which is laid out as PyTorch's memory snapshots are; state.pickle is one without a history.
+For the tests of the reader of pickles: FOLDER gets plain.N.pickle for each protocol N, plain.txt, and some that
+are laid out as PyTorch's memory snapshots are.
 """
 import pickle
 import sys
@@ -89,6 +89,33 @@ def labelled():
             "device_traces": [entries]}
 
 
+def given(expandable, **settings):
+    """In a segment of 32 MiB 3 MiB are asked for where a block of 3.5 MiB was, then where one of 4.5 MiB was. Nothing
+    states what was given, because all of it is gone at the end."""
+    base, mib = 0x7F0000000000, 1 << 20
+    first, gap, last = base + 16 * mib, base + 41 * mib // 2, base + 24 * mib
+
+    def entry(action, addr, size):
+        return {"action": action, "addr": addr, "size": size, "stream": 0}
+
+    entries = [entry("free_completed", gap, last - gap), entry("alloc", gap, 3 * mib),
+               entry("free_completed", first, gap - first), entry("alloc", first, 3 * mib),
+               entry("free_completed", gap, 3 * mib), entry("free_completed", first, 3 * mib)]
+    blocks = [{"address": base, "size": 16 * mib, "requested_size": 16 * mib, "state": "active_allocated"},
+              {"address": first, "size": 8 * mib, "requested_size": 0, "state": "inactive"},
+              {"address": last, "size": 8 * mib, "requested_size": 8 * mib, "state": "active_allocated"}]
+    return {"segments": [{"device": 0, "address": base, "total_size": 32 * mib, "stream": 0, "is_expandable": expandable,
+                          "blocks": blocks}],
+            "device_traces": [entries], "allocator_settings": settings}
+
+
+def with_one_time(data):
+    for trace in data["device_traces"]:
+        for entry in trace:
+            entry["time_us"] = 1_700_000_000_000_000
+    return data
+
+
 def main():
     folder = sys.argv[1]
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
@@ -96,12 +123,14 @@ def main():
             pickle.dump(PLAIN, file, protocol)
     with open(folder + "/plain.txt", "w", encoding="utf-8") as file:
         file.write(show(PLAIN))
-    with open(folder + "/snapshot.pickle", "wb") as file:
-        pickle.dump(snapshot(), file)
-    with open(folder + "/labelled.pickle", "wb") as file:
-        pickle.dump(labelled(), file)
-    with open(folder + "/state.pickle", "wb") as file:
-        pickle.dump(snapshot() | {"device_traces": [[], []]}, file)
+    snapshots = {
+        "snapshot": snapshot(), "labelled": labelled(), "state": snapshot() | {"device_traces": [[], []]},
+        "one_time": with_one_time(snapshot()), "given": given(False), "given_expandable": given(True),
+        "given_unsplit": given(False, max_split_size=2 << 20),
+    }
+    for name, data in snapshots.items():
+        with open("%s/%s.pickle" % (folder, name), "wb") as file:
+            pickle.dump(data, file)
 
 
 main()

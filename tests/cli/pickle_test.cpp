@@ -9,6 +9,7 @@
 #include "cli/recordings/open_recording.h"
 #include "cli/recordings/pickle.h"
 #include "cli/recordings/pytorch_snapshot.h"
+#include "cli/recordings/pytorch_snapshot/cache.h"
 #include "reading.h"
 
 namespace cubfc::recordings {
@@ -117,9 +118,9 @@ TEST_CASE("a PyTorch snapshot becomes what happened, what was there before inclu
       {Kind::kAllocate, 0, 64, 7000, 1},
       {Kind::kAllocate, 0x400000, 2000, 10000},
       {Kind::kFree, 0, 512, 20000},
-      {Kind::kRetire, 0x1000, 1000, 30000},
+      {Kind::kRetire, 0x1000, 1024, 30000},
       {Kind::kShrink, 0x800000, 0x200000, 32000},
-      {Kind::kReclaim, 0x1000, 1000, 35000},
+      {Kind::kReclaim, 0x1000, 1024, 35000},
       {Kind::kOutOfMemory, (1 << 30) - kBase, 0, 40000},
   };
   REQUIRE(read.events.size() == expected.size());
@@ -131,7 +132,19 @@ TEST_CASE("a PyTorch snapshot becomes what happened, what was there before inclu
     CHECK(read.events[i].time_ns == expected[i].time_ns);
     CHECK(read.events[i].place == expected[i].place);
   }
-  CHECK(read.events[3].padding == 0x200 - 300);
+  CHECK(read.events[3].padding == 0x200 - 300);  // stated
+  CHECK(read.events[5].padding == 1024 - 1000);  // not stated: it is gone at the end
+  CHECK(read.events[8].padding == 2048 - 2000);
+  CHECK(read.events[0].apart);
+  CHECK(read.events[6].apart);
+  // What was there before has one number.
+  REQUIRE(read.before == 5);
+  CHECK(read.numbers() == 10);
+  CHECK(read.number_of(0) == 0);
+  CHECK(read.number_of(4) == 0);
+  CHECK(read.number_of(5) == 1);
+  CHECK(&read.event(1) == &read.events[5]);
+  CHECK(&read.event(9) == &read.events[13]);
   CHECK(read.texts.back() ==
         "PyTorch asked the driver for 1073741824 bytes; the device had 1048576 free");
   REQUIRE(read.stacks.size() == 1);
@@ -140,10 +153,13 @@ TEST_CASE("a PyTorch snapshot becomes what happened, what was there before inclu
   CHECK(stack_of(read, 0) ==
         std::vector<std::string>{"empty", "linear (/x/site-packages/torch/nn/functional.py:90)",
                                  "forward (model.py:12)", "train (model.py:40)", "main"});
-  CHECK(read.callers == std::vector<std::string>{"", "model.py:12 (forward)"});
+  CHECK(read.callers == std::vector<std::string>{"", "model.py:12 (forward)",
+                                                 "(from before the recording: no stack)",
+                                                 "(no stack)"});
   CHECK(read.events[5].caller == 1);
   CHECK(read.events[8].caller == 1);
-  CHECK(read.events[7].caller == 0);
+  CHECK(read.events[2].caller == 2);
+  CHECK(read.events[7].caller == 3);
   CHECK_FALSE(read.is_state);
 }
 
@@ -162,7 +178,8 @@ TEST_CASE("a PyTorch snapshot's streams, categories and backward pass are told",
   CHECK(told == std::vector<std::string>{
                     "the default stream: [parameter]", "stream 0x5566: model.py:3 (f) [parameter]",
                     "stream 0x5566: PyTorch's backward pass (autograd)",
-                    "the default stream: [temporary]", "the default stream: "});
+                    "the default stream: [temporary]", "the default stream: (no stack)"});
+  CHECK(read.callers_are == "line and category");
   REQUIRE(read.stacks.size() == 2);
   CHECK(stack_of(read, 1) ==
         std::vector<std::string>{"torch::autograd::Engine::evaluate_function(a, b) "
@@ -178,8 +195,71 @@ TEST_CASE("a PyTorch snapshot without a history is a state", "[recordings]") {
   CHECK(read.is_state);
   CHECK(std::ranges::count(read.events, Kind::kAllocate, &Event::kind) == 3);
   CHECK(std::ranges::count(read.events, Kind::kGrow, &Event::kind) == 2);
+  CHECK(read.numbers() == 1);
+}
+
+TEST_CASE("times that are all the same are none", "[recordings]") {
+  const TemporaryFolder folder;
+  const std::string command = CUBFC_PYTHON " " CUBFC_MAKE_PICKLES " " + folder.file("");
+  REQUIRE(std::system(command.c_str()) == 0);
+  CHECK_FALSE(open_recording(folder.file("labelled.pickle")).has_times);
+  const Recording read = open_recording(folder.file("one_time.pickle"));
+  CHECK_FALSE(read.has_times);
+  CHECK(read.start_unix_ns == 1'700'000'000'000'000'000);
+  CHECK(read.events.front().time_ns == 0);
+  CHECK(read.events.back().time_ns > 0);  // the order, in nanoseconds
+  CHECK(open_recording(folder.file("snapshot.pickle")).has_times);
+}
+
+TEST_CASE("what PyTorch's cache gives follows from its settings and from what is free",
+          "[recordings]") {
+  const TemporaryFolder folder;
+  const std::string command = CUBFC_PYTHON " " CUBFC_MAKE_PICKLES " " + folder.file("");
+  REQUIRE(std::system(command.c_str()) == 0);
+  const auto held_of = [&](const char* file) {
+    const Recording read = open_recording(folder.file(file));
+    std::vector<std::uint64_t> held;
+    for (const Event& event : read.events) {
+      if (event.kind == Kind::kAllocate) {
+        held.push_back((event.bytes + event.padding) >> 10U);
+      }
+    }
+    return held;
+  };
+  // 3 MiB where 3.5 MiB are free, then where 4.5 MiB are.
+  CHECK(held_of("given.pickle") == std::vector<std::uint64_t>{3584, 4608, 16384, 8192, 3584, 3072});
+  // Of expandable_segments the rest is always split off.
+  CHECK(held_of("given_expandable.pickle") ==
+        std::vector<std::uint64_t>{3584, 4608, 16384, 8192, 3072, 3072});
+  // max_split_size_mb:2: from there on nothing is.
+  CHECK(held_of("given_unsplit.pickle") ==
+        std::vector<std::uint64_t>{3584, 4608, 16384, 8192, 3584, 4608});
 }
 #endif
+
+TEST_CASE("PyTorch's cache rounds up to 512 bytes, or to a part of a power of two",
+          "[recordings]") {
+  CacheSettings settings;
+  CHECK(rounded(0, settings) == 512);
+  CHECK(rounded(512, settings) == 512);
+  CHECK(rounded(513, settings) == 1024);
+  CHECK(rounded(~std::uint64_t{0}, settings) == ~std::uint64_t{0});
+  settings.divisions = {0, 4};  // of requests from 2 MiB to 4 MiB
+  constexpr std::uint64_t kMiB = 1 << 20;
+  CHECK(rounded(2 * kMiB, settings) == 2 * kMiB);
+  CHECK(rounded(2 * kMiB + 1, settings) == 5 * kMiB / 2);
+  CHECK(rounded(7 * kMiB / 2 + 1, settings) == 4 * kMiB);
+  CHECK(rounded(kMiB + 1, settings) == kMiB + 512);
+  CHECK(rounded(5 * kMiB + 1, settings) == 5 * kMiB + 512);
+  settings.divisions = {8};  // of what is smaller than 2 MiB, but for the smallest
+  CHECK(rounded(4096, settings) == 4096);
+  CHECK(rounded(4097, settings) == 4608);
+  CHECK(rounded(9000, settings) == 9216);
+  CHECK(rounded(3 * kMiB / 2 + 1, settings) == 13 * kMiB / 8);
+  settings.divisions.back() = 2;  // of all that is larger than 32 GiB
+  CHECK(rounded((40ULL << 30U) + 1, settings) == 48ULL << 30U);
+  CHECK(rounded((100ULL << 30U) + 1, settings) == 128ULL << 30U);
+}
 
 TEST_CASE("strings of Python 2 are read", "[recordings]") {
   CHECK(read("S'a\\'b\\\\c\\n\\x41'\n.") == "'a'b\\c\nA'");

@@ -82,6 +82,20 @@ TEST_CASE("the events of several recordings stand in the order of their times, e
   CHECK(stack_of(whole, 1)[1] == "of rank1.cubfc (/me/train.py:8)");
 }
 
+TEST_CASE("what was there before several recordings comes first", "[recordings]") {
+  std::vector<Recording> all{made("a", 1000), made("b", 0), made("c", 1)};
+  all[1].before = 2;
+  all[2].before = 1;
+  const Recording whole = merged(std::move(all));
+  CHECK(whole.before == 3);
+  CHECK(whole.numbers() == 7);
+  std::vector<std::uint64_t> times;
+  for (const Event& event : whole.events) {
+    times.push_back(event.time_ns);
+  }
+  CHECK(times == std::vector<std::uint64_t>{10, 30, 10, 10, 30, 30, 40, 40, 40});
+}
+
 TEST_CASE("one recording of several that is cut, or tells no time, makes the whole so",
           "[recordings]") {
   std::vector<Recording> all{made("a", 1000), made("b", 0)};

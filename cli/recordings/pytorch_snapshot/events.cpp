@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -18,17 +21,19 @@ constexpr std::uint64_t kLongestUs = std::uint64_t{1} << 45;
 
 class EventMaker {
  public:
-  EventMaker(const DeviceHistory& history, std::uint32_t place, std::uint64_t first_us,
-             std::vector<std::string>& texts)
-      : history_(history), place_(place), first_us_(first_us), texts_(texts) {}
+  EventMaker(const DeviceHistory& history, const CacheSettings& settings, std::uint32_t place,
+             Span span, std::vector<std::string>& texts)
+      : history_(history), settings_(settings), place_(place), span_(span), texts_(texts) {}
 
-  std::vector<Event> make() {
+  DeviceEvents make() {
     add_segments_of_before();
     add_blocks_of_before();
+    before_ = events_.size();
+    find_stated();
     for (index_ = 0; index_ < history_.entries.size(); ++index_) {
       add(history_.entries[index_]);
     }
-    return std::move(events_);
+    return {std::move(events_), before_};
   }
 
  private:
@@ -39,43 +44,73 @@ class EventMaker {
     std::uint64_t bytes = 0;  // padding included
     bool retired = false;
   };
+  using Live = std::map<std::uint64_t, Block>;  // by address
 
   // What is there at the end, and what happened, from the last to the first.
   void add_segments_of_before() {
-    Pieces pieces;
     for (const Extent& segment : history_.segments) {
-      pieces.add(segment.address, segment.address + segment.bytes);
+      segments_.add(segment.address, segment.address + segment.bytes, !segment.expandable);
     }
     for (auto entry = history_.entries.rbegin(); entry != history_.entries.rend(); ++entry) {
       if (entry->kind == Kind::kGrow) {
-        pieces.remove(entry->address, entry->address + entry->bytes);
+        segments_.remove(entry->address, entry->address + entry->bytes);
       } else if (entry->kind == Kind::kShrink) {
-        pieces.add(entry->address, entry->address + entry->bytes);
+        segments_.add(entry->address, entry->address + entry->bytes, !entry->expandable);
       }
     }
-    for (const auto& [begin, end] : pieces.ends()) {
-      add_event(Kind::kGrow, {.address = begin, .bytes = end - begin});
+    for (const auto& [begin, piece] : segments_.all()) {
+      add_event(Kind::kGrow, {.address = begin, .bytes = piece.end - begin});
+      events_.back().apart = piece.apart;
     }
   }
 
   void add_blocks_of_before() {
+    std::vector<Extent> blocks;  // of those that end in the history nobody tells the padding
     std::unordered_set<std::uint64_t> seen;
     for (const Entry& entry : history_.entries) {
       const bool of_block = entry.kind == Kind::kAllocate || entry.kind == Kind::kRetire ||
                             entry.kind == Kind::kReclaim;
       if (of_block && seen.insert(entry.address).second && entry.kind != Kind::kAllocate) {
-        allocate({.address = entry.address, .bytes = entry.bytes});
+        blocks.push_back({.address = entry.address, .bytes = entry.bytes});
+        live_[entry.address];
+      }
+    }
+    const std::size_t ending = blocks.size();
+    for (const Extent& block : history_.blocks) {
+      if (seen.insert(block.address).second) {
+        blocks.push_back(block);
+        live_[block.address];
+      }
+    }
+    for (std::size_t n = 0; n < blocks.size(); ++n) {
+      Extent& block = blocks[n];
+      if (n < ending) {
+        block.padding = padding_of(block.address, block.bytes);
+      }
+      live_[block.address].bytes = block.bytes + block.padding;
+      add_event(Kind::kAllocate, block);
+    }
+  }
+
+  // The entries that allocated what is there at the end, of which the padding is stated.
+  void find_stated() {
+    std::unordered_map<std::uint64_t, std::size_t> last;  // by address
+    for (std::size_t n = 0; n < history_.entries.size(); ++n) {
+      if (history_.entries[n].kind == Kind::kAllocate) {
+        last[history_.entries[n].address] = n;
       }
     }
     for (const Extent& block : history_.blocks) {
-      if (seen.insert(block.address).second) {
-        allocate(block);
+      const auto entry = last.find(block.address);
+      if (entry != last.end() && history_.entries[entry->second].bytes == block.bytes) {
+        stated_[entry->second] = block.padding;
       }
     }
   }
 
   void add(const Entry& entry) {
-    const Extent extent{entry.address, entry.bytes, 0, entry.stack, entry.stream, entry.category};
+    const Extent extent{entry.address, entry.bytes,    0,    entry.stack,
+                        entry.stream,  entry.category, false};
     switch (entry.kind) {
       case Kind::kAllocate:
         allocate(extent);
@@ -85,6 +120,15 @@ class EventMaker {
         break;
       case Kind::kReclaim:
         reclaim(entry);
+        break;
+      case Kind::kGrow:
+        segments_.add(entry.address, entry.address + entry.bytes, !entry.expandable);
+        add_event(entry.kind, extent);
+        events_.back().apart = !entry.expandable;
+        break;
+      case Kind::kShrink:
+        segments_.remove(entry.address, entry.address + entry.bytes);
+        add_event(entry.kind, extent);
         break;
       case Kind::kOutOfMemory:
         add_event(entry.kind, {.address = entry.bytes});
@@ -98,12 +142,33 @@ class EventMaker {
     }
   }
 
-  void allocate(const Extent& block) {
+  void allocate(Extent block) {
     if (const auto old = live_.find(block.address); old != live_.end()) {
       end_block(old, old->second.retired ? Kind::kReclaim : Kind::kFree);  // it is not told of
     }
+    const auto stated = stated_.find(index_);
+    block.padding =
+        stated == stated_.end() ? padding_of(block.address, block.bytes) : stated->second;
     live_[block.address] = {block.bytes + block.padding, false};
     add_event(Kind::kAllocate, block);
+  }
+
+  // Of a block that begins where it is free, up to the next block or the segment's end.
+  std::uint32_t padding_of(std::uint64_t address, std::uint64_t bytes) const {
+    const auto segment = segments_.around(address);
+    const auto next = live_.upper_bound(address);
+    const std::uint64_t next_begin =
+        next == live_.end() ? std::numeric_limits<std::uint64_t>::max() : next->first;
+    std::uint64_t held = 0;
+    if (segment == segments_.all().end()) {
+      held = std::max(bytes, std::min(next_begin - address, rounded(bytes, settings_)));
+    } else {
+      const auto& [begin, piece] = *segment;
+      held = given(bytes, std::min(next_begin, piece.end) - address,
+                   piece.apart ? piece.end - begin : 0, settings_);
+    }
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(held - bytes, std::numeric_limits<std::uint32_t>::max()));
   }
 
   // Mostly the block is free at once.
@@ -129,7 +194,7 @@ class EventMaker {
     }
   }
 
-  void end_block(std::unordered_map<std::uint64_t, Block>::iterator block, Kind kind) {
+  void end_block(Live::iterator block, Kind kind) {
     add_event(kind, {.address = block->first, .bytes = block->second.bytes});
     live_.erase(block);
   }
@@ -148,39 +213,48 @@ class EventMaker {
     events_.push_back(event);
   }
 
+  // What was there before the first entry is as old as the first of all devices.
   std::uint64_t now() const {
-    if (first_us_ == 0) {
-      return events_.size();
+    if (span_.first_us == span_.last_us) {
+      return events_.size() - std::min(events_.size(), before_);
     }
-    const std::uint64_t us =
-        index_ < history_.entries.size() ? history_.entries[index_].time_us : first_us_;
-    return std::min(us - std::min(us, first_us_), kLongestUs) * 1000;
+    if (events_.size() < before_) {
+      return 0;
+    }
+    const std::uint64_t us = history_.entries[index_].time_us;
+    return std::min(us - std::min(us, span_.first_us), kLongestUs) * 1000;
   }
 
   const DeviceHistory& history_;
+  const CacheSettings& settings_;
   const std::uint32_t place_;
-  const std::uint64_t first_us_;  // of all devices; 0: there are no times
+  const Span span_;
   std::vector<std::string>& texts_;
-  std::size_t index_ = 0;  // of the entry that is looked at
+  std::size_t index_ = 0;                                  // of the entry that is looked at
+  std::unordered_map<std::size_t, std::uint32_t> stated_;  // the padding, by the entry's index
   std::vector<Event> events_;
-  std::unordered_map<std::uint64_t, Block> live_;
+  // Of these, those of before; until all of them are made, more than there are.
+  std::size_t before_ = std::numeric_limits<std::size_t>::max();
+  Pieces segments_;
+  Live live_;
 };
 
 }  // namespace
 
-std::uint64_t first_us_of(const DeviceHistories& histories) {
-  std::uint64_t first = ~std::uint64_t{0};
-  for (const auto& [number, history] : histories) {
+Span span_of(const Histories& histories) {
+  Span span{~std::uint64_t{0}, 0};
+  for (const auto& [number, history] : histories.devices) {
     if (!history.entries.empty()) {
-      first = std::min(first, history.entries.front().time_us);
+      span.first_us = std::min(span.first_us, history.entries.front().time_us);
+      span.last_us = std::max(span.last_us, history.entries.back().time_us);
     }
   }
-  return first == ~std::uint64_t{0} ? 0 : first;
+  return span.first_us <= span.last_us ? span : Span{};
 }
 
-std::vector<Event> events_of(const DeviceHistory& history, std::uint32_t place,
-                             std::uint64_t first_us, std::vector<std::string>& texts) {
-  return EventMaker(history, place, first_us, texts).make();
+DeviceEvents events_of(const DeviceHistory& history, const CacheSettings& settings,
+                       std::uint32_t place, Span span, std::vector<std::string>& texts) {
+  return EventMaker(history, settings, place, span, texts).make();
 }
 
 }  // namespace cubfc::recordings

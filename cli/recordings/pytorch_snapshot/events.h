@@ -1,6 +1,7 @@
 // Makes a recording's events of what a snapshot says of a device. Knows nothing of pickles.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,13 +11,23 @@
 
 namespace cubfc::recordings {
 
-// The time of the first entry of all devices; 0: there are no times.
-std::uint64_t first_us_of(const DeviceHistories& histories);
+// Of the first and the last entry of all devices. Without times both are 0.
+struct Span {
+  std::uint64_t first_us = 0;
+  std::uint64_t last_us = 0;
+};
+Span span_of(const Histories& histories);
 
-// The events of one device, in the order of their times; what was there before the first entry
-// comes first. Times count from `first_us`; without any, events are a nanosecond apart. Texts are
-// put into `texts`. An event's caller is the number of its category.
-std::vector<Event> events_of(const DeviceHistory& history, std::uint32_t place,
-                             std::uint64_t first_us, std::vector<std::string>& texts);
+struct DeviceEvents {
+  std::vector<Event> events;  // in the order of their times
+  std::size_t before = 0;     // see Recording::before
+};
+// Of one device. Times count from the span's beginning; where all are the same, events are a
+// nanosecond apart. Texts are put into `texts`. An event's caller is the number of its category.
+//
+// What a block holds is what PyTorch's cache gave to it. Snapshots state that of blocks that are
+// there at the end; of the others it follows from what was free around them.
+DeviceEvents events_of(const DeviceHistory& history, const CacheSettings& settings,
+                       std::uint32_t place, Span span, std::vector<std::string>& texts);
 
 }  // namespace cubfc::recordings

@@ -25,4 +25,9 @@ std::uint64_t SnapshotFields::number_or(const Value& dict, std::string_view name
   return value == nullptr ? otherwise : natural(*value).value_or(otherwise);
 }
 
+bool SnapshotFields::is_true(const Value& dict, std::string_view name) const {
+  const Value* const value = find(dict, name);
+  return value != nullptr && value->type == Pickle::Type::kBool && value->bits != 0;
+}
+
 }  // namespace cubfc::recordings

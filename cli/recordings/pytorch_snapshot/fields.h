@@ -34,6 +34,7 @@ class SnapshotFields {
   std::string_view text_or_nothing(const Value& dict, std::string_view name) const;
   // `otherwise` for what is no natural number, and what is not there.
   std::uint64_t number_or(const Value& dict, std::string_view name, std::uint64_t otherwise) const;
+  bool is_true(const Value& dict, std::string_view name) const;
   // Of a list; what is none has none.
   const std::vector<Value>& items(const Value& value) const { return pickle_.items(value); }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "cli/recordings/pytorch_snapshot/cache.h"
 #include "cli/recordings/recording.h"
 
 namespace cubfc::recordings {
@@ -21,6 +22,7 @@ struct DeviceHistory {
     std::uint32_t stack = kNone;
     std::uint16_t stream = 0;   // which of Recording::threads
     std::uint8_t category = 0;  // which of SnapshotNames::categories
+    bool expandable = false;    // kGrow, kShrink: of a segment whose pieces are mapped one by one
   };
   // A block or a segment.
   struct Extent {
@@ -30,6 +32,7 @@ struct DeviceHistory {
     std::uint32_t stack = kNone;
     std::uint16_t stream = 0;
     std::uint8_t category = 0;
+    bool expandable = false;
   };
 
   std::vector<Entry> entries;    // the oldest first
@@ -37,7 +40,9 @@ struct DeviceHistory {
   std::vector<Extent> blocks;    // likewise
 };
 
-// By the devices' numbers.
-using DeviceHistories = std::map<std::uint64_t, DeviceHistory>;
+struct Histories {
+  std::map<std::uint64_t, DeviceHistory> devices;  // by their numbers
+  CacheSettings settings;
+};
 
 }  // namespace cubfc::recordings

@@ -9,13 +9,20 @@ namespace cubfc::recordings {
 // Addresses that are in use, in pieces that do not overlap.
 class Pieces {
  public:
-  void add(std::uint64_t begin, std::uint64_t end);
+  struct Piece {
+    std::uint64_t end = 0;
+    bool apart = false;  // stays a piece of its own; others that touch become one
+  };
+
+  void add(std::uint64_t begin, std::uint64_t end, bool apart);
   void remove(std::uint64_t begin, std::uint64_t end);
-  // Where each piece ends, by where it begins.
-  const std::map<std::uint64_t, std::uint64_t>& ends() const { return ends_; }
+  // By where each begins.
+  const std::map<std::uint64_t, Piece>& all() const { return pieces_; }
+  // The piece that an address lies in: where it begins, and what it is. all().end(): in none.
+  std::map<std::uint64_t, Piece>::const_iterator around(std::uint64_t address) const;
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ends_;
+  std::map<std::uint64_t, Piece> pieces_;
 };
 
 }  // namespace cubfc::recordings

@@ -28,10 +28,10 @@ class SnapshotReader {
                  SnapshotNames& names)
       : root_(pickle.root()), fields_(input, pickle), stacks_(fields_, recording), names_(names) {}
 
-  DeviceHistories read() {
+  Histories read() {
     if (root_.type == Pickle::Type::kList) {
       take_segments(root_, "");
-      return std::move(devices_);
+      return std::move(histories_);
     }
     const Value* const segments = fields_.find(root_, "segments");
     const Value* const traces = fields_.find(root_, "device_traces");
@@ -39,18 +39,36 @@ class SnapshotReader {
       fields_.fail(
           "the pickle is no memory snapshot: it has neither ['segments'] nor ['device_traces']");
     }
+    take_settings();
     if (segments != nullptr) {
       take_segments(*segments, "['segments']");
     }
     if (traces != nullptr) {
       take_traces(*traces);
     }
-    return std::move(devices_);
+    return std::move(histories_);
   }
 
  private:
   using Value = Pickle::Value;
   using Entry = DeviceHistory::Entry;
+
+  // What is not there, or of another type, is as if PyTorch had none.
+  void take_settings() {
+    const Value* const settings = fields_.find(root_, "allocator_settings");
+    if (settings == nullptr || settings->type != Pickle::Type::kDict) {
+      return;
+    }
+    CacheSettings& cache = histories_.settings;
+    cache.max_split_bytes = fields_.number_or(*settings, "max_split_size", cache.max_split_bytes);
+    const Value* const divisions = fields_.find(*settings, "roundup_power2_divisions");
+    if (divisions == nullptr || divisions->type != Pickle::Type::kDict) {
+      return;
+    }
+    for (std::size_t n = 0; n < cache.divisions.size(); ++n) {  // by MiB: '1', '2', '4', ...
+      cache.divisions.at(n) = fields_.number_or(*divisions, std::to_string(std::size_t{1} << n), 0);
+    }
+  }
 
   void take_segments(const Value& segments, const std::string& path) {
     std::size_t index = 0;
@@ -67,10 +85,11 @@ class SnapshotReader {
     if (number_of_device >= kMostDevices) {
       fields_.fail(path() + "['device'] is no number below 256");
     }
-    DeviceHistory& device = devices_[number_of_device];
+    DeviceHistory& device = histories_.devices[number_of_device];
     std::uint64_t address = fields_.number(segment, "address", path);
-    device.segments.push_back(
-        {address, fields_.size(segment, "total_size", address, path), 0, kNone, 0, 0});
+    device.segments.push_back({.address = address,
+                               .bytes = fields_.size(segment, "total_size", address, path),
+                               .expandable = fields_.is_true(segment, "is_expandable")});
     const std::uint16_t stream = names_.stream(fields_.number_or(segment, "stream", 0));
     std::size_t index = 0;
     const auto of_block = [&] { return SnapshotFields::at(path() + "['blocks']", index); };
@@ -85,7 +104,8 @@ class SnapshotReader {
             std::min(bytes, fields_.number_or(block, "requested_size", bytes));
         device.blocks.push_back({fields_.number_or(block, "address", address), requested,
                                  as_padding(bytes - requested), stack_of_block(block), stream,
-                                 names_.category(fields_.text_or_nothing(block, "category"))});
+                                 names_.category(fields_.text_or_nothing(block, "category")),
+                                 false});
       }
       address += bytes;
       ++index;
@@ -110,7 +130,7 @@ class SnapshotReader {
       }
       const auto& entries = fields_.list(&trace, of_device);
       if (!entries.empty()) {
-        take_trace(entries, devices_[device].entries, of_device);
+        take_trace(entries, histories_.devices[device].entries, of_device);
       }
       ++device;
     }
@@ -136,6 +156,7 @@ class SnapshotReader {
           entry.address = fields_.number(value, "addr", of_entry);
         }
         entry.bytes = fields_.size(value, "size", entry.address, of_entry);
+        entry.expandable = is_of_expandable(value);
         if (entry.kind == Kind::kAllocate) {
           entry.stack = stacks_.stack_of(value);
           entry.stream = names_.stream(fields_.number_or(value, "stream", 0));
@@ -145,6 +166,11 @@ class SnapshotReader {
       }
       ++index;
     }
+  }
+
+  bool is_of_expandable(const Value& entry) const {
+    const std::string_view action = fields_.text_or_nothing(entry, "action");
+    return action == "segment_map" || action == "segment_unmap";
   }
 
   // kNothing for what is of no interest, or came after this was written.
@@ -169,13 +195,13 @@ class SnapshotReader {
   SnapshotFields fields_;
   SnapshotStacks stacks_;
   SnapshotNames& names_;
-  DeviceHistories devices_;
+  Histories histories_;
 };
 
 }  // namespace
 
-DeviceHistories read_histories(const Input& input, const Pickle& pickle, Recording& recording,
-                               SnapshotNames& names) {
+Histories read_histories(const Input& input, const Pickle& pickle, Recording& recording,
+                         SnapshotNames& names) {
   return SnapshotReader(input, pickle, recording, names).read();
 }
 

@@ -12,7 +12,7 @@ namespace cubfc::recordings {
 
 // Without what is of no interest; throws BadRecording. `input`: what the pickle was read from. The
 // stacks, which the histories refer to by their indices, are put into `recording`.
-DeviceHistories read_histories(const Input& input, const Pickle& pickle, Recording& recording,
-                               SnapshotNames& names);
+Histories read_histories(const Input& input, const Pickle& pickle, Recording& recording,
+                         SnapshotNames& names);
 
 }  // namespace cubfc::recordings

@@ -222,6 +222,52 @@ TEST_CASE("What is free between blocks is told in pieces, over regions that touc
   CHECK(gaps.largest_bytes == 11776 - 5632);
 }
 
+TEST_CASE("What is free is told by regions that touch but are apart") {
+  auto recording =
+      recording_of({event_of(Kind::kGrow, 4096, 4096), event_of(Kind::kGrow, 8192, 4096),
+                    event_of(Kind::kGrow, 12288, 4096), event_of(Kind::kGrow, 16384, 4096),
+                    event_of(Kind::kShrink, 4096, 2048), event_of(Kind::kAllocate, 9216, 512)});
+  recording.events[0].apart = recording.events[1].apart = true;
+  const auto figures = report::figures_of(recording, report::history_of(recording));
+  const report::Gaps& gaps = figures.samples.back().gaps;
+  CHECK(gaps.pieces == 4);  // 2048 | 1024, 2560 | 8192
+  CHECK(gaps.free_bytes == 2048 + 1024 + 2560 + 8192);
+  CHECK(gaps.largest_bytes == 8192);
+}
+
+TEST_CASE("What was there before a recording comes by event 0, and is not counted as allocated") {
+  auto recording =
+      recording_of({event_of(Kind::kGrow, 4096, 8192), event_of(Kind::kAllocate, 4096, 500, 12),
+                    event_of(Kind::kAllocate, 8192, 512), event_of(Kind::kAllocate, 5120, 1000, 24),
+                    event_of(Kind::kFree, 4096, 512), event_of(Kind::kGrow, 16384, 4096),
+                    event_of(Kind::kOutOfMemory, 99, 0)});
+  recording.before = 3;
+  for (std::size_t n = 3; n < recording.events.size(); ++n) {
+    recording.events[n].time_ns = 10 * n;
+  }
+  const auto history = report::history_of(recording);
+  const auto figures = report::figures_of(recording, history);
+  CHECK(history.faults.all() == 0);
+  CHECK(history.times_ns == std::vector<std::uint64_t>{0, 30, 40, 50, 60});
+  CHECK(history.blocks_before == 2);
+  CHECK(history.bytes_before == 1024);
+  CHECK(history.allocations == 1);
+  CHECK(history.grows == 1);
+  CHECK(history.frees == 1);
+  CHECK(figures.whole.allocations == 1);
+  CHECK(figures.whole.bytes_allocated == 1024);
+  CHECK(figures.whole.in_use.bytes == 2048);
+  CHECK(figures.whole.in_use.event == 1);
+  CHECK(figures.at_peak.asked_bytes == 500 + 512 + 1000);
+  CHECK(report::moment_of(recording, history, 0).in_use.bytes == 1024);
+  CHECK(report::moment_of(recording, history, 0).taken_bytes == 8192);
+  CHECK(figures.failures.at(0).event == 4);
+  CHECK(figures.failures.at(0).asked_bytes == 99);
+  CHECK(figures.sizes.at(8).all.blocks == 0);  // nobody knows how long it has lived
+  CHECK(figures.sizes.at(8).at_peak.blocks == 1);
+  CHECK(figures.lifetimes.never_freed.blocks == 1);
+}
+
 TEST_CASE("Blocks outside of what was taken are counted") {
   const auto recording =
       recording_of({event_of(Kind::kAllocate, 0, 512), event_of(Kind::kGrow, 4096, 4096),

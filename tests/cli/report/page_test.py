@@ -56,7 +56,7 @@ def made_of_few_blocks():
 
 def made_with_stacks():
     """A snapshot of 1 and 2 MiB that two functions of Python have asked for, and 4 MiB of the backward pass; the 4 MiB are
-    freed. Events are 0 to 4."""
+    freed. Events are 0, the segment of before, to 4."""
     def frames(*names):
         return [{"name": name, "filename": "/home/me/train.py", "line": 10 * n + 10} for n, name in enumerate(names)]
     native = [{"name": "torch::autograd::Engine::evaluate", "filename": "libtorch_cpu.so", "line": 4711}]
@@ -68,6 +68,31 @@ def made_with_stacks():
     segment = {"device": 0, "address": FEW_BASE, "total_size": 64 * MIB, "stream": 0, "blocks": []}
     path = pathlib.Path(FOLDER.name, "stacks.pickle")
     path.write_bytes(pickle.dumps({"segments": [segment], "device_traces": [entries]}))
+    subprocess.run([CUBFC, "report", path], check=True, timeout=60)
+    return path.with_suffix(".html")
+
+
+def made_of_a_history(times=False):
+    """A snapshot of a history that began late: two segments of 32 MiB that touch, with 8 MiB from before in the first;
+    then ten lines ask for 1 MiB each in the second, by Python through the interpreter's own functions. The first of
+    these is freed. Events are 0, what was before, to 11."""
+    def frames(line):
+        return [{"name": "torch::unwind::unwind", "filename": "??", "line": 0},
+                {"name": f"f{line}", "filename": "/x/lib/python3.11/site-packages/einops/layers.py", "line": line},
+                {"name": "_PyEval_EvalFrameDefault", "filename": "ceval.c", "line": 1},
+                {"name": "main", "filename": "/home/me/train.py", "line": 7}]
+    second = FEW_BASE + 32 * MIB
+    entries = [{"action": "alloc", "addr": second + n * 2 * MIB, "size": MIB - 100, "stream": 0, "frames": frames(n + 1)}
+               for n in range(10)] + [{"action": "free_completed", "addr": second, "size": MIB - 100, "stream": 0}]
+    if times:
+        for n, entry in enumerate(entries):
+            entry["time_us"] = 1000 + (0 if n == 0 else 10**6 + n)
+    blocks = [{"address": FEW_BASE, "size": 8 * MIB, "requested_size": 8 * MIB, "state": "active_allocated"},
+              {"address": FEW_BASE + 8 * MIB, "size": 24 * MIB, "requested_size": 0, "state": "inactive"}]
+    segments = [{"device": 0, "address": FEW_BASE, "total_size": 32 * MIB, "stream": 0, "blocks": blocks},
+                {"device": 0, "address": second, "total_size": 32 * MIB, "stream": 0, "blocks": []}]
+    path = pathlib.Path(FOLDER.name, f"history-{times}.pickle")
+    path.write_bytes(pickle.dumps({"segments": segments, "device_traces": [entries]}))
     subprocess.run([CUBFC, "report", path], check=True, timeout=60)
     return path.with_suffix(".html")
 
@@ -88,13 +113,13 @@ def status():
     """What the page says of its moment, as numbers."""
     BROWSER.drawn()
     text = BROWSER.text("#status")
-    found = re.search(r"event ([\d,]+): in use .*?\(([\d,]+) bytes\) in ([\d,]+) blocks · waiting .*?\(([\d,]+) bytes\)"
-                      r" · taken .*?\(([\d,]+) bytes\) · free .*?\(([\d,]+) bytes\) in ([\d,]+) pieces, the largest"
+    found = re.search(r"event ([\d,]+)\)?: in use .*?\(([\d,]+) bytes\) in ([\d,]+) blocks?(?: · waiting .*?\(([\d,]+) bytes\))?"
+                      r" · taken .*?\(([\d,]+) bytes\) · free .*?\(([\d,]+) bytes\) in ([\d,]+) pieces?, the largest"
                       r" .*?\(([\d,]+) bytes\)", text)
     assert found, text
     names = ("event", "in_use_bytes", "blocks", "waiting_bytes", "taken_bytes", "free_bytes", "free_pieces",
              "largest_free_bytes")
-    return dict(zip(names, map(number, found.groups())))
+    return dict(zip(names, (number(one or "0") for one in found.groups())))
 
 
 def shown():
@@ -337,7 +362,7 @@ class Page(unittest.TestCase):
             BROWSER.key("Tab")
             reached.add(BROWSER.evaluate("document.activeElement.id"))
         controls = BROWSER.evaluate("[...document.querySelectorAll('header button, select, .controls button, input')]"
-                                    ".map((one) => one.id)")
+                                    ".filter((one) => one.checkVisibility()).map((one) => one.id)")
         self.assertLessEqual(set(controls) | {"timeline"}, reached)
         BROWSER.evaluate("document.querySelector('#timeline').focus()")
         BROWSER.key("ArrowUp")
@@ -401,6 +426,87 @@ class Page(unittest.TestCase):
         for words in ("PyTorch's backward pass (autograd)", "train.py:10 (forward)", "train.py:10 (clone)"):
             self.assertIn(words, legend)
             self.assertIn(words, BROWSER.text("#holders"))
+
+    def test_a_history_begins_with_what_was_there_before(self):
+        self.open_page(made_of_a_history())
+        self.assertEqual((status()["event"], status()["in_use_bytes"], status()["blocks"]), (10, 18 * MIB, 11))
+        facts = BROWSER.text("#facts")
+        for words in ("asked for, without padding\n18.00 MiB (18,873,368 bytes)",
+                      "Before the recording\n8.00 MiB (8,388,608 bytes) in 1 block", "Allocations\n10, 0 failed"):
+            self.assertIn(words, facts)
+        self.assertIn("11 events, without times", BROWSER.text("#source"))
+        go_to(0)
+        at = status()
+        self.assertIn("the beginning of the recording (event 0)", BROWSER.text("#status"))
+        # No block reaches from one segment into the other.
+        self.assertEqual((at["in_use_bytes"], at["taken_bytes"], at["free_pieces"], at["largest_free_bytes"]),
+                         (8 * MIB, 64 * MIB, 2, 32 * MIB))
+        BROWSER.evaluate("document.querySelector('#timeline').focus()")
+        BROWSER.key("ArrowUp")
+        told = block_told()
+        self.assertEqual((told["allocated"], told["line"]), ("before the recording began", "(from before the recording: no stack)"))
+        self.assertNotRegex(BROWSER.text("#page"), r"\d (ns|\u00b5s|ms|s)\b")  # it has no times
+        self.assertFalse(BROWSER.evaluate("document.querySelector('#axis').checkVisibility()"))
+        self.assertFalse(BROWSER.evaluate("document.querySelector('#lifetimes').checkVisibility()"))
+
+    def test_what_is_mostly_a_pause_is_shown_over_the_events(self):
+        self.open_page(made_of_a_history(times=True))
+        self.assertEqual(BROWSER.evaluate("document.querySelector('#axis').value"), "events")
+        self.assertIn("11 events in 1.00 s", BROWSER.text("#source"))
+
+    def test_functions_of_python_come_first_and_all_can_be_shown(self):
+        self.open_page(made_of_a_history())
+
+        def settled(rows):
+            BROWSER.wait(f"document.querySelector('#flame canvas').clientHeight === {18 * rows}")
+        settled(3)
+        self.assertIn("beside it, without a stack: 8.00 MiB (8,388,608 bytes)", BROWSER.text("#flame .status"))
+        BROWSER.evaluate("document.querySelector('#timeline').focus()")
+        BROWSER.key("ArrowDown")  # the highest
+        BROWSER.drawn()
+        self.assertEqual(BROWSER.text("#block pre").splitlines(),
+                         ["f10 (/x/lib/python3.11/site-packages/einops/layers.py:10)", "main (/home/me/train.py:7)"])
+        BROWSER.choose_option("#functions", "all")
+        settled(5)
+        BROWSER.drawn()
+        self.assertEqual(len(BROWSER.text("#block pre").splitlines()), 4)
+
+    def test_groups_without_a_colour_of_their_own_are_one_in_the_legend(self):
+        self.open_page(made_of_a_history())
+        BROWSER.wait("document.querySelectorAll('#legend li').length === 8")
+        rows = BROWSER.text("#legend").splitlines()
+        self.assertEqual(rows[:2], ["(from before the recording: no stack)", "8.00 MiB"])
+        self.assertEqual(rows[2:4], ["layers.py:1 (f1) < train.py:7 (main)", "1.00 MiB"])
+        self.assertEqual(rows[-2:], ["4 others", "4.00 MiB"])
+
+    def test_who_holds_it_is_sorted_by_the_column_that_is_chosen(self):
+        self.open_page(made_of_a_history())
+        go_to(2)
+        BROWSER.settle()
+
+        def first_line():
+            BROWSER.settle()
+            return cells("#holders")[0][2]
+
+        def last_line():
+            return cells("#holders")[-1][2]
+        first = "einops/layers.py:1 (f1), from /home/me/train.py:7 (main)"
+        self.assertEqual(first_line(), "(from before the recording: no stack)")
+        self.assertEqual(last_line(), "einops/layers.py:10 (f10), from /home/me/train.py:7 (main)")
+        heads = BROWSER.evaluate("[...document.querySelectorAll('#holders th button')].map((one) => one.innerText)")
+        self.assertEqual(heads, ["now \u25be", "at the peak", "at the end", "allocated in all"])
+        BROWSER.evaluate("document.querySelectorAll('#holders th button')[2].click()")
+        self.assertEqual((first_line(), last_line()), ("(from before the recording: no stack)", first))
+        BROWSER.evaluate("document.querySelectorAll('#holders th button')[3].click()")
+        self.assertEqual((first_line(), last_line()), (first, "(from before the recording: no stack)"))
+        self.assertEqual(cells("#holders")[-1][9:], ["8.00 MiB", "1", "0 B", "0"])
+
+    def test_a_number_past_the_last_event_is_the_last_one(self):
+        self.open_page(made_of_a_history())
+        go_to(99999)
+        BROWSER.key("Tab")
+        self.assertEqual(status()["event"], 11)
+        self.assertEqual(BROWSER.evaluate("document.querySelector('#event').value"), "11")
 
     def test_without_stacks_there_is_no_flame_graph(self):
         self.open_page(made_of_few_blocks())
