@@ -48,7 +48,7 @@ constexpr std::array kHeadings = std::to_array<Heading>({
      "UNIFIED_MEMORY FREE STREAM_ORDERED IPC "},
     {"What is told and recorded",
      " LOG_LEVEL LOG_FILE SHOW_STATS SUMMARY OOM_REPORT TRACE TRACE_LIMIT TRACE_STACKS "
-     "TRACE_TENSORS SHARE_STATS TRACK_CALLERS LABELS "},
+     "TRACE_TENSORS SHARE_STATS TRACK_CALLERS LABELS LIMIT_ORIGIN "},
     {"Nothing at all", " DISABLE "},
 });
 

@@ -277,6 +277,15 @@ std::optional<Value> path(std::string_view text, const Policy& /*so_far*/) {
   return value_of(result);
 }
 
+std::optional<Value> short_text(std::string_view text, const Policy& /*so_far*/) {
+  constexpr std::size_t kLongest = 64;
+  const std::string_view words = trimmed(text);
+  const auto is_printable = [](unsigned char c) { return c >= 0x20 && c < 0x7f; };
+  const bool good =
+      !words.empty() && words.size() <= kLongest && std::ranges::all_of(words, is_printable);
+  return value_of(good ? std::optional<std::string>(words) : std::nullopt);
+}
+
 std::optional<Value> frames(std::string_view text, const Policy& /*so_far*/) {
   constexpr std::uint64_t kMostFrames = 64;
   std::optional<std::uint64_t> count = read_count(text);

@@ -30,6 +30,7 @@ std::optional<Value> fraction(std::string_view text, const Policy& so_far);
 std::optional<Value> xla_fraction(std::string_view text, const Policy& so_far);
 std::optional<Value> path(std::string_view text, const Policy& so_far);
 std::optional<Value> frames(std::string_view text, const Policy& so_far);
+std::optional<Value> short_text(std::string_view text, const Policy& so_far);
 std::optional<Value> label_list(std::string_view text, const Policy& so_far);
 std::optional<Value> allocator(std::string_view text, const Policy& so_far);
 std::optional<Value> xla_allocator(std::string_view text, const Policy& so_far);

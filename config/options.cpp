@@ -180,6 +180,10 @@ constexpr std::array kOptions = std::to_array<Option>({
             "`cuMemCreate`, managed memory and arrays. "
             "`arena`: only what `cuMemAlloc` and its like give"),
         Limits::kSheds),
+    row<&Policy::limit_origin>(
+        {"CUBFC_LIMIT_ORIGIN", readers::short_text, kShortTextForms, ""}, kNoneHonoured, "unset",
+        "what the limit comes from, in the words of what has started the program, for messages: "
+        "`num_gpus=0.25`, `shard:2`"),
     row<&Policy::nvml>(
         {"CUBFC_NVML", readers::nvml, "auto, true or false", ""}, kNoneHonoured, "auto",
         "whether NVML tells the program of the limit that it sees, as the GPU's memory: nvidia-smi "

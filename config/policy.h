@@ -60,6 +60,8 @@ struct Policy {
   Setting<StreamOrdered> stream_ordered;
   Setting<Ipc> ipc;
   Setting<LimitCounts> limit_counts;
+  /// Who has set the limits under cubfc's own names, in their words; see Origin::by.
+  Setting<std::optional<std::string>> limit_origin;
   Setting<Nvml> nvml;
   Setting<LogLevel> log_level{.value = LogLevel::kWarn, .origin = {}};
   /// A path as the user wrote it, %p and %h not replaced; nothing means stderr.

@@ -76,6 +76,7 @@ class PolicyReader {
     policy_.enforced = {enforced_policy_.mem_limit, enforced_policy_.mem_fraction};
     follow_others();
     read_group();
+    name_limits();
     write_warnings();
     return std::move(policy_);
   }
@@ -293,6 +294,19 @@ class PolicyReader {
           " is without effect in a group, whose members take memory as they need it");
     }
     policy_.preallocate = {Preallocate::kNo, policy_.group.origin};
+  }
+
+  // Nobody else speaks for what stands in a file.
+  void name_limits() {
+    if (!policy_.limit_origin.value) {
+      return;
+    }
+    for (Origin* const origin : {&policy_.mem_limit.origin, &policy_.mem_fraction.origin,
+                                 &policy_.group_limit.origin}) {
+      if (origin->own_name && origin->file.empty()) {
+        origin->by = *policy_.limit_origin.value;
+      }
+    }
   }
 
   void write_warnings() {

@@ -15,9 +15,11 @@ struct Origin {
   bool sizes_device = true;
   std::string file = {};  ///< the policy file that it stands in; empty: the environment
   bool enforced = false;  ///< by that file
+  std::string by = {};    ///< who has set the variable, in their own words: "num_gpus=0.25"
 
   /// For a message: "default", "CUBFC_RESERVE", or "XLA_CLIENT_MEM_FRACTION=0.75+" where another
-  /// project's name was honoured, "CUBFC_RESERVE in /etc/cubfc.conf". One line, fit for a terminal.
+  /// project's name was honoured, "CUBFC_RESERVE in /etc/cubfc.conf", "CUBFC_MEM_LIMIT, by
+  /// num_gpus=0.25". One line, fit for a terminal.
   [[nodiscard]] std::string text() const;
 
   bool operator==(const Origin&) const = default;

@@ -36,6 +36,7 @@ inline constexpr std::string_view kXlaFractionForms =
     "a share above 0 and up to 1, such as 0.5 or 50%, also 0.75+ and 0.75-0.85 (above 1 only with "
     "unified memory)";
 inline constexpr std::string_view kFramesForms = "a whole number from 0 to 64";
+inline constexpr std::string_view kShortTextForms = "at most 64 printable ASCII characters";
 inline constexpr std::string_view kLabelForms =
     "name=value,name=value of at most 255 bytes: names of letters, digits and _, values without "
     "quotes, backslashes, commas and equals signs";

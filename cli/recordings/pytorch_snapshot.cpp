@@ -97,6 +97,9 @@ Recording read_pytorch_snapshot(Input& input) {
     const Pickle pickle(input);
     histories = read_histories(input, pickle, recording, names);
   }
+  if (!histories.settings_text.empty()) {
+    recording.settings = "PYTORCH_CUDA_ALLOC_CONF=" + histories.settings_text + "\n";
+  }
   recording.callers_are = names.categories().size() > 1 ? "line and category" : "line";
   recording.is_state = std::ranges::all_of(
       histories.devices, [](const auto& history) { return history.second.entries.empty(); });

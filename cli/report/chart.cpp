@@ -23,7 +23,7 @@ class Columns {
     const std::vector<std::uint64_t>& times = history.times_ns;
     is_of_time_ = has_times && times.back() > times.front() && !history.is_mostly_a_pause();
     for (std::size_t n = 1; n <= kColumns; ++n) {
-      std::size_t behind = times.size() * n / kColumns;
+      std::size_t behind = (times.size() * n + kColumns - 1) / kColumns;
       if (is_of_time_) {
         const double share = static_cast<double>(n) / static_cast<double>(kColumns);
         const auto end = static_cast<std::uint64_t>(static_cast<double>(times.back()) * share);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cli/recordings/file_name.h"
 #include "cli/recordings/own_code.h"
 #include "cli/report/wording.h"
 
@@ -13,7 +14,8 @@ using recordings::Path;
 
 constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 8;
-constexpr std::size_t kRowsLeft = 3;  // of these only what is left at the end counts
+constexpr std::size_t kMostRows = 14;    // with those that only what is left at the end is large of
+constexpr double kTold = 0.95;           // of what is left at the end, if these are enough for it
 constexpr std::size_t kWidth = 80;
 
 std::string columns_of(const HeldByCode& held, bool is_state) {
@@ -23,25 +25,43 @@ std::string columns_of(const HeldByCode& held, bool is_state) {
                          right(count_text(held.at_end.blocks), 8));
 }
 
-// "main:31 > step:12 > forward (model.py:12)"; of what is longer the ends, or the last alone.
+// "torch::autograd::generated::MmBackward0::apply" is "MmBackward0::apply".
+std::string without_namespaces(const std::string& name) {
+  const std::size_t last = name.rfind("::");
+  const std::size_t before = last == std::string::npos || last == 0 ? last : name.rfind("::", last - 1);
+  return before == std::string::npos ? name : name.substr(before + 2);
+}
+
+// "train.py:31 > train.py:12 > model.py:12 (forward)"; of what is longer the ends. The last is the
+// innermost of the program's own, as others' functions in between say little.
 std::string chain_text(const recordings::Recording& recording,
                        const std::vector<std::uint32_t>& frames, std::size_t width) {
-  const auto short_text = [&](std::uint32_t number) {
+  const auto place = [&](std::uint32_t number) {
     const recordings::Frame& frame = recording.frames[number];
-    return recordings::function_text(frame, Path::kName) +
-           (frame.line == 0 || frame.function.empty() ? "" : ":" + std::to_string(frame.line));
+    return frame.file.empty() || frame.line == 0
+               ? without_namespaces(recordings::function_text(frame, Path::kName))
+               : std::string(recordings::file_name(frame.file)) + ":" + std::to_string(frame.line);
   };
-  const std::string last = recordings::line_text(recording.frames[frames.back()], Path::kName);
+  const std::vector<std::uint32_t> innermost_first(frames.rbegin(), frames.rend());
+  const std::uint32_t own = recordings::own_line_of(recording, innermost_first).frame;
+  const std::uint32_t told = own == kNone ? frames.back() : own;
+  const std::string last = printable(recordings::line_text(recording.frames[told], Path::kName));
   std::string all;
-  for (std::size_t n = 0; n + 1 < frames.size(); ++n) {
-    all += short_text(frames[n]) + " > ";
+  for (std::size_t n = 0; n < frames.size() && frames[n] != told; ++n) {
+    all += place(frames[n]) + " > ";
   }
-  all = printable(all + last);
-  if (characters_of(all) <= width || frames.size() == 1) {
-    return end_of(all, width);
+  all = printable(all) + last;
+  if (characters_of(all) <= width || frames.front() == told) {
+    return beginning_of(all, width);
   }
-  const std::string ends = printable(short_text(frames.front()) + " > ... > " + last);
-  return characters_of(ends) <= width ? ends : end_of(printable(last), width);
+  const std::string head = printable(place(frames.front())) + " > ";
+  for (const std::string_view between : {"... > ", ""}) {
+    const std::string text = head + std::string(between) + last;
+    if (characters_of(text) <= width) {
+      return text;
+    }
+  }
+  return beginning_of(head + last, width);
 }
 
 // Whether PyTorch asked for blocks that it shares out by itself: whole multiples of 2 MiB, all of
@@ -58,6 +78,30 @@ bool asks_for_a_cache(const Told& told) {
     }
   }
   return of_torch > 0;
+}
+
+// What all lines hold that are not shown, in one row.
+void add_others(const CodeLines& lines, const std::vector<std::uint32_t>& shown, bool is_state,
+                TextTable& table) {
+  HeldByCode others;
+  std::size_t count = 0;
+  const auto add = [](Share& sum, const Share& share) {
+    sum.bytes += share.bytes;
+    sum.blocks += share.blocks;
+  };
+  for (const std::uint32_t line : lines.by_peak) {
+    const HeldByCode& held = lines.held[line];
+    if (std::ranges::find(shown, line) == shown.end() &&
+        held.at_peak.blocks + held.at_end.blocks > 0) {
+      add(others.at_peak, held.at_peak);
+      add(others.at_end, held.at_end);
+      ++count;
+    }
+  }
+  if (count > 0) {
+    table.rows.push_back("  " + left("and " + count_text(count) + " more", kNameWidth) +
+                         columns_of(others, is_state));
+  }
 }
 
 }  // namespace
@@ -79,17 +123,26 @@ TextTable lines_table(const Told& told) {
   std::ranges::stable_sort(by_end, [&](std::uint32_t a, std::uint32_t b) {
     return lines.held[a].at_end.bytes > lines.held[b].at_end.bytes;
   });
-  by_end.resize(std::min(by_end.size(), kRowsLeft));
+  const auto told_of_end = [&] {
+    return std::accumulate(shown.begin(), shown.end(), std::uint64_t{0},
+                           [&](std::uint64_t sum, std::uint32_t line) {
+                             return sum + lines.held[line].at_end.bytes;
+                           });
+  };
+  const double wanted = kTold * static_cast<double>(told.figures.whole.in_use_at_end);
   for (const std::uint32_t line : by_end) {
-    if (lines.held[line].at_end.bytes > 0 && std::ranges::find(shown, line) == shown.end()) {
+    if (shown.size() >= kMostRows || static_cast<double>(told_of_end()) >= wanted) {
+      break;
+    }
+    if (std::ranges::find(shown, line) == shown.end()) {
       shown.push_back(line);
     }
   }
+  std::erase_if(shown, [&](std::uint32_t line) {
+    return lines.held[line].at_peak.blocks + lines.held[line].at_end.blocks == 0;
+  });
   for (const std::uint32_t line : shown) {
     const HeldByCode& held = lines.held[line];
-    if (held.at_peak.blocks + held.at_end.blocks == 0) {
-      continue;
-    }
     const recordings::OwnLine& own = lines.own[line];
     const std::string name =
         own.frame == kNone ? lines.texts[line]
@@ -110,9 +163,7 @@ TextTable lines_table(const Told& told) {
         "  (PyTorch's cache asked: a line is what made it grow. What keeps each tensor is");
     table.rows.push_back("  recorded with CUBFC_TRACE_TENSORS=true)");
   }
-  if (lines.by_peak.size() > shown.size()) {
-    table.rows.push_back("  and " + count_text(lines.by_peak.size() - shown.size()) + " more");
-  }
+  add_others(lines, shown, is_state, table);
   return table;
 }
 
@@ -122,10 +173,19 @@ TextTable call_tree_table(const Told& told) {
   constexpr double kLeastShare = 0.03;
   TextTable table;
   const CallTree tree = call_tree_of(told.recording, told.lines);
-  const std::uint64_t whole = tree.nodes[0].held.bytes;
-  if (whole == 0) {
+  const std::uint64_t whole = told.figures.whole.in_use.bytes;
+  const std::uint64_t with_stack = tree.nodes[0].held.bytes;
+  if (with_stack == 0) {
     return table;
   }
+  const auto row = [&](std::uint64_t bytes, const std::string& text) {
+    table.rows.push_back("  " + right(share_text(bytes, whole), 7) + right(bytes_text(bytes), 11) +
+                         "  " + text);
+  };
+  if (with_stack < whole) {
+    row(whole - with_stack, "without a stack");
+  }
+  row(with_stack, "all that have a stack");
   table.title = told.recording.is_state
                     ? "Through which functions, the outermost first"
                     : "Through which functions, at the peak, the outermost first";
@@ -133,7 +193,7 @@ TextTable call_tree_table(const Told& told) {
     std::uint32_t node;
     std::size_t depth;
   };
-  std::vector<Open> open{{0, 0}};
+  std::vector<Open> open{{0, tree.nodes[0].frames.empty() ? 0U : 1U}};
   std::size_t left_out = 0;
   while (!open.empty()) {
     const auto [number, depth] = open.back();
@@ -145,12 +205,11 @@ TextTable call_tree_table(const Told& told) {
       ++left_out;
       continue;
     }
-    const std::string indent(2 * depth, ' ');
-    const std::size_t width = kWidth - 22 - indent.size();
-    table.rows.push_back("  " + right(share_text(node.held.bytes, whole), 7) +
-                         right(bytes_text(node.held.bytes), 11) + "  " + indent +
-                         (node.frames.empty() ? "all that have a stack"
-                                              : chain_text(told.recording, node.frames, width)));
+    if (!node.frames.empty()) {
+      const std::string indent(2 * depth, ' ');
+      row(node.held.bytes,
+          indent + chain_text(told.recording, node.frames, kWidth - 22 - indent.size()));
+    }
     for (std::size_t n = node.children.size(); n-- > 0;) {
       open.push_back({node.children[n], depth + 1});
     }

@@ -10,7 +10,7 @@ function isBefore({report}, event) {
 
 function momentText(recording, event) {
   const {has_before: hasBefore, has_times: hasTimes, state} = recording.report.recording;
-  if (event === 0 && hasBefore) return state ? "when it was written" : "the beginning of the recording (event 0)";
+  if (event === 0 && hasBefore) return state ? "when it was written" : "before the recording began (event 0)";
   return `${hasTimes ? `${clockText(recording.times[event])}, ` : ""}event ${countText(event)}`;
 }
 

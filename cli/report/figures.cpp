@@ -264,10 +264,10 @@ Figures figures_of(const Recording& recording, const History& history) {
   add_failures(recording, history, courses, figures);
   const std::uint32_t peak = figures.whole.in_use.event;
   add_sizes_and_lifetimes(recording, history, peak, figures);
-  add_looks(recording, history, figures);
   // Before the first event there is nothing: kNever stands for a moment without a block.
   figures.at_peak = moment_of(recording, history, peak);
   figures.at_end = moment_of(recording, history, history.last_event());
+  add_looks(recording, history, figures);
   return figures;
 }
 

@@ -26,6 +26,14 @@ struct Peak {
   std::uint32_t event = kNever;  // never anything
 };
 
+// What is free between the blocks of places that tell what they take, after an event. Stretches of
+// one place that touch are one, but for those that are apart.
+struct Gaps {
+  std::uint64_t free_bytes = 0;
+  std::uint64_t pieces = 0;
+  std::uint64_t largest_bytes = 0;
+};
+
 // What is in use after an event.
 struct Moment {
   Share in_use;                   // waiting included
@@ -33,6 +41,7 @@ struct Moment {
   Share waiting;                  // freed by the program, not free yet
   std::uint64_t taken_bytes = 0;
   std::uint64_t taken_pieces = 0;  // a segment of PyTorch's, a region of an arena
+  Gaps gaps;                       // of Figures::at_peak and at_end
   std::array<Share, trace::kMemories> by_memory{};
   std::vector<Share> by_place;
   std::vector<Share> by_caller;
@@ -70,13 +79,6 @@ struct Lifetimes {
   Share never_freed;
 };
 
-// What is free between the blocks of places that tell what they take, after an event. Stretches of
-// one place that touch are one, but for those that are apart.
-struct Gaps {
-  std::uint64_t free_bytes = 0;
-  std::uint64_t pieces = 0;
-  std::uint64_t largest_bytes = 0;
-};
 struct Sample {
   std::uint32_t event = 0;
   std::uint64_t in_use_bytes = 0;
@@ -107,7 +109,7 @@ struct Figures {
   Moment at_end;
   std::vector<SizeClass> sizes;  // by n
   Lifetimes lifetimes;
-  std::vector<Sample> samples;  // over the recording, in order
+  std::vector<Sample> samples;  // over the recording, in order; event 0, the peak and the end, too
   std::vector<Failure> failures;
 };
 

@@ -152,12 +152,19 @@ Json block_json(const Told& told, std::uint32_t index) {
           {"free_event", event_or_null(block.end)}};
 }
 
+void add_gaps(const Gaps& gaps, Json& json) {
+  json["free_bytes"] = gaps.free_bytes;
+  json["free_pieces"] = gaps.pieces;
+  json["largest_free_bytes"] = gaps.largest_bytes;
+}
+
 Json moment_json(const Told& told, std::uint32_t event, const Moment& moment) {
   Json json{{"event", event_or_null(event)},           {"time_ns", time_of(told, event)},
             {"in_use_bytes", moment.in_use.bytes},     {"in_use_blocks", moment.in_use.blocks},
             {"asked_bytes", moment.asked_bytes},       {"waiting_bytes", moment.waiting.bytes},
             {"waiting_blocks", moment.waiting.blocks}, {"taken_bytes", moment.taken_bytes},
             {"taken_pieces", moment.taken_pieces}};
+  add_gaps(moment.gaps, json);
   Json& memories = json["by_memory"] = Json::array();
   for (std::size_t n = 0; n < moment.by_memory.size(); ++n) {
     if (moment.by_memory.at(n).blocks > 0) {
@@ -212,12 +219,6 @@ void add_sizes_and_lifetimes(const Told& told, Json& json) {
   if (figures.lifetimes.never_freed.blocks > 0) {
     json["lifetimes"].push_back(share_json(figures.lifetimes.never_freed, {{"from_ns", nullptr}}));
   }
-}
-
-void add_gaps(const Gaps& gaps, Json& json) {
-  json["free_bytes"] = gaps.free_bytes;
-  json["free_pieces"] = gaps.pieces;
-  json["largest_free_bytes"] = gaps.largest_bytes;
 }
 
 void add_moments(const Told& told, Json& json) {

@@ -134,13 +134,20 @@ class Looker {
   std::map<std::uint64_t, std::uint64_t> taken_;
 };
 
-// Evenly over the events, the last one among them.
-std::vector<std::uint32_t> sampled_events(std::size_t events) {
+// Evenly over the events; the first, the last and the peak among them.
+std::vector<std::uint32_t> sampled_events(std::size_t events, std::uint32_t peak) {
   std::vector<std::uint32_t> sampled;
   const std::size_t count = std::min(events, kSamples);
   for (std::size_t n = 1; n <= count; ++n) {
     sampled.push_back(static_cast<std::uint32_t>(events * n / count - 1));
   }
+  if (events > 0) {
+    sampled.push_back(0);
+    sampled.push_back(peak == kNever ? 0 : peak);
+  }
+  std::ranges::sort(sampled);
+  const auto twice = std::ranges::unique(sampled);
+  sampled.erase(twice.begin(), twice.end());
   return sampled;
 }
 
@@ -166,16 +173,23 @@ void add_looks(const Recording& recording, const History& history, Figures& figu
     }
   };
   const std::size_t events = history.times_ns.size();
-  for (const std::uint32_t event : sampled_events(events)) {
+  const std::uint32_t peak = figures.whole.in_use.event;
+  for (const std::uint32_t event : sampled_events(events, peak)) {
     look_at_failures_until(event);
     looker.forward_to(event);
     looked_at += looker.live();
     const bool too_many = looked_at > kBlocksLookedAt * (event + 1) / events;
-    if (too_many && event + 1 != events) {
+    if (too_many && event + 1 != events && event != peak) {
       looked_at -= looker.live();
       continue;
     }
     figures.samples.push_back({event, looker.in_use(), looker.taken(), looker.gaps()});
+    if (event == peak) {
+      figures.at_peak.gaps = figures.samples.back().gaps;
+    }
+    if (event + 1 == events) {
+      figures.at_end.gaps = figures.samples.back().gaps;
+    }
   }
 }
 

@@ -12,7 +12,6 @@
 #include "cli/report/forms.h"
 #include "cli/report/packed.h"
 #include "cli/report/page_parts.h"
-#include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 
 namespace cubfc::report {
@@ -193,8 +192,7 @@ void write_data(const Told& told, Output& output) {
 // What the page's source has in the place of each part.
 void write_part(std::string_view name, const Told& told, Output& output) {
   if (name == "title") {
-    const std::string program = printable(program_text(command_text(told.recording)));
-    output.write(escaped("GPU memory of " + (program.empty() ? "a program" : program)));
+    output.write(escaped("GPU memory of " + printable(title_of(told.recording))));
   } else if (name == "css") {
     output.write(kPageCss);
   } else if (name == "js") {

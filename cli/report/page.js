@@ -63,8 +63,9 @@ class Page {
       ["most by", this.mostText()],
       ["Taken from the device, at most",
        this.tellsTaken ? exactBytes(report.peak_taken_bytes) : "the recording does not tell"],
+      ...(this.tellsTaken ? [["Free of it, at the peak", freeText(peak)], ["and at the end", freeText(report.end)]] : []),
       ...(recording.has_before ? [["Before the recording",
-                                   `${exactBytes(totals.before_bytes)} in ${counted(totals.before_blocks, "block")}`]] : []),
+                                   `${exactBytes(totals.before_bytes)} in ${counted(totals.before_blocks, "block")}` + this.unknownText()]] : []),
       ["Allocations", `${countText(totals.allocations)}, ${countText(totals.failures)} failed`],
       ["Left at the end", `${exactBytes(totals.left_at_end_bytes)} in ${counted(totals.left_at_end_blocks, "block")}`],
     ];
@@ -75,6 +76,9 @@ class Page {
     }
     byId("facts").append(...facts.map(([term, text]) => make("div", makeFacts([[term, text]]))));
     const warnings = [];
+    if (recording.has_times && !recording.state && this.view.axis === "events") {
+      warnings.push(`Shown over the events, and not over time: the longest pause is ${timeText(recording.longest_pause_ns)} of ${timeText(recording.duration_ns)}.`);
+    }
     if (recording.state) {
       byId("timeline-title").textContent = "What was there";
       warnings.push("Of what happened before the snapshot was written nothing was recorded: the blocks stand in the order of their addresses.");
@@ -86,14 +90,23 @@ class Page {
     byId("warnings").textContent = warnings.join(" ");
   }
 
+  // Of what was there before, at the peak.
+  unknownText() {
+    const {lines} = this.recording.report;
+    const line = lines.find(({line: text}) => text === this.recording.lines[this.recording.lineWithoutStackBefore]);
+    return line === undefined ? "" : `; of ${bytesText(line.at_peak.bytes)} of it the file does not tell the stack`;
+  }
+
   // Who held most at the peak: a line, or a caller.
   mostText() {
     const {lines, peak} = this.recording.report;
     const holders = lines.length > 0 ? lines.map(({line, at_peak: {bytes}}) => ({name: line, bytes}))
       : peak.by_caller.map(({caller, bytes}) => ({name: caller, bytes}));
-    const [holder] = holders.sort((a, b) => b.bytes - a.bytes);
-    return holder === undefined ? "nobody"
-      : `${shortName(holder.name) || "(not known)"}, ${shareText(holder.bytes, peak.in_use_bytes)}`;
+    holders.sort((a, b) => b.bytes - a.bytes);
+    const isKnown = ({name}) => name !== "" && !name.startsWith("(");
+    const told = holders.length > 0 && !isKnown(holders[0]) ? [holders[0], ...holders.filter(isKnown).slice(0, 1)] : holders.slice(0, 1);
+    return told.length === 0 ? "nobody"
+      : told.map(({name, bytes}) => `${shortName(name) || "(not known)"}, ${shareText(bytes, peak.in_use_bytes)}`).join("; then ");
   }
 
   fillTables() {
@@ -148,7 +161,7 @@ class Page {
     const clicks = {
       "zoom-in": () => view.zoom(0.5, view.positionOf(view.event)),
       "zoom-out": () => view.zoom(2, view.positionOf(view.event)),
-      whole: actions.whole, "to-peak": actions.peak, "to-failure": actions.failure, "help-button": actions.help,
+      whole: actions.whole, "to-peak": actions.peak, "to-end": () => view.goTo(this.recording.events - 1), "to-failure": actions.failure, "help-button": actions.help,
     };
     for (const [id, does] of Object.entries(clicks)) byId(id).addEventListener("click", does);
     byId("to-failure").disabled = this.recording.report.out_of_memory.length === 0;
@@ -312,6 +325,7 @@ class Page {
     const takenWords = this.moments.mostTaken > view.high && view.height !== "taken"
       ? ` What is taken from the device, at most ${bytesText(this.moments.mostTaken)}, is partly above what is drawn: choose "Up to: what is taken".`
       : " Dashed line: taken from the device.";
+    if (!recording.report.recording.state) byId("timeline-title").textContent = view.axis === "time" ? "Memory over time" : "Memory over the events";
     byId("shown").textContent = `Shown: events ${countText(first)} to ${countText(last)}` +
       (hasTimes ? ` (${clockText(times[first])} to ${clockText(times[last])})` : "") + `, up to ${bytesText(Math.round(view.high))}.` +
       (this.tellsTaken ? `${takenWords} Under the whole: what is free, and as a line its largest piece.` : "");
@@ -328,7 +342,7 @@ class Page {
     }
     const e = view.event;
     const words = [
-      `At ${momentText(recording, e)}: in use ${exactBytes(moments.inUse[e])} in ${counted(look.blocks, "block")}`,
+      `${upper(e === 0 && recording.report.recording.has_before ? momentText(recording, e) : `at ${momentText(recording, e)}`)}: in use ${exactBytes(moments.inUse[e])} in ${counted(look.blocks, "block")}`,
       ...(moments.waiting[e] === 0 ? [] : [`waiting ${exactBytes(moments.waiting[e])}`]),
       ...(this.tellsTaken ? [
         `taken ${exactBytes(moments.taken[e])}`,

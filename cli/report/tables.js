@@ -42,7 +42,7 @@ function holdersTable(view, inks, grouping, now) {
     {name: ""}, {name: ""}, {name: grouping.name},
     sortable("now", "now"), number("of all"), number("blocks"),
     sortable("at the peak", "peak"), number("of all"), number("blocks"),
-    sortable("at the end", "end"), number("blocks"),
+    sortable("at the end", "end"), number("of all"), number("blocks"),
     sortable("allocated in all", "all"), number("blocks"),
   ];
   const {moments} = view;
@@ -56,7 +56,7 @@ function holdersTable(view, inks, grouping, now) {
       markButton(view, group.name, n), swatch(inks, n), nameCell(group.name),
       bytesText(now[n].bytes), shareText(now[n].bytes, inUse), countText(now[n].blocks),
       bytesText(group.peakBytes), shareText(group.peakBytes, moments.peak), countText(group.peakBlocks),
-      bytesText(group.endBytes), countText(group.endBlocks),
+      bytesText(group.endBytes), shareText(group.endBytes, moments.inUse[view.recording.events - 1]), countText(group.endBlocks),
       bytesText(group.allBytes), countText(group.allBlocks),
     ];
   });

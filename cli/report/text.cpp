@@ -11,7 +11,6 @@
 #include "cli/report/chart.h"
 #include "cli/report/code_text.h"
 #include "cli/report/forms.h"
-#include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 
 namespace cubfc::report {
@@ -100,6 +99,10 @@ class Text {
       line(row);
     }
   }
+  static std::string free_text(const Gaps& gaps) {
+    return bytes_text(gaps.free_bytes) + " in " + counted(gaps.pieces, "piece") +
+           (gaps.pieces == 0 ? "" : ", the largest " + bytes_text(gaps.largest_bytes));
+  }
   // A word in a column of its own before what it says.
   void fact(const std::string& word, const std::string& text) {
     line("  " + left(word, 10) + text);
@@ -114,8 +117,7 @@ class Text {
   }
 
   void heading() {
-    const std::string program = printable(program_text(command_text(recording_)));
-    const std::string of = program.empty() ? "a program" : program;
+    const std::string of = printable(title_of(recording_));
     // Cut where a character may be cut, too: what is left of it is a '?'.
     const std::string text =
         printable("GPU memory of " + (of.size() > 60 ? of.substr(0, 57) + "..." : of));
@@ -169,13 +171,13 @@ class Text {
 
   // A history begins when it is switched on, or has dropped what is older.
   void before() {
-    fact("before", counted(history_.blocks_before, "block") + " (" +
-                       bytes_text(history_.bytes_before) + ") were there when the recording began");
     const std::uint32_t line = told_.lines.without_stack_before;
-    if (line != kNone && told_.lines.held[line].at_peak.bytes > 0) {
-      fact("", "no line is known of those that were freed since, or have no stack: at");
-      fact("", "the peak " + bytes_text(told_.lines.held[line].at_peak.bytes));
-    }
+    const std::uint64_t unknown = line == kNone ? 0 : told_.lines.held[line].at_peak.bytes;
+    wrapped("before",
+            counted(history_.blocks_before, "block") + " (" + bytes_text(history_.bytes_before) +
+                ") were there when the recording began" +
+                (unknown == 0 ? "" : "; of " + bytes_text(unknown) +
+                                         " of it, at the peak, the file does not tell the stack"));
   }
 
   // What the recording says of itself, each once, in lines that fit.
@@ -223,6 +225,7 @@ class Text {
            bytes_text(peak_.taken_bytes) + " from the device in " +
                counted(peak_.taken_pieces, "piece") +
                (recording_.is_state ? "" : "; at most " + bytes_text(figures_.whole.taken.bytes)));
+      fact("free", free_text(peak_.gaps));
     }
   }
 
@@ -324,11 +327,7 @@ class Text {
          counted(history_.grows, "time") + ", shrunk " + counted(history_.shrinks, "time"));
     fact("most", bytes_text(figures_.whole.taken.bytes) + " " + at(figures_.whole.taken.event));
     fact("at end", bytes_text(figures_.whole.taken_at_end));
-    if (!figures_.samples.empty()) {
-      const Gaps& gaps = figures_.samples.back().gaps;
-      fact("free then", bytes_text(gaps.free_bytes) + " in " + counted(gaps.pieces, "piece") +
-                            ", the largest " + bytes_text(gaps.largest_bytes));
-    }
+    fact("free then", free_text(figures_.at_end.gaps));
   }
 
   void failures() {

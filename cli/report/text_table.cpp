@@ -30,8 +30,12 @@ std::string right(const std::string& text, std::size_t width) {
 }
 
 std::string beginning_in(const std::string& text, std::size_t width) {
+  return left(beginning_of(text, width), width);
+}
+
+std::string beginning_of(const std::string& text, std::size_t width) {
   if (characters_of(text) <= width) {
-    return left(text, width);
+    return text;
   }
   std::size_t end = 0;
   for (std::size_t characters = 0; characters <= width - 3; ++end) {

@@ -19,6 +19,7 @@ std::size_t characters_of(const std::string& text);
 std::string left(const std::string& text, std::size_t width);
 std::string right(const std::string& text, std::size_t width);
 // The beginning, or the end, of what is longer: "a long na...", "...e of it".
+std::string beginning_of(const std::string& text, std::size_t width);  // not filled up
 std::string beginning_in(const std::string& text, std::size_t width);
 std::string end_in(const std::string& text, std::size_t width);
 

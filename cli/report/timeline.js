@@ -213,8 +213,9 @@ class Timeline {
       const {groups, of} = this.grouping;
       const group = shortName(plain(block >= 0 ? groups[of[block]].name : this.nameOfSmall(block)));
       const inner = group.split(" < ")[0];
-      const size = block >= 0 ? bytesText(view.recording.blocks.held[block]) : "small blocks";
-      const wanted = [`${size}  ${group}`, `${size}  ${inner}`, block >= 0 ? size : inner];
+      const size = block >= 0 ? bytesText(view.recording.blocks.held[block]) : "";
+      const wanted = block >= 0 ? [`${size}  ${group}`, `${size}  ${inner}`, size]
+        : [`${group} (small blocks)`, `${inner} (small blocks)`, inner];
       const fits = wanted.filter((text) => context.measureText(text).width <= width);
       if (fits.length === 0) continue;
       const text = fits[0];
@@ -233,7 +234,7 @@ class Timeline {
   nameOfSmall(block) {
     const {groups} = this.grouping;
     const level = SMALL_BAND - block;
-    return level === LEVELS - 1 && groups.length > LEVELS ? "of all others" : groups[level].name;
+    return level === LEVELS - 1 && groups.length > LEVELS ? "others" : groups[level].name;
   }
 
   // What was taken from the device, as a line above the blocks; where it is above what is drawn there
@@ -305,6 +306,7 @@ class Timeline {
     const across = roundMarks(view.from, view.to, 8, [1, 2, 5]);
     for (const at of across.marks) {
       const x = this.xOf(at);
+      if (view.axis === "events" && at >= view.recording.events) continue;
       const text = view.axis === "events" ? countText(at) : axisTime(at, across.step, view.to);
       const half = context.measureText(text).width / 2;
       context.textAlign = "center";

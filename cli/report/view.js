@@ -131,14 +131,20 @@ class View {
   }
 }
 
-// The ways to group blocks. The group that held the most at the peak is the first.
+const SHOWN_OF_STACK = 4;  // functions, of a stack's outline
+
+// The ways to group blocks.
 function groupingsOf(recording) {
-  const {blocks, report, threads, frames, stacks, lines} = recording;
+  const {blocks, report, threads, frameNames, stacks, outlines, lines} = recording;
   const {places, callers} = report;
   const sizeClass = (b) => Math.floor(Math.log2(Math.max(1, blocks.bytes[b])));
   // Below 0, of what has no stack: -1 and the number of its line.
   const stackOf = (b) => (blocks.stack[b] < 0 ? -1 - lineOf(recording, b) : blocks.stack[b]);
-  const stackName = (n) => (n < 0 ? lines[-1 - n] : stacks[n].map((frame) => frames[frame]).join(" < "));
+  const stackName = (n) => {
+    if (n < 0) return lines[-1 - n];
+    const names = outlines[n].map((frame) => frameNames[frame]);
+    return names.slice(0, SHOWN_OF_STACK).join(" < ") + (names.length > SHOWN_OF_STACK ? " < \u2026" : "");
+  };
   const list = [
     {key: "caller", name: report.recording.callers_are, of: (b) => blocks.caller[b],
      nameOf: (n) => callers[n].caller || "(not known)"},
@@ -169,6 +175,8 @@ function callerText(recording, block) {
     : report.callers[blocks.caller[block]].caller || "(not known)";
 }
 
+// The first groups, which have colours of their own, are those that held most at the peak or at
+// one of some other moments.
 // groups: {name, peakBytes, peakBlocks, endBytes, endBlocks, allBytes, allBlocks}; of[b]: which one a
 // block is in. Those of the scope alone are counted; in all, those that were allocated.
 function grouped(recording, moments, grouping) {
@@ -185,7 +193,7 @@ function grouped(recording, moments, grouping) {
       number = groups.length;
       numbers.set(key, number);
       groups.push({name: grouping.nameOf(key), number, peakBytes: 0, peakBlocks: 0, endBytes: 0, endBlocks: 0,
-                   allBytes: 0, allBlocks: 0, blocks: 0});
+                   allBytes: 0, allBlocks: 0, blocks: 0, mostBytes: 0});
     }
     of[b] = number;
     if (!moments.inScope[blocks.place[b]]) continue;
@@ -204,11 +212,32 @@ function grouped(recording, moments, grouping) {
       ++group.peakBlocks;
     }
   }
-  groups.sort((a, b) => b.peakBytes - a.peakBytes || b.allBytes - a.allBytes);
+  findMost(recording, moments, groups, of);
+  groups.sort((a, b) => b.mostBytes - a.mostBytes || b.peakBytes - a.peakBytes || b.allBytes - a.allBytes);
   const rank = new Uint32Array(groups.length);
   groups.forEach((group, n) => (rank[group.number] = n));
   for (let b = 0; b < blocks.count; ++b) of[b] = rank[of[b]];
   return {groups, of, key: grouping.key, name: grouping.name, levels: levelsOf(recording, moments, groups, of)};
+}
+
+// The most that each group held, as far as some moments tell it.
+const MOMENTS_LOOKED_AT = 32;
+function findMost(recording, moments, groups, of) {
+  const {blocks, events} = recording;
+  const list = new Uint32Array(blocks.count);
+  const looked = new Set(events === 0 ? [] : [moments.peakEvent, events - 1]);
+  for (let n = 0; n < MOMENTS_LOOKED_AT; ++n) looked.add(moments.highestIn(...stretchOf(n, events)));
+  for (const event of looked) {
+    const now = new Float64Array(groups.length);
+    const {length} = moments.liveAt(event, list);
+    for (let n = 0; n < length; ++n) now[of[list[n]]] += blocks.held[list[n]];
+    for (const group of groups) group.mostBytes = Math.max(group.mostBytes, now[group.number]);
+  }
+}
+
+function stretchOf(n, events) {
+  const from = Math.floor((n * events) / MOMENTS_LOOKED_AT);
+  return [Math.min(from, Math.max(0, events - 1)), Math.max(from, Math.floor(((n + 1) * events) / MOMENTS_LOOKED_AT) - 1)];
 }
 
 // What each group held after each event, to within what a drawing can show; all groups but the

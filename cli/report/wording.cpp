@@ -5,6 +5,9 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "cli/recordings/file_name.h"
+#include "cli/report/program_name.h"
+
 namespace cubfc::report {
 namespace {
 
@@ -221,6 +224,11 @@ std::string command_text(const recordings::Recording& recording) {
     text += text.empty() ? word : " " + word;
   }
   return text;
+}
+
+std::string title_of(const recordings::Recording& recording) {
+  const std::string program = program_text(command_text(recording));
+  return program.empty() ? std::string(recordings::file_name(recording.path)) : program;
 }
 
 }  // namespace cubfc::report

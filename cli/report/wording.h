@@ -36,6 +36,8 @@ std::string place_name(const recordings::Recording& recording, std::uint32_t pla
 // Its path, or the line, or "(not known)".
 std::string caller_name(const recordings::Recording& recording, std::uint8_t caller);
 std::string thread_name(const recordings::Recording& recording, std::uint16_t thread);
+// "train.py --layers 24"; the file's name where the program is not known. For "GPU memory of ...".
+std::string title_of(const recordings::Recording& recording);
 // The arguments with spaces between them.
 std::string command_text(const recordings::Recording& recording);
 

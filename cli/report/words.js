@@ -19,9 +19,18 @@ function countText(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+function upper(text) {
+  return text[0].toUpperCase() + text.slice(1);
+}
+
 // "1 block", "2 blocks"
 function counted(count, what) {
   return `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
+// Of a moment of the report.
+function freeText({free_bytes: bytes, free_pieces: pieces, largest_free_bytes: largest}) {
+  return `${bytesText(bytes)} in ${counted(pieces, "piece")}` + (pieces === 0 ? "" : `, the largest ${bytesText(largest)}`);
 }
 
 function exactBytes(bytes) {

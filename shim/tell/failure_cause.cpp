@@ -51,15 +51,16 @@ std::string higher_limit(const config::Policy& policy, const FailedRequestFacts&
                   arena::round_up(needed, kMiB) / kMiB);
   }
   const std::string where = is_in_file(*facts.limit) ? " in " + origin->file : "";
+  const std::string who = origin->by.empty() ? "" : ", which " + origin->by + " has set";
   if (origin != &policy.mem_fraction.origin && origin != &policy.enforced.mem_fraction.origin) {
-    return format("a higher limit: {}={}{}{} would do", origin->variable,
+    return format("a higher limit: {}={}{}{} would do{}", origin->variable,
                   arena::round_up(needed, kMiB) / kMiB,
-                  config::is_in_mebibytes(origin->variable) ? "" : "MiB", where);
+                  config::is_in_mebibytes(origin->variable) ? "" : "MiB", where, who);
   }
   const std::uint64_t percent = (needed * 100 + facts.device->total - 1) / facts.device->total;
   return percent > 100 ? ""
-                       : format("a higher limit: {}={}.{:02}{} would do", origin->variable,
-                                percent / 100, percent % 100, where);
+                       : format("a higher limit: {}={}.{:02}{} would do{}", origin->variable,
+                                percent / 100, percent % 100, where, who);
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ const std::vector<Example>& examples() {
       {"CUBFC_TRACE_TENSORS", "no", "false"},
       {"CUBFC_SHARE_STATS", "no", "false"},
       {"CUBFC_TRACK_CALLERS", "0", "false"},
+      {"CUBFC_LIMIT_ORIGIN", "num_gpus=0.25", "num_gpus=0.25"},
       {"CUBFC_LABELS", "pod=trainer-0,namespace=ml", "pod=trainer-0,namespace=ml"},
       {"CUBFC_DISABLE", "1", "true"},
   };

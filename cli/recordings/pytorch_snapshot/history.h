@@ -43,6 +43,7 @@ struct DeviceHistory {
 struct Histories {
   std::map<std::uint64_t, DeviceHistory> devices;  // by their numbers
   CacheSettings settings;
+  std::string settings_text;  // as the environment has them
 };
 
 }  // namespace cubfc::recordings

@@ -59,6 +59,7 @@ class SnapshotReader {
     if (settings == nullptr || settings->type != Pickle::Type::kDict) {
       return;
     }
+    histories_.settings_text = fields_.text_or_nothing(*settings, "PYTORCH_CUDA_ALLOC_CONF");
     CacheSettings& cache = histories_.settings;
     cache.max_split_bytes = fields_.number_or(*settings, "max_split_size", cache.max_split_bytes);
     const Value* const divisions = fields_.find(*settings, "roundup_power2_divisions");
@@ -157,9 +158,9 @@ class SnapshotReader {
         }
         entry.bytes = fields_.size(value, "size", entry.address, of_entry);
         entry.expandable = is_of_expandable(value);
+        entry.stream = names_.stream(fields_.number_or(value, "stream", 0));
         if (entry.kind == Kind::kAllocate) {
           entry.stack = stacks_.stack_of(value);
-          entry.stream = names_.stream(fields_.number_or(value, "stream", 0));
           entry.category = names_.category(fields_.text_or_nothing(value, "category"));
         }
         entries.push_back(entry);

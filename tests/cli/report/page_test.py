@@ -431,13 +431,17 @@ class Page(unittest.TestCase):
         self.open_page(made_of_a_history())
         self.assertEqual((status()["event"], status()["in_use_bytes"], status()["blocks"]), (10, 18 * MIB, 11))
         facts = BROWSER.text("#facts")
-        for words in ("asked for, without padding\n18.00 MiB (18,873,368 bytes)",
+        BROWSER.click_on("#to-end")
+        self.assertEqual((status()["event"], status()["in_use_bytes"]), (11, 17 * MIB))
+        for words in ("Free of it, at the peak\n46.00 MiB in 11 pieces, the largest 24.00 MiB",
+                      "and at the end\n47.00 MiB in 11 pieces, the largest 24.00 MiB", "(from before the recording: no stack), 44.4 %; then layers.py:2 (f2) < train.py:7 (main), 5.6 %",
+                      "of 8.00 MiB of it the file does not tell the stack", "asked for, without padding\n18.00 MiB (18,873,368 bytes)",
                       "Before the recording\n8.00 MiB (8,388,608 bytes) in 1 block", "Allocations\n10, 0 failed"):
             self.assertIn(words, facts)
         self.assertIn("11 events, without times", BROWSER.text("#source"))
         go_to(0)
         at = status()
-        self.assertIn("the beginning of the recording (event 0)", BROWSER.text("#status"))
+        self.assertIn("Before the recording began (event 0): in use", BROWSER.text("#status"))
         # No block reaches from one segment into the other.
         self.assertEqual((at["in_use_bytes"], at["taken_bytes"], at["free_pieces"], at["largest_free_bytes"]),
                          (8 * MIB, 64 * MIB, 2, 32 * MIB))
@@ -499,7 +503,7 @@ class Page(unittest.TestCase):
         self.assertEqual((first_line(), last_line()), ("(from before the recording: no stack)", first))
         BROWSER.evaluate("document.querySelectorAll('#holders th button')[3].click()")
         self.assertEqual((first_line(), last_line()), (first, "(from before the recording: no stack)"))
-        self.assertEqual(cells("#holders")[-1][9:], ["8.00 MiB", "1", "0 B", "0"])
+        self.assertEqual(cells("#holders")[-1][9:], ["8.00 MiB", "47.1 %", "1", "0 B", "0"])
 
     def test_a_number_past_the_last_event_is_the_last_one(self):
         self.open_page(made_of_a_history())

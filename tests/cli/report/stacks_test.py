@@ -107,7 +107,7 @@ class Stacks(unittest.TestCase):
         first_screen = text.splitlines()[:24]
         self.assertRegex("\n".join(first_screen), r"\n  leaking\.py:7 \(train_step\) +20\.00 MiB +20 +20\.00 MiB +20\n")
         self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
-        self.assertIn("<module>:10 > leaking.py:7 (train_step)", text)
+        self.assertIn("leaking.py:10 > leaking.py:7 (train_step)", text)
 
     def test_functions_of_cpp_have_names_and_lines(self):
         self.assertEqual(self.record(PROGRAM).returncode, 0)
