@@ -313,7 +313,7 @@ class Run(unittest.TestCase):
         task = {"SLURM_GPUS_ON_NODE": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "LIBCUBFC": LIBRARY}
         shards = task | {"SLURM_SHARDS_ON_NODE": "2", "SHARDS_PER_GPU": "8"}
         labels = {"CUBFC_LABELS": "slurm_job=7,slurm_task=0"}
-        quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_GROUP": "slurm-7", "CUBFC_GROUP_LIMIT": "25.00%", "SHARDS_PER_GPU": "8"}
+        quarter = {"LD_PRELOAD": LIBRARY, "CUBFC_GROUP": "slurm-7", "CUBFC_GROUP_LIMIT": "25.00%", "SHARDS_PER_GPU": "8", "CUBFC_LIMIT_ORIGIN": "shard:2"}
         self.assertEqual(self.prolog(**task), {"LD_PRELOAD": LIBRARY} | labels)
         self.assertEqual(self.prolog(**shards), quarter | labels)
         self.assertEqual(self.prolog(**shards | {"SLURM_SHARDS_ON_NODE": "8"}), {"LD_PRELOAD": LIBRARY} | labels)

@@ -52,12 +52,14 @@ def preloaded(**options: Any) -> Iterator[None]:
 
 
 class Required(WorkerPlugin):  # type: ignore[misc]
-    """A plugin with which a worker that is not under cubfc fails, and says so: for `client.register_plugin`."""
+    """A plugin with which a worker that is not under cubfc says so and ends, its nanny, too: for `client.register_plugin`."""
 
     name = "cubfc-required"
 
     def setup(self, worker: Any) -> None:
-        """Dask calls it in each worker, also in those that come later. Raises RuntimeError."""
+        """Dask calls it in each worker, also in those that come later. Raises RuntimeError, which `register_plugin` raises, too."""
         if not cubfc.is_active():
+            # Dask goes on without a plugin that has failed in a worker that comes later.
+            worker.loop.add_callback(worker.close, reason=self.name)
             raise RuntimeError(f"cubfc.dask: the worker {worker.address} is not under cubfc, and nothing limits its GPU memory: start "
                                "workers within cubfc.dask.preloaded(), or by `cubfc run -- dask worker`")

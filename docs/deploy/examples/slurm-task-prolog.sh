@@ -22,6 +22,7 @@ if [ -n "$shards_per_gpu" ] && [ -n "${SLURM_SHARDS_ON_NODE:-}" ] &&
   if [ "$share" -lt 10000 ] && [ "$share" -gt 0 ]; then
     echo "export CUBFC_GROUP=slurm-${SLURM_JOB_ID:-0}"
     printf 'export CUBFC_GROUP_LIMIT=%d.%02d%%\n' $((share / 100)) $((share % 100))
+    echo "export CUBFC_LIMIT_ORIGIN=shard:$SLURM_SHARDS_ON_NODE"
     echo "export SHARDS_PER_GPU=$shards_per_gpu"
   fi
 fi

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Open MPI starts processes under `cubfc run --share auto`, on the software driver.
+
+usage: mpi_test.py CUBFC DRIVER_FOLDER
+
+Skipped (exit status 77) where mpirun is missing.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CUBFC, DRIVER = map(os.path.abspath, sys.argv[1:3])
+GIB = 1 << 30
+TAKE = r'''
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+context, address, taken = ctypes.c_void_p(), ctypes.c_uint64(), 0
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+while cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16 << 20)) == 0:
+    taken += 16 << 20
+print("took", taken, flush=True)
+'''
+
+
+class Ranks(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="cubfc-mpi-test-")
+        self.addCleanup(folder.cleanup)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("CUBFC_")} | {
+            "LD_LIBRARY_PATH": DRIVER, "STANDIN_MEMORY": "24GiB", "XDG_RUNTIME_DIR": folder.name, "CUDA_VISIBLE_DEVICES": "0"}
+
+    def taken(self, *launcher):
+        done = subprocess.run([*launcher, CUBFC, "run", "-q", "--share", "auto", "--", sys.executable, "-c", TAKE], env=self.environment,
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("took ")]
+
+    def assert_each_gets(self, all_taken, ranks, wanted):
+        self.assertEqual(len(all_taken), ranks)
+        for bytes_taken in all_taken:
+            self.assertGreaterEqual(bytes_taken, 0.98 * wanted)
+            self.assertLessEqual(bytes_taken, wanted)
+
+    def test_ranks_of_open_mpi_share_the_gpu(self):
+        self.assert_each_gets(self.taken("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3"), 3, 8 * GIB)
+
+    def test_one_rank_shares_with_nobody(self):
+        self.assert_each_gets(self.taken("mpirun", "--allow-run-as-root", "-np", "1"), 1, 24 * GIB)
+
+
+if __name__ == "__main__":
+    if not shutil.which("mpirun"):
+        print("there is no mpirun")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)
