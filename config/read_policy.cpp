@@ -301,8 +301,8 @@ class PolicyReader {
     if (!policy_.limit_origin.value) {
       return;
     }
-    for (Origin* const origin : {&policy_.mem_limit.origin, &policy_.mem_fraction.origin,
-                                 &policy_.group_limit.origin}) {
+    for (Origin* const origin :
+         {&policy_.mem_limit.origin, &policy_.mem_fraction.origin, &policy_.group_limit.origin}) {
       if (origin->own_name && origin->file.empty()) {
         origin->by = *policy_.limit_origin.value;
       }

@@ -11,6 +11,15 @@ extern "C" {
 const char* cubfc_version(void);
 typedef const char* cubfc_version_function(void);
 
+/* Sets the hard limit for each device, as CUBFC_MEM_LIMIT does and in its place: "20GiB", "25%",
+ * "0=8GiB,1=25%". What a policy file enforces, a container was given, or a group has, holds beside
+ * it: the least counts. For a process that is started before its limit is known; to be called
+ * before anything calls CUDA. Any thread may call. Returns 0, or what is wrong, and then nothing
+ * has changed: EBUSY, CUDA has been called already; EINVAL, this is no limit; ENOTSUP, cubfc is
+ * switched off; ENOMEM, the host has no memory. */
+int cubfc_limit(const char* limit);
+typedef int cubfc_limit_function(const char* limit);
+
 /* Give back what was preallocated, too. */
 #define CUBFC_TRIM_PREALLOCATED 1u
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/environment.h"
@@ -97,23 +98,50 @@ const char* watching_tool() noexcept {
   return nullptr;
 }
 
+namespace {
+
+std::atomic<const config::Policy*> kept_policy{nullptr};
+
+std::vector<std::string> strings_of(Entries all) {
+  std::vector<std::string> strings;
+  for (Entries entry = all; *entry != nullptr; ++entry) {
+    strings.emplace_back(*entry);
+  }
+  return strings;
+}
+
+std::unique_ptr<const config::Policy> read_policy_of(const std::vector<std::string>& strings) {
+  return std::make_unique<const config::Policy>(
+      config::read_policy(config::Environment(strings), read_policy_file()));
+}
+
+}  // namespace
+
 const config::Policy& policy_of_process() {
-  static std::atomic<const config::Policy*> kept{nullptr};
-  const config::Policy* known = kept.load(std::memory_order_acquire);
+  const config::Policy* known = kept_policy.load(std::memory_order_acquire);
   if (known == nullptr) {
     // Of several threads that read it, the first one's is kept. No lock: a child that is forked
     // meanwhile would inherit it, with nobody to let it go.
-    std::vector<std::string> strings;
-    for (Entries entry = entries(); *entry != nullptr; ++entry) {
-      strings.emplace_back(*entry);
-    }
-    auto made = std::make_unique<config::Policy>(
-        config::read_policy(config::Environment(strings), read_policy_file()));
-    if (kept.compare_exchange_strong(known, made.get())) {
+    auto made = read_policy_of(strings_of(entries()));
+    if (kept_policy.compare_exchange_strong(known, made.get())) {
       known = made.release();
     }
   }
   return *known;
+}
+
+bool set_limit_of_process(const char* limit) {
+  constexpr std::string_view kName = "CUBFC_MEM_LIMIT=";
+  std::vector<std::string> strings = strings_of(entries());
+  std::erase_if(strings, [&](const std::string& entry) { return entry.starts_with(kName); });
+  strings.push_back(std::string(kName) + limit);
+  auto made = read_policy_of(strings);
+  if (made->limit_unusable || made->mem_limit.value.empty()) {
+    return false;
+  }
+  kept_policy.store(made.release(),
+                    std::memory_order_release);  // the old one stays for its readers
+  return true;
 }
 
 }  // namespace cubfc

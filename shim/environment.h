@@ -13,6 +13,12 @@ namespace cubfc {
 // Thread-safe; makes no CUDA call. Throws std::bad_alloc.
 const config::Policy& policy_of_process();
 
+// Sets CUBFC_MEM_LIMIT, as if the environment had had it when the library was loaded, and reads the
+// policy again. False, and nothing has changed, where no device memory could be given under that
+// limit. Nobody may make an object of the policy meanwhile; who reads it goes on with the old one.
+// Throws std::bad_alloc.
+bool set_limit_of_process(const char* limit);
+
 // The process id of the `cubfc run` that this process comes from; 0 without one. Thread-safe.
 pid_t run_of_process() noexcept;
 // Whether another process has forked this one since the program was executed. Thread-safe.

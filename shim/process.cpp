@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <new>
 #include <utility>
@@ -268,6 +269,33 @@ bool Process::refuses_memory() noexcept {
 
 bool Process::intercepts() noexcept try { return !policy_of_process().disable.value; } catch (...) {
   return false;
+}
+
+// The policy is everybody's from the moment on that the object is made.
+int Process::set_limit(const char* limit) noexcept try {
+  if (limit == nullptr) {
+    return EINVAL;
+  }
+  if (stand_aside.load(std::memory_order_relaxed) || !intercepts()) {
+    return ENOTSUP;
+  }
+  for (Making before = Making::kNot; !making.compare_exchange_strong(before, Making::kNow);
+       before = Making::kNot) {
+    if (before == Making::kDone) {
+      return EBUSY;
+    }
+    sched_yield();
+  }
+  int error = ENOMEM;
+  try {
+    error = set_limit_of_process(limit) ? 0 : EINVAL;
+  } catch (const std::bad_alloc&) {
+    // Nothing has changed.
+  }
+  making.store(Making::kNot);
+  return error;
+} catch (...) {
+  return ENOMEM;
 }
 
 Process* Process::make_active() noexcept {

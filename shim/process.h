@@ -56,6 +56,9 @@ class Process {
   // call.
   static bool intercepts() noexcept;
 
+  // For cubfc_limit(): 0, or the error that it returns.
+  static int set_limit(const char* limit) noexcept;
+
   // Whether another library, preloaded behind this one, defines these functions, too: then it is to
   // see every call, and our wrapper passes them on.
   struct RuntimeOverrides {

@@ -14,8 +14,8 @@ using recordings::Path;
 
 constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 8;
-constexpr std::size_t kMostRows = 14;    // with those that only what is left at the end is large of
-constexpr double kTold = 0.95;           // of what is left at the end, if these are enough for it
+constexpr std::size_t kMostRows = 14;  // with those that only what is left at the end is large of
+constexpr double kTold = 0.95;         // of what is left at the end, if these are enough for it
 constexpr std::size_t kWidth = 80;
 
 std::string columns_of(const HeldByCode& held, bool is_state) {
@@ -28,7 +28,8 @@ std::string columns_of(const HeldByCode& held, bool is_state) {
 // "torch::autograd::generated::MmBackward0::apply" is "MmBackward0::apply".
 std::string without_namespaces(const std::string& name) {
   const std::size_t last = name.rfind("::");
-  const std::size_t before = last == std::string::npos || last == 0 ? last : name.rfind("::", last - 1);
+  const std::size_t before =
+      last == std::string::npos || last == 0 ? last : name.rfind("::", last - 1);
   return before == std::string::npos ? name : name.substr(before + 2);
 }
 
@@ -124,10 +125,9 @@ TextTable lines_table(const Told& told) {
     return lines.held[a].at_end.bytes > lines.held[b].at_end.bytes;
   });
   const auto told_of_end = [&] {
-    return std::accumulate(shown.begin(), shown.end(), std::uint64_t{0},
-                           [&](std::uint64_t sum, std::uint32_t line) {
-                             return sum + lines.held[line].at_end.bytes;
-                           });
+    return std::accumulate(
+        shown.begin(), shown.end(), std::uint64_t{0},
+        [&](std::uint64_t sum, std::uint32_t line) { return sum + lines.held[line].at_end.bytes; });
   };
   const double wanted = kTold * static_cast<double>(told.figures.whole.in_use_at_end);
   for (const std::uint32_t line : by_end) {

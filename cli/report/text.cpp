@@ -176,8 +176,9 @@ class Text {
     wrapped("before",
             counted(history_.blocks_before, "block") + " (" + bytes_text(history_.bytes_before) +
                 ") were there when the recording began" +
-                (unknown == 0 ? "" : "; of " + bytes_text(unknown) +
-                                         " of it, at the peak, the file does not tell the stack"));
+                (unknown == 0 ? ""
+                              : "; of " + bytes_text(unknown) +
+                                    " of it, at the peak, the file does not tell the stack"));
   }
 
   // What the recording says of itself, each once, in lines that fit.

@@ -55,6 +55,11 @@ __attribute__((visibility("default"))) const char* cubfc_version() {
   return CUBFC_VERSION;
 }
 
+__attribute__((visibility("default"))) int cubfc_limit(const char* limit) {
+  const cubfc::NoCancellation no_cancellation;
+  return Process::set_limit(limit);
+}
+
 __attribute__((visibility("default"))) unsigned long long cubfc_trim(unsigned flags) {
   Process* process = Process::active();
   const cubfc::NoCancellation no_cancellation;

@@ -75,6 +75,79 @@ class Module(Programs):
         self.assertEqual(self.output("import cubfc; print(cubfc.is_active(), cubfc.stats(), cubfc.stats(0), cubfc.trim())"),
                          "False None None 0\n")
 
+    def test_a_limit_before_cuda_is_called(self):
+        told = self.output("""
+import cubfc
+cubfc.limit("1GiB")
+cubfc.limit("25%")  # the last one counts
+start()
+taken = 0
+address = ctypes.c_uint64()
+while cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16 << 20)) == 0: taken += 16
+print(taken, cubfc.stats(0)["bytes_limit"] >> 20, cubfc.stats(0)["limit_origin"])
+try:
+    cubfc.limit("512MiB")
+except RuntimeError as error:
+    print(error)
+print(cubfc.stats(0)["bytes_limit"] >> 20)
+""", **self.under, CUBFC_LOG_LEVEL="off", CUBFC_MEM_LIMIT="900MiB")
+        self.assertEqual(told.splitlines(), ["256 256 CUBFC_MEM_LIMIT", "cubfc.limit: it is too late, CUDA has been called: call it before "
+                                             "anything uses the GPU", "256"])
+
+    def test_what_is_no_limit_changes_nothing(self):
+        told = self.output("""
+import cubfc
+for wrong in ("", "0", "much", "120%", "5", "-1GiB", "1GiB,", "\\u20ac"):
+    try:
+        cubfc.limit(wrong)
+        print("accepted", wrong)
+    except ValueError:
+        pass
+start()
+allocate(1 << 20)
+print(cubfc.stats(0)["bytes_limit"] >> 20)
+""", **self.under, CUBFC_LOG_LEVEL="off", CUBFC_MEM_LIMIT="100MiB")
+        self.assertEqual(told, "100\n")
+
+    def test_a_limit_without_the_library_or_switched_off(self):
+        for variables, words in (({}, "is not under cubfc"), (self.under | {"CUBFC_DISABLE": "1"}, "not supported")):
+            done = self.start("-c", "import cubfc; cubfc.limit('1GiB')", **variables)
+            self.assertIn("RuntimeError: cubfc.limit: ", done.stderr)
+            self.assertIn(words, done.stderr)
+
+    def test_a_limit_that_races_with_the_first_call(self):
+        """Each thread's limit is set, or it is too late; and the one that was set last holds."""
+        told = self.output("""
+import threading, cubfc
+function = ctypes.CDLL(None).cubfc_limit
+begin, results = threading.Barrier(5), []
+def set_limit(n):
+    begin.wait()
+    for round in range(200): results.append(function(b"%dMiB" % (100 + n)))
+def call():
+    begin.wait()
+    start()
+threads = [threading.Thread(target=set_limit, args=(n,)) for n in range(4)] + [threading.Thread(target=call)]
+for each in threads: each.start()
+for each in threads: each.join()
+start()
+allocate(1 << 20)
+print(set(results) <= {0, 16}, 100 <= cubfc.stats(0)["bytes_limit"] >> 20 <= 103 or set(results) == {16})
+""", **self.under)
+        self.assertEqual(told, "True True\n")
+
+    def test_a_child_has_the_limit_of_before_the_fork(self):
+        told = self.output("""
+import cubfc
+cubfc.limit("64MiB")
+child = os.fork()
+start()
+allocate(1 << 20)
+if child: os.waitpid(child, 0)
+print(cubfc.stats(0)["bytes_limit"] >> 20, flush=True)
+""".replace("import cubfc", "import os, cubfc", 1), **self.under)
+        self.assertEqual(told, "64\n64\n")
+
     def test_before_cuda(self):
         self.assertEqual(self.output("import cubfc; print(cubfc.is_active(), cubfc.stats(), cubfc.trim())", **self.under),
                          "True None 0\n")

@@ -6,6 +6,7 @@ PyTorch, JAX or CuPy, and nothing touches CUDA. Every function may be called fro
 from __future__ import annotations
 
 import ctypes
+import errno
 import importlib.metadata
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 import sysconfig
 from typing import Any, Iterator, Optional, Union
 
-__all__ = ["apply", "environment", "is_active", "library", "stats", "trim"]
+__all__ = ["apply", "environment", "is_active", "library", "limit", "stats", "trim"]
 
 # Of an option: mem_limit="20GiB", trace_stacks=32, preallocate=False.
 _Value = Union[str, int, float, bool]
@@ -72,6 +73,30 @@ def trim(preallocated: bool = False) -> int:
     function.restype = ctypes.c_ulonglong
     function.argtypes = [ctypes.c_uint]
     return int(function(_TRIM_PREALLOCATED if preallocated else 0))
+
+
+def limit(size: str) -> None:
+    """Sets this process's limit on each GPU, in the place of CUBFC_MEM_LIMIT: "20GiB", "25%", "0=8GiB,1=25%".
+
+    For a process that was started under cubfc before its limit was known, such as a worker that gets its task later. To be called
+    before anything uses CUDA. What is enforced, or is a group's, holds beside it: the least counts.
+
+    Raises ValueError for what is no limit, RuntimeError where it is too late, because CUDA has been called, or where the process is
+    not under cubfc (or CUBFC_DISABLE is set).
+    """
+    function = _function("cubfc_limit")
+    if function is None:
+        raise RuntimeError("cubfc.limit: this process is not under cubfc, so nothing can limit it; `cubfc run -- PROGRAM` starts it so")
+    _output([*_under_cubfc({"mem_limit": size}), "true"])
+    function.restype = ctypes.c_int
+    function.argtypes = [ctypes.c_char_p]
+    error = function(os.fsencode(size))
+    if error == errno.EINVAL:
+        raise ValueError(f"cubfc.limit: {size!r} is no limit")
+    if error == errno.EBUSY:
+        raise RuntimeError("cubfc.limit: it is too late, CUDA has been called: call it before anything uses the GPU")
+    if error != 0:
+        raise RuntimeError(f"cubfc.limit: {os.strerror(error)}")
 
 
 def apply(**options: _Value) -> None:

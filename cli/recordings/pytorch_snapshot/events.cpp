@@ -71,8 +71,7 @@ class EventMaker {
       const bool of_block = entry.kind == Kind::kAllocate || entry.kind == Kind::kRetire ||
                             entry.kind == Kind::kReclaim;
       if (of_block && seen.insert(entry.address).second && entry.kind != Kind::kAllocate) {
-        blocks.push_back(
-            {.address = entry.address, .bytes = entry.bytes, .stream = entry.stream});
+        blocks.push_back({.address = entry.address, .bytes = entry.bytes, .stream = entry.stream});
         live_[entry.address];
       }
     }
