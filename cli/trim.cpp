@@ -1,4 +1,6 @@
 // `cubfc trim`: has processes under cubfc give back to the GPU what they do not use.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -16,6 +18,7 @@
 #include "cli/numbers.h"
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
+#include "cli/top/users.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/tell/format.h"
 
@@ -111,7 +114,7 @@ bool is_stopped(std::int32_t pid) {
   return state != std::string::npos && (line[state + 2] == 'T' || line[state + 2] == 't');
 }
 
-// Those that were meant and could not be asked.
+// Those that were meant and could not be asked: a process finds those of its own user alone.
 std::string silent_ones(const TrimWords& words, const std::vector<Rendezvous::Answer>& answers,
                         const live::Processes& processes) {
   std::string text;
@@ -121,9 +124,13 @@ std::string silent_ones(const TrimWords& words, const std::vector<Rendezvous::An
         std::none_of(answers.begin(), answers.end(), [&](const Rendezvous::Answer& answer) {
           return answer.pid == process.figures->pid;
         })) {
-      text += "pid " + std::to_string(process.figures->pid) +
-              ": cannot be asked: it holds what it has (a fraction or CUBFC_PREALLOCATE=true is "
-              "set), or it is another user's\n";
+      const std::string pid = std::to_string(process.figures->pid);
+      const std::string user = printable(top::user_name(process.user));
+      text += "pid " + pid +
+              (process.user == geteuid() ? ": cannot be asked: it holds what it has (a fraction or "
+                                           "CUBFC_PREALLOCATE=true is set)\n"
+                                         : ": not asked: it is " + user + "'s; `sudo -u " + user +
+                                               " cubfc trim " + pid + "` asks it\n");
     }
   }
   return text;
@@ -175,7 +182,8 @@ void add_trim(CLI::App& app) {
 What was preallocated and what holds no block goes back, beside a running program and without its
 help. A process with a fraction or CUBFC_PREALLOCATE=true set holds what it has, and says so.
 Blocks that the program has not freed stay: a framework's own cache is in use to cubfc. What came
-back is shown for each process, and what it still has. Who is stopped (SIGSTOP,
+back is shown for each process, and what it still has. Root sees everybody's
+processes, but asks its own alone: whose the others are is said. Who is stopped (SIGSTOP,
 a debugger) is not waited for, and who hangs for 20 seconds at most.
 
 Exit status: 0 all who were meant have answered; 1 one has not, or there is none.

@@ -7,7 +7,9 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -72,6 +74,16 @@ class Trim(UnderCubfc):
         soft = self.start("fill:100", "wait")
         status, rows, rest = self.trim("--all")
         self.assertEqual((status, list(rows), len(rest)), (1, [soft.pid], 1))
+
+    def test_whose_a_process_is_that_root_does_not_ask(self):
+        if not self.user:
+            self.skipTest("only root sees another user's processes")
+        del self.environment["XDG_RUNTIME_DIR"]  # then it is a place where root looks
+        process, user = self.start("fill:100", "wait"), self.user["user"]
+        self.addCleanup(shutil.rmtree, f"/dev/shm/cubfc-{user}", ignore_errors=True)
+        done = subprocess.run([self.cubfc, "trim", "--all"], env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertIn(f"pid {process.pid}: not asked: it is {user}'s; `sudo -u {user} cubfc trim {process.pid}` asks it\n", done.stdout)
 
     def test_who_is_stopped_does_not_answer(self):
         process = self.start("fill:100", "wait")
