@@ -198,7 +198,7 @@ std::vector<std::uint32_t> outline_of(const Recording& recording,
 }
 
 std::string line_text(const Frame& frame, Path path) {
-  const std::string function = function_text(frame, path);
+  std::string function = function_text(frame, path);
   if (frame.function.empty()) {
     return function;
   }

@@ -57,7 +57,7 @@ std::string chain_text(const recordings::Recording& recording,
   }
   const std::string head = printable(place(frames.front())) + " > ";
   for (const std::string_view between : {"... > ", ""}) {
-    const std::string text = head + std::string(between) + last;
+    std::string text = head + std::string(between) + last;
     if (characters_of(text) <= width) {
       return text;
     }

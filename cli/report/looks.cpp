@@ -145,9 +145,8 @@ std::vector<std::uint32_t> sampled_events(std::size_t events, std::uint32_t peak
     sampled.push_back(0);
     sampled.push_back(peak == kNever ? 0 : peak);
   }
-  std::ranges::sort(sampled);
-  const auto twice = std::ranges::unique(sampled);
-  sampled.erase(twice.begin(), twice.end());
+  std::sort(sampled.begin(), sampled.end());
+  sampled.erase(std::unique(sampled.begin(), sampled.end()), sampled.end());
   return sampled;
 }
 
