@@ -296,14 +296,16 @@ class PolicyReader {
     policy_.preallocate = {Preallocate::kNo, policy_.group.origin};
   }
 
-  // Nobody else speaks for what stands in a file.
+  // The words are of those who have set the limits that stand in the same place: the environment's
+  // do not speak for a file's.
   void name_limits() {
     if (!policy_.limit_origin.value) {
       return;
     }
     for (Origin* const origin :
-         {&policy_.mem_limit.origin, &policy_.mem_fraction.origin, &policy_.group_limit.origin}) {
-      if (origin->own_name && origin->file.empty()) {
+         {&policy_.mem_limit.origin, &policy_.mem_fraction.origin, &policy_.group_limit.origin,
+          &policy_.enforced.mem_limit.origin, &policy_.enforced.mem_fraction.origin}) {
+      if (origin->own_name && origin->file == policy_.limit_origin.origin.file) {
         origin->by = *policy_.limit_origin.value;
       }
     }

@@ -192,6 +192,20 @@ TEST_CASE("a disabled machine is one whatever the environment says", "[config]")
       with_file("enforce CUBFC_DISABLE=true\n", Environment{"CUBFC_DISABLE=false"}).disable.value);
 }
 
+TEST_CASE("whose words a limit has are those that stand in the same place", "[config]") {
+  const std::string text =
+      "enforce CUBFC_GROUP=pod\nenforce CUBFC_GROUP_LIMIT=20GiB\n"
+      "enforce CUBFC_LIMIT_ORIGIN=cubfc.dev/limit=20g\n";
+  CHECK(with_file(text).group_limit.origin.by == "cubfc.dev/limit=20g");
+  const Policy both = with_file(text, Environment{"CUBFC_MEM_LIMIT=5GiB"});
+  CHECK(both.group_limit.origin.by == "cubfc.dev/limit=20g");
+  CHECK(both.mem_limit.origin.by.empty());
+  const Policy others = with_file("enforce CUBFC_MEM_LIMIT=20GiB\n",
+                                  Environment{"CUBFC_LIMIT_ORIGIN=mine", "CUBFC_MEM_LIMIT=5GiB"});
+  CHECK(others.mem_limit.origin.by == "mine");
+  CHECK(others.enforced.mem_limit.origin.by.empty());
+}
+
 TEST_CASE("who may not enforce only proposes, and is told so", "[config]") {
   const std::string text = "enforce CUBFC_MEM_LIMIT=20GiB\n";
   const Policy policy = with_file(text, Environment{"CUBFC_MEM_LIMIT=30GiB"}, "it is not root's");

@@ -130,21 +130,25 @@ class Dashboard(Listening):
         configuration = self.folder / "prometheus.yaml"
         configuration.write_text("global: {scrape_interval: 1s, scrape_timeout: 1s}\n" + (
             EXAMPLES / "prometheus.yaml").read_text().replace(":9834", f":{server.port}"))
-        log = (self.folder / "prometheus.log").open("w")
+        return self.start_server("prometheus", f"--config.file={configuration}", f"--storage.tsdb.path={self.folder}/prometheus",
+                                 "--web.listen-address=127.0.0.1:0")
+
+    def start_server(self, *words):
+        """A server that finds itself a port. Its address."""
+        log = (self.folder / f"{words[0]}.log").open("w")
         self.addCleanup(log.close)
-        prometheus = subprocess.Popen(
-            ["prometheus", f"--config.file={configuration}", f"--storage.tsdb.path={self.folder}/prometheus",
-             "--web.listen-address=127.0.0.1:0"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.addCleanup(prometheus.wait)
-        self.addCleanup(prometheus.kill)
+        server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
 
         def port():
-            self.assertIsNone(prometheus.poll(), pathlib.Path(log.name).read_text())
+            self.assertIsNone(server.poll(), pathlib.Path(log.name).read_text())
             sockets = set()
-            for link in pathlib.Path(f"/proc/{prometheus.pid}/fd").iterdir():
+            for link in pathlib.Path(f"/proc/{server.pid}/fd").iterdir():
                 with contextlib.suppress(FileNotFoundError):  # it has just been closed
                     sockets.add(str(link.readlink()))
-            for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            lines = [line for name in ("tcp", "tcp6") for line in pathlib.Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+            for line in lines:
                 words = line.split()
                 if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
                     return int(words[1].split(":")[1], 16)
@@ -189,6 +193,30 @@ class Dashboard(Listening):
         [series] = self.query(prometheus, 'cubfc_in_use_bytes{exported_job="7",slurm_job="7"}')
         self.assertEqual(series["metric"]["job"], "cubfc")
         self.assertEqual(self.query(prometheus, '{exported_instance=~".+"}'), [])
+
+    @unittest.skipUnless(shutil.which("prometheus-node-exporter"), "no node_exporter")
+    def test_node_exporter_passes_on_what_the_file_has(self):
+        folder = self.folder / "textfile"
+        folder.mkdir()
+        folder.chmod(0o777)  # the command may run as another user
+        self.output_of("metrics", "-o", str(folder / "cubfc.prom"))
+        exporter = self.start_server("prometheus-node-exporter", "--web.listen-address=127.0.0.1:0", "--collector.disable-defaults",
+                                     "--collector.textfile", f"--collector.textfile.directory={folder}")
+
+        def passed_on():
+            with contextlib.suppress(urllib.error.URLError):
+                with urllib.request.urlopen(f"{exporter}/metrics", timeout=PATIENCE) as answer:
+                    return samples_of(answer.read().decode())
+            return None
+
+        def samples_of(text):
+            """In any order. The exporter gives each sample of a name the same labels, empty ones where there is none."""
+            samples = re.findall(r"^(cubfc_\w+)\{(.*)\} (\S+)$", text, re.MULTILINE)
+            return sorted((name, sorted(re.findall(r'(\w+)="([^"]+)"', labels)), float(value)) for name, labels, value in samples)
+
+        written = samples_of((folder / "cubfc.prom").read_text())
+        self.assertGreater(len(written), 30)
+        self.assertEqual(wait_until(passed_on, lambda: "its answer"), written)
 
 
 if __name__ == "__main__":
