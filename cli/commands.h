@@ -15,6 +15,7 @@ void add_check(CLI::App& app);
 // `words`: the command line behind "cubfc". The program to run and its arguments are taken out of
 // it: they are not CLI11's to read. Also below.
 void add_compare(CLI::App& app, std::vector<std::string>& words);
+void add_demo(CLI::App& app);
 // When all others have been added: it tells of them.
 void add_documentation(CLI::App& app);
 void add_last(CLI::App& app);

@@ -35,6 +35,7 @@ void read_help(std::vector<std::string>& words) {
 int parse(CLI::App& app, std::vector<std::string>& words) {
   add_check(app);
   add_compare(app, words);
+  add_demo(app);
   add_last(app);
   add_limit(app);
   add_metrics(app);

@@ -11,31 +11,21 @@ import unittest
 
 sys.dont_write_bytecode = True
 CUBFC, DRIVER, MODULE = map(os.path.abspath, sys.argv[1:4])
+HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = tempfile.TemporaryDirectory(prefix="cubfc-dask-test-")
 GIB = 1 << 30
 SECONDS = 120
 sys.path.insert(0, MODULE)
 os.environ.update(
-    PATH=f"{os.path.dirname(CUBFC)}:{os.environ['PATH']}", PYTHONPATH=MODULE, LD_LIBRARY_PATH=DRIVER, STANDIN_MEMORY="24GiB",
+    PATH=f"{os.path.dirname(CUBFC)}:{os.environ['PATH']}", PYTHONPATH=f"{MODULE}:{HERE}", LD_LIBRARY_PATH=DRIVER, STANDIN_MEMORY="24GiB",
     XDG_RUNTIME_DIR=FOLDER.name, PYTHONDONTWRITEBYTECODE="1")
 
 from distributed import Client, LocalCluster  # noqa: E402
 
 import cubfc.dask  # noqa: E402
+from taking import take  # noqa: E402
 
 CLUSTER = {"threads_per_worker": 1, "dashboard_address": None, "n_workers": 1}
-
-
-def take():
-    """In a worker: bytes in pieces of 64 MiB, until no more are given."""
-    import ctypes
-    cuda = ctypes.CDLL("libcuda.so.1")
-    context, address, taken = ctypes.c_void_p(), ctypes.c_uint64(), 0
-    assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert cuda.cuCtxSetCurrent(context) == 0
-    while cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20)) == 0:
-        taken += 64 << 20
-    return taken
 
 
 def told():

@@ -14,15 +14,7 @@ import unittest
 
 CUBFC, DRIVER = map(os.path.abspath, sys.argv[1:3])
 GIB = 1 << 30
-TAKE = r'''
-import ctypes
-cuda = ctypes.CDLL("libcuda.so.1")
-context, address, taken = ctypes.c_void_p(), ctypes.c_uint64(), 0
-assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
-while cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16 << 20)) == 0:
-    taken += 16 << 20
-print("took", taken, flush=True)
-'''
+TAKING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "taking.py")
 
 
 class Ranks(unittest.TestCase):
@@ -33,10 +25,10 @@ class Ranks(unittest.TestCase):
             "LD_LIBRARY_PATH": DRIVER, "STANDIN_MEMORY": "24GiB", "XDG_RUNTIME_DIR": folder.name, "CUDA_VISIBLE_DEVICES": "0"}
 
     def taken(self, *launcher):
-        done = subprocess.run([*launcher, CUBFC, "run", "-q", "--share", "auto", "--", sys.executable, "-c", TAKE], env=self.environment,
+        done = subprocess.run([*launcher, CUBFC, "run", "-q", "--share", "auto", "--", sys.executable, TAKING, "all"], env=self.environment,
                               capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("took ")]
+        return [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("- ")]
 
     def assert_each_gets(self, all_taken, ranks, wanted):
         self.assertEqual(len(all_taken), ranks)

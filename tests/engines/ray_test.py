@@ -12,12 +12,13 @@ import unittest
 
 sys.dont_write_bytecode = True
 CUBFC, DRIVER, MODULE = map(os.path.abspath, sys.argv[1:4])
+HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = tempfile.TemporaryDirectory(prefix="cubfc-ray-test-")
 GIB = 1 << 30
 GPU = 24 * GIB
 sys.path.insert(0, MODULE)
 os.environ.update(
-    PATH=f"{os.path.dirname(CUBFC)}:{os.environ['PATH']}", PYTHONPATH=MODULE, LD_LIBRARY_PATH=DRIVER, STANDIN_MEMORY="24GiB",
+    PATH=f"{os.path.dirname(CUBFC)}:{os.environ['PATH']}", PYTHONPATH=f"{MODULE}:{HERE}", LD_LIBRARY_PATH=DRIVER, STANDIN_MEMORY="24GiB",
     XDG_RUNTIME_DIR=FOLDER.name, PYTHONDONTWRITEBYTECODE="1", RAY_USAGE_STATS_ENABLED="0", RAY_ENABLE_UV_RUN_RUNTIME_ENV="0",
     RAY_RUNTIME_ENV_PLUGINS='[{"class": "cubfc.ray.Plugin"}]', RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
 
@@ -27,6 +28,7 @@ from ray.util.placement_group import placement_group, remove_placement_group  # 
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: E402
 
 import cubfc.ray  # noqa: E402
+from taking import take  # noqa: E402
 
 SECONDS = 120
 CLUSTER = None
@@ -49,18 +51,6 @@ def tearDownModule():
 
 def get(reference):
     return ray.get(reference, timeout=SECONDS)
-
-
-def take(most=1 << 50):
-    """In a worker: bytes in pieces of 64 MiB, until no more are given. Of a program that knows nothing of cubfc."""
-    import ctypes
-    cuda = ctypes.CDLL("libcuda.so.1")
-    context, address, taken = ctypes.c_void_p(), ctypes.c_uint64(), 0
-    if cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or cuda.cuCtxSetCurrent(context):
-        raise RuntimeError("CUDA does not start")
-    while taken < most and cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64 << 20)) == 0:
-        taken += 64 << 20
-    return taken
 
 
 def told():

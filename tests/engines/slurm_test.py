@@ -24,36 +24,13 @@ IS_PRIVATE = sys.argv[5:] == ["private"]
 # Not in /tmp, which a private job does not see.
 FOLDER = tempfile.TemporaryDirectory(prefix="cubfc-slurm-test-", dir="/var/tmp", ignore_cleanup_errors=True)
 HERE = pathlib.Path(FOLDER.name)
+TAKING = pathlib.Path(__file__).resolve().parent / "taking.py"
 SECONDS = 120
 MIB = 1 << 20
 GPU = 24 << 30
 SHARDS = 8
 HOST = socket.gethostname().split(".")[0]
 DAEMONS = []
-
-# Takes so many MiB ("all": until no more are given), says how many bytes that were, and waits until a file is there.
-TAKE = r'''
-import ctypes, os, sys, time
-cuda = ctypes.CDLL("libcuda.so.1")
-context, address, taken = ctypes.c_void_p(), ctypes.c_uint64(), 0
-assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
-most = 1 << 50 if sys.argv[1] == "all" else int(sys.argv[1]) << 20
-while taken < most and cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(16 << 20)) == 0:
-    taken += 16 << 20
-print(os.environ.get("SLURM_PROCID", "-"), taken, flush=True)
-deadline = time.monotonic() + 100
-while len(sys.argv) > 2 and not os.path.exists(sys.argv[2]) and time.monotonic() < deadline:
-    time.sleep(0.05)
-'''
-# By the second of two tasks, when the first has said what it took.
-AFTER_FIRST = r'''
-import os, runpy, sys, time
-if os.environ["SLURM_PROCID"] == "1":
-    deadline = time.monotonic() + 100
-    while not os.path.exists(sys.argv[3]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    sys.argv[1] = "all"
-'''
 
 CONFIGURATION = """
 ClusterName=test
@@ -118,8 +95,6 @@ def wait_for(what, is_so):
 def setUpModule():
     for name in ("state", "spool"):
         (HERE / name).mkdir()
-    (HERE / "take.py").write_text(TAKE)
-    (HERE / "after_first.py").write_text(AFTER_FIRST + 'runpy.run_path(os.path.join(os.path.dirname(sys.argv[0]), "take.py"))\n')
     key = HERE / "munge.key"
     key.write_bytes(os.urandom(64))
     key.chmod(0o600)
@@ -162,7 +137,7 @@ def said(*command, **more):
 
 
 def taken(text):
-    """Bytes by task, of what take.py has printed."""
+    """Bytes by task, of what taking.py has printed."""
     return {line.split()[0]: int(line.split()[1]) for line in text.splitlines() if len(line.split()) == 2 and line.split()[1].isdigit()}
 
 
@@ -173,7 +148,7 @@ class Jobs(unittest.TestCase):
 
     def test_the_second_task_gets_what_the_first_has_left(self):
         mark, end = HERE / "first", HERE / "end"
-        job = subprocess.Popen(["srun", "-n2", "--gres=shard:2", sys.executable, HERE / "after_first.py", "4000", end, mark],
+        job = subprocess.Popen(["srun", "-n2", "--gres=shard:2", sys.executable, TAKING, "4096", end, mark],
                                env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE)
         self.addCleanup(job.kill)
         lines = [job.stdout.readline()]
@@ -182,11 +157,11 @@ class Jobs(unittest.TestCase):
         end.touch()
         job.communicate(timeout=SECONDS)
         by_task = taken("".join(lines))
-        self.assertEqual(by_task["0"], 4000 * MIB)
+        self.assertEqual(by_task["0"], 4096 * MIB)
         self.assert_about(sum(by_task.values()), GPU * 2 // SHARDS)
 
     def test_each_task_has_an_equal_part_by_share_auto(self):
-        told = said("srun", "-n2", "--gres=shard:2", CUBFC, "run", "-q", "--share", "auto", "--", sys.executable, HERE / "take.py", "all",
+        told = said("srun", "-n2", "--gres=shard:2", CUBFC, "run", "-q", "--share", "auto", "--", sys.executable, TAKING, "all",
                     SHARDS_PER_GPU=str(SHARDS))
         for bytes_taken in taken(told).values():
             self.assert_about(bytes_taken, GPU // SHARDS)
@@ -195,7 +170,7 @@ class Jobs(unittest.TestCase):
     def test_a_batch_scripts_own_programs_are_limited_too(self):
         script = HERE / "job.sh"
         output = HERE / "job.out"
-        script.write_text(f"#!/bin/sh\n{sys.executable} {HERE}/take.py all\nsrun -n1 --gres=shard:2 {sys.executable} {HERE}/take.py all\n")
+        script.write_text(f"#!/bin/sh\n{sys.executable} {TAKING} all\nsrun -n1 --gres=shard:2 {sys.executable} {TAKING} all\n")
         done = run("sbatch", "--wait", "-n1", "--gres=shard:2", "-o", str(output), str(script))
         self.assertEqual(done.returncode, 0, done.stderr)
         by_program = [int(line.split()[1]) for line in output.read_text().splitlines() if line.startswith("0 ")]
@@ -205,13 +180,13 @@ class Jobs(unittest.TestCase):
 
     def test_what_is_refused_is_told_in_slurms_word(self):
         report = HERE / "oom.jsonl"
-        said("srun", "-n1", "--gres=shard:2", sys.executable, HERE / "take.py", "all", CUBFC_OOM_REPORT=str(report))
+        said("srun", "-n1", "--gres=shard:2", sys.executable, TAKING, "all", CUBFC_OOM_REPORT=str(report))
         failed = json.loads(report.read_text().splitlines()[0])
         self.assertIn("shard:2", failed["advice"])
 
     def test_two_jobs_have_what_each_was_given(self):
         end = HERE / "end-of-two"
-        jobs = [subprocess.Popen(["srun", "-n1", f"--gres=shard:{shards}", sys.executable, HERE / "take.py", "all", end],
+        jobs = [subprocess.Popen(["srun", "-n1", f"--gres=shard:{shards}", sys.executable, TAKING, "all", end],
                                  env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=HERE) for shards in (2, 4)]
         lines = [job.stdout.readline() for job in jobs]
         end.touch()
@@ -221,14 +196,14 @@ class Jobs(unittest.TestCase):
             self.assert_about(int(line.split()[1]), GPU * shards // SHARDS)
 
     def test_a_job_that_is_killed_leaves_nothing(self):
-        job = subprocess.Popen(["srun", "-n1", "--gres=shard:2", "-J", "killed", sys.executable, HERE / "take.py", "all", HERE / "never"],
+        job = subprocess.Popen(["srun", "-n1", "--gres=shard:2", "-J", "killed", sys.executable, TAKING, "all", HERE / "never"],
                                env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=HERE)
         self.assert_about(int(job.stdout.readline().split()[1]), GPU * 2 // SHARDS)
         run("scancel", "--signal=KILL", "--name=killed")
         run("scancel", "--name=killed")
         job.communicate(timeout=SECONDS)
         wait_for("the job's end", lambda: said("squeue", "-h").strip() == "")
-        told = said("srun", "-n1", f"--gres=shard:{SHARDS}", sys.executable, HERE / "take.py", "all")
+        told = said("srun", "-n1", f"--gres=shard:{SHARDS}", sys.executable, TAKING, "all")
         self.assert_about(taken(told)["0"], GPU)
 
     def test_one_command_proves_that_a_job_is_limited(self):

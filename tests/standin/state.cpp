@@ -1,5 +1,7 @@
 #include "state.h"
 
+#include <pthread.h>
+
 #include <csignal>
 #include <cstdio>
 
@@ -36,9 +38,21 @@ CUresult NoStream(CUstream handle) {
 
 }  // namespace
 
+// Not itself a thread-local: those of a library that is loaded late have little room. It is there
+// as long as the thread, for the first one until the process is gone, whatever calls the driver
+// while it ends.
 ThreadState& thread_state() {
-  thread_local ThreadState instance;
-  return instance;
+  static const pthread_key_t key = [] {
+    pthread_key_t made{};
+    pthread_key_create(&made, [](void* state) { delete static_cast<ThreadState*>(state); });
+    return made;
+  }();
+  void* state = pthread_getspecific(key);
+  if (state == nullptr) {
+    state = new ThreadState;
+    pthread_setspecific(key, state);
+  }
+  return *static_cast<ThreadState*>(state);
 }
 
 CUresult FindContext(CUcontext handle, Context*& out) {
