@@ -97,11 +97,12 @@ bool check_driver(Findings& findings, std::chrono::seconds patience) {
   return version >= kOldestDriver;
 }
 
-// As a program would have it, but that nothing is preallocated.
+// As a program would have it, but that nothing is preallocated. Without a driver only whether it
+// loads.
 void check_library(Findings& findings, const std::string& library, bool has_driver,
                    std::chrono::seconds patience) {
   const ordered_json told =
-      ask_child({"check", "--child=library"},
+      ask_child({"check", has_driver ? "--child=library" : "--child=version"},
                 {{"LD_PRELOAD", preload_with(variable("LD_PRELOAD"), library)},
                  {"CUBFC_PREALLOCATE", "false"},
                  {"CUBFC_ASYNC_PREALLOCATE", ""},
@@ -275,6 +276,8 @@ void be_child(const CheckWords& words) {
     told = check::count_devices();
   } else if (words.child == "devices") {
     told = check::describe_devices();
+  } else if (words.child == "version") {
+    told = check::tell_version();
   } else if (words.child == "library") {
     told = check::try_library();
   } else {

@@ -15,11 +15,19 @@ std::size_t distance(const std::string& word, const std::string& name) {
              : config::edit_distance(word, name);
 }
 
-// "; did you mean NAME?", with the nearest of these, if only a letter or two differ.
+// "; did you mean NAME?", with the nearest of these, if only a letter or two differ, or words
+// before it are missing.
 std::string meant(const std::string& word, const std::vector<std::string>& names) {
   constexpr std::size_t kLongest = 32;
   if (word.size() >= kLongest || names.empty()) {
     return {};
+  }
+  // "--limit" for "--mem-limit".
+  const auto longer = std::ranges::find_if(names, [&](const std::string& name) {
+    return word.starts_with("--") && name.ends_with(word.substr(1));
+  });
+  if (longer != names.end()) {
+    return "; did you mean \"" + *longer + "\"?";
   }
   const std::string& nearest = *std::ranges::min_element(
       names, {}, [&](const std::string& name) { return distance(word, name); });

@@ -1,5 +1,6 @@
 // `cubfc demo`: what cubfc does, shown on a GPU that is software. Its steps are commands that a
 // user would type, and are shown as such: each can be typed again.
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,9 +28,9 @@ namespace fs = std::filesystem;
 // As the software GPU's folder has it, and as the steps call it in theirs.
 constexpr const char* kProgram = "training";
 constexpr const char* kFirstWords =
-    R"(A training that knows nothing of cubfc runs on a GPU that is software: it needs no GPU, computes
-nothing, and its times mean nothing. What it asks for, what is refused and what is said are as on
-a GPU. Each line behind a $ can be typed again, in this folder:
+    R"(A training that knows nothing of cubfc runs on a GPU that is software. It needs no
+GPU, computes nothing, and its times mean nothing; what it asks for, what is
+refused and what is said are as on a GPU. You can type each line behind a $:
 )";
 constexpr const char* kLastWords = R"(
 On a machine with a GPU, with a program of your own:
@@ -45,13 +46,13 @@ struct Step {
 };
 
 constexpr Step kSteps[] = {
-    {"The program has a hard limit, and meets it. It is told in words what was in the way:",
+    {"The program has a hard limit, and meets it. What was in the way is said in words,\n"
+     "in one line when it happens, and in full when the program ends by it:",
      "cubfc run --mem-limit 1.5GiB -- ./training", 1},
     {"Without a limit, and recorded with the lines that asked for memory:",
      "cubfc run --observe --trace training.cubfc --trace-stacks 16 -- ./training", 0},
-    {"What the recording says. One batch is longer than the others (forward); and of what "
-     "keep_logits\n"
-     "asked for more is there at the end than at the peak, since nothing of it is ever freed:",
+    {"What the recording says: how much, when, and which line asked for it. keep_logits\n"
+     "is a leak, as more of it is left at the end than there was at the peak:",
      "cubfc report --text training.cubfc | head -n 36", 0},
     {"The same as a page, with every block at every moment:",
      "cubfc report training.cubfc -o training.html", 0},
@@ -71,7 +72,6 @@ Variables variables_of_demo(const std::string& software_gpu) {
   variables["LD_PRELOAD"] = "";
   variables["LD_LIBRARY_PATH"] = software_gpu;
   variables["STANDIN_MEMORY"] = "8GiB";
-  variables["STANDIN_DATA"] = "none";
   variables["PATH"] = fs::path(this_command()).parent_path().string() + ':' + search_path();
   return variables;
 }
@@ -83,7 +83,7 @@ void enter_folder(const std::string& folder, const std::string& software_gpu) {
   if (fs::exists(folder, failed) && !fs::is_symlink(link, failed) &&
       !(fs::is_directory(folder, failed) && fs::is_empty(folder, failed))) {
     refuse("demo: " + config::quoted(folder, 200) +
-           " is there, and not of an earlier demo; --folder names another");
+           " is there, and not of an earlier demo; choose another with --folder");
   }
   fs::create_directories(folder, failed);
   if (!failed) {
@@ -97,8 +97,23 @@ void enter_folder(const std::string& folder, const std::string& software_gpu) {
   }
   if (failed) {
     throw Failure{"demo: no folder " + config::quoted(folder, 200) +
-                  " can be made: " + failed.message() + "; --folder names another"};
+                  " can be made: " + failed.message() + "; choose another with --folder"};
   }
+}
+
+// A word of a command line.
+std::string for_shell(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+,-";
+  const std::string word = text.starts_with('-') ? "./" + text : text;
+  if (word.find_first_not_of(kPlain) == std::string::npos) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + "'";
 }
 
 // Its exit status, as the shell has it.
@@ -130,21 +145,23 @@ void demonstrate(const std::string& folder) {
   }
   const Variables variables = variables_of_demo(*software_gpu);
   enter_folder(folder, *software_gpu);
-  std::printf("%s\n$ cd %s\n$ export LD_LIBRARY_PATH=%s STANDIN_MEMORY=8GiB STANDIN_DATA=none\n",
-              kFirstWords, folder.c_str(), software_gpu->c_str());
+  std::printf("%s\n$ cd %s\n$ export LD_LIBRARY_PATH=%s \\\n    STANDIN_MEMORY=8GiB\n", kFirstWords,
+              for_shell(folder).c_str(), for_shell(*software_gpu).c_str());
   int number = 0;
   for (const Step& step : kSteps) {
     std::printf("\n%d. %s\n\n$ %s\n", ++number, step.why, step.command);
     std::fflush(stdout);  // what the command writes comes behind it
     const int status = run_by_shell(step.command, variables);
+    if (status == 128 + SIGPIPE) {
+      throw Failure{""};  // who looked on has gone
+    }
     if (status != step.exit_status) {
       throw Failure{"demo: `" + std::string(step.command) + "` ended with status " +
                     std::to_string(status) + " instead of " + std::to_string(step.exit_status)};
     }
   }
-  std::printf(
-      "\nThe page is %s: open it in a browser.\nNothing is left of this but the folder.\n%s",
-      fs::absolute("training.html").c_str(), kLastWords);
+  std::printf("\nThe page is %s: open it in a browser.\nThe folder can be removed.\n%s",
+              fs::absolute("training.html").c_str(), kLastWords);
 }
 
 }  // namespace
@@ -159,7 +176,7 @@ void add_demo(CLI::App& app) {
   command->footer(R"(
 Runs a program on the software GPU, which is a package of its own (cubfc-software-gpu), under a
 limit, and with a recording; shows what is said, and leaves a page to look at. Your own settings do
-not count, and a GPU is not used. The program's source is cli/demo/training.cpp.
+not count, and a GPU is not used.
 
 Exit status: 0 all went as it should; 1 it did not, or the software GPU is not installed; 2 the
 command line is wrong.

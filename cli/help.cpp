@@ -59,7 +59,7 @@ class HelpFormatter final : public CLI::Formatter {
   }
   // Lines that follow each other are one text; what is indented stays as it is.
   std::string make_footer(const CLI::App* app) const override {
-    std::string result = "\n";
+    std::string result;
     std::string paragraph;
     const auto end_paragraph = [&] {
       result += paragraph.empty() ? "" : wrapped(paragraph, width()) + "\n";
@@ -67,6 +67,7 @@ class HelpFormatter final : public CLI::Formatter {
     };
     const std::string footer = app->get_footer();
     std::string_view rest = footer;
+    rest.remove_prefix(std::min(rest.find_first_not_of('\n'), rest.size()));
     while (!rest.empty()) {
       const std::string_view line = rest.substr(0, rest.find('\n'));
       rest.remove_prefix(std::min(rest.size(), line.size() + 1));

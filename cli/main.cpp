@@ -75,7 +75,9 @@ int run(std::vector<std::string> words) {
         throw CLI::Success();
       },
       "print the path of libcubfc.so, for LD_PRELOAD");
-  app.footer("See `cubfc COMMAND --help`, or `cubfc help COMMAND`.");
+  app.footer(
+      "New here? `cubfc demo` shows what it does, without a GPU.\n"
+      "More of a command: `cubfc help COMMAND`.");
   read_help(words);
   try {
     return parse(app, words);

@@ -1,9 +1,12 @@
 #include "cli/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
+
+#include "cli/report/text_table.h"
 
 namespace cubfc::cli {
 namespace {
@@ -11,6 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kFirst{500};
 constexpr std::chrono::milliseconds kBetween{100};
 constexpr std::chrono::seconds kBetweenLines{10};
+constexpr std::size_t kUsualColumns = 79;
+constexpr std::size_t kFewestColumns = 20;
 
 }  // namespace
 
@@ -49,9 +54,13 @@ void ProgressLine::show(const std::string& what) {
   }
 }
 
+// On one line of the terminal: of a longer one only the last row would be taken away.
 void ProgressLine::write(const std::string& text) {
   is_there_ = true;
-  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  winsize window{};
+  ioctl(STDERR_FILENO, TIOCGWINSZ, &window);
+  const std::size_t most = window.ws_col > kFewestColumns ? window.ws_col - 1U : kUsualColumns;
+  std::fprintf(stderr, "\r\033[K%s", report::beginning_of(text, most).c_str());
   std::fflush(stderr);
 }
 

@@ -74,9 +74,9 @@ if(CUBFC_SOFTWARE_GPU)
   list(APPEND CPACK_COMPONENTS_ALL software-gpu)
   set(CPACK_DEBIAN_SOFTWARE-GPU_PACKAGE_NAME cubfc-software-gpu)
   set(CPACK_DEBIAN_SOFTWARE-GPU_DESCRIPTION "CUDA driver without a GPU, for the demonstration of cubfc
-A libcuda.so.1 without a GPU, on which the command cubfc shows (cubfc demo) what it
-does. It lies in a folder of its own, where no program finds it that
-is not told to look there.")
+A libcuda.so.1 without a GPU, on which the command cubfc shows (cubfc
+demo) what it does. It lies in a folder of its own, where no program finds
+it that is not told to look there.")
   set(CPACK_DEBIAN_SOFTWARE-GPU_PACKAGE_DEPENDS "libc6 (>= 2.34)")
 endif()
 include(CPack)

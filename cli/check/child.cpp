@@ -69,9 +69,6 @@ bool read_both(Descriptor output, std::string& out, Descriptor errors, std::stri
 }  // namespace
 
 std::string ChildEnd::problem() const {
-  if (is_late) {
-    return "it did not end in time";
-  }
   if (WIFSIGNALED(status)) {
     return std::string("it was ended by a signal: ") + strsignal(WTERMSIG(status));
   }

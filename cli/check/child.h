@@ -15,7 +15,7 @@ struct ChildEnd {
   std::string errors;  // and to its stderr, unless that was shown
   int status = 0;      // as waitpid gives it
   bool is_late = false;
-  // "" where it ended with exit status 0; else in words.
+  // "" where it ended with exit status 0; else in words. Not of one that is late.
   std::string problem() const;
 };
 

@@ -37,7 +37,11 @@ ordered_json ask_child(const std::vector<std::string>& words, const Variables& v
                        Errors errors, std::chrono::seconds most) {
   const ChildEnd end = run_child(words, variables, errors, most);
   ordered_json told = ordered_json::parse(end.output, nullptr, false);
-  if (!end.problem().empty() || !told.is_object()) {
+  if (end.is_late) {
+    told = {
+        {"error", "it hangs: it has not answered within " + std::to_string(most.count()) +
+                      " s (--timeout); `nvidia-smi` and the kernel's log (dmesg) may tell why"}};
+  } else if (!end.problem().empty() || !told.is_object()) {
     told = {
         {"error", "a process that was to try it: " + end.problem() +
                       (end.errors.empty() ? "" : ": " + std::string(config::trimmed(end.errors)))}};

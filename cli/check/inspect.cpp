@@ -174,6 +174,10 @@ std::string count_devices() {
   return told([](ordered_json& all) { all["count"] = Driver().count(); });
 }
 
+std::string tell_version() {
+  return told([](ordered_json& all) { all["library"] = version_of_library(); });
+}
+
 std::string try_library() {
   return told([](ordered_json& all) {
     all["library"] = version_of_library();

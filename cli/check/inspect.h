@@ -18,8 +18,11 @@ std::string find_preloaded();
 // How many GPUs the driver shows: {"count": 2}. Makes no context.
 std::string count_devices();
 
-// To be executed with the library preloaded: which version of it is there, if any, and whether an
-// allocation on each GPU is served by it, and holds what is written to it.
+// To be executed with the library preloaded: {"library": which version of it is there}, "" where
+// there is none. Asks no driver.
+std::string tell_version();
+
+// The same, and whether an allocation on each GPU is served by it, and holds what is written to it.
 std::string try_library();
 
 // Takes a share of each device, or of one of them, in steps, writes to all of it, reads it back and

@@ -124,7 +124,7 @@ TextTable chart_of(const Told& told) {
   chart.rows.push_back(std::string(kLabel + 2 + static_cast<std::size_t>(peak_column), ' ') + "^");
   if (told.recording.has_times && told.history.is_mostly_a_pause()) {
     chart.rows.push_back("  not over time: the longest pause is " +
-                         time_text(told.history.longest_pause_ns()) + " of " +
+                         time_text(told.history.longest_pause_ns) + " of " +
                          time_text(told.history.times_ns.back()));
   }
   if (!shows_taken) {

@@ -1,7 +1,6 @@
 #include "cli/report/code_text.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "cli/recordings/file_name.h"
 #include "cli/recordings/own_code.h"
@@ -86,16 +85,12 @@ void add_others(const CodeLines& lines, const std::vector<std::uint32_t>& shown,
                 TextTable& table) {
   HeldByCode others;
   std::size_t count = 0;
-  const auto add = [](Share& sum, const Share& share) {
-    sum.bytes += share.bytes;
-    sum.blocks += share.blocks;
-  };
   for (const std::uint32_t line : lines.by_peak) {
     const HeldByCode& held = lines.held[line];
     if (std::ranges::find(shown, line) == shown.end() &&
         held.at_peak.blocks + held.at_end.blocks > 0) {
-      add(others.at_peak, held.at_peak);
-      add(others.at_end, held.at_end);
+      others.at_peak += held.at_peak;
+      others.at_end += held.at_end;
       ++count;
     }
   }
@@ -124,18 +119,18 @@ TextTable lines_table(const Told& told) {
   std::ranges::stable_sort(by_end, [&](std::uint32_t a, std::uint32_t b) {
     return lines.held[a].at_end.bytes > lines.held[b].at_end.bytes;
   });
-  const auto told_of_end = [&] {
-    return std::accumulate(
-        shown.begin(), shown.end(), std::uint64_t{0},
-        [&](std::uint64_t sum, std::uint32_t line) { return sum + lines.held[line].at_end.bytes; });
-  };
+  Share of_end;
+  for (const std::uint32_t line : shown) {
+    of_end += lines.held[line].at_end;
+  }
   const double wanted = kTold * static_cast<double>(told.figures.whole.in_use_at_end);
   for (const std::uint32_t line : by_end) {
-    if (shown.size() >= kMostRows || static_cast<double>(told_of_end()) >= wanted) {
+    if (shown.size() >= kMostRows || static_cast<double>(of_end.bytes) >= wanted) {
       break;
     }
     if (std::ranges::find(shown, line) == shown.end()) {
       shown.push_back(line);
+      of_end += lines.held[line].at_end;
     }
   }
   std::erase_if(shown, [&](std::uint32_t line) {

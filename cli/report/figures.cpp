@@ -13,11 +13,6 @@ namespace {
 
 using recordings::Recording;
 
-void add(Share& share, const Block& block) {
-  share.bytes += block.held();
-  ++share.blocks;
-}
-
 // A region that begins and ends by one event never was.
 bool was_there(const Region& region, std::uint32_t event) {
   return !region.seen_only && region.begin <= event && event < region.end;
@@ -147,7 +142,7 @@ void add_lifetime(Lifetimes& lifetimes, std::uint64_t lifetime_ns, const Block& 
   for (std::uint64_t end = 10; n + 1 < kLifetimeClasses && lifetime_ns >= end; end *= 10) {
     ++n;
   }
-  add(lifetimes.classes.at(n), block);
+  lifetimes.classes.at(n) += block;
 }
 
 void add_sizes_and_lifetimes(const Recording& recording, const History& history, std::uint32_t peak,
@@ -162,21 +157,21 @@ void add_sizes_and_lifetimes(const Recording& recording, const History& history,
     }
     SizeClass& size = figures.sizes[n];
     if (peak != kNever && block.lives_at(peak)) {
-      add(size.at_peak, block);
+      size.at_peak += block;
     }
     if (block.end == kNever) {
-      add(size.at_end, block);
+      size.at_end += block;
     }
     if (index < history.blocks_before) {
       continue;
     }
-    add(size.all, block);
+    size.all += block;
     size.freed += block.freed == kNever ? 0U : 1U;
     if (!recording.has_times) {
       continue;
     }
     if (block.freed == kNever) {
-      add(figures.lifetimes.never_freed, block);
+      figures.lifetimes.never_freed += block;
       continue;
     }
     const std::uint64_t lifetime = history.times_ns[block.freed] - history.times_ns[block.begin];
@@ -228,15 +223,15 @@ Moment moment_of(const Recording& recording, const History& history, std::uint32
       continue;
     }
     live.push_back(index);
-    add(moment.in_use, block);
+    moment.in_use += block;
     moment.asked_bytes += block.bytes;
     if (block.waits_at(event)) {
-      add(moment.waiting, block);
+      moment.waiting += block;
     }
-    add(moment.by_memory.at(static_cast<std::size_t>(recording.places[block.place].memory)), block);
-    add(moment.by_place[block.place], block);
-    add(moment.by_caller[block.caller], block);
-    add(moment.by_thread[block.thread], block);
+    moment.by_memory.at(static_cast<std::size_t>(recording.places[block.place].memory)) += block;
+    moment.by_place[block.place] += block;
+    moment.by_caller[block.caller] += block;
+    moment.by_thread[block.thread] += block;
   }
   for (const Region& region : history.regions) {
     if (was_there(region, event)) {

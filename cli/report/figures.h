@@ -19,6 +19,13 @@ namespace cubfc::report {
 struct Share {
   std::uint64_t bytes = 0;  // held
   std::uint64_t blocks = 0;
+
+  Share& operator+=(const Share& other) noexcept {
+    bytes += other.bytes;
+    blocks += other.blocks;
+    return *this;
+  }
+  Share& operator+=(const Block& block) noexcept { return *this += Share{block.held(), 1}; }
 };
 
 struct Peak {

@@ -232,20 +232,15 @@ void add_times(const Recording& recording, History& history) {
       history.faults.times_going_back += time < before ? 1U : 0U;
       before = std::max(before, time);
     }
+    if (!history.times_ns.empty() && time > latest) {
+      history.longest_pause_ns = std::max(history.longest_pause_ns, time - latest);
+    }
     latest = std::max(latest, time);
     history.times_ns.resize(recording.number_of(index++) + 1, latest);
   }
 }
 
 }  // namespace
-
-std::uint64_t History::longest_pause_ns() const {
-  std::uint64_t longest = 0;
-  for (std::size_t n = 1; n < times_ns.size(); ++n) {
-    longest = std::max(longest, times_ns[n] - times_ns[n - 1]);
-  }
-  return longest;
-}
 
 History history_of(const Recording& recording) {
   History history;

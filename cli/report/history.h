@@ -97,11 +97,10 @@ struct History {
   std::uint64_t left_at_end = 0;  // blocks that live after the last event
   Faults faults;
 
-  // The most time between two events.
-  [[nodiscard]] std::uint64_t longest_pause_ns() const;
+  std::uint64_t longest_pause_ns = 0;  // the most time between two events
   // Whether more than half of the time is one pause: then a drawing over time has little to show.
   [[nodiscard]] bool is_mostly_a_pause() const {
-    return !times_ns.empty() && longest_pause_ns() > (times_ns.back() - times_ns.front()) / 2;
+    return !times_ns.empty() && longest_pause_ns > (times_ns.back() - times_ns.front()) / 2;
   }
   // kNever where nothing happened.
   [[nodiscard]] std::uint32_t last_event() const {

@@ -41,7 +41,7 @@ Json recording_json(const Told& told) {
           {"has_times", recording.has_times},
           {"duration_ns",
            duration_of(told, told.history.times_ns.empty() ? 0 : told.history.times_ns.back())},
-          {"longest_pause_ns", duration_of(told, told.history.longest_pause_ns())},
+          {"longest_pause_ns", duration_of(told, told.history.longest_pause_ns)},
           {"reached_limit", recording.reached_limit},
           {"closed", recording.closed},
           {"cut", recording.is_cut},

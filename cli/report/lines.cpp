@@ -7,20 +7,6 @@
 #include <utility>
 
 namespace cubfc::report {
-namespace {
-
-void count_in(Share& share, const Block& block) {
-  share.bytes += block.held();
-  ++share.blocks;
-}
-
-void count_in(Share& share, const Share& other) {
-  share.bytes += other.bytes;
-  share.blocks += other.blocks;
-}
-
-}  // namespace
-
 CodeLines lines_of(const recordings::Recording& recording, const History& history,
                    const Figures& figures) {
   CodeLines lines;
@@ -54,13 +40,13 @@ CodeLines lines_of(const recordings::Recording& recording, const History& histor
                        : is_of_before                           ? without_stack_before
                                                                 : without_stack;
     if (!is_of_before) {
-      count_in(held.all, block);
+      held.all += block;
     }
     if (block.lives_at(peak)) {
-      count_in(held.at_peak, block);
+      held.at_peak += block;
     }
     if (block.lives_at(end)) {
-      count_in(held.at_end, block);
+      held.at_end += block;
     }
     if (&held == &without_stack && lines.without_stack == kNone) {
       lines.without_stack = line_of(std::string(recordings::kNoStack), {});
@@ -77,9 +63,9 @@ CodeLines lines_of(const recordings::Recording& recording, const History& histor
   }
   for (std::size_t stack = 0; stack < recording.stacks.size(); ++stack) {
     HeldByCode& held = lines.held[lines.of_stack[stack]];
-    count_in(held.at_peak, lines.held_by_stack[stack].at_peak);
-    count_in(held.at_end, lines.held_by_stack[stack].at_end);
-    count_in(held.all, lines.held_by_stack[stack].all);
+    held.at_peak += lines.held_by_stack[stack].at_peak;
+    held.at_end += lines.held_by_stack[stack].at_end;
+    held.all += lines.held_by_stack[stack].all;
   }
   lines.by_peak.resize(lines.texts.size());
   std::iota(lines.by_peak.begin(), lines.by_peak.end(), 0U);
@@ -103,10 +89,10 @@ class TreeMaker {
 
   void add_stack(std::span<const std::uint32_t> stack, const Share& held) {
     std::uint32_t node = 0;
-    count_in(tree_.nodes[0].held, held);
+    tree_.nodes[0].held += held;
     for (std::size_t n = stack.size(); n-- > 0;) {
       node = child(node, stack[n]);
-      count_in(tree_.nodes[node].held, held);
+      tree_.nodes[node].held += held;
     }
   }
 

@@ -37,7 +37,8 @@ bool is_changed(const config::Policy& policy, const FailedRequestFacts& facts) {
          facts.limit->origin == &policy.group_limit.origin;
 }
 
-// As it is to be set: a size, or a share of the device. Empty where there is none that would do.
+// As it is to be set for this request alone: a size, or a share of the device. Empty where there is
+// none that would do.
 std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
   constexpr std::uint64_t kMiB = 1 << 20;
   const config::Origin* const origin = facts.limit->origin;
@@ -47,19 +48,19 @@ std::string higher_limit(const config::Policy& policy, const FailedRequestFacts&
     return {};
   }
   if (is_changed(policy, facts)) {
-    return format("a higher limit: `cubfc limit --group {} {}MiB` would do", facts.group->name,
+    return format("a higher limit, at least `cubfc limit --group {} {}MiB`", facts.group->name,
                   arena::round_up(needed, kMiB) / kMiB);
   }
   const std::string where = is_in_file(*facts.limit) ? " in " + origin->file : "";
   const std::string who = origin->by.empty() ? "" : ", which " + origin->by + " has set";
   if (origin != &policy.mem_fraction.origin && origin != &policy.enforced.mem_fraction.origin) {
-    return format("a higher limit: {}={}{}{} would do{}", origin->variable,
+    return format("a higher limit, at least {}={}{}{}{}", origin->variable,
                   arena::round_up(needed, kMiB) / kMiB,
                   config::is_in_mebibytes(origin->variable) ? "" : "MiB", where, who);
   }
   const std::uint64_t percent = (needed * 100 + facts.device->total - 1) / facts.device->total;
   return percent > 100 ? ""
-                       : format("a higher limit: {}={}.{:02}{} would do{}", origin->variable,
+                       : format("a higher limit, at least {}={}.{:02}{}{}", origin->variable,
                                 percent / 100, percent % 100, where, who);
 }
 

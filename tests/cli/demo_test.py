@@ -55,9 +55,9 @@ class Demo(unittest.TestCase):
         self.assertIn("keep_logits", page.read_text())
 
     def test_what_it_shows_can_be_typed(self):
-        done = self.demo()
-        commands = re.findall(r"^\$ (.*)$", done.stdout, re.MULTILINE)
-        self.assertEqual(commands[0], "cd cubfc-demo")
+        done = self.demo("--folder", "it's mine")
+        commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", done.stdout, re.MULTILINE)
+        self.assertEqual(commands[0], r"cd 'it'\''s mine'")
         script = f"PATH={CUBFC.parent}:$PATH; " + "\n".join(commands)
         again = subprocess.run(["sh", "-c", script], cwd=self.folder, env={"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(self.folder)},
                                capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -79,7 +79,7 @@ class Demo(unittest.TestCase):
         (own / "training.html").write_text("mine")
         done = self.demo()
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("--folder names another", done.stderr)
+        self.assertIn("choose another with --folder", done.stderr)
         self.assertEqual(sorted(path.name for path in own.iterdir()), ["training.html"])
         shutil.rmtree(own)
         own.write_text("a file")
@@ -89,7 +89,7 @@ class Demo(unittest.TestCase):
     def test_a_folder_that_cannot_be_made_is_named_with_the_remedy(self):
         done = self.demo("--folder", "/proc/nowhere")
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r'^cubfc: demo: no folder "/proc/nowhere" can be made: .*; --folder names another\n$')
+        self.assertRegex(done.stderr, r'^cubfc: demo: no folder "/proc/nowhere" can be made: .*; choose another with --folder\n$')
 
     def test_without_the_software_gpu_it_says_which_package_that_is(self):
         (self.folder / "bin").mkdir()

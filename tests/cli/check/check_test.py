@@ -89,7 +89,9 @@ class Wrong(Check):
             self.assertIn(told, self.with_fault(fault), fault)
 
     def test_a_driver_that_hangs(self):
-        self.assertIn("did not end in time", self.with_fault("hang", "--timeout", "1"))
+        done = self.check("--timeout", "1", LD_LIBRARY_PATH=FAULTY, FAULT="hang")
+        self.assertIn("problem   driver: it hangs: it has not answered within 1 s (--timeout)", done.stdout)
+        self.assertIn("libcubfc.so  loads, ", done.stdout)  # which asks no driver
 
     def test_control_characters_of_a_driver_stay_there(self):
         done = self.check(LD_LIBRARY_PATH=FAULTY)

@@ -240,14 +240,14 @@ class Limit(UnderCubfc):
         self.assertEqual(program.say("take 600"), OUT_OF_MEMORY)
         self.assertEqual(program.say("take 400"), OUT_OF_MEMORY)
         said = program.end()[1]
-        self.assertIn("larger than the limit (512.0 MiB of group job, changed by `cubfc limit`); try a higher limit: "
-                      "`cubfc limit --group job 860MiB` would do", said)
+        self.assertIn("larger than the limit (512.0 MiB of group job, changed by `cubfc limit`); try a higher limit, "
+                      "at least `cubfc limit --group job 860MiB`", said)
         self.assertRegex(said, r"group +job: .* of 512.0 MiB taken by 1 process")
         with self.member(), self.member("256MiB", CUBFC_LOG_LEVEL="info") as lower:
             self.assertEqual(lower.info()[1], 256)
             self.limit("3GiB")
             self.assertEqual(lower.say("take 300"), OUT_OF_MEMORY)
-            self.assertIn("(CUBFC_GROUP_LIMIT is 256.0 MiB); try a higher limit: CUBFC_GROUP_LIMIT=304MiB would do",
+            self.assertIn("(CUBFC_GROUP_LIMIT is 256.0 MiB); try a higher limit, at least CUBFC_GROUP_LIMIT=304MiB",
                           lower.end()[1])
 
     def test_the_text(self):
