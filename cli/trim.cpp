@@ -15,10 +15,10 @@
 
 #include "cli/commands.h"
 #include "cli/live/processes.h"
+#include "cli/live/users.h"
 #include "cli/numbers.h"
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
-#include "cli/top/users.h"
 #include "shim/meet/rendezvous.h"
 #include "shim/tell/format.h"
 
@@ -125,7 +125,7 @@ std::string silent_ones(const TrimWords& words, const std::vector<Rendezvous::An
           return answer.pid == process.figures->pid;
         })) {
       const std::string pid = std::to_string(process.figures->pid);
-      const std::string user = printable(top::user_name(process.user));
+      const std::string user = printable(live::user_name(process.user));
       text += "pid " + pid +
               (process.user == geteuid() ? ": cannot be asked: it holds what it has (a fraction or "
                                            "CUBFC_PREALLOCATE=true is set)\n"

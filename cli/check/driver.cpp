@@ -13,9 +13,10 @@ void* loaded_driver() {
     return library;
   }
   const char* const why = dlerror();
-  throw DriverError(std::string(why == nullptr ? "libcuda.so.1 cannot be loaded" : why) +
-                    ": there is no NVIDIA driver here. A container gets it by `--gpus all`, or by "
-                    "`--device nvidia.com/gpu=all`; without a GPU, `cubfc demo` shows what cubfc does");
+  throw DriverError(
+      std::string(why == nullptr ? "libcuda.so.1 cannot be loaded" : why) +
+      ": there is no NVIDIA driver here. A container gets it by `--gpus all`, or by "
+      "`--device nvidia.com/gpu=all`; without a GPU, `cubfc demo` shows what cubfc does");
 }
 
 const char* what_to_do_about(CUresult result) {

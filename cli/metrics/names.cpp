@@ -1,31 +1,16 @@
 #include "cli/metrics/names.h"
 
-#include <pwd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "cli/live/users.h"
+
 namespace cubfc::cli {
 namespace {
-
-// Empty where the list has none of this number, or does not answer.
-std::string user_name(uid_t user) {
-  constexpr std::size_t kMost = std::size_t{1} << 20;
-  std::vector<char> room(4096);
-  passwd entry{};
-  passwd* found = nullptr;
-  int error = 0;
-  while ((error = getpwuid_r(user, &entry, room.data(), room.size(), &found)) == ERANGE &&
-         room.size() < kMost) {
-    room.resize(room.size() * 2);
-  }
-  return error == 0 && found != nullptr ? found->pw_name : "";
-}
 
 // The value of a line "NAME:   VALUE"; empty where there is none.
 std::string value_in(const std::string& path, std::string_view name) {
@@ -70,7 +55,7 @@ void learn(Names& names, const live::Processes& processes) {
   for (const live::Process& process : processes.all) {
     std::string& name = names.users[process.user];
     if (name.empty()) {
-      name = user_name(process.user);
+      name = live::listed_name(process.user);
     }
     for (const std::size_t place : process.devices()) {
       const std::string id = figures::uuid_text(process.figures->devices[place]);

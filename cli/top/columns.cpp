@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
+#include "cli/live/users.h"
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
 #include "cli/top/attention.h"
-#include "cli/top/users.h"
 #include "cli/top/width.h"
 
 namespace cubfc::cli::top {
@@ -52,7 +52,7 @@ constexpr std::array<Column, kKeys> kColumns{{
     {Key::kPid, "PID", 7, 11, 0, Side::kRight,
      [](const Row& row) { return std::to_string(row.figures().pid); }},
     {Key::kUser, "USER", 8, kNameWidth, 1, Side::kLeft,
-     [](const Row& row) { return shown(user_name(row.process->user)); }},
+     [](const Row& row) { return shown(live::user_name(row.process->user)); }},
     {Key::kInUse, "IN USE", 10, 12, 0, Side::kRight,
      [](const Row& row) { return bytes_text(row.sums.in_use); }},
     {Key::kIdle, "IDLE", 10, 12, 9, Side::kRight,

@@ -3,10 +3,10 @@
 #include <limits>
 #include <map>
 
+#include "cli/live/users.h"
 #include "cli/report/wording.h"
 #include "cli/top/attention.h"
 #include "cli/top/table.h"
-#include "cli/top/users.h"
 #include "cli/top/width.h"
 
 namespace cubfc::cli::top {
@@ -172,7 +172,7 @@ std::vector<Line> details(const Row& row, const MapState& map, std::size_t width
   lines.push_back(
       {Line::Kind::kGpu,
        cut("pid " + std::to_string(process.pid) + " on GPU " + std::to_string(row.device().number) +
-               "  user " + shown(user_name(row.process->user)) + "  host " +
+               "  user " + shown(live::user_name(row.process->user)) + "  host " +
                shown(process.host.get()) + "  cubfc " + shown(process.version.get()),
            width)});
   add_text("program", shown(process.program.get()), width, lines);

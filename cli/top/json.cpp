@@ -5,9 +5,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/live/users.h"
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
-#include "cli/top/users.h"
 
 namespace cubfc::cli::top {
 namespace {
@@ -124,7 +124,7 @@ std::string json(const Look& look) {
     }
     const figures::ProcessFigures& figures = *process.figures;
     processes.push_back({{"pid", figures.pid},
-                         {"user", text_of(user_name(process.user))},
+                         {"user", text_of(live::user_name(process.user))},
                          {"uid", process.user},
                          {"host", text_of(figures.host.get())},
                          {"program", text_of(figures.program.get())},

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/live/users.h"
 #include "cli/report/program_name.h"
 #include "cli/top/attention.h"
-#include "cli/top/users.h"
 
 namespace cubfc::cli::top {
 namespace {
@@ -144,7 +144,7 @@ bool comes_before(const Row& one, const Row& other, Key key) {
     case Key::kPid:
       return one.figures().pid < other.figures().pid;
     case Key::kUser:
-      return user_name(one.process->user) < user_name(other.process->user);
+      return live::user_name(one.process->user) < live::user_name(other.process->user);
     case Key::kGroup:
       return one.device().group.get() < other.device().group.get();
     case Key::kProgram:
