@@ -22,12 +22,13 @@ std::string meant(const std::string& word, const std::vector<std::string>& names
   if (word.size() >= kLongest || names.empty()) {
     return {};
   }
-  // "--limit" for "--mem-limit".
-  const auto longer = std::ranges::find_if(names, [&](const std::string& name) {
-    return word.starts_with("--") && name.ends_with(word.substr(1));
+  // "--limit" for "--mem-limit", or the other way round.
+  const auto akin = std::ranges::find_if(names, [&](const std::string& name) {
+    return word.starts_with("--") &&
+           (name.ends_with(word.substr(1)) || word.ends_with(name.substr(1)));
   });
-  if (longer != names.end()) {
-    return "; did you mean \"" + *longer + "\"?";
+  if (akin != names.end()) {
+    return "; did you mean \"" + *akin + "\"?";
   }
   const std::string& nearest = *std::ranges::min_element(
       names, {}, [&](const std::string& name) { return distance(word, name); });
@@ -74,7 +75,7 @@ std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
   const bool is_of_extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   const bool is_of_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   std::string message = error.what();
-  if (const std::string unknown = unknown_option(app);
+  if (std::string unknown = unknown_option(app);
       (is_of_extras || is_of_missing) && !unknown.empty()) {
     return unknown;
   }

@@ -1,10 +1,10 @@
 // `cubfc demo`: what cubfc does, shown on a GPU that is software. Its steps are commands that a
 // user would type, and are shown as such: each can be typed again.
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -105,7 +105,7 @@ void enter_folder(const std::string& folder, const std::string& software_gpu) {
 std::string for_shell(const std::string& text) {
   constexpr std::string_view kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+,-";
-  const std::string word = text.starts_with('-') ? "./" + text : text;
+  std::string word = text.starts_with('-') ? "./" + text : text;
   if (word.find_first_not_of(kPlain) == std::string::npos) {
     return word;
   }
@@ -145,8 +145,10 @@ void demonstrate(const std::string& folder) {
   }
   const Variables variables = variables_of_demo(*software_gpu);
   enter_folder(folder, *software_gpu);
-  std::printf("%s\n$ cd %s\n$ export LD_LIBRARY_PATH=%s \\\n    STANDIN_MEMORY=8GiB\n", kFirstWords,
-              for_shell(folder).c_str(), for_shell(*software_gpu).c_str());
+  std::printf(
+      "%s\n$ cd %s\n$ export LD_LIBRARY_PATH=%s \\\n    STANDIN_MEMORY=8GiB PATH=%s:$PATH\n",
+      kFirstWords, for_shell(folder).c_str(), for_shell(*software_gpu).c_str(),
+      for_shell(fs::path(this_command()).parent_path().string()).c_str());
   int number = 0;
   for (const Step& step : kSteps) {
     std::printf("\n%d. %s\n\n$ %s\n", ++number, step.why, step.command);
