@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/run/child_process.h"
 #include "cli/run/library.h"
 #include "cli/run/settings.h"
 #include "cli/run/software_gpu.h"
+#include "cli/shell_words.h"
 #include "config/values.h"
 
 namespace cubfc::cli {
@@ -101,28 +103,13 @@ void enter_folder(const std::string& folder, const std::string& software_gpu) {
   }
 }
 
-// A word of a command line.
-std::string for_shell(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+,-";
-  std::string word = text.starts_with('-') ? "./" + text : text;
-  if (word.find_first_not_of(kPlain) == std::string::npos) {
-    return word;
-  }
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return quoted + "'";
-}
-
 // Its exit status, as the shell has it.
 int run_by_shell(const char* command, const Variables& variables) {
   const std::vector<std::string> words{"/bin/sh", "-c", command};
   const std::vector<std::string> entries = environment_with(variables);
   const std::vector<char*> arguments = pointers_to(words);
   const std::vector<char*> environment = pointers_to(entries);
-  const pid_t child = fork();
+  const pid_t child = fork_with_this();
   if (child == 0) {
     execve(arguments[0], arguments.data(), environment.data());
     _exit(127);

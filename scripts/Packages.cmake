@@ -21,7 +21,7 @@ else()
   set(changed "Thu, 01 Jan 1970 00:00:00 +0000")
 endif()
 find_program(CUBFC_GZIP gzip REQUIRED)
-install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 function(cubfc_install_what_debian_wants package component)
   file(CONFIGURE OUTPUT debian/${package}/changelog @ONLY

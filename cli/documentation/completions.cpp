@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "cli/shell_words.h"
+
 namespace cubfc::cli::documentation {
 namespace {
 
@@ -45,15 +47,6 @@ std::vector<std::string> names_with_value(const Command& command) {
 std::string short_form(const std::string& description) {
   return description.substr(0, std::min({description.find(". "), description.find("; "),
                                          description.find_last_not_of(".;") + 1}));
-}
-
-// Without what the shell would see as the end of a quotation, or as special in it.
-std::string in_single_quotes(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    result += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return "'" + result + "'";
 }
 
 std::string bash_case(const Command& command) {

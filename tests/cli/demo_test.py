@@ -14,8 +14,6 @@ import unittest
 
 CUBFC, LIBRARY = (pathlib.Path(path).resolve() for path in sys.argv[1:3]) if len(sys.argv) == 3 else sys.exit(__doc__)
 PATIENCE = 300  # seconds, for what takes one
-
-
 SOURCE = pathlib.Path(__file__).resolve().parents[2] / "cli/demo/training.cpp"
 
 
@@ -44,8 +42,7 @@ class Demo(unittest.TestCase):
                      line_of("one_more(kept)") + " (keep_logits)",
                      "fits       no"):
             self.assertIn(part, told)
-        [steps] = [re.findall(r"^(\d)\. ", done.stdout, re.MULTILINE)]
-        self.assertEqual(steps, ["1", "2", "3", "4", "5"])
+        self.assertEqual(re.findall(r"^(\d)\. ", done.stdout, re.MULTILINE), ["1", "2", "3", "4", "5"])
 
     def test_it_shows_a_limit_a_report_and_a_page(self):
         done = self.demo()

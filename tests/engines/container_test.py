@@ -34,6 +34,8 @@ IMAGE = "cubfc-test:1"
 DEVICES = "/dev/shm/devices"  # where the processes of a container have one GPU
 # Neither engine may set limits of the kernel's for a process that this machine does not let it raise.
 CONTAINERS_CONF = "[containers]\ndefault_ulimits = []\n"
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+               "CONTAINERS_CONF": "/run/cubfc-test-containers.conf"}
 # No networks: they need the machine's firewall.
 DAEMON = '{"features": {"cdi": true}, "iptables": false, "ip6tables": false, "bridge": "none"}'
 daemon = root_holder = None
@@ -45,9 +47,7 @@ def inside(*words):
 
 
 def run(*words, **more):
-    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
-                   "CONTAINERS_CONF": "/run/cubfc-test-containers.conf"}
-    return subprocess.run(inside(*words), env=environment, capture_output=True, text=True, timeout=SECONDS, check=False,
+    return subprocess.run(inside(*words), env=ENVIRONMENT, capture_output=True, text=True, timeout=SECONDS, check=False,
                           stdin=subprocess.DEVNULL, **more)
 
 
@@ -162,17 +162,30 @@ class Containers(unittest.TestCase):
         name = f"c{time.monotonic_ns()}"
         must(ENGINE, "run", "-d", "--network", "none", "--name", name, "--device", "cubfc.dev/limit=20g", *options, IMAGE, *program)
         try:
-            deadline = time.monotonic() + SECONDS
-            while not must(ENGINE, "logs", name):
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.05)
+            self.wait_for_lines(name, 1)
             yield name
         finally:
             run(ENGINE, "kill", name)  # "rm -f" alone waits, as the program is deaf to SIGTERM: it is process 1
             run(ENGINE, "rm", "-f", name)
 
+    def wait_for_lines(self, name, count):
+        """Of the container's output. One that ends before has said too little."""
+        with subprocess.Popen(inside(ENGINE, "logs", "--follow", name), env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as log:
+            try:
+                for _ in range(count):
+                    self.assertNotEqual(log.stdout.readline(), "", f"{name} has said too little")
+            finally:
+                log.kill()
+
     def run_one(self, *program, options=(), device="cubfc.dev/limit=20g"):
-        return run(ENGINE, "run", "--rm", "--network", "none", "--device", device, *options, IMAGE, *program)
+        """It writes into files: of one that ends at once Docker loses the output now and then, without cubfc, too."""
+        said = ROOT / f"run/said{time.monotonic_ns()}"
+        said.mkdir()
+        said.chmod(0o777)  # for the container's other users
+        done = run(ENGINE, "run", "--rm", "--network", "none", "--device", device, *options, "-v", f"/run/{said.name}:/said", IMAGE,
+                   "/bin/sh", "-c", 'exec "$@" > /said/out 2> /said/err', "sh", *program)
+        self.assertTrue((said / "err").exists(), done.stderr)
+        return subprocess.CompletedProcess(program, done.returncode, (said / "out").read_text(), (said / "err").read_text())
 
     def execute(self, name, *words, options=()):
         return run(ENGINE, "exec", *options, name, *words)
@@ -215,7 +228,7 @@ class Containers(unittest.TestCase):
 
     def test_what_is_refused_names_the_device(self):
         done = self.run_one("/app", "fill:100", "ask:30000")
-        self.assertRegex(done.stdout, r"^100 \d+ 0\n$")
+        self.assertRegex(done.stdout, r"^100 \d+ 0\n$", f"exit status {done.returncode}: {done.stderr}")
         self.assertIn("cubfc.dev/limit=20g", done.stderr)
 
     def test_check_proves_it(self):
@@ -232,10 +245,7 @@ class Containers(unittest.TestCase):
         with self.container("/app", "fill:15000", "hold") as name:
             must(ENGINE, "kill", name)
             must(ENGINE, "start", name)
-            deadline = time.monotonic() + SECONDS
-            while len(must(ENGINE, "logs", name).splitlines()) < 2:
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.05)
+            self.wait_for_lines(name, 2)
             self.assert_about(15000 + self.got(self.execute(name, "/app", "fill:100", "sum")))
 
     def test_two_containers_have_a_budget_each(self):
