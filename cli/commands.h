@@ -18,6 +18,7 @@ void add_compare(CLI::App& app, std::vector<std::string>& words);
 void add_demo(CLI::App& app);
 // When all others have been added: it tells of them.
 void add_documentation(CLI::App& app);
+void add_fit(CLI::App& app, std::vector<std::string>& words);
 void add_last(CLI::App& app);
 void add_limit(CLI::App& app);
 void add_metrics(CLI::App& app);

@@ -36,6 +36,7 @@ int parse(CLI::App& app, std::vector<std::string>& words) {
   add_check(app);
   add_compare(app, words);
   add_demo(app);
+  add_fit(app, words);
   add_last(app);
   add_limit(app);
   add_metrics(app);

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/recordings/fit_frames.h"
 #include "cli/recordings/input.h"
 #include "cli/recordings/pytorch_snapshot.h"
 #include "cli/recordings/rmm_log.h"
@@ -29,7 +30,9 @@ Recording read_recording(Input& input) {
   }
   const std::string_view magic(trace::kMagic.data(), trace::kMagic.size());
   if (beginning.starts_with(magic) || magic.starts_with(beginning)) {
-    return read_trace(input);
+    Recording recording = read_trace(input);
+    leave_out_frames_of_fit(recording);
+    return recording;
   }
   if (is_pickle(beginning)) {
     return read_pytorch_snapshot(input);

@@ -1,14 +1,11 @@
 """The Python environments with real frameworks: below build/frameworks, once, in fixed versions. And the stand-ins that they run
-on, made anew each time."""
+on, which are part of the build."""
 
-import atexit
 import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 NO_PYPI = "Can PyPI be reached from here? PIP_INDEX_URL names a mirror of it, HTTPS_PROXY a proxy."
 
 # What is installed. PyTorch's wheels fix the versions of NVIDIA's.
@@ -34,22 +31,18 @@ def run(command, remedy=""):
 
 
 class Environment:
-    """`folder` has venv/ unless `python` is another's, and the stand-ins, in a folder of this process's alone: another that is made
-    meanwhile does not take them away."""
+    """`folder` has venv/ unless `python` is another's; the stand-ins are those of `build`."""
 
     def __init__(self, folder, build, python=None):
         self.folder, self.build = folder, build
         self.python = pathlib.Path(python) if python else folder / "venv/bin/python"
-        self.libraries = None
-
-    @property
-    def site(self):
-        return pathlib.Path(run([self.python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))"]).strip())
+        self.driver = build / "tests/standin/lib"
+        self.libraries = self.driver / "libraries"
 
     def preloaded(self):
         """What takes the place of NVIDIA's libraries: the loader takes a preloaded one for each that asks for its soname,
         before it looks where the wheels' paths lead to. No file of the environment is touched."""
-        return sorted(str(path) for path in self.libraries.glob("libcu*.so.*"))
+        return sorted(map(str, [*self.driver.glob("libcudart.so.*"), *self.libraries.glob("libcu*.so.*")]))
 
     def lacks(self, modules):
         """Those of these Python modules that are not in it."""
@@ -57,7 +50,7 @@ class Environment:
         return run([self.python, "-c", ask, *modules]).split()
 
     def variables(self):
-        return {"LD_LIBRARY_PATH": f"{self.build / 'tests/standin/lib'}:{self.libraries}"}
+        return {"LD_LIBRARY_PATH": f"{self.driver}:{self.libraries}"}
 
 
 def prepare(name, folder, build, say, python=sys.executable):
@@ -71,24 +64,9 @@ def prepare(name, folder, build, say, python=sys.executable):
         run([python, "-m", "venv", environment.folder / "venv"], "On Debian, python3-venv is missing.")
         run([environment.python, "-m", "pip", "install", "-q", "--only-binary=:all:", *ENVIRONMENTS[name]], NO_PYPI)
         done.write_text(wanted, encoding="utf-8")
-    say(f"{name}: making the stand-ins")
-    make_stand_ins(environment)
     return environment
 
 
-def adopt(python, folder, build, say):
+def adopt(python, folder, build):
     """An environment of the user's own, by its Python; nothing is installed into it."""
-    path = shutil.which(python) or python
-    environment = Environment(folder / "own", build, path)
-    environment.folder.mkdir(parents=True, exist_ok=True)
-    say("making the stand-ins")
-    make_stand_ins(environment)
-    return environment
-
-
-def make_stand_ins(environment):
-    environment.libraries = pathlib.Path(tempfile.mkdtemp(prefix="stand-ins-", dir=environment.folder))
-    atexit.register(shutil.rmtree, environment.libraries, ignore_errors=True)
-    toolkit = environment.build / "tests/standin/lib"
-    run([sys.executable, ROOT / "tests/standin/libraries/make.py", "--cudart", toolkit, environment.site,
-         environment.libraries])
+    return Environment(folder / "own", build, shutil.which(python) or python)

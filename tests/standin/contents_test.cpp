@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.h"
@@ -291,4 +292,35 @@ TEST_CASE("the host's memory, and managed memory, hold what is written") {
   CHECK(read(managed) == 0x08080808);
   REQUIRE(cuMemcpy(pointer(pinned), block, kMiB) == CUDA_SUCCESS);
   CHECK(static_cast<char*>(pinned)[kMiB - 1] == 0);
+}
+
+TEST_CASE("a number that the driver has not computed is read as its caller was told") {
+  const Device device;
+  const CUdeviceptr memory = device.allocate(64);
+  write(memory, 5);
+  const std::array<std::uint64_t, 2> numbers{7, std::uint64_t{1} << 40};
+  standin_answer_reads(numbers.data(), numbers.size());
+  std::array<std::uint32_t, 4> block{};  // is no number
+  REQUIRE(cuMemcpyDtoH(block.data(), memory, sizeof block) == CUDA_SUCCESS);
+  CHECK(block[0] == 5);
+  write(memory, 6);  // nor is what is written
+  CHECK(read(memory) == 7);
+  std::uint64_t wide = 0;
+  REQUIRE(cuMemcpyDtoHAsync(&wide, memory, sizeof wide, nullptr) == CUDA_SUCCESS);
+  CHECK(wide == std::uint64_t{1} << 40);
+  CHECK(read(memory) == 6);  // nothing is left
+  standin_answer_reads(numbers.data(), numbers.size());
+  standin_answer_reads(nullptr, 0);
+  CHECK(read(memory) == 6);
+  // Another thread's reads are its own.
+  standin_answer_reads(numbers.data(), 1);
+  CUcontext context = nullptr;
+  REQUIRE(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+  std::uint32_t elsewhere = 0;
+  std::thread([&] {
+    cuCtxSetCurrent(context);
+    cuMemcpyDtoH(&elsewhere, memory, sizeof elsewhere);
+  }).join();
+  CHECK(elsewhere == 6);
+  CHECK(read(memory) == 7);
 }

@@ -137,7 +137,7 @@ ENTRY(cuDeviceGet, (CUdevice * out, int ordinal), (out, ordinal)) {
 ENTRY(cuDeviceGetName, (char* out, int length, CUdevice device), (out, length, device)) {
   if (length <= 0) return CUDA_ERROR_INVALID_VALUE;
   return Describe(device, out, [&](Device&) {
-    std::snprintf(out, static_cast<std::size_t>(length), "standin software GPU");
+    std::snprintf(out, static_cast<std::size_t>(length), "%s", settings().name.c_str());
   });
 }
 

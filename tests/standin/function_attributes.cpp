@@ -72,8 +72,11 @@ CUresult Tell(int* out, CUfunction_attribute attribute, const Function& function
       *out = static_cast<int>(needs.constant_bytes);
       break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      *out = function.architecture.ptx != 0 ? function.architecture.ptx : settings().capability;
+      break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      *out = settings().capability;
+      *out =
+          function.architecture.binary != 0 ? function.architecture.binary : settings().capability;
       break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
       *out = 0;

@@ -204,7 +204,65 @@ int VersionOfPtx(const char* start) {
   return 0;
 }
 
+// A fat binary: a wrapper that CUDA programs register, and what it points to, a header and entries
+// behind one another. Fields that nothing here reads are not named.
+struct FatWrapper {
+  std::uint32_t magic;
+  std::uint32_t version;
+  const char* data;
+};
+struct FatHeader {
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t header_bytes;
+  std::uint64_t bytes;  // of all entries
+};
+struct FatEntry {
+  std::uint16_t kind;
+  std::uint16_t version;
+  std::uint32_t header_bytes;
+  std::uint64_t bytes;  // of the code
+  std::uint32_t unread[3];
+  std::uint32_t architecture;
+};
+constexpr std::uint32_t kFatWrapper = 0x466243b1;
+constexpr std::uint32_t kFatHeader = 0xba55ed50;
+constexpr std::uint16_t kFatPtx = 1;
+constexpr std::uint16_t kFatElf = 2;
+
 }  // namespace
+
+Architecture ArchitectureIn(const void* image, int capability) {
+  FatWrapper wrapper{};
+  std::memcpy(&wrapper.magic, image, sizeof(wrapper.magic));
+  const char* at = static_cast<const char*>(image);
+  if (wrapper.magic == kFatWrapper) {
+    std::memcpy(&wrapper, image, sizeof(wrapper));
+    at = wrapper.data;
+  }
+  FatHeader header{};
+  if (at) std::memcpy(&header.magic, at, sizeof(header.magic));
+  if (header.magic != kFatHeader) return {};
+  std::memcpy(&header, at, sizeof(header));
+  int elf = 0;
+  int ptx = 0;
+  const char* const end = at + header.header_bytes + header.bytes;
+  for (at += header.header_bytes; end - at >= static_cast<std::ptrdiff_t>(sizeof(FatEntry));) {
+    FatEntry entry{};
+    std::memcpy(&entry, at, sizeof(entry));
+    const int architecture = static_cast<int>(entry.architecture);
+    if (entry.kind == kFatElf && architecture / 10 == capability / 10 &&
+        architecture <= capability) {
+      elf = std::max(elf, architecture);
+    }
+    if (entry.kind == kFatPtx && architecture <= capability) ptx = std::max(ptx, architecture);
+    const std::uint64_t bytes = entry.header_bytes + entry.bytes;
+    if (bytes == 0 || bytes > static_cast<std::uint64_t>(end - at)) break;
+    at += bytes;
+  }
+  if (elf != 0) return {elf, elf};
+  return {ptx, ptx == 0 ? 0 : capability};  // compiled when it is loaded
+}
 
 std::optional<Image> ReadImage(const void* image, const JitOptions& options, CUresult& error,
                                std::string& log) {

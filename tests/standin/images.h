@@ -39,6 +39,15 @@ struct Image {
   std::map<std::string, Variable, std::less<>> variables;
 };
 
+// For which compute capability the code in the image is that a device takes, ten times the major
+// number and the minor one; 0 where the image is no fat binary, which has code for several, or has
+// none that the device could take.
+struct Architecture {
+  int ptx = 0;
+  int binary = 0;
+};
+Architecture ArchitectureIn(const void* image, int capability);
+
 // Reads the image at `start`, whose own headers, or for PTX the NUL at its end, tell its length:
 // nobody else does. Nothing where it is none that can be read; where a compiler refused it, `error`
 // says why.

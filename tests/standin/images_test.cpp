@@ -2,8 +2,10 @@
 #include <cuda.h>
 
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.h"
@@ -226,4 +228,57 @@ TEST_CASE("an image with wrong names in it is read without harm") {
   CUmodule module = nullptr;
   REQUIRE(cuModuleLoadData(&module, wrong.data()) == CUDA_SUCCESS);
   CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+}
+
+namespace {
+
+// A fat binary with entries of these kinds (1: PTX, 2: a cubin) for these capabilities.
+std::string FatBinary(const std::vector<std::pair<std::uint16_t, std::uint32_t>>& entries) {
+  const auto add = [](std::string& to, const auto& value) {
+    to.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  constexpr std::uint32_t kCode = 32;
+  std::string all;
+  for (const auto& [kind, capability] : entries) {
+    std::string header;
+    add(header, kind);
+    add(header, std::uint16_t{0x101});
+    add(header, std::uint32_t{64});
+    add(header, std::uint64_t{kCode});
+    header.append(12, 0);
+    add(header, capability);
+    header.resize(64 + kCode);
+    all += header;
+  }
+  std::string out;
+  add(out, std::uint32_t{0xba55ed50});
+  add(out, std::uint16_t{1});
+  add(out, std::uint16_t{16});
+  add(out, static_cast<std::uint64_t>(all.size()));
+  return out + all;
+}
+
+}  // namespace
+
+TEST_CASE("of a fat binary a device takes the code for the nearest capability up to its own") {
+  const Device device;  // of capability 9.0
+  const auto chosen = [](const std::string& image) {
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    REQUIRE(cuModuleLoadData(&module, image.data()) == CUDA_SUCCESS);
+    REQUIRE(cuModuleGetFunction(&function, module, "any") == CUDA_SUCCESS);
+    const std::pair found(Attribute(CU_FUNC_ATTRIBUTE_PTX_VERSION, function),
+                          Attribute(CU_FUNC_ATTRIBUTE_BINARY_VERSION, function));
+    REQUIRE(cuModuleUnload(module) == CUDA_SUCCESS);
+    return found;
+  };
+  CHECK(chosen(FatBinary({{2, 75}, {2, 90}, {2, 100}, {1, 100}})) == std::pair(90, 90));
+  CHECK(chosen(FatBinary({{2, 80}, {1, 75}, {1, 80}})) == std::pair(80, 90));  // PTX is compiled
+  // Of what has nothing for the device it is not told.
+  CHECK(chosen(FatBinary({{2, 80}, {2, 100}})) == std::pair(90, 90));
+  CHECK(chosen(FatBinary({})) == std::pair(90, 90));
+  std::string cut = FatBinary({{2, 75}, {1, 80}});  // its first entry goes beyond the end
+  cut[16 + 8] = 127;
+  cut[16 + 9] = 127;
+  CHECK(chosen(cut) == std::pair(90, 90));
 }

@@ -8,6 +8,7 @@
 
 #include "behaviour.h"
 #include "entry_point.h"
+#include "settings.h"
 
 namespace standin {
 namespace {
@@ -30,6 +31,7 @@ CUresult Read(const void* start, const JitOptions& options, std::shared_ptr<Modu
   CUresult error = CUDA_SUCCESS;
   out = std::make_shared<Module>();
   out->image = ReadImage(start, options, error, log);
+  out->architecture = ArchitectureIn(start, settings().capability);
   return error;
 }
 
@@ -114,6 +116,7 @@ CUresult GetFunction(Handle* out, const void* handle, const char* name) {
                                                    .module = handle,
                                                    .kernel = FindKernel(name),
                                                    .is_read = module->image.has_value(),
+                                                   .architecture = module->architecture,
                                                    .needs = {.registers = 32}});
     if (module->image) function->needs = module->image->kernels.find(name)->second;
     functions()[function.get()] = function;

@@ -12,10 +12,11 @@ namespace standin {
 
 struct Function {
   std::string name;
-  const void* module;    // that it is of
-  const Kernel* kernel;  // null: nothing but a delay
-  bool is_read;          // its image could be
-  KernelNeeds needs;     // guessed where it could not
+  const void* module;         // that it is of
+  const Kernel* kernel;       // null: nothing but a delay
+  bool is_read;               // its image could be
+  Architecture architecture;  // of its module
+  KernelNeeds needs;          // guessed where it could not
   // What was set, by device and attribute.
   std::map<std::pair<int, CUfunction_attribute>, int> set = {};
   char as_kernel = 0;  // its address is the CUkernel; that of the whole is the CUfunction
@@ -25,6 +26,7 @@ struct Function {
 // context.
 struct Module {
   std::optional<Image> image;  // nothing: it could not be read
+  Architecture architecture;   // that its code is for; 0: the device's
   Id context_id = 0;           // that it was loaded in; 0 for a library
   int device = -1;             // of that context
   std::map<std::string, std::shared_ptr<Function>, std::less<>> functions;

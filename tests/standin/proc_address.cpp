@@ -85,10 +85,3 @@ EARLY_ENTRY(cuGetProcAddress_v2,
   if (status) *status = answer.status;
   return answer.address ? CUDA_SUCCESS : Behaviour("cuGetProcAddress_v2.unknown");
 }
-
-// The tables behind it are private to NVIDIA's libraries; there are none here.
-EARLY_ENTRY(cuGetExportTable, (const void** out, const CUuuid* id), (out, id)) {
-  (void)id;
-  if (out) *out = nullptr;
-  return Behaviour("cuGetExportTable.any");
-}

@@ -284,11 +284,15 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_ANSWERS") return ApplyAnswers(out.answers, value);
   if (name == "STANDIN_WORK_DELAY") return ApplyTime(out.work_delay, value);
   if (name == "STANDIN_TEARDOWN") return ApplyTime(out.teardown, value);
+  // Of the stand-ins of NVIDIA's libraries, which read them.
+  if (name == "STANDIN_CUBLAS_VERSION" || name == "STANDIN_CUDNN_VERSION") return true;
   if (value.empty()) return false;
   if (name == "STANDIN_REPORT") return out.report = value, true;
   if (name == "STANDIN_SHARED") return out.shared = value, true;
   if (name == "STANDIN_BEHAVIOUR") return out.behaviour = value, true;
   if (name == "STANDIN_ASKED") return out.asked = value, true;
+  if (name == "STANDIN_NAME") return out.name = value, true;
+  if (name == "STANDIN_REFUSED") return out.refused = value, true;
   if (name == "STANDIN_JIT") return out.jit = value, true;
   return false;
 }

@@ -65,7 +65,9 @@ struct Settings {
   bool shares_managed = true;  // host and device use managed memory at the same time
   bool has_dma_buf = true;     // memory can be exported as a dma-buf
   std::string asked;           // path to which each entry goes that is asked for; none if empty
-  std::string jit;             // path of libnvJitLink; none if empty
+  std::string name = "standin software GPU";  // of each device
+  std::string refused;  // path to which goes who asks for private tables; none if empty
+  std::string jit;      // path of libnvJitLink; none if empty
 
   std::size_t memory_of(int device) const { return At(memory, device); }
   // What the driver keeps from this process by its limit, and with what others hold.

@@ -3,6 +3,7 @@
 // All are thread safe except standin_configure.
 #pragma once
 
+#include <stddef.h>  // NOLINT(modernize-deprecated-headers)
 #include <stdint.h>  // NOLINT(modernize-deprecated-headers): a C header, too
 
 #ifdef __cplusplus
@@ -46,6 +47,12 @@ uint64_t standin_device_limit(int device);
 // of the current context. 0 if there is no such stream.
 int standin_hold_stream(struct CUstream_st* stream);
 int standin_release_stream(struct CUstream_st* stream);
+
+// The next `count` copies of at most 8 bytes from the device to the host that the calling thread
+// asks for bring these numbers instead of what is there, each in as many bytes as are copied. The
+// driver computes nothing, and so knows no number that a kernel should have computed; who calls
+// this does. What an earlier call has left is forgotten.
+void standin_answer_reads(const uint64_t* numbers, size_t count);
 
 // How many calls wait at this moment for work that is not done: cuMemFree, cuCtxSynchronize and all
 // others that do. With a held stream a test waits for this instead of a while.

@@ -238,6 +238,7 @@ class ContextStack {
 
 struct ThreadState {
   ContextStack contexts;
+  std::vector<std::uint64_t> answers;  // of standin_answer_reads(), the next one last
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 ThreadState& thread_state();

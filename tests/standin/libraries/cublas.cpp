@@ -93,8 +93,21 @@ STANDIN_EXPORT const char* cublasGetStatusString(int status) {
   return status == 0 ? "success" : "the stand-in does not serve it";
 }
 
-// What the generated functions call that compute into device memory.
-extern "C" int standin_computes(void* handle, const void* const* arguments, std::size_t count) {
+namespace {
+
+constexpr const char* kLibrary = "cuBLAS";
+constexpr int kNotSupported = 15;
+
+int Compute(void* handle, std::span<const void* const> arguments) {
   if (!handle) return 1;
-  return launch(of(handle)->stream, {arguments, count}) == 0 ? 0 : 13;
+  return launch(of(handle)->stream, arguments) == 0 ? 0 : 13;
 }
+
+bool AnswersOnDevice(void* handle) {
+  constexpr int kPointerModeDevice = 1;
+  return handle && of(handle)->pointer_mode == kPointerModeDevice;
+}
+
+}  // namespace
+
+#include "functions/cublas.inc"

@@ -37,7 +37,8 @@ STANDIN_EXPORT int cublasLtDestroy(void* object) {
   return destroy(object);
 }
 STANDIN_EXPORT std::size_t cublasLtGetVersion() {
-  return STANDIN_CUBLAS_VERSION;
+  const Version have = version("STANDIN_CUBLAS_VERSION", {13, 0, 0});
+  return static_cast<std::size_t>(have.major * 10000 + have.minor * 100 + have.patch);
 }
 STANDIN_EXPORT int cublasLtMatmulDescCreate(void** out) {
   return create(out);
@@ -88,3 +89,12 @@ STANDIN_EXPORT int cublasLtMatmul(void* handle, void* operation, const void* alp
   const void* const arguments[] = {a, b, c, d, workspace};
   return launch(stream, arguments) == 0 ? 0 : 13;
 }
+
+namespace {
+
+constexpr const char* kLibrary = "cuBLASLt";
+constexpr int kNotSupported = 15;
+
+}  // namespace
+
+#include "functions/cublasLt.inc"

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
@@ -89,6 +90,14 @@ int device_attribute(int attribute, int otherwise) {
   return known ? value : otherwise;
 }
 
+Version version(const char* variable, Version otherwise) {
+  const char* const text = std::getenv(variable);
+  Version found{};
+  return text && std::sscanf(text, "%d.%d.%d", &found.major, &found.minor, &found.patch) == 3
+             ? found
+             : otherwise;
+}
+
 void say_not_served(const char* library, const char* name) {
   static std::mutex mutex;
   static auto* const said = new std::set<std::string>;
@@ -98,9 +107,3 @@ void say_not_served(const char* library, const char* name) {
 }
 
 }  // namespace standin_library
-
-// What the generated functions call.
-extern "C" int standin_not_served(const char* library, const char* name, int status) {
-  standin_library::say_not_served(library, name);
-  return status;
-}

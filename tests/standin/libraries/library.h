@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 
 namespace standin_library {
@@ -29,9 +30,64 @@ void release(void* memory);
 // context is current.
 int device_attribute(int attribute, int otherwise);
 
+// The version of the library that the program would have had, as the variable of the environment
+// says
+// (`STANDIN_CUDNN_VERSION=9.1.0`): major, minor and patch. Frameworks ask whether it is the one
+// that they were made for.
+struct Version {
+  int major;
+  int minor;
+  int patch;
+};
+Version version(const char* variable, Version otherwise);
+
 // Says on stderr, once for each name, that `name` of `library` is not served.
 void say_not_served(const char* library, const char* name);
 
 }  // namespace standin_library
 
 #define STANDIN_EXPORT extern "C" __attribute__((visibility("default")))
+
+// The functions of a library that are not written by hand: functions/*.inc, which functions.py
+// writes and explains. A library that includes such a file defines before:
+//   int Compute(void* handle, std::span<const void* const> arguments);
+//   bool AnswersOnDevice(void* handle);
+//   constexpr const char* kLibrary; constexpr int kNotSupported;
+// As many arguments as any function has, and what lies behind those of others on the caller's
+// stack.
+#define STANDIN_WORDS(X)                                                                          \
+  X(1), X(2), X(3), X(4), X(5), X(6), X(7), X(8), X(9), X(10), X(11), X(12), X(13), X(14), X(15), \
+      X(16), X(17), X(18), X(19)
+#define STANDIN_PARAMETER(number) const void* word##number
+#define STANDIN_WORD(number) word##number
+
+#define COMPUTES(name)                                                      \
+  STANDIN_EXPORT int name(void* handle, STANDIN_WORDS(STANDIN_PARAMETER)) { \
+    const void* const words[] = {STANDIN_WORDS(STANDIN_WORD)};              \
+    return Compute(handle, words);                                          \
+  }
+#define ANSWERS(name)                                                       \
+  STANDIN_EXPORT int name(void* handle, STANDIN_WORDS(STANDIN_PARAMETER)) { \
+    const void* const words[] = {STANDIN_WORDS(STANDIN_WORD)};              \
+    if (AnswersOnDevice(handle)) return Compute(handle, words);             \
+    standin_library::say_not_served(kLibrary, #name);                       \
+    return kNotSupported;                                                   \
+  }
+#define CREATES(name)                               \
+  STANDIN_EXPORT int name(void** out) {             \
+    return out ? (*out = ::operator new(1), 0) : 1; \
+  }
+#define DESTROYS(name)                  \
+  STANDIN_EXPORT int name(void* made) { \
+    ::operator delete(made);            \
+    return 0;                           \
+  }
+#define SETS(name)            \
+  STANDIN_EXPORT int name() { \
+    return 0;                 \
+  }
+#define FAILS(name)                                   \
+  STANDIN_EXPORT int name() {                         \
+    standin_library::say_not_served(kLibrary, #name); \
+    return kNotSupported;                             \
+  }

@@ -1,0 +1,203 @@
+// `cubfc fit`: how much GPU memory a program needs, and on which GPUs it fits, without a GPU.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/fit/answer.h"
+#include "cli/fit/tell.h"
+#include "cli/numbers.h"
+#include "cli/program_words.h"
+#include "cli/progress.h"
+#include "cli/recordings/recording.h"
+#include "cli/run/library.h"
+#include "cli/run/program.h"
+#include "cli/run/settings.h"
+#include "cli/run/software_gpu.h"
+#include "config/values.h"
+
+namespace cubfc::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDoesNotFit = 3;
+
+constexpr const char* kAbout =
+    "Runs an unmodified PyTorch program on a GPU that is software, and says how much memory it "
+    "needs "
+    "at its peak, which lines hold it, and on which GPUs it fits. No GPU is needed; kernels "
+    "compute "
+    "nothing, but what they would need is asked for as on a GPU.";
+
+constexpr const char* kFooter = R"(
+The program ends when its peak has not risen over --steps steps of its optimizers, or
+when it ends by itself, or after --seconds. Without --gpu it runs once as on one GPU of
+each generation, and all usual ones are shown; with --gpu, as on each that is named.
+Where PyTorch's cache would have to give back memory, it runs again with as much as the
+GPU has. "under cubfc" is without PyTorch's cache: PYTORCH_NO_CUDA_MEMORY_CACHING=1.
+
+Values that kernels would compute are followed on the host where few numbers are
+concerned. Where the answer rests on what is not known, that is said, with the line.
+
+Exit status: 0 it fits on each GPU that was named, 1 the program failed or cannot run
+so, 2 the command line is wrong, 3 on one of them it does not fit with PyTorch's cache.
+
+Examples:
+  cubfc fit -- python3 train.py
+  cubfc fit --gpu 4090 --gpu A100-80GB:2g.20gb --gpu 48GiB -- python3 train.py --batch 8
+  cubfc fit --gpu H100 --json -- python3 generate.py
+)";
+
+struct FitWords {
+  std::vector<std::string> program;
+  std::vector<std::string> gpus;
+  std::string count = "1";
+  std::string steps = "8";
+  std::string seconds = "120";
+  std::string page;
+  std::string trace;
+  bool json = false;
+  bool list = false;
+  bool shows_output = false;
+};
+
+// Gone with its owner, with all that is in it.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "cubfc-fit-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw Failure{"fit: " + pattern + " cannot be made"};
+    }
+    path_ = pattern;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+fit::Program program_of(const FitWords& words) {
+  fit::Program program;
+  program.words = words.program;
+  program.library = find_library(std::nullopt);
+  const std::optional<std::string> software_gpu = find_software_gpu(program.library);
+  if (!software_gpu || !fs::exists(fs::path(*software_gpu) / "libcubfc_fit.so")) {
+    throw Failure{
+        "fit: the software GPU is not installed. It is a package of its own: `pip install "
+        "'cubfc[fit]'`, or `apt install cubfc-software-gpu`"};
+  }
+  program.software_gpu = *software_gpu;
+  const FoundProgram found = find_program(words.program.front(), search_path());
+  if (found.path.empty()) {
+    throw Failure{"fit: " + why_not_found(words.program.front(), found)};
+  }
+  program.path = found.path;
+  program.gpus = std::stoi(words.count);
+  program.steps = std::stoi(words.steps);
+  program.seconds = std::stod(words.seconds);
+  program.shows_output = words.shows_output;
+  return program;
+}
+
+void copy_trace(const fit::Answer& answer, const std::string& to) {
+  std::error_code failed;
+  fs::copy_file(answer.measured.front().need.trace, to, fs::copy_options::overwrite_existing,
+                failed);
+  if (failed) {
+    throw Failure{"fit: " + config::quoted(to, 200) + " cannot be written: " + failed.message()};
+  }
+}
+
+void run(const FitWords& words) {
+  if (words.list) {
+    std::fputs(fit::text_of(fit::all_gpus()).c_str(), stdout);
+    return;
+  }
+  if (words.program.empty()) {
+    refuse("fit: no program; for example: cubfc fit -- python3 train.py");
+  }
+  std::vector<fit::Gpu> gpus;
+  for (const std::string& name : words.gpus) {
+    gpus.push_back(fit::find_gpu(name));
+  }
+  const fit::Program program = program_of(words);
+  const Folder folder;
+  fit::Answer answer;
+  try {
+    ProgressLine progress(ProgressLine::Elsewhere::kLines);
+    answer = fit::answer_for(program, gpus.empty() ? fit::usual_gpus() : gpus, !gpus.empty(),
+                             folder.path(),
+                             [&](const std::string& what) { progress.show("cubfc: " + what); });
+  } catch (const recordings::BadRecording& bad) {
+    throw Failure{bad.what()};
+  }
+  if (!words.trace.empty()) {
+    copy_trace(answer, words.trace);
+  }
+  if (words.json) {
+    std::printf("%s\n", fit::json_of(program, answer).dump(2).c_str());
+  } else {
+    std::fputs(fit::text_of(program, answer).c_str(), stdout);
+  }
+  const bool fits_on_all = std::ranges::all_of(
+      answer.verdicts, [](const fit::Verdict& verdict) { return verdict.cache.fits; });
+  if (!gpus.empty() && !fits_on_all) {
+    throw Failure{"", kDoesNotFit};
+  }
+}
+
+}  // namespace
+
+void add_fit(CLI::App& app, std::vector<std::string>& words) {
+  CLI::App* const command = app.add_subcommand(
+      "fit", "How much GPU memory does a program need, and which GPU has it? Without a GPU.");
+  const auto fit = std::make_shared<FitWords>();
+  command->description(kAbout);
+  command->footer(kFooter);
+  command
+      ->add_option(
+          "--gpu", fit->gpus,
+          "a GPU (see --list-gpus), a slice of one (A100-80GB:2g.20gb), or how much memory "
+          "it has (24GiB); may be given again")
+      ->type_name("NAME|SIZE")
+      ->allow_extra_args(false);
+  command->add_flag("--list-gpus", fit->list, "the GPUs that are known, and what of them");
+  command->add_option("--gpus", fit->count, "how many of them the program sees")
+      ->type_name("N")
+      ->check(whole_number(1, 16))
+      ->capture_default_str();
+  command
+      ->add_option("--steps", fit->steps,
+                   "end when the peak has not risen over so many steps of its optimizers; 0: never")
+      ->type_name("N")
+      ->check(whole_number(0, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--seconds", fit->seconds, "end after so long; 0: never")
+      ->type_name("S")
+      ->check(seconds(0, 1e6))
+      ->capture_default_str();
+  command
+      ->add_option("--trace", fit->trace, "keep the recording of the first run, for `cubfc report`")
+      ->type_name("FILE");
+  command->add_flag("--json", fit->json, "print JSON");
+  command->add_flag("--show-output", fit->shows_output, "show what the program writes");
+  command->callback([fit] { run(*fit); });
+  fit->program = take_program(*command, words);
+}
+
+}  // namespace cubfc::cli

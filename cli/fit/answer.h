@@ -1,0 +1,56 @@
+// Which GPUs the program fits on: which runs that takes, and what follows from them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/fit/gpus.h"
+#include "cli/fit/need.h"
+#include "cli/fit/program_run.h"
+
+namespace cubfc::cli::fit {
+
+// Under one allocator on one GPU.
+struct Fits {
+  bool is_known = false;
+  bool fits = false;
+  // That the GPU has more than is needed, or, negative, less. Where `by_trial`, with what PyTorch's
+  // cache holds only because there is room for it.
+  std::int64_t left = 0;
+  bool by_trial = false;  // the program was run with that much memory
+};
+
+struct Verdict {
+  Gpu gpu;
+  std::size_t measured = 0;  // which of Answer::measured
+  Fits cache;                // PyTorch's cache, or the driver where the program has none
+  Fits none;                 // without a cache
+  Fits bfc;                  // under cubfc, without PyTorch's cache
+  Fits vmm;
+};
+
+// The program as on one GPU, with as much memory as it wants.
+struct Measured {
+  Gpu gpu;
+  Run run;
+  Need need;
+};
+
+struct Answer {
+  std::vector<Measured> measured;
+  std::vector<Verdict> verdicts;  // as the GPUs were given
+};
+
+// Told what is being done, for a line of progress.
+using Telling = std::function<void(const std::string&)>;
+
+// `exactly`: as on each of the GPUs; else as on one of each generation, which others are like but
+// for the sizes of small buffers. Files go into `folder`. Throws Failure where the program cannot
+// be run to its peak, with what it wrote.
+Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exactly,
+                  const std::string& folder, const Telling& telling);
+
+}  // namespace cubfc::cli::fit

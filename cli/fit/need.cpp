@@ -1,0 +1,128 @@
+#include "cli/fit/need.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "cli/recordings/file_name.h"
+#include "cli/recordings/open_recording.h"
+#include "cli/recordings/tensors.h"
+#include "cli/replay/fit.h"
+#include "cli/report/figures.h"
+#include "cli/report/history.h"
+#include "cli/report/lines.h"
+
+namespace cubfc::cli::fit {
+namespace {
+
+using recordings::Recording;
+
+// The stand-ins of NVIDIA's libraries take memory of their own. What the real ones take is a part
+// of what is known of a process's context.
+bool is_of_library(std::string_view caller) {
+  const std::string_view name = recordings::file_name(caller);
+  return name.starts_with("libcublas") || name.starts_with("libcudnn") ||
+         name.starts_with("libcusolver") || name.starts_with("libcusparse");
+}
+
+void leave_out_libraries(Recording& recording) {
+  std::set<std::pair<std::uint32_t, std::uint64_t>> theirs;  // by place and address
+  std::erase_if(recording.events, [&](const recordings::Event& event) {
+    const auto key = std::pair(event.place, event.address);
+    if (event.kind == trace::Kind::kAllocate && event.caller < recording.callers.size() &&
+        is_of_library(recording.callers[event.caller])) {
+      theirs.insert(key);
+      return true;
+    }
+    return event.kind == trace::Kind::kFree && theirs.erase(key) > 0;
+  });
+}
+
+std::optional<std::uint64_t> least(const Recording& recording, const replay::Workload& workload,
+                                   config::Allocator allocator) {
+  replay::Conditions conditions;
+  conditions.policy.allocator.value = allocator;
+  return replay::least_limit(recording, workload, conditions, {});
+}
+
+struct Looked {
+  report::History history;
+  report::Figures figures;
+};
+
+Looked look_at(const Recording& recording) {
+  Looked looked{report::history_of(recording), {}};
+  looked.figures = report::figures_of(recording, looked.history);
+  return looked;
+}
+
+// What each line held at the peak, and whose request was the last before it.
+void add_lines(const Recording& recording, const Looked& looked, Need& need) {
+  const report::CodeLines lines = report::lines_of(recording, looked.history, looked.figures);
+  if (!lines.are_known()) {
+    return;
+  }
+  constexpr std::size_t kMostLines = 5;
+  for (const std::uint32_t line : lines.by_peak) {
+    if (need.holders.size() < kMostLines && lines.held[line].at_peak.bytes > 0) {
+      need.holders.push_back({lines.texts[line], lines.held[line].at_peak.bytes});
+    }
+  }
+  const std::uint32_t peak = looked.figures.whole.in_use.event;
+  for (std::size_t n = 0; n < looked.history.blocks.size(); ++n) {
+    if (looked.history.blocks[n].begin == peak) {
+      const std::uint32_t line = lines.of_block(looked.history, n);
+      need.line = line == report::kNone ? "" : lines.texts[line];
+    }
+  }
+}
+
+Need need_of_trace(const std::string& path) {
+  Recording recording = recordings::open_recording(path);
+  leave_out_libraries(recording);
+  Need need;
+  need.trace = path;
+  {
+    Recording segments = recording;
+    recordings::leave_out_tensors(segments);
+    const Looked looked = look_at(segments);
+    need.device = looked.figures.whole.in_use.bytes;
+    need.ran_out = !looked.figures.failures.empty();
+  }
+  recordings::show_tensors(recording);
+  const Looked looked = look_at(recording);
+  need.allocated = looked.figures.whole.in_use.bytes;
+  const std::uint32_t peak = looked.figures.whole.in_use.event;
+  if (peak != report::kNever && peak < looked.history.times_ns.size()) {
+    need.peak_ns = looked.history.times_ns[peak];
+  }
+  add_lines(recording, looked, need);
+  const replay::Workload workload = replay::make_workload(recording, replay::Requests::kBlocks);
+  need.bfc = least(recording, workload, config::Allocator::kBfc);
+  need.vmm = least(recording, workload, config::Allocator::kVmm);
+  return need;
+}
+
+}  // namespace
+
+std::optional<Need> need_of(const Run& run) {
+  std::optional<Need> most;
+  for (const std::string& trace : run.traces) {
+    Need need = need_of_trace(trace);
+    if (need.device > 0 && (!most || need.device > most->device)) {
+      most = std::move(need);
+    }
+  }
+  if (most) {
+    for (std::size_t n = 0; n < run.processes.size(); ++n) {
+      if (run.processes[n].reserved > most->reserved) {
+        most->reserved = run.processes[n].reserved;
+        most->process = n;
+      }
+    }
+  }
+  return most;
+}
+
+}  // namespace cubfc::cli::fit

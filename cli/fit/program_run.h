@@ -1,0 +1,66 @@
+// One run of the program on the software GPU, as on one GPU, and what it left to read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/fit/gpus.h"
+
+namespace cubfc::cli::fit {
+
+// What is run, and where it finds what it runs on.
+struct Program {
+  std::vector<std::string> words;
+  std::string path;
+  std::string library;       // libcubfc.so
+  std::string software_gpu;  // the folder with its libcuda.so.1
+  int gpus = 1;              // of each run
+  int steps = 0;             // see the command's --steps and --seconds
+  double seconds = 0;
+  bool shows_output = false;
+};
+
+// What the answer rests on that is not known: a line of the program's notes (cubfc_fit/notes.py).
+struct Note {
+  std::string kind;  // "read", "size", "workspace", ...
+  std::string what;
+  std::string line;  // "train.py:12"
+  std::string detail;
+  std::uint64_t count = 0;
+  std::uint64_t elements = 0;
+};
+
+// A process of the program's that has used PyTorch.
+struct ProcessNotes {
+  std::string state;  // "steps", "seconds", "ended", "running": why it ended, if it told
+  std::string torch;
+  std::string cuda;
+  std::uint64_t allocated = 0;  // the most, by PyTorch's own books
+  std::uint64_t reserved = 0;
+  std::uint64_t steps = 0;
+  std::uint64_t peak_step = 0;
+  double seconds = 0;
+  double peak_seconds = 0;
+  std::vector<Note> notes;
+};
+
+struct Run {
+  bool ended_well = false;
+  std::string ended;  // in words: "with status 1", "by SIGKILL"
+  std::vector<ProcessNotes> processes;
+  std::vector<std::string> traces;   // paths, of processes that have allocated
+  std::vector<std::string> refused;  // what asked for NVIDIA's private tables: paths of libraries
+  std::string output;                // the last lines that the program wrote
+};
+
+// Told now and then: of the processes so far.
+using Seen = std::function<void(const std::vector<ProcessNotes>&)>;
+
+// `memory`: bytes of the GPU, which may be more than it has. Files go into `folder`, which must be
+// there and empty. Throws Failure where the program cannot be started.
+Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const std::string& folder,
+           const Seen& seen);
+
+}  // namespace cubfc::cli::fit

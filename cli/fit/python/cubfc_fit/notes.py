@@ -1,0 +1,64 @@
+"""What `cubfc fit` is told of the run: the file that CUBFC_FIT_NOTES names, written anew when there is something new."""
+
+import json
+import os
+import sys
+import threading
+import time
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _line():
+    """Of the program's own code, which called what is noted."""
+    frame = sys._getframe(2)
+    outer = None
+    while frame:
+        name = frame.f_code.co_filename
+        if not name.startswith(("<", _HERE)):
+            outer = f"{name}:{frame.f_lineno}"
+            if f"{os.sep}site-packages{os.sep}" not in name and f"{os.sep}lib{os.sep}python" not in name:
+                return outer
+        frame = frame.f_back
+    return outer or "?"
+
+
+class Notes:
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._path = os.environ.get("CUBFC_FIT_NOTES", "").replace("%p", str(os.getpid()))
+        self._rows = {}
+        self.facts = {}
+        self._written = 0.0
+
+    def add(self, kind, what, detail="", count=1):
+        key = (kind, what, _line())
+        with self._lock:
+            row = self._rows.setdefault(key, {"count": 0, "elements": 0, "detail": detail})
+            row["count"] += 1
+            row["elements"] += count
+
+    def read(self, elements, how):
+        self.add("read", how, count=elements)
+
+    def size(self, operator):
+        self.add("size", operator.partition("::")[2])
+
+    def set(self, **facts):
+        with self._lock:
+            self.facts.update(facts)
+
+    def write(self, at_least_every=0.0):
+        now = time.monotonic()
+        if not self._path or now - self._written < at_least_every:
+            return
+        self._written = now
+        with self._lock:
+            rows = [{"kind": kind, "what": what, "line": line, **row} for (kind, what, line), row in self._rows.items()]
+            text = json.dumps({**self.facts, "notes": rows})
+        with open(f"{self._path}.new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(f"{self._path}.new", self._path)
+
+
+notes = Notes()

@@ -1,0 +1,107 @@
+"""Starts what follows the program, once PyTorch is there, and ends the program when its peak is known.
+
+CUBFC_FIT_STEPS: it ends when the peak has not risen over so many steps of an optimizer; 0: never. CUBFC_FIT_SECONDS: and after so
+many seconds since PyTorch was imported; 0: never."""
+
+import atexit
+import os
+import sys
+import threading
+import time
+
+import torch
+
+from .mode import InForce
+from .notes import notes
+
+_TICK = 0.25  # seconds
+
+
+class _Run:
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._steps = 0
+        self._peak = {"allocated": 0, "reserved": 0}  # of all devices together
+        self._peak_step = 0
+        self._peak_seconds = 0.0
+        self._most_steps = int(os.environ.get("CUBFC_FIT_STEPS") or 0)
+        self._most_seconds = float(os.environ.get("CUBFC_FIT_SECONDS") or 0)
+        self.is_over = False
+
+    def step(self, *_):
+        """After each step of an optimizer."""
+        self._look()
+        with self._lock:
+            self._steps += 1
+            is_known = self._most_steps and self._steps - self._peak_step > self._most_steps
+        if is_known:
+            self.end("steps")
+
+    def tick(self):
+        """In a thread of its own, all the time."""
+        while not self.is_over:
+            time.sleep(_TICK)
+            self._look()
+            self._tell("running")
+            notes.write()
+            if self._most_seconds and time.monotonic() - self._started > self._most_seconds:
+                self.end("seconds")
+
+    def _look(self):
+        """A program may reset PyTorch's own peaks."""
+        if not torch.cuda.is_initialized():
+            return
+        now = {"allocated": 0, "reserved": 0}
+        for device in range(torch.cuda.device_count()):
+            stats = torch.cuda.memory_stats(device)
+            for kind, most in now.items():
+                now[kind] = most + stats.get(f"{kind}_bytes.all.peak", 0)
+        with self._lock:
+            if now["allocated"] > self._peak["allocated"] or now["reserved"] > self._peak["reserved"]:
+                self._peak_step, self._peak_seconds = self._steps, time.monotonic() - self._started
+            self._peak = {kind: max(most, now[kind]) for kind, most in self._peak.items()}
+
+    def _tell(self, state):
+        notes.set(state=state, steps=self._steps, peak_step=self._peak_step, seconds=time.monotonic() - self._started,
+                  peak_seconds=self._peak_seconds, torch=torch.__version__, cuda=torch.version.cuda, python=sys.version.split()[0],
+                  **self._peak)
+
+    def finish(self, state):
+        with self._lock:
+            if self.is_over:
+                return
+            self.is_over = True
+        self._look()
+        self._tell(state)
+        notes.write()
+
+    def end(self, why):
+        """The program's own exit handlers could take as long as the program."""
+        self.finish(why)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+_run = _Run()
+
+
+def start():
+    InForce().__enter__()
+    _follow_threads()
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    register_optimizer_step_post_hook(_run.step)
+    atexit.register(_run.finish, "ended")
+    threading.Thread(target=_run.tick, name="cubfc-fit", daemon=True).start()
+
+
+def _follow_threads():
+    """PyTorch's modes are each thread's own."""
+    bootstrap = threading.Thread._bootstrap_inner
+
+    def under_mode(thread):
+        with InForce():
+            bootstrap(thread)
+
+    threading.Thread._bootstrap_inner = under_mode

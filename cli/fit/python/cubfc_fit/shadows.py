@@ -1,0 +1,183 @@
+"""What is known of the values in the device's memory.
+
+No kernel computes anything on the software GPU, so what a program reads back is computed here, on the CPU, beside the program.
+Each storage of the device's has a shadow. A small one has the same bytes, as far as they are known; of a large one only a value is
+known that all of its elements have. Views need nothing of their own: they are views of the shadow's bytes, too.
+"""
+
+import torch
+
+# How sure a value is; what is computed of several is as unsure as all of them together.
+TRUE = 0
+DRAWN = 1  # random numbers, which are others on a GPU
+GUESSED = 2
+
+# The most elements of a storage whose bytes are known. Indices, lengths and masks decide how much memory is taken, floating-point
+# numbers hardly ever do.
+MOST_NUMBERS = 4096
+MOST_INDICES = 1 << 18
+MOST_BYTES_KEPT = 512 << 20  # of all shadows; the oldest are forgotten first
+MOST_BYTES_LOOKED_AT = 64 << 20  # of what is copied from the host, for whether it is one value everywhere
+
+
+class Bytes:
+    """The bytes of a storage, in a storage of the host's."""
+    __slots__ = ("storage", "certainty")
+
+    def __init__(self, storage, certainty):
+        self.storage, self.certainty = storage, certainty
+
+    @property
+    def nbytes(self):
+        return self.storage.nbytes()
+
+
+class Everywhere:
+    """One value, a tensor of one element, that all elements of a storage of `nbytes` bytes have; of any storage, where that is 0.
+    Never changed: many storages may have the same."""
+    __slots__ = ("value", "certainty", "nbytes")
+
+    def __init__(self, value, certainty, nbytes=0):
+        self.value, self.certainty, self.nbytes = value.reshape(1), certainty, nbytes
+
+
+_guesses = {}
+
+
+def guess(dtype):
+    """1, and true: a condition on it goes on where 0 would end, and neither a logarithm nor a quotient makes it infinite."""
+    if dtype not in _guesses:
+        # An index of 1 may be out of range, 0 never is.
+        number = 0 if is_index(dtype) and dtype != torch.bool else 1
+        _guesses[dtype] = Everywhere(torch.full((1,), number, dtype=torch.float32).to(dtype), GUESSED)
+    return _guesses[dtype]
+
+
+def is_index(dtype):
+    return not dtype.is_floating_point and not dtype.is_complex
+
+
+def is_small(tensor):
+    return tensor.numel() <= (MOST_INDICES if is_index(tensor.dtype) else MOST_NUMBERS)
+
+
+def _start(tensor):
+    """The address at which its storage starts. Of the storage itself nothing may be asked: Python's object of it would count as one
+    more that uses it, and autograd adds to a gradient in place where it alone does."""
+    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+
+
+def _reach(tensor):
+    """The bytes of its storage up to its last element."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
+    return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
+
+
+class Shadows:
+    """The shadows of all storages that are more than a guess, by the address of each. Where a storage is gone another one begins,
+    whose operator says what is in it. Only for the thread that holds the mode's lock."""
+
+    def __init__(self):
+        self._known = {}
+        self._bytes = 0
+
+    def of(self, tensor):
+        shadow = self._known.get(_start(tensor))
+        if shadow is None or (shadow.nbytes and shadow.nbytes < _reach(tensor)):
+            return guess(tensor.dtype)
+        return shadow
+
+    def set(self, tensor, shadow):
+        """`tensor` is all of its storage, or the shadow a guess."""
+        key = _start(tensor)
+        old = self._known.pop(key, None)
+        if type(old) is Bytes:
+            self._bytes -= old.nbytes
+        if type(shadow) is Everywhere and shadow.certainty & GUESSED and not shadow.nbytes:
+            return  # what is not known is guessed
+        self._known[key] = shadow
+        if type(shadow) is Bytes:
+            self._bytes += shadow.nbytes
+            while self._bytes > MOST_BYTES_KEPT:
+                self._forget(next(iter(self._known)))
+
+    def _forget(self, key):
+        old = self._known.pop(key)
+        if type(old) is Bytes:
+            self._bytes -= old.nbytes
+
+    def covers(self, tensor):
+        """Whether it is all that is known of its storage."""
+        shadow = self._known.get(_start(tensor))
+        nbytes = tensor.numel() * tensor.element_size()
+        if shadow is None or not shadow.nbytes:
+            return tensor.storage_offset() == 0 and nbytes == _reach(tensor)
+        return nbytes >= shadow.nbytes
+
+    def certainty(self, tensor):
+        return self.of(tensor).certainty
+
+    def view(self, tensor):
+        """On the host, of the tensor's size; not to be written to. None where its values are not one by one known and it is too
+        large for that."""
+        shadow = self.of(tensor)
+        if type(shadow) is Bytes:
+            return _laid_out(shadow.storage, tensor)
+        if tensor.numel() > MOST_INDICES:
+            return None
+        return shadow.value.to(tensor.dtype).reshape(()).expand(tensor.size())
+
+    def writable(self, tensor):
+        """The same, to be written to: of a small storage; None where it is not known to be small."""
+        shadow = self.of(tensor)
+        if type(shadow) is not Bytes:
+            nbytes = shadow.nbytes or (_reach(tensor) if self.covers(tensor) else 0)
+            count = nbytes // tensor.element_size()
+            if not nbytes or count > (MOST_INDICES if is_index(tensor.dtype) else MOST_NUMBERS):
+                return None
+            storage = torch.UntypedStorage(nbytes, device="cpu")
+            torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (count,), (1,)).fill_(shadow.value.to(tensor.dtype)[0])
+            shadow = Bytes(storage, shadow.certainty)
+            self.set(tensor, shadow)
+        return _laid_out(shadow.storage, tensor)
+
+    def raise_certainty(self, tensor, certainty):
+        shadow = self.of(tensor)
+        if type(shadow) is Bytes:
+            shadow.certainty |= certainty
+        elif shadow.certainty | certainty != shadow.certainty:
+            self.set(tensor, Everywhere(shadow.value, shadow.certainty | certainty, shadow.nbytes))
+
+    def adopt(self, tensor, values, certainty):
+        """A new tensor of the device's has these values, a tensor of the host's of its size that nobody else uses."""
+        if not is_small(tensor):
+            self.set(tensor, guess(tensor.dtype))
+            return
+        nbytes = _reach(tensor)
+        if values.dtype != tensor.dtype or values.stride() != tensor.stride() or values.storage_offset() != tensor.storage_offset() \
+                or values.untyped_storage().nbytes() != nbytes:
+            storage = torch.UntypedStorage(nbytes, device="cpu")
+            _laid_out(storage, tensor).copy_(values)
+        else:
+            storage = values.untyped_storage()
+        self.set(tensor, Bytes(storage, certainty))
+
+    def fill(self, tensor, value, certainty):
+        """All of the tensor's storage, which it covers, has the value, a tensor of one element."""
+        self.set(tensor, Everywhere(value.reshape(-1)[:1].to(tensor.dtype, copy=True), certainty, _reach(tensor)))
+
+    def copied_from_host(self, tensor, values):
+        """All of a new tensor, or of an old one's storage, has what the host's has."""
+        if is_small(tensor):
+            self.adopt(tensor, values.detach().to(tensor.dtype, copy=True), TRUE)
+            return
+        if is_index(tensor.dtype) and values.numel() and values.numel() * values.element_size() <= MOST_BYTES_LOOKED_AT:
+            first = values.reshape(-1)[:1]
+            if bool((values == first).all()):
+                self.fill(tensor, first, TRUE)
+                return
+        self.set(tensor, guess(tensor.dtype))
+
+
+def _laid_out(storage, tensor):
+    return torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -1,0 +1,123 @@
+"""Operators whose result is as large as a value says: nonzero, masks, unique, bincount. PyTorch's code for GPUs computes how many
+there are, reads the number, and allocates. It does so here, too, and gets the number from here: the software driver answers the
+thread's next reads of a number with it.
+"""
+
+import ctypes
+
+import torch
+
+from .notes import notes
+from .shadows import GUESSED, TRUE, Everywhere
+
+_driver = None
+
+
+def _answer(numbers):
+    global _driver
+    if _driver is None:
+        _driver = ctypes.CDLL("libcuda.so.1")
+    _driver.standin_answer_reads((ctypes.c_uint64 * len(numbers))(*(int(number) & (2**64 - 1) for number in numbers)), len(numbers))
+
+
+def end(expected):
+    """After the operator: numbers that it has not read are nobody's."""
+    _answer([])
+
+
+class _Known:
+    """The values of tensors on the host, and how sure they are."""
+
+    def __init__(self, shadows):
+        self.shadows, self.certainty = shadows, TRUE
+
+    def __call__(self, tensor):
+        """None where they are not known."""
+        if not tensor.is_cuda:
+            return tensor
+        self.certainty |= self.shadows.certainty(tensor)
+        return self.shadows.view(tensor)
+
+
+def _trues(mask, known):
+    """How many elements are not zero. Where a mask is all guess, all of them: it is the most that there can be. Where it is computed
+    of guesses one by one, as of which row goes to which expert, what they say: together they are as many as there can be."""
+    if not mask.is_cuda:
+        return int(torch.count_nonzero(mask))
+    shadow = known.shadows.of(mask)
+    known.certainty |= shadow.certainty
+    if type(shadow) is Everywhere:
+        return mask.numel() if shadow.certainty & GUESSED or bool(shadow.value[0]) else 0
+    return int(torch.count_nonzero(known.shadows.view(mask)))
+
+
+def _nonzero(args, kwargs, known):
+    return [_trues(args[0], known)]
+
+
+def _masked_select(args, kwargs, known):
+    size = torch.broadcast_shapes(args[0].size(), args[1].size())
+    return [_trues(args[1].expand(size), known)]
+
+
+def _index(args, kwargs, known):
+    masks = [index for index in args[1] if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)]
+    return [_trues(mask, known) for mask in masks] or None
+
+
+def _unique(args, kwargs, known):
+    values = known(args[0])
+    if values is None or known.certainty & GUESSED:
+        known.certainty |= GUESSED
+        return [args[0].numel()]
+    return [torch.unique(values).numel()]
+
+
+def _unique_consecutive(args, kwargs, known):
+    values = known(args[0])
+    if values is None or known.certainty & GUESSED:
+        known.certainty |= GUESSED
+        return [args[0].numel()]
+    return [torch.unique_consecutive(values).numel()]
+
+
+def _bincount(args, kwargs, known):
+    values = known(args[0])
+    if values is None or not values.numel():
+        return None
+    return [int(values.min()), int(values.max())]
+
+
+def _repeat_interleave(args, kwargs, known):
+    values = known(args[0])
+    if values is None or kwargs.get("output_size") is not None:
+        return None
+    return [int(values.sum()), 1]  # and, in some versions, whether none is negative
+
+
+_EXPECTED = {"aten::nonzero": _nonzero, "aten::masked_select": _masked_select, "aten::index": _index,
+             "aten::index_put_": _index, "aten::index_put": _index, "aten::_index_put_impl_": _index, "aten::_unique2": _unique,
+             "aten::_unique": _unique, "aten::unique_consecutive": _unique_consecutive, "aten::bincount": _bincount,
+             "aten::repeat_interleave": _repeat_interleave}
+# Checks of values within an operator, and what they must find.
+_CHECKS = {"aten::multinomial": [1, 0]}
+
+
+def expected(func, facts, args, kwargs, tensors):
+    """The numbers that the operator is going to read, which the driver now knows; or None."""
+    if not tensors or not tensors[0].is_cuda:
+        return None
+    if facts.name in _CHECKS:
+        numbers = _CHECKS[facts.name]
+    elif facts.name in _EXPECTED:
+        from .mode import shadows
+        known = _Known(shadows())
+        numbers = _EXPECTED[facts.name](args, kwargs, known)
+        if numbers is None:
+            return None
+        if known.certainty & GUESSED:
+            notes.size(facts.name)
+    else:
+        return None
+    _answer(numbers)
+    return numbers

@@ -1,0 +1,24 @@
+"""Python imports this as it starts, because `cubfc fit` puts its folder first on PYTHONPATH. The program's own sitecustomize, if
+it has one, is imported in its turn."""
+
+import importlib.machinery
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _import_next():
+    others = [folder for folder in sys.path if os.path.abspath(folder or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec and spec.loader:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+import importlib.util  # noqa: E402  (for the functions above)
+
+import cubfc_fit  # noqa: E402
+
+cubfc_fit.wait_for_frameworks()
+_import_next()

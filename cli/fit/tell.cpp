@@ -1,0 +1,276 @@
+#include "cli/fit/tell.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include "cli/report/text_table.h"
+#include "cli/report/wording.h"
+
+namespace cubfc::cli::fit {
+namespace {
+
+using report::bytes_text;
+using report::count_text;
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr std::size_t kMostNotes = 12;
+
+std::string title_of(const Program& program) {
+  // `python3 -u train.py --layers 24` is train.py.
+  for (std::size_t n = 1; n < program.words.size(); ++n) {
+    if (program.words[n].ends_with(".py")) {
+      return std::filesystem::path(program.words[n]).filename();
+    }
+  }
+  return std::filesystem::path(program.words.front()).filename();
+}
+
+const ProcessNotes* notes_of(const Measured& measured) {
+  const std::vector<ProcessNotes>& all = measured.run.processes;
+  return measured.need.process < all.size() ? &all[measured.need.process] : nullptr;
+}
+
+std::string why_it_ended(const ProcessNotes& notes) {
+  const std::string steps = report::counted(notes.steps, "step");
+  if (notes.state == "steps") {
+    return "after " + steps + ", as the peak had not risen over the last " +
+           count_text(notes.steps - notes.peak_step);
+  }
+  if (notes.state == "seconds") {
+    return fmt::format(
+        "after {:.0f} s and {}: --seconds. {}", notes.seconds, steps,
+        notes.seconds - notes.peak_seconds < notes.seconds / 4
+            ? "THE PEAK WAS STILL RISING: more is needed than is said here"
+            : fmt::format("The peak was {:.0f} s earlier", notes.seconds - notes.peak_seconds));
+  }
+  return notes.steps > 0 ? "by itself, after " + steps : "by itself";
+}
+
+void add_need(std::string& text, const Program& program, const Measured& measured) {
+  const Need& need = measured.need;
+  const ProcessNotes* const notes = notes_of(measured);
+  text += fmt::format("{}, as on {}:", report::printable(title_of(program)), measured.gpu.name);
+  if (notes != nullptr) {
+    text += fmt::format(" PyTorch {}, CUDA {}", notes->torch, notes->cuda);
+  }
+  text += '\n';
+  text += fmt::format("  needs     {} of the GPU\n",
+                      bytes_text(need.device + measured.gpu.context_bytes));
+  text += fmt::format("            {} of it for the process: context, kernels, libraries{}\n",
+                      bytes_text(measured.gpu.context_bytes),
+                      measured.gpu.context_was_seen ? "" : " (of a GPU like it)");
+  if (need.reserved > 0) {
+    text += fmt::format("            {} of it by PyTorch's cache (max_memory_reserved)\n",
+                        bytes_text(need.reserved));
+  }
+  text += fmt::format("  tensors   {} at the peak{}\n", bytes_text(need.allocated),
+                      notes != nullptr ? " (max_memory_allocated)" : "");
+  text += fmt::format("  peak      {}{}\n",
+                      notes != nullptr && notes->steps > 0
+                          ? fmt::format("in step {}", count_text(notes->peak_step + 1))
+                          : fmt::format("{:.1f} s after the GPU was first used",
+                                        static_cast<double>(need.peak_ns) / 1e9),
+                      need.line.empty() ? "" : ": " + report::printable(need.line));
+  for (const Need::Held& held : need.holders) {
+    text += fmt::format("  {}{}  {}\n", &held == need.holders.data() ? "held by   " : "          ",
+                        report::right(bytes_text(held.bytes), 10), report::printable(held.line));
+  }
+  if (notes != nullptr) {
+    text += "  ended     " + why_it_ended(*notes) + '\n';
+  }
+}
+
+std::string cell_of(const Fits& fits) {
+  if (!fits.is_known) {
+    return "not known";
+  }
+  if (fits.by_trial) {
+    return fits.fits ? "fits, tried" : "no, tried";
+  }
+  return fmt::format("{:<5}{:+.2f}", fits.fits ? "fits" : "no",
+                     static_cast<double>(fits.left) / kGiB);
+}
+
+void add_verdicts(std::string& text, const Answer& answer) {
+  text += fmt::format("\n  {:<19}{:>6}  {:<17}{:<13}{:<13}{}\n", "GPU", "GiB", "PyTorch's cache",
+                      "no cache", "cubfc bfc", "cubfc vmm");
+  for (const Verdict& verdict : answer.verdicts) {
+    text += fmt::format("  {:<19}{:>6.2f}  {:<17}{:<13}{:<13}{}\n", verdict.gpu.name,
+                        static_cast<double>(verdict.gpu.total_bytes) / kGiB, cell_of(verdict.cache),
+                        cell_of(verdict.none), cell_of(verdict.bfc), cell_of(verdict.vmm));
+  }
+}
+
+// What a kind of guess means for the answer.
+std::string meaning_of(const Note& note) {
+  if (note.kind == "size") {
+    return note.what +
+           ": not known how many elements, so as many as there can be; the peak may be lower";
+  }
+  if (note.kind == "read") {
+    return "numbers that no kernel computed were " + note.what +
+           ", as 1 (true): what follows from them may differ";
+  }
+  if (note.kind == "workspace") {
+    return note.what + ": what the library takes meanwhile is not known; the peak may be higher";
+  }
+  return note.kind + ": " + note.what + (note.detail.empty() ? "" : ": " + note.detail);
+}
+
+// Of all processes of all runs that were measured: by meaning and line, how often.
+std::vector<std::tuple<std::string, std::string, std::uint64_t>> guesses_in(const Answer& answer) {
+  std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
+  for (const Measured& measured : answer.measured) {
+    std::map<std::pair<std::string, std::string>, std::uint64_t> of_run;
+    for (const ProcessNotes& process : measured.run.processes) {
+      for (const Note& note : process.notes) {
+        of_run[{meaning_of(note), note.line}] += note.count;
+      }
+    }
+    for (const auto& [key, count] : of_run) {
+      counts[key] = std::max(counts[key], count);
+    }
+  }
+  std::vector<std::tuple<std::string, std::string, std::uint64_t>> all;
+  for (const auto& [key, count] : counts) {
+    all.emplace_back(key.first, key.second, count);
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{},
+                           [](const auto& row) { return std::get<2>(row); });
+  return all;
+}
+
+std::string short_line(const std::string& line) {
+  const std::size_t colon = line.rfind(':');
+  return std::filesystem::path(line.substr(0, colon)).filename().string() +
+         (colon == std::string::npos ? "" : line.substr(colon));
+}
+
+void add_guesses(std::string& text, const Answer& answer) {
+  const auto guesses = guesses_in(answer);
+  if (guesses.empty()) {
+    text += "\n  All values that the program read back were computed.\n";
+    return;
+  }
+  text += "\n  Rests on guesses:\n";
+  std::map<std::string, std::vector<std::pair<std::string, std::uint64_t>>> by_meaning;
+  for (const auto& [meaning, line, count] : guesses) {
+    by_meaning[meaning].emplace_back(line, count);
+  }
+  std::size_t shown = 0;
+  for (const auto& [meaning, lines] : by_meaning) {
+    text += "    " + report::printable(meaning) + '\n';
+    for (const auto& [line, count] : lines) {
+      if (++shown > kMostNotes) {
+        text += "      and more: --json has all\n";
+        return;
+      }
+      text += fmt::format("      {} at {}\n", report::counted(count, "time"),
+                          report::printable(short_line(line)));
+    }
+  }
+}
+
+nlohmann::ordered_json json_of(const Fits& fits) {
+  if (!fits.is_known) {
+    return nullptr;
+  }
+  return {{"fits", fits.fits}, {"left_bytes", fits.left}, {"tried", fits.by_trial}};
+}
+
+}  // namespace
+
+std::string text_of(const Program& program, const Answer& answer) {
+  std::string text;
+  // Of generations of GPUs, which need nearly the same, the one that needs most.
+  const bool are_named = answer.measured.size() == answer.verdicts.size();
+  const auto most = std::ranges::max_element(answer.measured, {}, [](const Measured& measured) {
+    return measured.need.device + measured.gpu.context_bytes;
+  });
+  for (const Measured& measured : answer.measured) {
+    if (!are_named && &measured != &*most) {
+      continue;
+    }
+    if (!text.empty()) {
+      text += '\n';
+    }
+    add_need(text, program, measured);
+  }
+  add_verdicts(text, answer);
+  add_guesses(text, answer);
+  return text;
+}
+
+nlohmann::ordered_json json_of(const Program& program, const Answer& answer) {
+  nlohmann::ordered_json json;
+  json["command"] = program.words;
+  json["runs"] = nlohmann::ordered_json::array();
+  for (const Measured& measured : answer.measured) {
+    const Need& need = measured.need;
+    nlohmann::ordered_json run;
+    run["gpu"] = measured.gpu.name;
+    run["allocated_bytes"] = need.allocated;
+    run["reserved_bytes"] = need.reserved;
+    run["device_bytes"] = need.device;
+    run["context_bytes"] = measured.gpu.context_bytes;
+    run["bfc_bytes"] = need.bfc ? nlohmann::ordered_json(*need.bfc) : nullptr;
+    run["vmm_bytes"] = need.vmm ? nlohmann::ordered_json(*need.vmm) : nullptr;
+    run["peak_seconds"] = static_cast<double>(need.peak_ns) / 1e9;
+    run["peak_line"] = need.line;
+    for (const Need::Held& held : need.holders) {
+      run["held"].push_back({{"line", held.line}, {"bytes", held.bytes}});
+    }
+    for (const ProcessNotes& process : measured.run.processes) {
+      nlohmann::ordered_json notes = nlohmann::ordered_json::array();
+      for (const Note& note : process.notes) {
+        notes.push_back({{"kind", note.kind},
+                         {"what", note.what},
+                         {"line", note.line},
+                         {"detail", note.detail},
+                         {"count", note.count},
+                         {"elements", note.elements}});
+      }
+      run["processes"].push_back({{"ended", process.state},
+                                  {"torch", process.torch},
+                                  {"cuda", process.cuda},
+                                  {"steps", process.steps},
+                                  {"allocated_bytes", process.allocated},
+                                  {"reserved_bytes", process.reserved},
+                                  {"guesses", notes}});
+    }
+    json["runs"].push_back(run);
+  }
+  json["gpus"] = nlohmann::ordered_json::array();
+  for (const Verdict& verdict : answer.verdicts) {
+    json["gpus"].push_back({{"name", verdict.gpu.name},
+                            {"total_bytes", verdict.gpu.total_bytes},
+                            {"context_bytes", verdict.gpu.context_bytes},
+                            {"as_on", answer.measured[verdict.measured].gpu.name},
+                            {"pytorch_cache", json_of(verdict.cache)},
+                            {"no_cache", json_of(verdict.none)},
+                            {"cubfc_bfc", json_of(verdict.bfc)},
+                            {"cubfc_vmm", json_of(verdict.vmm)}});
+  }
+  return json;
+}
+
+std::string text_of(const std::vector<Gpu>& gpus) {
+  std::string text = fmt::format("{:<18}{:>9}{:>12}{:>6}{:>9}  {}\n", "GPU", "GiB", "capability",
+                                 "SMs", "context", "in CUDA");
+  for (const Gpu& gpu : gpus) {
+    text += fmt::format("{:<18}{:>9.2f}{:>12}{:>6}{:>5} MiB{} {}\n", gpu.name,
+                        static_cast<double>(gpu.total_bytes) / kGiB,
+                        fmt::format("{}.{}", gpu.capability / 10, gpu.capability % 10),
+                        gpu.multiprocessors, gpu.context_bytes >> 20,
+                        gpu.context_was_seen ? " " : "~", gpu.device_name);
+  }
+  return text + "~ not seen on this GPU, but on one like it\n";
+}
+
+}  // namespace cubfc::cli::fit
