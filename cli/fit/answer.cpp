@@ -71,10 +71,6 @@ std::uint64_t reserved_of(const std::vector<ProcessNotes>& processes) {
   return bytes;
 }
 
-bool reached_its_end(const Run& run) {
-  return run.ended_well;
-}
-
 class Runs {
  public:
   Runs(const Program& program, const std::string& folder, const Telling& telling)
@@ -92,12 +88,20 @@ class Runs {
     return run_on(program_, gpu, memory, new_folder(folder_, ++runs_), seen);
   }
 
-  Measured measure(const Gpu& gpu) {
-    Measured measured{gpu, run(gpu, kPlenty), {}};
+  // With the GPU's own memory, if `exactly`: a program may look at how much there is, and PyTorch
+  // gives back what its cache holds before a request fails.
+  Measured measure(const Gpu& gpu, bool exactly) {
+    Measured measured{gpu, run(gpu, exactly ? gpu.total_bytes : kPlenty), {}, std::nullopt};
     refuse_what_cannot_run(measured.run);
-    tell("as on " + gpu.name + ": reading what it asked for");
-    std::optional<Need> need = need_of(measured.run);
-    if (!reached_its_end(measured.run)) {
+    std::optional<Need> need = read(gpu, measured.run);
+    if (exactly) {
+      measured.fits = measured.run.ended_well;
+      if (!measured.run.ended_well && need && need->ran_out) {
+        measured.run = run(gpu, kPlenty);
+        need = read(gpu, measured.run);
+      }
+    }
+    if (!measured.run.ended_well) {
       throw Failure{"fit: the program ended " + measured.run.ended + ", as on " + gpu.name +
                     ". It wrote last:\n" + measured.run.output};
     }
@@ -111,6 +115,10 @@ class Runs {
   }
 
  private:
+  std::optional<Need> read(const Gpu& gpu, const Run& run) {
+    tell("as on " + gpu.name + ": reading what it asked for");
+    return need_of(run);
+  }
   void tell(const std::string& what) {
     const std::scoped_lock lock(mutex_);
     telling_(what);
@@ -124,14 +132,14 @@ class Runs {
 };
 
 // As on each of these, two at a time: most of a run is Python's, which uses one processor.
-std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus) {
+std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus, bool exactly) {
   std::vector<Measured> measured(gpus.size());
   std::vector<std::exception_ptr> failures(gpus.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t n = next++; n < gpus.size(); n = next++) {
       try {
-        measured[n] = runs.measure(gpus[n]);
+        measured[n] = runs.measure(gpus[n], exactly);
       } catch (...) {
         failures[n] = std::current_exception();
         next = gpus.size();  // it would be the same
@@ -157,7 +165,8 @@ std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus) {
 bool are_alike(const Gpu& one, const Gpu& other, bool exactly) {
   static constexpr int kNewest = 10;  // of those that are told apart
   const auto generation = [](const Gpu& gpu) { return std::min(gpu.capability / 10, kNewest); };
-  return exactly ? one.is_one_like(other) : generation(one) == generation(other);
+  return exactly ? one.is_one_like(other) && one.total_bytes == other.total_bytes
+                 : generation(one) == generation(other);
 }
 
 Fits compared(std::uint64_t available, std::optional<std::uint64_t> needed) {
@@ -187,7 +196,7 @@ Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exa
     }
   }
   Runs runs(program, folder, telling);
-  Answer answer{measure_all(runs, ones), {}};
+  Answer answer{measure_all(runs, ones, exactly), {}};
   for (std::size_t n = 0; n < gpus.size(); ++n) {
     const Gpu& gpu = gpus[n];
     const std::size_t index = of_gpu[n];
@@ -199,10 +208,12 @@ Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exa
                     compared(available, need.allocated),
                     compared(available, need.bfc),
                     compared(available, need.vmm)};
-    if (!verdict.cache.fits && need.allocated <= available) {
-      // PyTorch's cache gives back what it does not use before a request fails: only a run tells.
-      const Run trial = runs.run(gpu, gpu.total_bytes);
-      verdict.cache.fits = reached_its_end(trial);
+    if (const std::optional<bool> fits = answer.measured[index].fits) {
+      verdict.cache.by_trial = *fits != verdict.cache.fits;
+      verdict.cache.fits = *fits;
+    } else if (!verdict.cache.fits && need.allocated <= available) {
+      // Only a run tells what PyTorch's cache can give back.
+      verdict.cache.fits = runs.run(gpu, gpu.total_bytes).ended_well;
       verdict.cache.by_trial = true;
     }
     answer.verdicts.push_back(std::move(verdict));

@@ -32,11 +32,12 @@ struct Verdict {
   Fits vmm;
 };
 
-// The program as on one GPU, with as much memory as it wants.
+// The program as on one GPU.
 struct Measured {
   Gpu gpu;
-  Run run;
+  Run run;  // that ended: with the GPU's own memory, else with as much as the program wants
   Need need;
+  std::optional<bool> fits;  // whether it ended with the GPU's own memory, where that was tried
 };
 
 struct Answer {
@@ -47,9 +48,10 @@ struct Answer {
 // Told what is being done, for a line of progress.
 using Telling = std::function<void(const std::string&)>;
 
-// `exactly`: as on each of the GPUs; else as on one of each generation, which others are like but
-// for the sizes of small buffers. Files go into `folder`. Throws Failure where the program cannot
-// be run to its peak, with what it wrote.
+// `exactly`: as on each of the GPUs, with its memory, and once more with as much as the program
+// wants where that does not do; else as on one of each generation, which others are like but for
+// the sizes of small buffers, with as much as it wants. Files go into `folder`. Throws Failure
+// where the program cannot be run to its peak, with what it wrote.
 Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exactly,
                   const std::string& folder, const Telling& telling);
 

@@ -111,14 +111,15 @@ void add_verdicts(std::string& text, const Answer& answer) {
 std::string meaning_of(const Note& note) {
   if (note.kind == "size") {
     return note.what +
-           ": not known how many elements, so as many as there can be; the peak may be lower";
+           ": how many elements, only a GPU knows; all were taken. The peak may be lower";
   }
   if (note.kind == "read") {
-    return "numbers that no kernel computed were " + note.what +
-           ", as 1 (true): what follows from them may differ";
+    return "a value that only a GPU computes was " + note.what +
+           ", and is 1 (true) here. What the program decides by it may differ";
   }
   if (note.kind == "workspace") {
-    return note.what + ": what the library takes meanwhile is not known; the peak may be higher";
+    return note.what +
+           ": what the library takes for it meanwhile is not known. The peak may be higher";
   }
   return note.kind + ": " + note.what + (note.detail.empty() ? "" : ": " + note.detail);
 }
@@ -153,6 +154,17 @@ std::string short_line(const std::string& line) {
 }
 
 void add_guesses(std::string& text, const Answer& answer) {
+  const bool are_followed = std::ranges::any_of(answer.measured, [](const Measured& measured) {
+    return std::ranges::any_of(measured.run.processes,
+                               [](const ProcessNotes& notes) { return !notes.torch.empty(); });
+  });
+  if (!are_followed) {
+    text +=
+        "\n  Values were not followed: the program has no PyTorch, or its Python was told not to "
+        "look\n"
+        "  at PYTHONPATH (-I, -E). What it reads back is 0.\n";
+    return;
+  }
   const auto guesses = guesses_in(answer);
   if (guesses.empty()) {
     text += "\n  All values that the program read back were computed.\n";

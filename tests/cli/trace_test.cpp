@@ -273,6 +273,38 @@ TEST_CASE("Python's frames stand in the place of the interpreter's", "[recording
         "x.cubfc: byte 64: a stack of Python's is not of whole numbers");
 }
 
+TEST_CASE("what cubfc fit puts into a program is in none of its stacks", "[recordings]") {
+  using namespace std::string_literals;
+  const TemporaryFolder folder;
+  const std::string file = folder.file(
+      "x.cubfc",
+      Bytes()
+          .place(1, 7)
+          .payload(Kind::kObjects, "1000 2000 0 /app\n5000 6000 0 /lib/ext.so\n")
+          .payload(Kind::kPython, "3.12.1", 0, 0x3010)
+          .payload(Kind::kPythonFrame, "/gpu/python/cubfc_fit/mode.py\0__torch_dispatch__"s, 0, 1)
+          .payload(Kind::kPythonFrame, "/site-packages/torch/_ops.py\0__call__"s, 0, 2)
+          .payload(Kind::kPythonFrame, "/me/train.py\0step"s, 0, 3)
+          .payload(Kind::kStack, addresses({0x5001, 0x1001}), 0, 0, 5)
+          .payload(Kind::kPythonStack, numbers({2, 1, 3}), 0, 0, 5)
+          .record(Kind::kAllocate, 1, 0x100, 8, 5)
+          .payload(Kind::kStack, addresses({0x5001, 0x1001}), 0, 0, 5)
+          .payload(Kind::kPythonStack, numbers({2, 1}), 0, 0, 5)
+          .record(Kind::kAllocate, 1, 0x200, 8, 5)
+          .payload(Kind::kStack, addresses({0x5001, 0x1001}), 0, 0, 5)
+          .payload(Kind::kPythonStack, numbers({2, 3}), 0, 0, 5)
+          .record(Kind::kAllocate, 1, 0x300, 8, 5)
+          .bytes());
+  const Recording read = open_recording(file);
+  const auto own_line = [&](std::size_t n) {
+    return text_of(read, own_line_of(read, read.stacks[n]), Path::kName);
+  };
+  CHECK(stack_of(read, 0).front() == "step (/me/train.py)");
+  CHECK(own_line(0) == "train.py (step)");
+  CHECK(own_line(1) == "PyTorch's backward pass (autograd)");
+  CHECK(stack_of(read, 2).size() > 2);  // nothing was put into this one
+}
+
 TEST_CASE("PyTorch's backward pass has no Python function that has called it", "[recordings]") {
   const Recording read = Bytes()
                              .place(1, 7)

@@ -368,7 +368,7 @@ def _read(func, facts, args, kwargs, tensors, out):
     for tensor in known:
         certainty |= _shadows.certainty(tensor)
     if certainty & GUESSED:
-        notes.read(1, "compared" if facts.name == "aten::equal" else "read as a number")
+        notes.read(1, "compared" if facts.name == "aten::equal" else "read")
     views = [_shadows.view(tensor) if _is_known(tensor) else tensor for tensor in tensors]
     if any(view is None for view in views):
         return True if facts.name == "aten::equal" else out
