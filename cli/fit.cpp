@@ -138,6 +138,7 @@ void run(const FitWords& words) {
   const fit::Program program = program_of(words);
   const Folder folder;
   fit::Answer answer;
+  fit::end_runs_on_signals();
   try {
     ProgressLine progress(ProgressLine::Elsewhere::kLines);
     answer = fit::answer_for(program, gpus.empty() ? fit::usual_gpus() : gpus, !gpus.empty(),

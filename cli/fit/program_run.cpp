@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -181,6 +182,8 @@ std::string in_words(int status) {
                          : std::string("by SIG") + name;
 }
 
+std::atomic<int> the_signal{0};  // that should end all runs
+
 // Its process group's, which is the program's own: what it has started ends with it.
 class Child {
  public:
@@ -241,6 +244,15 @@ pid_t start(const Program& program, const std::vector<std::string>& entries,
 
 }  // namespace
 
+void end_runs_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) { the_signal = signal; };
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // a second one ends this process
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const std::string& folder,
            const Seen& seen) {
   using namespace std::chrono_literals;
@@ -248,6 +260,9 @@ Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const s
   Child child(start(program, environment_for(program, gpu, memory, folder), output));
   for (auto next = std::chrono::steady_clock::now(); !child.has_ended();) {
     std::this_thread::sleep_for(20ms);
+    if (const int signal = the_signal; signal != 0) {
+      throw Failure{"fit: interrupted", 128 + signal};
+    }
     if (const auto now = std::chrono::steady_clock::now(); now >= next) {
       seen(all_notes_in(folder));
       next = now + 500ms;
@@ -256,9 +271,13 @@ Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const s
   const int status = child.status();
   child.end();
   Run run;
-  run.ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
   run.ended = in_words(status);
   run.processes = all_notes_in(folder);
+  // Of several ranks one is the first to end as it was asked to, and takes the others with it.
+  const bool was_asked = std::ranges::any_of(run.processes, [](const ProcessNotes& notes) {
+    return notes.state == "steps" || notes.state == "seconds";
+  });
+  run.ended_well = was_asked || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
   run.traces = files_of(folder, kFileOfTrace);
   run.refused = lines_in(contents_of(folder + "/refused"));
   run.output = last_lines(contents_of(output));

@@ -58,6 +58,10 @@ struct Run {
 // Told now and then: of the processes so far.
 using Seen = std::function<void(const std::vector<ProcessNotes>&)>;
 
+// From now on SIGINT, SIGTERM and SIGHUP end the runs that are under way, whose run_on() throws Failure
+// then: what a program has started ends with it.
+void end_runs_on_signals();
+
 // `memory`: bytes of the GPU, which may be more than it has. Files go into `folder`, which must be
 // there and empty. Throws Failure where the program cannot be started.
 Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const std::string& folder,

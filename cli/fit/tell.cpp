@@ -36,7 +36,13 @@ const ProcessNotes* notes_of(const Measured& measured) {
   return measured.need.process < all.size() ? &all[measured.need.process] : nullptr;
 }
 
-std::string why_it_ended(const ProcessNotes& notes) {
+// Of the process that ended as it was asked to, if one did.
+std::string why_it_ended(const Measured& measured) {
+  const std::vector<ProcessNotes>& all = measured.run.processes;
+  const auto asked = std::ranges::find_if(all, [](const ProcessNotes& each) {
+    return each.state == "steps" || each.state == "seconds";
+  });
+  const ProcessNotes& notes = asked == all.end() ? all[measured.need.process] : *asked;
   const std::string steps = report::counted(notes.steps, "step");
   if (notes.state == "steps") {
     return "after " + steps + ", as the peak had not risen over the last " +
@@ -82,7 +88,7 @@ void add_need(std::string& text, const Program& program, const Measured& measure
                         report::right(bytes_text(held.bytes), 10), report::printable(held.line));
   }
   if (notes != nullptr) {
-    text += "  ended     " + why_it_ended(*notes) + '\n';
+    text += "  ended     " + why_it_ended(measured) + '\n';
   }
 }
 
@@ -120,6 +126,9 @@ std::string meaning_of(const Note& note) {
   if (note.kind == "workspace") {
     return note.what +
            ": what the library takes for it meanwhile is not known. The peak may be higher";
+  }
+  if (note.kind == "replaced") {
+    return note.what + ": PyTorch's own code ran in their place. The peak may be lower or higher";
   }
   return note.kind + ": " + note.what + (note.detail.empty() ? "" : ": " + note.detail);
 }

@@ -1,8 +1,8 @@
 #include "cli/recordings/fit_frames.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <string_view>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cli/recordings/own_code.h"
@@ -10,25 +10,28 @@
 namespace cubfc::recordings {
 
 void leave_out_frames_of_fit(Recording& recording) {
+  std::vector<bool> is_of_mode;  // which calls PyTorch's operator
   std::vector<bool> is_of_fit;
-  is_of_fit.reserve(recording.frames.size());
   for (const Frame& frame : recording.frames) {
-    is_of_fit.push_back(frame.kind == Frame::Kind::kPython &&
-                        frame.file.ends_with("/cubfc_fit/mode.py"));
+    const bool is_python = frame.kind == Frame::Kind::kPython;
+    is_of_mode.push_back(is_python && frame.file.ends_with("/cubfc_fit/mode.py"));
+    is_of_fit.push_back(is_python && frame.file.find("/cubfc_fit/") != std::string::npos);
   }
   if (std::ranges::find(is_of_fit, true) == is_of_fit.end()) {
     return;
   }
   const auto autograd = static_cast<std::uint32_t>(recording.frames.size());
   recording.frames.push_back(frame_of_autograd());
+  is_of_mode.push_back(false);
   is_of_fit.push_back(false);
   for (std::vector<std::uint32_t>& stack : recording.stacks) {
     const auto outermost = std::find_if(stack.rbegin(), stack.rend(),
-                                        [&](std::uint32_t frame) { return is_of_fit[frame]; });
+                                        [&](std::uint32_t frame) { return is_of_mode[frame]; });
     if (outermost == stack.rend()) {
       continue;
     }
     stack.erase(stack.begin(), outermost.base());
+    std::erase_if(stack, [&](std::uint32_t frame) { return is_of_fit[frame]; });
     const bool has_python = std::ranges::any_of(stack, [&](std::uint32_t frame) {
       return recording.frames[frame].kind == Frame::Kind::kPython;
     });

@@ -7,11 +7,12 @@ usage: fit_test.py CUBFC
 import json
 import os
 import pathlib
-import stat
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 
 CUBFC = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) == 2 else sys.exit(__doc__)
@@ -160,6 +161,31 @@ class Fit(unittest.TestCase):
         pid = int((self.folder / "child").read_text())
         state = pathlib.Path(f"/proc/{pid}/stat")
         self.assertTrue(not state.exists() or ") Z " in state.read_text())
+
+
+    def test_an_interrupt_ends_all_and_leaves_nothing(self):
+        program = self.uses(1, """
+            import subprocess, time
+            child = subprocess.Popen(["sleep", "1000"])
+            open("child.new", "w").write(f"{os.getpid()} {child.pid}")
+            os.rename("child.new", "child")
+            time.sleep(1000)
+        """)
+        environment = {"PATH": os.environ["PATH"], "TMPDIR": str(self.folder), "XDG_RUNTIME_DIR": str(self.folder)}
+        with subprocess.Popen([CUBFC, "fit", "--gpu", "T4", "--", *program], env=environment, cwd=self.folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as fit:
+            while not (self.folder / "child").exists():
+                self.assertIsNone(fit.poll())
+                time.sleep(0.02)
+            fit.send_signal(signal.SIGINT)
+            out, said = fit.communicate(timeout=PATIENCE)
+        self.assertEqual((fit.returncode, out), (130, ""), said)
+        self.assertIn("fit: interrupted", said)
+        self.assertEqual(list(self.folder.glob("cubfc-fit-*")), [])
+        for pid in (self.folder / "child").read_text().split():
+            state = pathlib.Path(f"/proc/{pid}/stat")
+            while state.exists() and ") Z " not in state.read_text():  # it has been killed, and is on its way
+                time.sleep(0.02)
 
 
 class InTheProgram(unittest.TestCase):

@@ -285,8 +285,9 @@ TEST_CASE("what cubfc fit puts into a program is in none of its stacks", "[recor
           .payload(Kind::kPythonFrame, "/gpu/python/cubfc_fit/mode.py\0__torch_dispatch__"s, 0, 1)
           .payload(Kind::kPythonFrame, "/site-packages/torch/_ops.py\0__call__"s, 0, 2)
           .payload(Kind::kPythonFrame, "/me/train.py\0step"s, 0, 3)
+          .payload(Kind::kPythonFrame, "/gpu/python/cubfc_fit/run.py\0under_mode"s, 0, 4)
           .payload(Kind::kStack, addresses({0x5001, 0x1001}), 0, 0, 5)
-          .payload(Kind::kPythonStack, numbers({2, 1, 3}), 0, 0, 5)
+          .payload(Kind::kPythonStack, numbers({2, 1, 3, 4}), 0, 0, 5)
           .record(Kind::kAllocate, 1, 0x100, 8, 5)
           .payload(Kind::kStack, addresses({0x5001, 0x1001}), 0, 0, 5)
           .payload(Kind::kPythonStack, numbers({2, 1}), 0, 0, 5)
@@ -299,7 +300,7 @@ TEST_CASE("what cubfc fit puts into a program is in none of its stacks", "[recor
   const auto own_line = [&](std::size_t n) {
     return text_of(read, own_line_of(read, read.stacks[n]), Path::kName);
   };
-  CHECK(stack_of(read, 0).front() == "step (/me/train.py)");
+  CHECK(stack_of(read, 0) == std::vector<std::string>{"step (/me/train.py)"});
   CHECK(own_line(0) == "train.py (step)");
   CHECK(own_line(1) == "PyTorch's backward pass (autograd)");
   CHECK(stack_of(read, 2).size() > 2);  // nothing was put into this one

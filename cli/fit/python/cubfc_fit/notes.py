@@ -10,7 +10,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _line():
-    """Of the program's own code, which called what is noted."""
+    """Of the program's own code, which called what is noted. The backward pass runs on a thread of autograd's."""
     frame = sys._getframe(2)
     outer = None
     while frame:
@@ -20,7 +20,7 @@ def _line():
             if f"{os.sep}site-packages{os.sep}" not in name and f"{os.sep}lib{os.sep}python" not in name:
                 return outer
         frame = frame.f_back
-    return outer or "?"
+    return outer or "the backward pass"
 
 
 class Notes:
@@ -30,6 +30,11 @@ class Notes:
         self._rows = {}
         self.facts = {}
         self._written = 0.0
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self):
+        """In a child of fork: another thread of the parent's may have had the lock."""
+        self._lock = threading.Lock()
 
     def add(self, kind, what, detail="", count=1):
         key = (kind, what, _line())

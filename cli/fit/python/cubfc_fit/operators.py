@@ -27,12 +27,14 @@ INDICES = {"aten::argmax": 0, "aten::argmin": 0, "aten::max": 1, "aten::min": 1,
            "aten::cummin": 1, "aten::argsort": 0}
 
 
+# By cuDNN, which takes memory meanwhile that nobody knows.
+CONVOLUTIONS = {"aten::convolution", "aten::convolution_backward"}
 # Its second argument tells whether a gradient is infinite or no number.
 FINDS_INFINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 
 
 class Facts:
-    __slots__ = ("name", "kind", "mutated", "is_foreach", "is_random", "has_values_as_shape")
+    __slots__ = ("name", "kind", "mutated", "is_foreach", "is_random", "is_collective")
 
     def __init__(self, func):
         schema = func._schema
@@ -43,7 +45,7 @@ class Facts:
         tags = set(func.tags)
         self.is_foreach = any("List" in str(argument.type) and argument.alias_info is not None for argument in schema.arguments)
         self.is_random = torch.Tag.nondeterministic_seeded in tags
-        self.has_values_as_shape = torch.Tag.dynamic_output_shape in tags
+        self.is_collective = self.name.partition("::")[0] in ("c10d", "_c10d_functional")
         if self.name in _COPIES:
             self.kind = COPY
         elif self.name in ("aten::_local_scalar_dense", "aten::equal"):

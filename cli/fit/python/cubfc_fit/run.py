@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from .mode import InForce
+from .mode import InForce, forget
 from .notes import notes
 
 _TICK = 0.25  # seconds
@@ -27,6 +27,7 @@ class _Run:
         self._peak_seconds = 0.0
         self._most_steps = int(os.environ.get("CUBFC_FIT_STEPS") or 0)
         self._most_seconds = float(os.environ.get("CUBFC_FIT_SECONDS") or 0)
+        self._pid = os.getpid()
         self.is_over = False
 
     def step(self, *_):
@@ -69,7 +70,7 @@ class _Run:
 
     def finish(self, state):
         with self._lock:
-            if self.is_over:
+            if self.is_over or os.getpid() != self._pid:  # a child of fork has the exit handlers, too
                 return
             self.is_over = True
         self._look()
@@ -90,10 +91,52 @@ _run = _Run()
 def start():
     InForce().__enter__()
     _follow_threads()
+    _follow_inductor()
+    _run_recurrent_networks_without_cudnn()
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_run.step)
     atexit.register(_run.finish, "ended")
     threading.Thread(target=_run.tick, name="cubfc-fit", daemon=True).start()
+
+
+def _follow_inductor():
+    """Code that torch.compile has made takes memory by a way of its own, past the dispatcher."""
+    guards = getattr(torch._C._dynamo, "guards", None)
+    take = getattr(guards, "_empty_strided_cuda", None)
+    if take is None:
+        return
+
+    def empty_strided(*arguments):
+        memory = take(*arguments)
+        forget(memory)
+        return memory
+
+    guards._empty_strided_cuda = empty_strided
+
+
+def _run_recurrent_networks_without_cudnn():
+    """It is not there, and how much it would keep for the backward pass is its own secret. PyTorch's own code takes its place."""
+    torch.nn.RNNBase.flatten_parameters = lambda module: None  # into cuDNN's layout, of the same size
+
+    def without(name):
+        of_pytorch = getattr(torch._VF, name)
+
+        def function(*arguments):
+            notes.add("replaced", "cuDNN's recurrent networks")
+            was = torch._C._get_cudnn_enabled()
+            torch._C._set_cudnn_enabled(False)
+            try:
+                return of_pytorch(*arguments)
+            finally:
+                torch._C._set_cudnn_enabled(was)
+
+        return function
+
+    from torch.nn.modules import rnn
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        setattr(torch._VF, name, without(name))
+    for kind in list(rnn._rnn_impls):
+        rnn._rnn_impls[kind] = getattr(torch._VF, kind.lower())
 
 
 def _follow_threads():

@@ -87,6 +87,10 @@ class Shadows:
             return guess(tensor.dtype)
         return shadow
 
+    def has(self, tensor):
+        """Whether anything is known, or was guessed with a reason of its own."""
+        return _start(tensor) in self._known
+
     def set(self, tensor, shadow):
         """`tensor` is all of its storage, or the shadow a guess."""
         key = _start(tensor)
