@@ -119,6 +119,9 @@ std::string meaning_of(const Note& note) {
     return note.what +
            ": how many elements, only a GPU knows; all were taken. The peak may be lower";
   }
+  if (note.kind == "size of guesses") {
+    return note.what + ": how many elements, only a GPU knows; it was guessed. The peak may differ";
+  }
   if (note.kind == "read") {
     return "a value that only a GPU computes was " + note.what +
            ", and is 1 (true) here. What the program decides by it may differ";

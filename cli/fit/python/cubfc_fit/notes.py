@@ -46,8 +46,8 @@ class Notes:
     def read(self, elements, how):
         self.add("read", how, count=elements)
 
-    def size(self, operator):
-        self.add("size", operator.partition("::")[2])
+    def size(self, operator, took_all):
+        self.add("size" if took_all else "size of guesses", operator.partition("::")[2])
 
     def set(self, **facts):
         with self._lock:

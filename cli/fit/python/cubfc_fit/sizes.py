@@ -26,29 +26,38 @@ def end():
 
 
 class _Known:
-    """The values of tensors on the host, and how sure they are."""
+    """The values of tensors on the host, and how sure the sizes are that follow from them."""
 
     def __init__(self, shadows):
-        self.shadows, self.certainty = shadows, TRUE
+        self.shadows, self.certainty, self.took_all = shadows, TRUE, False
 
     def __call__(self, tensor):
-        """None where they are not known."""
+        """None where they are not known, or are one guess for all: then as many are taken as there can be. Guesses of their own, as
+        which row goes to which expert, are taken as they are: together they are consistent."""
         if not tensor.is_cuda:
             return tensor
-        self.certainty |= self.shadows.certainty(tensor)
-        return self.shadows.view(tensor)
+        shadow = self.shadows.of(tensor)
+        self.certainty |= shadow.certainty
+        values = self.shadows.view(tensor)
+        if values is None or (type(shadow) is Everywhere and shadow.certainty & GUESSED):
+            self.certainty |= GUESSED
+            self.took_all = True
+            return None
+        return values
+
+    def one_value(self, tensor):
+        """Of a tensor that has one everywhere, and of which that is true; else None."""
+        shadow = self.shadows.of(tensor) if tensor.is_cuda else None
+        return shadow.value[0] if type(shadow) is Everywhere and not shadow.certainty & GUESSED else None
 
 
 def _trues(mask, known):
-    """How many elements are not zero. Where a mask is all guess, all of them: it is the most that there can be. Where it is computed
-    of guesses one by one, as of which row goes to which expert, what they say: together they are as many as there can be."""
-    if not mask.is_cuda:
-        return int(torch.count_nonzero(mask))
-    shadow = known.shadows.of(mask)
-    known.certainty |= shadow.certainty
-    if type(shadow) is Everywhere:
-        return mask.numel() if shadow.certainty & GUESSED or bool(shadow.value[0]) else 0
-    return int(torch.count_nonzero(known.shadows.view(mask)))
+    """How many elements are not zero."""
+    everywhere = known.one_value(mask)
+    if everywhere is not None:
+        return mask.numel() if bool(everywhere) else 0
+    values = known(mask)
+    return mask.numel() if values is None else int(torch.count_nonzero(values))
 
 
 def _nonzero(args, kwargs, known):
@@ -67,18 +76,12 @@ def _index(args, kwargs, known):
 
 def _unique(args, kwargs, known):
     values = known(args[0])
-    if values is None or known.certainty & GUESSED:
-        known.certainty |= GUESSED
-        return [args[0].numel()]
-    return [torch.unique(values).numel()]
+    return [args[0].numel() if values is None else torch.unique(values).numel()]
 
 
 def _unique_consecutive(args, kwargs, known):
     values = known(args[0])
-    if values is None or known.certainty & GUESSED:
-        known.certainty |= GUESSED
-        return [args[0].numel()]
-    return [torch.unique_consecutive(values).numel()]
+    return [args[0].numel() if values is None else torch.unique_consecutive(values).numel()]
 
 
 def _bincount(args, kwargs, known):
@@ -116,7 +119,7 @@ def expected(func, facts, args, kwargs, tensors):
         if numbers is None:
             return None
         if known.certainty & GUESSED:
-            notes.size(facts.name)
+            notes.size(facts.name, known.took_all)
     else:
         return None
     _answer(numbers)
