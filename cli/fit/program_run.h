@@ -58,8 +58,8 @@ struct Run {
 // Told now and then: of the processes so far.
 using Seen = std::function<void(const std::vector<ProcessNotes>&)>;
 
-// From now on SIGINT, SIGTERM and SIGHUP end the runs that are under way, whose run_on() throws Failure
-// then: what a program has started ends with it.
+// From now on SIGINT, SIGTERM and SIGHUP end the runs that are under way, whose run_on() throws
+// Failure then: what a program has started ends with it.
 void end_runs_on_signals();
 
 // `memory`: bytes of the GPU, which may be more than it has. Files go into `folder`, which must be
