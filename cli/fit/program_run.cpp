@@ -277,7 +277,13 @@ Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const s
   const bool was_asked = std::ranges::any_of(run.processes, [](const ProcessNotes& notes) {
     return notes.state == "steps" || notes.state == "seconds";
   });
-  run.ended_well = was_asked || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  // PyTorch aborts now and then when all is done, as Python ends ("terminate called without an
+  // active exception").
+  const bool was_done =
+      WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && !run.processes.empty() &&
+      std::ranges::all_of(run.processes,
+                          [](const ProcessNotes& notes) { return notes.state == "ended"; });
+  run.ended_well = was_asked || was_done || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
   run.traces = files_of(folder, kFileOfTrace);
   run.refused = lines_in(contents_of(folder + "/refused"));
   run.output = last_lines(contents_of(output));

@@ -333,6 +333,28 @@ def cumulative():
     print(int(sums[-1]))
 
 
+@case(["[1, 2, 3] True 2.5", "[7] [2, 3]"])
+def made_on_the_device():
+    """torch.tensor copies where no mode of PyTorch's sees it. Where it lies, others lay before."""
+    for number in range(50):
+        torch.full((3,), number, device="cuda")
+    made = [torch.tensor(values, device="cuda") for values in ([1, 2, 3], True, 2.5)]
+    print(made[0].tolist(), bool(made[1]), made[2].item())
+    print(torch.as_tensor([7], device="cuda").tolist(), made[0][made[0] > torch.tensor(1, device="cuda")].tolist())
+
+
+@case(["[5, 7, 9] 9", "[[0, 1], [2, 3]]"])
+def written_in_parts():
+    """Into new memory, as lengths are gathered."""
+    lengths = torch.empty(3, dtype=torch.long, device="cuda")
+    for number in range(3):
+        lengths[number] = 5 + 2 * number
+    print(lengths.tolist(), lengths.max().item())
+    rows = lengths.new_empty(2, 2)
+    rows[0], rows[1] = torch.arange(2, device="cuda"), torch.arange(2, 4, device="cuda")
+    print(rows.tolist())
+
+
 @case(["[0, 2, 5]"])
 def threads():
     import threading

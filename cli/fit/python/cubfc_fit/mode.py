@@ -14,6 +14,8 @@ _lock = threading.RLock()
 _shadows = Shadows()
 # Of the numbers that are drawn here: the program's own generators stay as they are.
 _draws = torch.Generator(device="cpu")
+_MOST_BYTES_KEPT_BY_DRIVER = 64 << 10  # of a copy: STANDIN_DATA=none
+_PLACE = 0.382  # of a guess among those that are searched
 _FEW = 16  # elements of what is computed though it rests on a guess
 _plain = {torch.Tensor, torch.nn.Parameter}
 
@@ -39,6 +41,8 @@ class Values(TorchDispatchMode):
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
         facts = operators.facts(func)
+        if facts.kind is operators.LIFTED:
+            return _lifted(func(*args, **kwargs))
         if facts.kind is operators.VIEW:
             return func(*args, **kwargs)
         tensors = list(_tensors_in(args)) + list(_tensors_in(kwargs.values()))
@@ -53,6 +57,18 @@ class Values(TorchDispatchMode):
                 sizes.end()
         with _lock:
             return _followed(_follow, out, func, facts, args, kwargs, tensors, out)
+
+
+def _lifted(tensor):
+    """torch.tensor([...], device="cuda") copies where no mode sees it, and then tells of what it has made. The driver has the bytes,
+    where they are few."""
+    if _is_known(tensor):
+        with _lock:
+            if is_small(tensor) and tensor.numel() * tensor.element_size() <= _MOST_BYTES_KEPT_BY_DRIVER:
+                _shadows.adopt(tensor, tensor.cpu(), TRUE)
+            else:
+                _shadows.set(tensor, guess(tensor.dtype))
+    return tensor
 
 
 def _without_library(error, func, facts, args, kwargs):
@@ -121,7 +137,7 @@ def _follow(func, facts, args, kwargs, tensors, out):
         return out
     if facts.kind is operators.EMPTY:
         for tensor in new + changed:
-            _shadows.set(tensor, guess(tensor.dtype))
+            _shadows.begin(tensor)
         return out
     if facts.name in operators.CONVOLUTIONS:
         notes.add("workspace", "cuDNN's convolutions")
@@ -310,11 +326,12 @@ def _guess(facts, tensors, changed, new, out):
 
 
 def _guess_index(searched, found):
-    """Neither the first nor the last: what ends a text has a number of its own. Where several are looked for, each is another one."""
+    """None of the first or the last, where what ends a text has its number; nor one in the middle, which would be one of the first
+    again where the numbers of two beams stand behind one another. Where several are looked for, each is another one."""
     dimensions = [size for size, other in zip(searched.size(), found.size()) if size != other] if searched.dim() == found.dim() else []
     among = dimensions[0] if dimensions else (searched.size(-1) if searched.dim() else 1)
     each = found.size(-1) if searched.dim() == found.dim() and found.dim() else 1
-    values = (torch.arange(each) + among // 2) % max(among, 1)
+    values = (torch.arange(each) + int(among * _PLACE)) % max(among, 1)
     _shadows.adopt(found, values.to(found.dtype).expand(found.size()).contiguous(), GUESSED)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+LIFTED = "lifted"      # a tensor that was made where no mode could see it
 VIEW = "view"          # the outputs are views of inputs: nothing is computed
 EMPTY = "empty"        # new memory, with nothing in it
 POINTWISE = "pointwise"
@@ -46,7 +47,9 @@ class Facts:
         self.is_foreach = any("List" in str(argument.type) and argument.alias_info is not None for argument in schema.arguments)
         self.is_random = torch.Tag.nondeterministic_seeded in tags
         self.is_collective = self.name.partition("::")[0] in ("c10d", "_c10d_functional")
-        if self.name in _COPIES:
+        if self.name == "aten::lift_fresh":
+            self.kind = LIFTED
+        elif self.name in _COPIES:
             self.kind = COPY
         elif self.name in ("aten::_local_scalar_dense", "aten::equal"):
             self.kind = READ

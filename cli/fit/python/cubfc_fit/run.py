@@ -95,7 +95,7 @@ def start():
     _run_recurrent_networks_without_cudnn()
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_run.step)
-    atexit.register(_run.finish, "ended")
+    atexit.register(lambda: _run.finish("failed" if hasattr(sys, "last_type") else "ended"))
     threading.Thread(target=_run.tick, name="cubfc-fit", daemon=True).start()
 
 

@@ -110,6 +110,11 @@ class Shadows:
         if type(old) is Bytes:
             self._bytes -= old.nbytes
 
+    def begin(self, tensor):
+        """New memory, with nothing in it that anybody knows, to which parts may be written."""
+        nbytes = _reach(tensor) if is_small(tensor) else 0
+        self.set(tensor, Everywhere(guess(tensor.dtype).value, GUESSED, nbytes))
+
     def covers(self, tensor):
         """Whether it is all that is known of its storage."""
         shadow = self._known.get(_start(tensor))
