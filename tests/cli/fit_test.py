@@ -22,6 +22,15 @@ PATIENCE = 300
 GIB = 1 << 30
 
 
+def wait_until_gone(pid):
+    """A process that has been killed is gone when it has been given a processor once more. One that has not stays for ever."""
+    try:
+        while ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text():
+            time.sleep(0.02)
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+
+
 class Fit(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="cubfc-fit-test-")
@@ -158,9 +167,7 @@ class Fit(unittest.TestCase):
             open("child", "w").write(str(child.pid))
         """))
         self.assertEqual(done.returncode, 0, done.stderr)
-        pid = int((self.folder / "child").read_text())
-        state = pathlib.Path(f"/proc/{pid}/stat")
-        self.assertTrue(not state.exists() or ") Z " in state.read_text())
+        wait_until_gone((self.folder / "child").read_text())
 
 
     def test_an_interrupt_ends_all_and_leaves_nothing(self):
@@ -183,9 +190,7 @@ class Fit(unittest.TestCase):
         self.assertIn("fit: interrupted", said)
         self.assertEqual(list(self.folder.glob("cubfc-fit-*")), [])
         for pid in (self.folder / "child").read_text().split():
-            state = pathlib.Path(f"/proc/{pid}/stat")
-            while state.exists() and ") Z " not in state.read_text():  # it has been killed, and is on its way
-                time.sleep(0.02)
+            wait_until_gone(pid)
 
 
 class InTheProgram(unittest.TestCase):
