@@ -27,7 +27,7 @@ class Gpus(UnderCubfc):
     def setUp(self):
         super().setUp()
         self.gpus = pathlib.Path("/proc/driver/nvidia/gpus")
-        self.machine = {"LD_LIBRARY_PATH": f"{self.driver}:{pathlib.Path(self.driver).parent / 'nvml'}",
+        self.machine = {"LD_LIBRARY_PATH": f"{self.driver}:{pathlib.Path(self.driver) / 'libraries'}",
                         "STANDIN_MEMORY": "4GiB", "STANDIN_SHARED": str(self.folder / "devices")}
         self.addCleanup(subprocess.run, ["rm", "-rf", "/proc/driver/nvidia"], check=True)
 
