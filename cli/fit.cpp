@@ -1,11 +1,11 @@
 // `cubfc fit`: how much GPU memory a program needs, and on which GPUs it fits, without a GPU.
-#include <unistd.h>
-
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
-#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +20,7 @@
 #include "cli/run/program.h"
 #include "cli/run/settings.h"
 #include "cli/run/software_gpu.h"
+#include "cli/run/temporary_folder.h"
 #include "config/values.h"
 
 namespace cubfc::cli {
@@ -31,17 +32,15 @@ constexpr int kDoesNotFit = 3;
 
 constexpr const char* kAbout =
     "Runs an unmodified PyTorch program on a GPU that is software, and says how much memory it "
-    "needs "
-    "at its peak, which lines hold it, and on which GPUs it fits. No GPU is needed; kernels "
-    "compute "
-    "nothing, but what they would need is asked for as on a GPU.";
+    "needs at its peak, which lines hold it, and on which GPUs it fits. No GPU is needed; kernels "
+    "compute nothing, but what they would need is asked for as on a GPU.";
 
 constexpr const char* kFooter = R"(
 The program ends when its peak has not risen over --steps steps of its optimizers, or
 when it ends by itself, or after --seconds. Without --gpu it runs once as on one GPU of
-each generation, and all usual ones are shown; with --gpu, as on each that is named.
-Where PyTorch's cache would have to give back memory, it runs again with as much as the
-GPU has. "under cubfc" is without PyTorch's cache: PYTORCH_NO_CUDA_MEMORY_CACHING=1.
+each generation, and all usual ones are shown; with --gpu, as on each that is named, with
+its memory, and where that does not do once more with as much as the program wants.
+"no cache", "cubfc bfc" and "cubfc vmm" are with PYTORCH_NO_CUDA_MEMORY_CACHING=1.
 
 Values that kernels would compute are followed on the host where few numbers are
 concerned. Where the answer rests on what is not known, that is said, with the line.
@@ -61,34 +60,10 @@ struct FitWords {
   std::string count = "1";
   std::string steps = "8";
   std::string seconds = "120";
-  std::string page;
   std::string trace;
   bool json = false;
   bool list = false;
   bool shows_output = false;
-};
-
-// Gone with its owner, with all that is in it.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "cubfc-fit-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      throw Failure{"fit: " + pattern + " cannot be made"};
-    }
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 fit::Program program_of(const FitWords& words) {
@@ -136,7 +111,10 @@ void run(const FitWords& words) {
     gpus.push_back(fit::find_gpu(name));
   }
   const fit::Program program = program_of(words);
-  const Folder folder;
+  const TemporaryFolder folder("cubfc-fit");
+  if (folder.path().empty()) {
+    throw Failure{"fit: " + folder.pattern() + " cannot be made: " + std::strerror(errno)};
+  }
   fit::Answer answer;
   fit::end_runs_on_signals();
   try {

@@ -12,7 +12,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -20,6 +19,7 @@
 #include "cli/failure.h"
 #include "cli/run/library.h"
 #include "cli/run/settings.h"
+#include "cli/run/temporary_folder.h"
 #include "config/environment.h"
 #include "shim/meet/descriptor.h"
 
@@ -27,34 +27,10 @@ namespace cubfc::cli::compare {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const std::string& what) {
   throw Failure{"compare: " + what + ": " + std::strerror(errno)};
 }
-
-// For what a run writes. Gone with its owner.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "cubfc-compare-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) {
-      fail(pattern);
-    }
-    path_ = pattern;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string file(const char* name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
 
 // Files, not pipes: what a daemon that it leaves behind holds open is not waited for.
 Descriptor output_file(const std::string& path) {
@@ -163,7 +139,10 @@ void read_log(const std::string& path, Run& run) {
 Run run_once(const std::vector<std::string>& program, const std::string& path,
              const Variables& settings, const std::string& library, const std::string& input,
              std::chrono::duration<double> most) {
-  const Folder folder;
+  const TemporaryFolder folder("cubfc-compare");
+  if (folder.path().empty()) {
+    fail(folder.pattern());
+  }
   const std::string log = folder.file("log");
   const std::vector<std::string> entries = environment_for(settings, library, log);
   const std::vector<char*> arguments = pointers_to(program);

@@ -32,18 +32,20 @@ std::string new_folder(const std::string& folder, std::size_t number) {
 // What no other way of running it would mend.
 void refuse_what_cannot_run(const Run& run) {
   std::string names;
+  const auto add = [&](const std::string& name) {
+    if (names.find(name) == std::string::npos) {
+      names += (names.empty() ? "" : ", ") + name;
+    }
+  };
   for (const ProcessNotes& process : run.processes) {
     for (const Note& note : process.notes) {
-      if (note.kind == "refused" && names.find(note.what) == std::string::npos) {
-        names += (names.empty() ? "" : ", ") + note.what;
+      if (note.kind == "refused") {
+        add(note.what);
       }
     }
   }
   for (const std::string& path : run.refused) {
-    const std::string name = fs::path(path).filename();
-    if (names.find(name) == std::string::npos) {
-      names += (names.empty() ? "" : ", ") + name;
-    }
+    add(fs::path(path).filename());
   }
   if (!names.empty() && !run.ended_well) {
     throw Failure{
@@ -55,20 +57,14 @@ void refuse_what_cannot_run(const Run& run) {
   }
 }
 
-std::uint64_t steps_of(const std::vector<ProcessNotes>& processes) {
-  std::uint64_t steps = 0;
+// Of all processes.
+std::uint64_t most(const std::vector<ProcessNotes>& processes,
+                   std::uint64_t ProcessNotes::*figure) {
+  std::uint64_t found = 0;
   for (const ProcessNotes& process : processes) {
-    steps = std::max(steps, process.steps);
+    found = std::max(found, process.*figure);
   }
-  return steps;
-}
-
-std::uint64_t reserved_of(const std::vector<ProcessNotes>& processes) {
-  std::uint64_t bytes = 0;
-  for (const ProcessNotes& process : processes) {
-    bytes = std::max(bytes, process.reserved);
-  }
-  return bytes;
+  return found;
 }
 
 class Runs {
@@ -81,8 +77,8 @@ class Runs {
     tell(as + ": starting");
     const auto seen = [&](const std::vector<ProcessNotes>& processes) {
       if (!processes.empty()) {
-        tell(as + ": step " + report::count_text(steps_of(processes)) + ", " +
-             report::bytes_text(reserved_of(processes)) + " so far");
+        tell(as + ": step " + report::count_text(most(processes, &ProcessNotes::steps)) + ", " +
+             report::bytes_text(most(processes, &ProcessNotes::reserved)) + " so far");
       }
     };
     return run_on(program_, gpu, memory, new_folder(folder_, ++runs_), seen);
@@ -147,9 +143,9 @@ std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus, bool
     }
   };
   {
-    const std::size_t most = std::thread::hardware_concurrency() > 1 ? 2 : 1;
+    const std::size_t at_once = std::thread::hardware_concurrency() > 1 ? 2 : 1;
     std::vector<std::jthread> threads;
-    for (std::size_t n = 0; n < std::min(most, gpus.size()); ++n) {
+    for (std::size_t n = 0; n < std::min(at_once, gpus.size()); ++n) {
       threads.emplace_back(work);
     }
   }

@@ -2,8 +2,11 @@
 it has one, is imported in its turn."""
 
 import importlib.machinery
+import importlib.util
 import os
 import sys
+
+import cubfc_fit
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -15,10 +18,6 @@ def _import_next():
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
 
-
-import importlib.util  # noqa: E402  (for the functions above)
-
-import cubfc_fit  # noqa: E402
 
 cubfc_fit.wait_for_frameworks()
 _import_next()

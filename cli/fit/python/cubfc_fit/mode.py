@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import operators, sizes
 from .notes import notes
-from .shadows import DRAWN, GUESSED, MOST_INDICES, TRUE, Bytes, Everywhere, Shadows, guess, is_index, is_small
+from .shadows import DRAWN, GUESSED, MOST_INDICES, TRUE, Everywhere, Shadows, guess, is_index, is_small
 
 _lock = threading.RLock()
 _shadows = Shadows()
@@ -47,7 +47,7 @@ class Values(TorchDispatchMode):
             return func(*args, **kwargs)
         tensors = list(_tensors_in(args)) + list(_tensors_in(kwargs.values()))
         with _lock:
-            expected = _followed(sizes.expected, None, func, facts, args, kwargs, tensors)
+            expected = _followed(sizes.expected, None, func, facts, args, kwargs, tensors, _shadows)
         try:
             out = func(*args, **kwargs)
         except RuntimeError as error:
@@ -124,7 +124,7 @@ def _follow(func, facts, args, kwargs, tensors, out):
                 _shadows.set(tensor, guess(tensor.dtype))
         return out
     if facts.kind is operators.READ:
-        return _read(func, facts, args, kwargs, tensors, out)
+        return _read(facts, tensors, out)
     mutated = [value for index, name in facts.mutated
                for value in _tensors_in([args[index] if index < len(args) else kwargs.get(name)])]
     old = {id(tensor) for tensor in mutated}
@@ -386,7 +386,7 @@ def _copy_to_host(source, target):
         target.copy_(values)
 
 
-def _read(func, facts, args, kwargs, tensors, out):
+def _read(facts, tensors, out):
     known = [tensor for tensor in tensors if _is_known(tensor)]
     if not known:
         return out
@@ -424,7 +424,3 @@ def forget(tensor):
     """A tensor is new, and nobody has seen what made it."""
     with _lock:
         _shadows.set(tensor, guess(tensor.dtype))
-
-
-def shadows():
-    return _shadows

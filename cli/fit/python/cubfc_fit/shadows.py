@@ -57,8 +57,12 @@ def is_index(dtype):
     return not dtype.is_floating_point and not dtype.is_complex
 
 
+def _most(dtype):
+    return MOST_INDICES if is_index(dtype) else MOST_NUMBERS
+
+
 def is_small(tensor):
-    return tensor.numel() <= (MOST_INDICES if is_index(tensor.dtype) else MOST_NUMBERS)
+    return tensor.numel() <= _most(tensor.dtype)
 
 
 def _start(tensor):
@@ -142,7 +146,7 @@ class Shadows:
         if type(shadow) is not Bytes:
             nbytes = shadow.nbytes or (_reach(tensor) if self.covers(tensor) else 0)
             count = nbytes // tensor.element_size()
-            if not nbytes or count > (MOST_INDICES if is_index(tensor.dtype) else MOST_NUMBERS):
+            if not nbytes or count > _most(tensor.dtype):
                 return None
             storage = torch.UntypedStorage(nbytes, device="cpu")
             torch.empty(0, dtype=tensor.dtype).set_(storage, 0, (count,), (1,)).fill_(shadow.value.to(tensor.dtype)[0])

@@ -1,0 +1,40 @@
+// A folder for what a run writes.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace cubfc::cli {
+
+// Below $TMPDIR. Gone with its owner, with all that is in it.
+class TemporaryFolder {
+ public:
+  // `name`: what its own begins with. Where none can be made, path() is empty, and errno says why.
+  explicit TemporaryFolder(const std::string& name)
+      : pattern_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
+    std::string made = pattern_;
+    if (mkdtemp(made.data()) != nullptr) {
+      path_ = made;
+    }
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) {
+      std::filesystem::remove_all(path_, ignored);
+    }
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& pattern() const { return pattern_; }  // for a message
+  std::string file(const std::string& name) const { return path_ + '/' + name; }
+
+ private:
+  const std::string pattern_;
+  std::string path_;
+};
+
+}  // namespace cubfc::cli
