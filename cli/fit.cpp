@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/fit/answer.h"
+#include "cli/fit/search.h"
 #include "cli/fit/tell.h"
 #include "cli/numbers.h"
 #include "cli/program_words.h"
@@ -61,6 +62,9 @@ struct FitWords {
   std::string steps = "8";
   std::string seconds = "120";
   std::string trace;
+  std::string learn;
+  std::string search;
+  std::string convolutions;
   bool json = false;
   bool list = false;
   bool shows_output = false;
@@ -86,6 +90,9 @@ fit::Program program_of(const FitWords& words) {
   program.steps = std::stoi(words.steps);
   program.seconds = std::stod(words.seconds);
   program.shows_output = words.shows_output;
+  if (!words.convolutions.empty()) {
+    program.convolutions = std::stod(words.convolutions);
+  }
   return program;
 }
 
@@ -96,6 +103,39 @@ void copy_trace(const fit::Answer& answer, const std::string& to) {
   if (failed) {
     throw Failure{"fit: " + config::quoted(to, 200) + " cannot be written: " + failed.message()};
   }
+}
+
+struct Told {
+  std::string text;   // to print
+  bool fits = false;  // on each GPU that was named
+};
+
+Told answer(const FitWords& words, const fit::Program& program, const std::vector<fit::Gpu>& gpus,
+            const std::string& folder, const fit::Telling& telling) {
+  const fit::Answer answer = fit::answer_for(program, gpus.empty() ? fit::usual_gpus() : gpus,
+                                             !gpus.empty(), folder, telling);
+  if (!words.trace.empty()) {
+    copy_trace(answer, words.trace);
+  }
+  const bool fits = std::ranges::all_of(answer.verdicts, [](const fit::Verdict& verdict) {
+    return verdict.cache.answer == fit::Fits::Answer::kYes;
+  });
+  return {words.json ? fit::json_of(program, answer).dump(2) + '\n' : fit::text_of(program, answer),
+          gpus.empty() || fits};
+}
+
+Told answer_search(const FitWords& words, const fit::Program& program,
+                   const std::vector<fit::Gpu>& gpus, const std::string& folder,
+                   const fit::Telling& telling) {
+  if (gpus.empty()) {
+    refuse("fit: --search tries the values on each GPU that --gpu names, and none is named");
+  }
+  const fit::Search search = fit::read_search(words.search);
+  const std::vector<fit::Found> found = fit::search(program, search, gpus, folder, telling);
+  return {
+      words.json ? fit::json_of(program, search, found).dump(2) + '\n'
+                 : fit::text_of(search, found),
+      std::ranges::all_of(found, [](const fit::Found& each) { return each.largest.has_value(); })};
 }
 
 void run(const FitWords& words) {
@@ -110,32 +150,28 @@ void run(const FitWords& words) {
   for (const std::string& name : words.gpus) {
     gpus.push_back(fit::find_gpu(name));
   }
-  const fit::Program program = program_of(words);
+  fit::Program program = program_of(words);
   const TemporaryFolder folder("cubfc-fit");
   if (folder.path().empty()) {
     throw Failure{"fit: " + folder.pattern() + " cannot be made: " + std::strerror(errno)};
   }
-  fit::Answer answer;
   fit::end_runs_on_signals();
+  Told told;
   try {
     ProgressLine progress(ProgressLine::Elsewhere::kLines);
-    answer = fit::answer_for(program, gpus.empty() ? fit::usual_gpus() : gpus, !gpus.empty(),
-                             folder.path(),
-                             [&](const std::string& what) { progress.show("cubfc: " + what); });
+    const fit::Telling telling = [&](const std::string& what) { progress.show("cubfc: " + what); };
+    if (!words.learn.empty()) {
+      program.convolutions =
+          fit::learn_convolutions(program, gpus.empty() ? fit::usual_gpus().front() : gpus.front(),
+                                  words.learn, folder.path(), telling);
+    }
+    told = words.search.empty() ? answer(words, program, gpus, folder.path(), telling)
+                                : answer_search(words, program, gpus, folder.path(), telling);
   } catch (const recordings::BadRecording& bad) {
     throw Failure{bad.what()};
   }
-  if (!words.trace.empty()) {
-    copy_trace(answer, words.trace);
-  }
-  if (words.json) {
-    std::printf("%s\n", fit::json_of(program, answer).dump(2).c_str());
-  } else {
-    std::fputs(fit::text_of(program, answer).c_str(), stdout);
-  }
-  const bool fits_on_all = std::ranges::all_of(
-      answer.verdicts, [](const fit::Verdict& verdict) { return verdict.cache.fits; });
-  if (!gpus.empty() && !fits_on_all) {
+  std::fputs(told.text.c_str(), stdout);
+  if (!told.fits) {
     throw Failure{"", kDoesNotFit};
   }
 }
@@ -173,6 +209,26 @@ void add_fit(CLI::App& app, std::vector<std::string>& words) {
   command
       ->add_option("--trace", fit->trace, "keep the recording of the first run, for `cubfc report`")
       ->type_name("FILE");
+  command
+      ->add_option(
+          "--cudnn", fit->convolutions,
+          "what cuDNN's convolutions take for themselves, as a share of copies of all that "
+          "they read and write; without it the answer is a range, of 0 to 1")
+      ->type_name("SHARE")
+      ->check(fraction(0, 1, "share", ""));
+  command
+      ->add_option(
+          "--learn", fit->learn,
+          "learn that share from a recording of this program with these arguments on a GPU "
+          "(torch.cuda.memory._dump_snapshot)")
+      ->type_name("FILE")
+      ->excludes("--cudnn");
+  command
+      ->add_option("--search", fit->search,
+                   "the largest value that fits, in the place of {NAME} in the program's words; "
+                   "VALUES: 1..256, 8..256/8 (every eighth) or 1,2,4,8")
+      ->type_name("NAME=VALUES")
+      ->excludes("--trace");
   command->add_flag("--json", fit->json, "print JSON");
   command->add_flag("--show-output", fit->shows_output, "show what the program writes");
   command->callback([fit] { run(*fit); });

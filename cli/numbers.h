@@ -32,8 +32,9 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
                       "whole number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-// A time in seconds, which may have a fraction.
-inline CLI::Validator seconds(double least, double most) {
+// Which may have a fraction. `no` and `unit`: "time" and " seconds", where it is refused.
+inline CLI::Validator fraction(double least, double most, const std::string& no,
+                               const std::string& unit) {
   const auto is_one = [=](const std::string& text) {
     double number = 0;
     const char* const end = text.data() + text.size();
@@ -47,10 +48,15 @@ inline CLI::Validator seconds(double least, double most) {
   };
   return {[=](std::string& text) {
             return is_one(text) ? std::string()
-                                : config::quoted(text) + " is no time from " + short_text(least) +
-                                      " to " + short_text(most) + " seconds";
+                                : config::quoted(text) + " is no " + no + " from " +
+                                      short_text(least) + " to " + short_text(most) + unit;
           },
           ""};
+}
+
+// A time in seconds.
+inline CLI::Validator seconds(double least, double most) {
+  return fraction(least, most, "time", " seconds");
 }
 
 // The number of a process.

@@ -80,6 +80,7 @@ void at_exit_of_run() noexcept try {
 [[gnu::section(".text.startup")]] __attribute__((constructor)) void watch_exit_of_run() noexcept {
   if (is_process_of_run()) {
     std::atexit(&at_exit_of_run);
+    std::at_quick_exit(&at_exit_of_run);
   }
 }
 
@@ -87,6 +88,8 @@ void at_exit_of_run() noexcept try {
 
 void finish_at_exit() {
   std::atexit(&at_exit);
+  std::at_quick_exit(&at_end);  // the last one registered runs first
+  std::at_quick_exit(&at_exit);
 }
 
 }  // namespace cubfc

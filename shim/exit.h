@@ -1,4 +1,5 @@
-// What cubfc does when the program exits: by the C library's exit, not when it is killed.
+// What cubfc does when the program exits: by the C library's exit or quick_exit, not when it is
+// killed or calls _exit.
 #pragma once
 
 namespace cubfc {

@@ -5,12 +5,13 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "cli/failure.h"
 #include "cli/report/wording.h"
+#include "cli/run/temporary_folder.h"
+#include "config/values.h"
 
 namespace cubfc::cli::fit {
 namespace {
@@ -18,16 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;  // more than any GPU has
-
-std::string new_folder(const std::string& folder, std::size_t number) {
-  std::string path = folder + "/run-" + std::to_string(number);
-  std::error_code failed;
-  fs::create_directory(path, failed);
-  if (failed) {
-    throw Failure{"fit: no folder " + path + " can be made: " + failed.message()};
-  }
-  return path;
-}
 
 // What no other way of running it would mend.
 void refuse_what_cannot_run(const Run& run) {
@@ -57,6 +48,14 @@ void refuse_what_cannot_run(const Run& run) {
   }
 }
 
+// cuDNN's, which take memory for themselves; how much, only it knows.
+bool has_convolutions(const Run& run) {
+  return std::ranges::any_of(run.processes, [](const ProcessNotes& process) {
+    return std::ranges::any_of(process.notes,
+                               [](const Note& note) { return note.kind == "convolutions"; });
+  });
+}
+
 // Of all processes.
 std::uint64_t most(const std::vector<ProcessNotes>& processes,
                    std::uint64_t ProcessNotes::*figure) {
@@ -72,8 +71,10 @@ class Runs {
   Runs(const Program& program, const std::string& folder, const Telling& telling)
       : program_(program), folder_(folder), telling_(telling) {}
 
-  Run run(const Gpu& gpu, std::uint64_t memory) {
-    const std::string as = "as on " + gpu.name + (memory == kPlenty ? "" : ", with its memory");
+  Run run(const Gpu& gpu, const Conditions& conditions) {
+    const std::string as = "as on " + gpu.name +
+                           (conditions.memory == kPlenty ? "" : ", with its memory") +
+                           (conditions.convolutions > 0 ? ", with cuDNN's workspaces" : "");
     tell(as + ": starting");
     const auto seen = [&](const std::vector<ProcessNotes>& processes) {
       if (!processes.empty()) {
@@ -81,19 +82,23 @@ class Runs {
              report::bytes_text(most(processes, &ProcessNotes::reserved)) + " so far");
       }
     };
-    return run_on(program_, gpu, memory, new_folder(folder_, ++runs_), seen);
+    return run_on(program_, gpu, conditions,
+                  folder_within(folder_, "run-" + std::to_string(++runs_)), seen);
   }
 
   // With the GPU's own memory, if `exactly`: a program may look at how much there is, and PyTorch
   // gives back what its cache holds before a request fails.
   Measured measure(const Gpu& gpu, bool exactly) {
-    Measured measured{gpu, run(gpu, exactly ? gpu.total_bytes : kPlenty), {}, std::nullopt};
+    Measured measured;
+    measured.gpu = gpu;
+    const double convolutions = program_.convolutions.value_or(0);
+    measured.run = run(gpu, {exactly ? gpu.total_bytes : kPlenty, convolutions});
     refuse_what_cannot_run(measured.run);
     std::optional<Need> need = read(gpu, measured.run);
     if (exactly) {
       measured.fits = measured.run.ended_well;
       if (!measured.run.ended_well && need && need->ran_out) {
-        measured.run = run(gpu, kPlenty);
+        measured.run = run(gpu, {kPlenty, convolutions});
         need = read(gpu, measured.run);
       }
     }
@@ -107,6 +112,10 @@ class Runs {
           "for CUDA 12 or 13; `--show-output` shows what the program writes"};
     }
     measured.need = std::move(*need);
+    if (!program_.convolutions && has_convolutions(measured.run)) {
+      // What it ends with does not matter: it is what ended well, and a little more memory.
+      measured.at_most = read(gpu, run(gpu, {kPlenty, 1}));
+    }
     return measured;
   }
 
@@ -165,12 +174,29 @@ bool are_alike(const Gpu& one, const Gpu& other, bool exactly) {
                  : generation(one) == generation(other);
 }
 
-Fits compared(std::uint64_t available, std::optional<std::uint64_t> needed) {
-  if (!needed) {
+Fits::Answer answer_of(bool fits_at_best, bool fits_at_worst) {
+  return fits_at_worst  ? Fits::Answer::kYes
+         : fits_at_best ? Fits::Answer::kPerhaps
+                        : Fits::Answer::kNo;
+}
+
+// `figure`: one of Need's, of bytes that are needed.
+template <typename Figure>
+Fits compared(std::uint64_t available, const Measured& measured, Figure Need::*figure) {
+  const std::optional<std::uint64_t> least = measured.need.*figure;
+  const std::optional<std::uint64_t> most =
+      measured.at_most ? std::optional<std::uint64_t>((*measured.at_most).*figure) : least;
+  if (!least || !most) {
     return {};
   }
-  return {true, *needed <= available,
-          static_cast<std::int64_t>(available) - static_cast<std::int64_t>(*needed), false};
+  const auto left = [&](std::uint64_t needed) {
+    return static_cast<std::int64_t>(available) - static_cast<std::int64_t>(needed);
+  };
+  Fits fits;
+  fits.most_left = left(*least);
+  fits.least_left = left(std::max(*least, *most));
+  fits.answer = answer_of(fits.most_left >= 0, fits.least_left >= 0);
+  return fits;
 }
 
 std::uint64_t available_on(const Gpu& gpu) {
@@ -178,6 +204,51 @@ std::uint64_t available_on(const Gpu& gpu) {
 }
 
 }  // namespace
+
+double learn_convolutions(const Program& program, const Gpu& gpu, const std::string& recording,
+                          const std::string& folder, const Telling& telling) {
+  const std::uint64_t recorded = recorded_peak(recording);
+  Program tried = program;
+  Runs runs(tried, folder_within(folder, "learn"), telling);
+  const auto peak_with = [&](double share) {
+    tried.convolutions = share;
+    return runs.measure(gpu, false).need.allocated;
+  };
+  double least = 0;
+  double most = 1;
+  std::uint64_t at_least = peak_with(least);
+  std::uint64_t at_most = peak_with(most);
+  const std::string of_recording = config::quoted(recording, 200) + " has a peak of " +
+                                   report::bytes_text(recorded) + ", and the program one of ";
+  if (at_least == at_most) {
+    throw Failure{
+        "fit: --learn: no convolution of cuDNN's is at the peak: there is nothing to learn. " +
+        of_recording + report::bytes_text(at_least)};
+  }
+  if (recorded < at_least || recorded > at_most) {
+    throw Failure{"fit: --learn: " + of_recording + report::bytes_text(at_least) + " to " +
+                  report::bytes_text(at_most) +
+                  ", whatever cuDNN takes. Was it recorded of this program, with these arguments, "
+                  "on a GPU that --gpu names?"};
+  }
+  // The peak is a line of the share, or several one after the other.
+  for (int n = 0; n < 3 && at_most > at_least; ++n) {
+    const double share = least + (most - least) * static_cast<double>(recorded - at_least) /
+                                     static_cast<double>(at_most - at_least);
+    const std::uint64_t peak = peak_with(share);
+    if (peak <= recorded) {
+      least = share;
+      at_least = peak;
+    } else {
+      most = share;
+      at_most = peak;
+    }
+    if (std::max(peak, recorded) - std::min(peak, recorded) < recorded / 1000) {
+      return share;
+    }
+  }
+  return most;
+}
 
 Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exactly,
                   const std::string& folder, const Telling& telling) {
@@ -196,21 +267,22 @@ Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exa
   for (std::size_t n = 0; n < gpus.size(); ++n) {
     const Gpu& gpu = gpus[n];
     const std::size_t index = of_gpu[n];
-    const Need& need = answer.measured[index].need;
+    const Measured& measured = answer.measured[index];
     const std::uint64_t available = available_on(gpu);
     Verdict verdict{gpu,
                     index,
-                    compared(available, need.device),
-                    compared(available, need.allocated),
-                    compared(available, need.bfc),
-                    compared(available, need.vmm)};
-    if (const std::optional<bool> fits = answer.measured[index].fits) {
-      verdict.cache.by_trial = *fits != verdict.cache.fits;
-      verdict.cache.fits = *fits;
-    } else if (!verdict.cache.fits && need.allocated <= available) {
-      // Only a run tells what PyTorch's cache can give back.
-      verdict.cache.fits = runs.run(gpu, gpu.total_bytes).ended_well;
-      verdict.cache.by_trial = true;
+                    compared(available, measured, &Need::device),
+                    compared(available, measured, &Need::allocated),
+                    compared(available, measured, &Need::bfc),
+                    compared(available, measured, &Need::vmm)};
+    // Only a run tells what PyTorch's cache can give back.
+    std::optional<bool> fits = measured.fits;
+    if (!fits && verdict.cache.most_left < 0 && measured.need.allocated <= available) {
+      fits = runs.run(gpu, {gpu.total_bytes, program.convolutions.value_or(0)}).ended_well;
+    }
+    if (fits) {
+      verdict.cache.by_trial = *fits != (verdict.cache.most_left >= 0);
+      verdict.cache.answer = answer_of(*fits, *fits && verdict.cache.least_left >= 0);
     }
     answer.verdicts.push_back(std::move(verdict));
   }

@@ -15,11 +15,13 @@ namespace cubfc::cli::fit {
 
 // Under one allocator on one GPU.
 struct Fits {
-  bool is_known = false;
-  bool fits = false;
-  // That the GPU has more than is needed, or, negative, less. Where `by_trial`, with what PyTorch's
-  // cache holds only because there is room for it.
-  std::int64_t left = 0;
+  enum class Answer : std::uint8_t { kNotKnown, kNo, kPerhaps, kYes };
+  Answer answer = Answer::kNotKnown;
+  // That the GPU has more than is needed, or, negative, less: of the least that may be needed and
+  // of the most, which are the same where all is known. Where `by_trial`, with what PyTorch's cache
+  // holds only because there is room for it.
+  std::int64_t most_left = 0;
+  std::int64_t least_left = 0;
   bool by_trial = false;  // the program was run with that much memory
 };
 
@@ -37,7 +39,8 @@ struct Measured {
   Gpu gpu;
   Run run;  // that ended: with the GPU's own memory, else with as much as the program wants
   Need need;
-  std::optional<bool> fits;  // whether it ended with the GPU's own memory, where that was tried
+  std::optional<Need> at_most;  // where cuDNN takes memory for itself: with all that it may take
+  std::optional<bool> fits;     // whether it ended with the GPU's own memory, where that was tried
 };
 
 struct Answer {
@@ -47,6 +50,11 @@ struct Answer {
 
 // Told what is being done, for a line of progress.
 using Telling = std::function<void(const std::string&)>;
+
+// Program::convolutions, as a recording of the program on a GPU has it: what makes the peak of
+// tensors that high. Takes a few runs. Throws Failure where no share does.
+double learn_convolutions(const Program& program, const Gpu& gpu, const std::string& recording,
+                          const std::string& folder, const Telling& telling);
 
 // `exactly`: as on each of the GPUs, with its memory, and once more with as much as the program
 // wants where that does not do; else as on one of each generation, which others are like but for

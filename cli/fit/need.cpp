@@ -106,6 +106,12 @@ Need need_of_trace(const std::string& path) {
 
 }  // namespace
 
+std::uint64_t recorded_peak(const std::string& path) {
+  Recording recording = recordings::open_recording(path);
+  recordings::show_tensors(recording);
+  return look_at(recording).figures.whole.in_use.bytes;
+}
+
 std::optional<Need> need_of(const Run& run) {
   std::optional<Need> most;
   for (const std::string& trace : run.traces) {

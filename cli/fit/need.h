@@ -30,6 +30,10 @@ struct Need {
   std::string trace;
 };
 
+// The most that tensors, and all else, held at once in a recording, such as a snapshot of
+// PyTorch's. Throws recordings::BadRecording.
+std::uint64_t recorded_peak(const std::string& path);
+
 // Nothing where no process allocated. Throws recordings::BadRecording.
 std::optional<Need> need_of(const Run& run);
 

@@ -60,7 +60,7 @@ std::vector<std::string> preloaded(const Program& program) {
 }
 
 std::vector<std::string> environment_for(const Program& program, const Gpu& gpu,
-                                         std::uint64_t memory, const std::string& folder) {
+                                         const Conditions& conditions, const std::string& folder) {
   Variables changes;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string name(*entry, std::strcspn(*entry, "="));
@@ -83,12 +83,13 @@ std::vector<std::string> environment_for(const Program& program, const Gpu& gpu,
   changes["STANDIN_DATA"] = "none";
   changes["STANDIN_DEVICES"] = std::to_string(program.gpus);
   changes["STANDIN_NAME"] = gpu.device_name;
-  changes["STANDIN_MEMORY"] = std::to_string(memory) + "B";
+  changes["STANDIN_MEMORY"] = std::to_string(conditions.memory) + "B";
   changes["STANDIN_CONTEXT"] = std::to_string(gpu.context_bytes) + "B";
   changes["STANDIN_CAPABILITY"] =
       std::to_string(gpu.capability / 10) + '.' + std::to_string(gpu.capability % 10);
   changes["STANDIN_SMS"] = std::to_string(gpu.multiprocessors);
   changes["STANDIN_THREADS_PER_SM"] = std::to_string(gpu.threads);
+  changes["STANDIN_CUDNN_WORKSPACE"] = std::to_string(conditions.convolutions);
   changes["STANDIN_REFUSED"] = folder + "/refused";
   return environment_with(changes);
 }
@@ -253,11 +254,11 @@ void end_runs_on_signals() {
   }
 }
 
-Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const std::string& folder,
-           const Seen& seen) {
+Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
+           const std::string& folder, const Seen& seen) {
   using namespace std::chrono_literals;
   const std::string output = folder + "/output";
-  Child child(start(program, environment_for(program, gpu, memory, folder), output));
+  Child child(start(program, environment_for(program, gpu, conditions, folder), output));
   for (auto next = std::chrono::steady_clock::now(); !child.has_ended();) {
     std::this_thread::sleep_for(20ms);
     if (const int signal = the_signal; signal != 0) {

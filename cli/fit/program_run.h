@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct Program {
   int steps = 0;             // see the command's --steps and --seconds
   double seconds = 0;
   bool shows_output = false;
+  // What cuDNN's convolutions take for themselves, as a share of copies of all that they read and
+  // write; where it is not known, the answer is a range.
+  std::optional<double> convolutions;
 };
 
 // What the answer rests on that is not known: a line of the program's notes (cubfc_fit/notes.py).
@@ -62,9 +66,15 @@ using Seen = std::function<void(const std::vector<ProcessNotes>&)>;
 // Failure then: what a program has started ends with it.
 void end_runs_on_signals();
 
-// `memory`: bytes of the GPU, which may be more than it has. Files go into `folder`, which must be
+// What of the GPU the program gets, and how its libraries behave that nobody knows inside.
+struct Conditions {
+  std::uint64_t memory = 0;  // bytes, which may be more than the GPU has
+  double convolutions = 0;   // see Program::convolutions
+};
+
+// Files go into `folder`, which must be
 // there and empty. Throws Failure where the program cannot be started.
-Run run_on(const Program& program, const Gpu& gpu, std::uint64_t memory, const std::string& folder,
-           const Seen& seen);
+Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
+           const std::string& folder, const Seen& seen);
 
 }  // namespace cubfc::cli::fit

@@ -58,6 +58,10 @@ std::string why_it_ended(const Measured& measured) {
   return notes.steps > 0 ? "by itself, after " + steps : "by itself";
 }
 
+const Need& most_of(const Measured& measured) {
+  return measured.at_most ? *measured.at_most : measured.need;
+}
+
 void add_need(std::string& text, const Program& program, const Measured& measured) {
   const Need& need = measured.need;
   const ProcessNotes* const notes = notes_of(measured);
@@ -66,8 +70,11 @@ void add_need(std::string& text, const Program& program, const Measured& measure
     text += fmt::format(" PyTorch {}, CUDA {}", notes->torch, notes->cuda);
   }
   text += '\n';
-  text += fmt::format("  needs     {} of the GPU\n",
-                      bytes_text(need.device + measured.gpu.context_bytes));
+  const std::uint64_t least = need.device + measured.gpu.context_bytes;
+  const std::uint64_t most = std::max(least, most_of(measured).device + measured.gpu.context_bytes);
+  text += fmt::format("  needs     {} of the GPU{}\n",
+                      bytes_text(least) + (most == least ? "" : " to " + bytes_text(most)),
+                      most == least ? "" : ", by what cuDNN's convolutions take for themselves");
   text += fmt::format("            {} of it for the process: context, kernels, libraries{}\n",
                       bytes_text(measured.gpu.context_bytes),
                       measured.gpu.context_was_seen ? "" : " (of a GPU like it)");
@@ -93,14 +100,19 @@ void add_need(std::string& text, const Program& program, const Measured& measure
 }
 
 std::string cell_of(const Fits& fits) {
-  if (!fits.is_known) {
-    return "not known";
+  const auto in_gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
+  const std::string tried = fits.by_trial ? ", tried" : "";
+  switch (fits.answer) {
+    case Fits::Answer::kNotKnown:
+      break;
+    case Fits::Answer::kNo:
+      return fits.by_trial ? "no, tried" : fmt::format("no   {:+.2f}", in_gib(fits.most_left));
+    case Fits::Answer::kPerhaps:
+      return fmt::format("perhaps {:+.2f}", in_gib(fits.least_left));
+    case Fits::Answer::kYes:
+      return fits.by_trial ? "fits, tried" : fmt::format("fits {:+.2f}", in_gib(fits.least_left));
   }
-  if (fits.by_trial) {
-    return fits.fits ? "fits, tried" : "no, tried";
-  }
-  return fmt::format("{:<5}{:+.2f}", fits.fits ? "fits" : "no",
-                     static_cast<double>(fits.left) / kGiB);
+  return "not known";
 }
 
 void add_verdicts(std::string& text, const Answer& answer) {
@@ -125,6 +137,11 @@ std::string meaning_of(const Note& note) {
   if (note.kind == "read") {
     return "a value that only a GPU computes was " + note.what +
            ", and is 1 (true) here. What the program decides by it may differ";
+  }
+  if (note.kind == "convolutions") {
+    return "what cuDNN's convolutions take for themselves: mostly from nothing to copies of all "
+           "they "
+           "read and write";
   }
   if (note.kind == "workspace") {
     return note.what +
@@ -202,10 +219,22 @@ void add_guesses(std::string& text, const Answer& answer) {
 }
 
 nlohmann::ordered_json json_of(const Fits& fits) {
-  if (!fits.is_known) {
+  if (fits.answer == Fits::Answer::kNotKnown) {
     return nullptr;
   }
-  return {{"fits", fits.fits}, {"left_bytes", fits.left}, {"tried", fits.by_trial}};
+  return {{"fits", fits.answer == Fits::Answer::kYes},
+          {"perhaps", fits.answer == Fits::Answer::kPerhaps},
+          {"left_bytes", fits.least_left},
+          {"left_bytes_at_best", fits.most_left},
+          {"tried", fits.by_trial}};
+}
+
+void add_figures(nlohmann::ordered_json& json, const Need& need) {
+  json["allocated_bytes"] = need.allocated;
+  json["reserved_bytes"] = need.reserved;
+  json["device_bytes"] = need.device;
+  json["bfc_bytes"] = need.bfc ? nlohmann::ordered_json(*need.bfc) : nullptr;
+  json["vmm_bytes"] = need.vmm ? nlohmann::ordered_json(*need.vmm) : nullptr;
 }
 
 }  // namespace
@@ -239,12 +268,11 @@ nlohmann::ordered_json json_of(const Program& program, const Answer& answer) {
     const Need& need = measured.need;
     nlohmann::ordered_json run;
     run["gpu"] = measured.gpu.name;
-    run["allocated_bytes"] = need.allocated;
-    run["reserved_bytes"] = need.reserved;
-    run["device_bytes"] = need.device;
     run["context_bytes"] = measured.gpu.context_bytes;
-    run["bfc_bytes"] = need.bfc ? nlohmann::ordered_json(*need.bfc) : nullptr;
-    run["vmm_bytes"] = need.vmm ? nlohmann::ordered_json(*need.vmm) : nullptr;
+    add_figures(run, need);
+    if (measured.at_most) {
+      add_figures(run["with_convolutions"], *measured.at_most);
+    }
     run["peak_seconds"] = static_cast<double>(need.peak_ns) / 1e9;
     run["peak_line"] = need.line;
     for (const Need::Held& held : need.holders) {
@@ -280,6 +308,41 @@ nlohmann::ordered_json json_of(const Program& program, const Answer& answer) {
                             {"no_cache", json_of(verdict.none)},
                             {"cubfc_bfc", json_of(verdict.bfc)},
                             {"cubfc_vmm", json_of(verdict.vmm)}});
+  }
+  return json;
+}
+
+std::string text_of(const Search& search, const std::vector<Found>& found) {
+  std::string text = fmt::format("  {:<19}{:>6}  {:<22}{}\n", "GPU", "GiB",
+                                 "largest " + report::printable(search.name), "the next one");
+  const auto cell = [](const std::optional<Found::Tried>& tried, const char* otherwise) {
+    return tried ? fmt::format("{:<8}{}", tried->value, cell_of(tried->cache)) : otherwise;
+  };
+  for (const Found& each : found) {
+    text += fmt::format("  {:<19}{:>6.2f}  {:<22}{}\n", each.gpu.name,
+                        static_cast<double>(each.gpu.total_bytes) / kGiB,
+                        cell(each.largest, "none"), cell(each.next, "not tried"));
+  }
+  return text;
+}
+
+nlohmann::ordered_json json_of(const Program& program, const Search& search,
+                               const std::vector<Found>& found) {
+  const auto json_of_tried = [](const std::optional<Found::Tried>& tried) {
+    return tried ? nlohmann::ordered_json{{"value", tried->value},
+                                          {"pytorch_cache", json_of(tried->cache)}}
+                 : nlohmann::ordered_json(nullptr);
+  };
+  nlohmann::ordered_json json;
+  json["command"] = program.words;
+  json["search"] = search.name;
+  json["gpus"] = nlohmann::ordered_json::array();
+  for (const Found& each : found) {
+    json["gpus"].push_back({{"name", each.gpu.name},
+                            {"total_bytes", each.gpu.total_bytes},
+                            {"largest", json_of_tried(each.largest)},
+                            {"next", json_of_tried(each.next)},
+                            {"tried", each.tried}});
   }
   return json;
 }

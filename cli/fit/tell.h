@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/fit/answer.h"
+#include "cli/fit/search.h"
 
 namespace cubfc::cli::fit {
 
@@ -12,6 +13,10 @@ namespace cubfc::cli::fit {
 std::string text_of(const Program& program, const Answer& answer);
 // The names in it do not change; docs/fit.md tells what they mean.
 nlohmann::ordered_json json_of(const Program& program, const Answer& answer);
+// The largest value on each GPU.
+std::string text_of(const Search& search, const std::vector<Found>& found);
+nlohmann::ordered_json json_of(const Program& program, const Search& search,
+                               const std::vector<Found>& found);
 // What is known, one line a GPU.
 std::string text_of(const std::vector<Gpu>& gpus);
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <system_error>
 
+#include "cli/failure.h"
+
 namespace cubfc::cli {
 
 // Below $TMPDIR. Gone with its owner, with all that is in it.
@@ -36,5 +38,16 @@ class TemporaryFolder {
   const std::string pattern_;
   std::string path_;
 };
+
+// A new folder in one that is there; its path. Throws Failure.
+inline std::string folder_within(const std::string& folder, const std::string& name) {
+  std::string path = folder + '/' + name;
+  std::error_code failed;
+  std::filesystem::create_directory(path, failed);
+  if (failed) {
+    throw Failure{"no folder " + path + " can be made: " + failed.message()};
+  }
+  return path;
+}
 
 }  // namespace cubfc::cli

@@ -165,6 +165,20 @@ TEST_CASE("contexts and devices keep their own memory, also after a reset", "[on
   }
 }
 
+TEST_CASE(
+    "a program that runs exit handlers, of either kind, tells what it used and leaves its "
+    "recording whole") {
+  for (const char* end : {"return", "exit", "quick_exit"}) {
+    const std::string recording = scratch(std::string("ends-by-") + end);
+    const Outcome ended = run_preloaded(
+        {program("program_lifetimes"), end},
+        {{"CUBFC_ALLOCATOR", "bfc"}, {"CUBFC_SHOW_STATS", "1"}, {"CUBFC_TRACE", recording}});
+    INFO(end << ": " << ended.err.substr(0, 2000));
+    CHECK(ended.err.find(" peak ") != std::string::npos);
+    CHECK(std::filesystem::file_size(recording) > 0);
+  }
+}
+
 TEST_CASE("a program ends as without us, however it ends") {
   for (const char* end : {"return", "exit", "quick_exit", "_exit", "abort", "signal", "threads",
                           "atexit", "fork_before", "fork_after", "fork_exec"}) {

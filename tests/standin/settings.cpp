@@ -285,7 +285,10 @@ bool Apply(Settings& out, std::string_view name, std::string_view value) {
   if (name == "STANDIN_WORK_DELAY") return ApplyTime(out.work_delay, value);
   if (name == "STANDIN_TEARDOWN") return ApplyTime(out.teardown, value);
   // Of the stand-ins of NVIDIA's libraries, which read them.
-  if (name == "STANDIN_CUBLAS_VERSION" || name == "STANDIN_CUDNN_VERSION") return true;
+  if (name == "STANDIN_CUBLAS_VERSION" || name == "STANDIN_CUDNN_VERSION" ||
+      name == "STANDIN_CUDNN_WORKSPACE") {
+    return true;
+  }
   if (value.empty()) return false;
   if (name == "STANDIN_REPORT") return out.report = value, true;
   if (name == "STANDIN_SHARED") return out.shared = value, true;

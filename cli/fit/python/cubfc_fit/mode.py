@@ -140,7 +140,7 @@ def _follow(func, facts, args, kwargs, tensors, out):
             _shadows.begin(tensor)
         return out
     if facts.name in operators.CONVOLUTIONS:
-        notes.add("workspace", "cuDNN's convolutions")
+        notes.add("convolutions", "cuDNN")
     certainty = TRUE
     for tensor in tensors:
         if _is_known(tensor):

@@ -4,6 +4,7 @@ CUBFC_FIT_STEPS: it ends when the peak has not risen over so many steps of an op
 many seconds since PyTorch was imported; 0: never."""
 
 import atexit
+import ctypes
 import os
 import sys
 import threading
@@ -28,7 +29,8 @@ class _Run:
         self._most_steps = int(os.environ.get("CUBFC_FIT_STEPS") or 0)
         self._most_seconds = float(os.environ.get("CUBFC_FIT_SECONDS") or 0)
         self._pid = os.getpid()
-        self.is_over = False
+        self._is_over = threading.Event()
+        self._ticking = threading.Thread(target=self._tick, name="cubfc-fit", daemon=True)
 
     def step(self, *_):
         """After each step of an optimizer."""
@@ -39,10 +41,12 @@ class _Run:
         if is_known:
             self.end("steps")
 
-    def tick(self):
-        """In a thread of its own, all the time."""
-        while not self.is_over:
-            time.sleep(_TICK)
+    def begin(self):
+        self._ticking.start()
+        atexit.register(lambda: self._finish("failed" if hasattr(sys, "last_type") else "ended"))
+
+    def _tick(self):
+        while not self._is_over.wait(_TICK):
             self._look()
             self._tell("running")
             notes.write()
@@ -68,21 +72,24 @@ class _Run:
                   peak_seconds=self._peak_seconds, torch=torch.__version__, cuda=torch.version.cuda, python=sys.version.split()[0],
                   **self._peak)
 
-    def finish(self, state):
+    def _finish(self, state):
         with self._lock:
-            if self.is_over or os.getpid() != self._pid:  # a child of fork has the exit handlers, too
+            if self._is_over.is_set() or os.getpid() != self._pid:  # a child of fork has the exit handlers, too
                 return
-            self.is_over = True
+            self._is_over.set()
+        if threading.current_thread() is not self._ticking:
+            # Python ends a thread that comes back from PyTorch's code after it by unwinding that code, which aborts.
+            self._ticking.join()
         self._look()
         self._tell(state)
         notes.write()
 
     def end(self, why):
-        """The program's own exit handlers could take as long as the program."""
-        self.finish(why)
+        """The program's own exit handlers could take as long as the program; but cubfc must write the last of its recording."""
+        self._finish(why)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)
+        ctypes.CDLL(None).quick_exit(0)
 
 
 _run = _Run()
@@ -95,8 +102,7 @@ def start():
     _run_recurrent_networks_without_cudnn()
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_run.step)
-    atexit.register(lambda: _run.finish("failed" if hasattr(sys, "last_type") else "ended"))
-    threading.Thread(target=_run.tick, name="cubfc-fit", daemon=True).start()
+    _run.begin()
 
 
 def _follow_inductor():
