@@ -180,9 +180,13 @@ Fits::Answer answer_of(bool fits_at_best, bool fits_at_worst) {
                         : Fits::Answer::kNo;
 }
 
+std::uint64_t available_on(const Gpu& gpu) {
+  return gpu.total_bytes - std::min(gpu.total_bytes, gpu.context_bytes);
+}
+
 // `figure`: one of Need's, of bytes that are needed.
 template <typename Figure>
-Fits compared(std::uint64_t available, const Measured& measured, Figure Need::*figure) {
+Fits compared(const Gpu& gpu, const Measured& measured, Figure Need::*figure) {
   const std::optional<std::uint64_t> least = measured.need.*figure;
   const std::optional<std::uint64_t> most =
       measured.at_most ? std::optional<std::uint64_t>((*measured.at_most).*figure) : least;
@@ -190,17 +194,14 @@ Fits compared(std::uint64_t available, const Measured& measured, Figure Need::*f
     return {};
   }
   const auto left = [&](std::uint64_t needed) {
-    return static_cast<std::int64_t>(available) - static_cast<std::int64_t>(needed);
+    return static_cast<std::int64_t>(available_on(gpu)) - static_cast<std::int64_t>(needed);
   };
+  const Nccl nccl = measured.nccl_on(gpu);
   Fits fits;
-  fits.most_left = left(*least);
-  fits.least_left = left(std::max(*least, *most));
+  fits.most_left = left(*least + nccl.least);
+  fits.least_left = left(std::max(*least, *most) + nccl.most);
   fits.answer = answer_of(fits.most_left >= 0, fits.least_left >= 0);
   return fits;
-}
-
-std::uint64_t available_on(const Gpu& gpu) {
-  return gpu.total_bytes - std::min(gpu.total_bytes, gpu.context_bytes);
 }
 
 }  // namespace
@@ -271,16 +272,16 @@ Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exa
     const std::uint64_t available = available_on(gpu);
     Verdict verdict{gpu,
                     index,
-                    compared(available, measured, &Need::device),
-                    compared(available, measured, &Need::allocated),
-                    compared(available, measured, &Need::bfc),
-                    compared(available, measured, &Need::vmm)};
+                    compared(gpu, measured, &Need::device),
+                    compared(gpu, measured, &Need::allocated),
+                    compared(gpu, measured, &Need::bfc),
+                    compared(gpu, measured, &Need::vmm)};
     // Only a run tells what PyTorch's cache can give back.
     std::optional<bool> fits = measured.fits;
     if (!fits && verdict.cache.most_left < 0 && measured.need.allocated <= available) {
       fits = runs.run(gpu, {gpu.total_bytes, program.convolutions.value_or(0)}).ended_well;
     }
-    if (fits) {
+    if (fits && measured.nccl_on(gpu).most == 0) {
       verdict.cache.by_trial = *fits != (verdict.cache.most_left >= 0);
       verdict.cache.answer = answer_of(*fits, *fits && verdict.cache.least_left >= 0);
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/fit/gpus.h"
+#include "cli/fit/nccl.h"
 #include "cli/fit/need.h"
 #include "cli/fit/program_run.h"
 
@@ -41,6 +42,15 @@ struct Measured {
   Need need;
   std::optional<Need> at_most;  // where cuDNN takes memory for itself: with all that it may take
   std::optional<bool> fits;     // whether it ended with the GPU's own memory, where that was tried
+
+  // Of the process that needs most, if it has PyTorch.
+  const ProcessNotes* notes() const {
+    return need.process < run.processes.size() ? &run.processes[need.process] : nullptr;
+  }
+  // What NCCL takes of this GPU, or one like it.
+  Nccl nccl_on(const Gpu& one) const {
+    return notes() != nullptr ? nccl_of(notes()->communicators, one) : Nccl{};
+  }
 };
 
 struct Answer {

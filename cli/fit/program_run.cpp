@@ -121,6 +121,8 @@ std::optional<ProcessNotes> notes_in(const std::string& path) {
   ProcessNotes notes;
   try {
     notes.state = json.value("state", "running");
+    notes.waited_at = json.value("waited_at", "");
+    notes.communicators = json.value("communicators", std::vector<std::uint64_t>());
     notes.torch = json.value("torch", "");
     notes.cuda = json.contains("cuda") && json["cuda"].is_string() ? json["cuda"] : "";
     notes.allocated = json.value("allocated", std::uint64_t{0});
@@ -275,9 +277,8 @@ Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
   run.ended = in_words(status);
   run.processes = all_notes_in(folder);
   // Of several ranks one is the first to end as it was asked to, and takes the others with it.
-  const bool was_asked = std::ranges::any_of(run.processes, [](const ProcessNotes& notes) {
-    return notes.state == "steps" || notes.state == "seconds";
-  });
+  const bool was_asked = std::ranges::any_of(
+      run.processes, [](const ProcessNotes& notes) { return notes.was_ended(); });
   // PyTorch aborts now and then when all is done, as Python ends ("terminate called without an
   // active exception").
   const bool was_done =

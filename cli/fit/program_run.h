@@ -38,7 +38,9 @@ struct Note {
 
 // A process of the program's that has used PyTorch.
 struct ProcessNotes {
-  std::string state;  // "steps", "seconds", "ended", "running": why it ended, if it told
+  std::string state;  // "steps", "seconds", "waits", "ended", "running": why it ended, if it told
+  std::string waited_at;                     // the line of a loop that was answered so that it ends
+  std::vector<std::uint64_t> communicators;  // of NCCL's, of how many GPUs each
   std::string torch;
   std::string cuda;
   std::uint64_t allocated = 0;  // the most, by PyTorch's own books
@@ -48,6 +50,9 @@ struct ProcessNotes {
   double seconds = 0;
   double peak_seconds = 0;
   std::vector<Note> notes;
+
+  // By what follows it, not by itself.
+  bool was_ended() const { return state == "steps" || state == "seconds" || state == "waits"; }
 };
 
 struct Run {

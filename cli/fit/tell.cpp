@@ -31,17 +31,16 @@ std::string title_of(const Program& program) {
   return std::filesystem::path(program.words.front()).filename();
 }
 
-const ProcessNotes* notes_of(const Measured& measured) {
-  const std::vector<ProcessNotes>& all = measured.run.processes;
-  return measured.need.process < all.size() ? &all[measured.need.process] : nullptr;
+std::string short_line(const std::string& line) {
+  const std::size_t colon = line.rfind(':');
+  return std::filesystem::path(line.substr(0, colon)).filename().string() +
+         (colon == std::string::npos ? "" : line.substr(colon));
 }
 
 // Of the process that ended as it was asked to, if one did.
 std::string why_it_ended(const Measured& measured) {
   const std::vector<ProcessNotes>& all = measured.run.processes;
-  const auto asked = std::ranges::find_if(all, [](const ProcessNotes& each) {
-    return each.state == "steps" || each.state == "seconds";
-  });
+  const auto asked = std::ranges::find_if(all, &ProcessNotes::was_ended);
   const ProcessNotes& notes = asked == all.end() ? all[measured.need.process] : *asked;
   const std::string steps = report::counted(notes.steps, "step");
   if (notes.state == "steps") {
@@ -55,7 +54,15 @@ std::string why_it_ended(const Measured& measured) {
             ? "THE PEAK WAS STILL RISING: more is needed than is said here"
             : fmt::format("The peak was {:.0f} s earlier", notes.seconds - notes.peak_seconds));
   }
+  if (notes.state == "waits") {
+    return "in or after a loop that waits for a value, at " +
+           report::printable(short_line(notes.waited_at));
+  }
   return notes.steps > 0 ? "by itself, after " + steps : "by itself";
+}
+
+std::string range_text(std::uint64_t least, std::uint64_t most) {
+  return bytes_text(least) + (most == least ? "" : " to " + bytes_text(most));
 }
 
 const Need& most_of(const Measured& measured) {
@@ -64,17 +71,22 @@ const Need& most_of(const Measured& measured) {
 
 void add_need(std::string& text, const Program& program, const Measured& measured) {
   const Need& need = measured.need;
-  const ProcessNotes* const notes = notes_of(measured);
+  const ProcessNotes* const notes = measured.notes();
   text += fmt::format("{}, as on {}:", report::printable(title_of(program)), measured.gpu.name);
   if (notes != nullptr) {
     text += fmt::format(" PyTorch {}, CUDA {}", notes->torch, notes->cuda);
   }
   text += '\n';
-  const std::uint64_t least = need.device + measured.gpu.context_bytes;
-  const std::uint64_t most = std::max(least, most_of(measured).device + measured.gpu.context_bytes);
-  text += fmt::format("  needs     {} of the GPU{}\n",
-                      bytes_text(least) + (most == least ? "" : " to " + bytes_text(most)),
-                      most == least ? "" : ", by what cuDNN's convolutions take for themselves");
+  const Nccl nccl = measured.nccl_on(measured.gpu);
+  const std::uint64_t least = need.device + nccl.least + measured.gpu.context_bytes;
+  const std::uint64_t with_all = most_of(measured).device + nccl.most + measured.gpu.context_bytes;
+  text += fmt::format("  needs     {} of the GPU{}\n", range_text(least, std::max(least, with_all)),
+                      measured.at_most ? ", by what cuDNN's convolutions take for themselves" : "");
+  if (nccl.most > 0) {
+    text += fmt::format("            {} of it by NCCL, as others saw it ({})\n",
+                        range_text(nccl.least, nccl.most),
+                        report::counted(notes->communicators.size(), "communicator"));
+  }
   text += fmt::format("            {} of it for the process: context, kernels, libraries{}\n",
                       bytes_text(measured.gpu.context_bytes),
                       measured.gpu.context_was_seen ? "" : " (of a GPU like it)");
@@ -138,6 +150,10 @@ std::string meaning_of(const Note& note) {
     return "a value that only a GPU computes was " + note.what +
            ", and is 1 (true) here. What the program decides by it may differ";
   }
+  if (note.kind == "waits") {
+    return "a loop waits for a value that only a GPU computes, and was told others than 1 until it "
+           "ended. What comes after it may differ";
+  }
   if (note.kind == "convolutions") {
     return "what cuDNN's convolutions take for themselves: mostly from nothing to copies of all "
            "they "
@@ -174,12 +190,6 @@ std::vector<std::tuple<std::string, std::string, std::uint64_t>> guesses_in(cons
   std::ranges::stable_sort(all, std::ranges::greater{},
                            [](const auto& row) { return std::get<2>(row); });
   return all;
-}
-
-std::string short_line(const std::string& line) {
-  const std::size_t colon = line.rfind(':');
-  return std::filesystem::path(line.substr(0, colon)).filename().string() +
-         (colon == std::string::npos ? "" : line.substr(colon));
 }
 
 void add_guesses(std::string& text, const Answer& answer) {
@@ -269,6 +279,8 @@ nlohmann::ordered_json json_of(const Program& program, const Answer& answer) {
     nlohmann::ordered_json run;
     run["gpu"] = measured.gpu.name;
     run["context_bytes"] = measured.gpu.context_bytes;
+    const Nccl nccl = measured.nccl_on(measured.gpu);
+    run["nccl_bytes"] = nlohmann::ordered_json::array({nccl.least, nccl.most});
     add_figures(run, need);
     if (measured.at_most) {
       add_figures(run["with_convolutions"], *measured.at_most);

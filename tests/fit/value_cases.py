@@ -90,10 +90,11 @@ def multinomial():
     print(few.item() == 1)
 
 
-@case(["2", "[1, 0]"])
+@case(["2", "[1, 0]", "True"])
 def argmax():
     print(device([1.0, 5.0, 7.0, 2.0]).argmax().item())
     print(device([[1, 5], [7, 2]]).argmax(-1).tolist())
+    print(Net().cuda()(batch()[0]).argmax().item() < 640)
 
 
 class Model(nn.Module):

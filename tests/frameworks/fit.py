@@ -28,6 +28,35 @@ events = torch.cuda.memory._snapshot()["device_traces"][0]
 print(json.dumps([(event["action"], event["size"]) for event in events]))
 """
 
+# Loops that wait for values which only a GPU computes; the last one for one that no answer is.
+WAITS = """
+import torch
+x = torch.randn(1000, 1000, device="cuda")
+while (x @ x).norm() > 1e-6:
+    pass
+while not bool((x @ x).mean() < -3):
+    pass
+while (x @ x).argmax().item() != 3:
+    pass
+print("after", flush=True)
+more = torch.empty(200 << 20, device="cuda")
+while (x @ x).argmax().item() != 77:
+    pass
+print("never")
+"""
+
+# Convolutions, for cuDNN's part.
+CONVOLUTIONS = """
+import sys, torch
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(64, 64, 3, padding=1)).cuda()
+x = torch.randn(int(sys.argv[1]), 3, 512, 512, device="cuda")
+torch.cuda.memory._record_memory_history(max_entries=10000)
+for _ in range(3):
+    net(x).sum().backward()
+if len(sys.argv) > 2:
+    torch.cuda.memory._dump_snapshot(sys.argv[2])
+"""
+
 
 def expected():
     """{case: lines}, read without PyTorch."""
@@ -35,10 +64,10 @@ def expected():
     return {name: ast.literal_eval(lines) for lines, name in re.findall(r"^@case\((.*)\)\ndef (\w+)\(", text, re.MULTILINE)}
 
 
-def _fit(environment, *words):
+def _fit(environment, *words, options=("--gpu", "H100", "--steps", "0", "--cudnn", "0")):
     """What the program printed, what fit told as JSON, and what it said on stderr."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(running.FOREIGN)}
-    done = subprocess.run([environment.build / "cli/cubfc", "fit", "--gpu", "H100", "--steps", "0", "--json", "--show-output", "--",
+    done = subprocess.run([environment.build / "cli/cubfc", "fit", *options, "--json", "--show-output", "--",
                            environment.python, *words], env=own | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
                           capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
     if done.returncode != 0:
@@ -76,10 +105,45 @@ def _difference_of(environment, case):
     return f"{len(events)} events for {len(theirs)}, the first that differs is number {first}"
 
 
+def _wait_problem(environment):
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "waits.py")
+        program.write_text(WAITS, encoding="utf-8")
+        printed, told, said = _fit(environment, program, options=("--gpu", "H100"))
+    if told is None:
+        return f"it failed: {said.strip()[-600:]}"
+    run = told["runs"][0]
+    found = printed, run["processes"][0]["ended"], run["allocated_bytes"] > 800 << 20
+    return None if found == (["after"], "waits", True) else f"found {found}"
+
+
+def _convolution_problem(environment):
+    """A share that a recording was made with is learnt from it, and a search finds the last size that fits."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, snapshot = pathlib.Path(folder, "convolutions.py"), pathlib.Path(folder, "snapshot.pickle")
+        program.write_text(CONVOLUTIONS, encoding="utf-8")
+        gpu = ("--gpu", "8GiB")
+        _, known, said = _fit(environment, program, "8", snapshot, options=(*gpu, "--cudnn", "0.4"))
+        _, learnt, said_2 = _fit(environment, program, "8", options=(*gpu, "--learn", snapshot))
+        _, ranged, said_3 = _fit(environment, program, "8", options=gpu)
+        _, searched, said_4 = _fit(environment, program, "{batch}", options=(*gpu, "--search", "batch=1..64"))
+        if None in (known, learnt, ranged, searched):
+            return f"it failed: {(said + said_2 + said_3 + said_4).strip()[-600:]}"
+        largest, after = searched["gpus"][0]["largest"]["value"], searched["gpus"][0]["next"]["value"]
+        fits = [_fit(environment, program, str(batch), options=gpu)[1] is not None for batch in (largest, after)]
+    known, learnt, ranged = (told["runs"][0] for told in (known, learnt, ranged))
+    if abs(learnt["allocated_bytes"] / known["allocated_bytes"] - 1) > 0.002:
+        return f"{learnt['allocated_bytes']} bytes were learnt, {known['allocated_bytes']} recorded"
+    if not ranged["allocated_bytes"] < known["allocated_bytes"] < ranged["with_convolutions"]["allocated_bytes"]:
+        return f"{known['allocated_bytes']} bytes are not in the range"
+    return None if after == largest + 1 and fits == [True, False] else f"{largest} is largest, then {after}: {fits}"
+
+
 def report(environment):
     """Prints what is wrong. The exit status."""
     work = {f"values: {name}": (_problem_of, name, lines) for name, lines in expected().items()}
     work |= {f"events: {case}": (_difference_of, case) for case in FOLLOWED}
+    work |= {"loops that wait": (_wait_problem,), "convolutions": (_convolution_problem,)}
     wrong = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = {name: pool.submit(function, environment, *arguments) for name, (function, *arguments) in work.items()}

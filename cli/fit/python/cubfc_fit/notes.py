@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _line():
@@ -15,7 +15,7 @@ def _line():
     outer = None
     while frame:
         name = frame.f_code.co_filename
-        if not name.startswith(("<", _HERE)):
+        if not name.startswith(("<", HERE)):
             outer = f"{name}:{frame.f_lineno}"
             if f"{os.sep}site-packages{os.sep}" not in name and f"{os.sep}lib{os.sep}python" not in name:
                 return outer
@@ -48,6 +48,11 @@ class Notes:
 
     def size(self, operator, took_all):
         self.add("size" if took_all else "size of guesses", operator.partition("::")[2])
+
+    def communicator(self, ranks):
+        """One of NCCL's, which would be there: among so many GPUs."""
+        with self._lock:
+            self.facts["communicators"] = [*self.facts.get("communicators", ()), ranks]
 
     def set(self, **facts):
         with self._lock:

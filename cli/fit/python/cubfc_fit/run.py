@@ -12,8 +12,10 @@ import time
 
 import torch
 
+from .collectives import run_by_gloo
 from .mode import InForce, forget
 from .notes import notes
+from .waits import waits
 
 _TICK = 0.25  # seconds
 
@@ -42,6 +44,7 @@ class _Run:
             self.end("steps")
 
     def begin(self):
+        waits.end = lambda: self.end("waits")
         self._ticking.start()
         atexit.register(lambda: self._finish("failed" if hasattr(sys, "last_type") else "ended"))
 
@@ -69,7 +72,7 @@ class _Run:
 
     def _tell(self, state):
         notes.set(state=state, steps=self._steps, peak_step=self._peak_step, seconds=time.monotonic() - self._started,
-                  peak_seconds=self._peak_seconds, torch=torch.__version__, cuda=torch.version.cuda, python=sys.version.split()[0],
+                  peak_seconds=self._peak_seconds, waited_at=waits.answered, torch=torch.__version__, cuda=torch.version.cuda, python=sys.version.split()[0],
                   **self._peak)
 
     def _finish(self, state):
@@ -81,7 +84,8 @@ class _Run:
             # Python ends a thread that comes back from PyTorch's code after it by unwinding that code, which aborts.
             self._ticking.join()
         self._look()
-        self._tell(state)
+        # An end that such an answer led to is none that it would have had.
+        self._tell("waits" if state in ("ended", "failed") and waits.answered else state)
         notes.write()
 
     def end(self, why):
@@ -99,6 +103,7 @@ def start():
     InForce().__enter__()
     _follow_threads()
     _follow_inductor()
+    run_by_gloo()
     _run_recurrent_networks_without_cudnn()
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(_run.step)
