@@ -17,6 +17,7 @@
 #include "cli/program_words.h"
 #include "cli/progress.h"
 #include "cli/recordings/recording.h"
+#include "cli/report/output.h"
 #include "cli/run/library.h"
 #include "cli/run/program.h"
 #include "cli/run/settings.h"
@@ -62,10 +63,12 @@ struct FitWords {
   std::string steps = "8";
   std::string seconds = "120";
   std::string trace;
+  std::string page;
   std::string learn;
   std::string search;
   std::string convolutions;
   bool json = false;
+  bool random_weights = false;
   bool list = false;
   bool shows_output = false;
 };
@@ -90,6 +93,7 @@ fit::Program program_of(const FitWords& words) {
   program.steps = std::stoi(words.steps);
   program.seconds = std::stod(words.seconds);
   program.shows_output = words.shows_output;
+  program.random_weights = words.random_weights;
   if (!words.convolutions.empty()) {
     program.convolutions = std::stod(words.convolutions);
   }
@@ -116,6 +120,9 @@ Told answer(const FitWords& words, const fit::Program& program, const std::vecto
                                              !gpus.empty(), folder, telling);
   if (!words.trace.empty()) {
     copy_trace(answer, words.trace);
+  }
+  if (!words.page.empty()) {
+    fit::write_page_of(answer.measured.front().need, words.page);
   }
   const bool fits = std::ranges::all_of(answer.verdicts, [](const fit::Verdict& verdict) {
     return verdict.cache.answer == fit::Fits::Answer::kYes;
@@ -169,6 +176,8 @@ void run(const FitWords& words) {
                                 : answer_search(words, program, gpus, folder.path(), telling);
   } catch (const recordings::BadRecording& bad) {
     throw Failure{bad.what()};
+  } catch (const report::CannotWrite& cannot) {
+    throw Failure{cannot.what()};
   }
   std::fputs(told.text.c_str(), stdout);
   if (!told.fits) {
@@ -210,6 +219,10 @@ void add_fit(CLI::App& app, std::vector<std::string>& words) {
       ->add_option("--trace", fit->trace, "keep the recording of the first run, for `cubfc report`")
       ->type_name("FILE");
   command
+      ->add_option("--page", fit->page,
+                   "write the first run as a page: what was held when, and by which line")
+      ->type_name("FILE");
+  command
       ->add_option(
           "--cudnn", fit->convolutions,
           "what cuDNN's convolutions take for themselves, as a share of copies of all that "
@@ -228,7 +241,11 @@ void add_fit(CLI::App& app, std::vector<std::string>& words) {
                    "the largest value that fits, in the place of {NAME} in the program's words; "
                    "VALUES: 1..256, 8..256/8 (every eighth) or 1,2,4,8")
       ->type_name("NAME=VALUES")
-      ->excludes("--trace");
+      ->excludes("--trace")
+      ->excludes("--page");
+  command->add_flag("--random-weights", fit->random_weights,
+                    "weights of Hugging Face's models are made up, not downloaded or read: their "
+                    "configuration is all that is needed");
   command->add_flag("--json", fit->json, "print JSON");
   command->add_flag("--show-output", fit->shows_output, "show what the program writes");
   command->callback([fit] { run(*fit); });

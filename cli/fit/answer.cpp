@@ -114,7 +114,7 @@ class Runs {
     measured.need = std::move(*need);
     if (!program_.convolutions && has_convolutions(measured.run)) {
       // What it ends with does not matter: it is what ended well, and a little more memory.
-      measured.at_most = read(gpu, run(gpu, {kPlenty, 1}));
+      measured.at_most = read(gpu, run(gpu, {kPlenty, 1, true}));
     }
     return measured;
   }

@@ -10,8 +10,10 @@
 #include "cli/recordings/tensors.h"
 #include "cli/replay/fit.h"
 #include "cli/report/figures.h"
+#include "cli/report/forms.h"
 #include "cli/report/history.h"
 #include "cli/report/lines.h"
+#include "cli/report/output.h"
 
 namespace cubfc::cli::fit {
 namespace {
@@ -110,6 +112,17 @@ std::uint64_t recorded_peak(const std::string& path) {
   Recording recording = recordings::open_recording(path);
   recordings::show_tensors(recording);
   return look_at(recording).figures.whole.in_use.bytes;
+}
+
+void write_page_of(const Need& need, const std::string& path) {
+  Recording recording = recordings::open_recording(need.trace);
+  leave_out_libraries(recording);
+  recordings::show_tensors(recording);
+  const Looked looked = look_at(recording);
+  const report::CodeLines lines = report::lines_of(recording, looked.history, looked.figures);
+  report::Output output(path, {need.trace});
+  report::write_page({recording, looked.history, looked.figures, lines}, output);
+  output.finish();
 }
 
 std::optional<Need> need_of(const Run& run) {

@@ -34,6 +34,9 @@ struct Need {
 // PyTorch's. Throws recordings::BadRecording.
 std::uint64_t recorded_peak(const std::string& path);
 
+// The page of `cubfc report`, of the process that needs most. Throws report::CannotWrite.
+void write_page_of(const Need& need, const std::string& path);
+
 // Nothing where no process allocated. Throws recordings::BadRecording.
 std::optional<Need> need_of(const Run& run);
 

@@ -80,6 +80,7 @@ std::vector<std::string> environment_for(const Program& program, const Gpu& gpu,
   changes["CUBFC_FIT_NOTES"] = folder + '/' + std::string(kFileOfNotes) + "%p.json";
   changes["CUBFC_FIT_STEPS"] = std::to_string(program.steps);
   changes["CUBFC_FIT_SECONDS"] = std::to_string(program.seconds);
+  changes["CUBFC_FIT_RANDOM_WEIGHTS"] = program.random_weights ? "1" : "";
   changes["STANDIN_DATA"] = "none";
   changes["STANDIN_DEVICES"] = std::to_string(program.gpus);
   changes["STANDIN_NAME"] = gpu.device_name;
@@ -218,7 +219,7 @@ class Child {
   bool is_over_ = false;
 };
 
-pid_t start(const Program& program, const std::vector<std::string>& entries,
+pid_t start(const Program& program, bool shows_output, const std::vector<std::string>& entries,
             const std::string& output) {
   const std::vector<char*> arguments = pointers_to(program.words);
   const std::vector<char*> environment = pointers_to(entries);
@@ -228,7 +229,7 @@ pid_t start(const Program& program, const std::vector<std::string>& entries,
   if (child == 0) {
     setpgid(0, 0);
     dup2(nothing, STDIN_FILENO);
-    if (!program.shows_output) {
+    if (!shows_output) {
       dup2(file, STDOUT_FILENO);
       dup2(file, STDERR_FILENO);
     }
@@ -260,7 +261,8 @@ Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
            const std::string& folder, const Seen& seen) {
   using namespace std::chrono_literals;
   const std::string output = folder + "/output";
-  Child child(start(program, environment_for(program, gpu, conditions, folder), output));
+  Child child(start(program, program.shows_output && !conditions.is_once_more,
+                    environment_for(program, gpu, conditions, folder), output));
   for (auto next = std::chrono::steady_clock::now(); !child.has_ended();) {
     std::this_thread::sleep_for(20ms);
     if (const int signal = the_signal; signal != 0) {

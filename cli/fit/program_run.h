@@ -21,6 +21,7 @@ struct Program {
   int steps = 0;             // see the command's --steps and --seconds
   double seconds = 0;
   bool shows_output = false;
+  bool random_weights = false;  // of Hugging Face's models
   // What cuDNN's convolutions take for themselves, as a share of copies of all that they read and
   // write; where it is not known, the answer is a range.
   std::optional<double> convolutions;
@@ -73,8 +74,9 @@ void end_runs_on_signals();
 
 // What of the GPU the program gets, and how its libraries behave that nobody knows inside.
 struct Conditions {
-  std::uint64_t memory = 0;  // bytes, which may be more than the GPU has
-  double convolutions = 0;   // see Program::convolutions
+  std::uint64_t memory = 0;   // bytes, which may be more than the GPU has
+  double convolutions = 0;    // see Program::convolutions
+  bool is_once_more = false;  // the program's output is known
 };
 
 // Files go into `folder`, which must be

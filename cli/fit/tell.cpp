@@ -81,7 +81,9 @@ void add_need(std::string& text, const Program& program, const Measured& measure
   const std::uint64_t least = need.device + nccl.least + measured.gpu.context_bytes;
   const std::uint64_t with_all = most_of(measured).device + nccl.most + measured.gpu.context_bytes;
   text += fmt::format("  needs     {} of the GPU{}\n", range_text(least, std::max(least, with_all)),
-                      measured.at_most ? ", by what cuDNN's convolutions take for themselves" : "");
+                      measured.at_most && with_all > least
+                          ? ", by what cuDNN's convolutions take for themselves"
+                          : "");
   if (nccl.most > 0) {
     text += fmt::format("            {} of it by NCCL, as others saw it ({})\n",
                         range_text(nccl.least, nccl.most),
@@ -149,6 +151,9 @@ std::string meaning_of(const Note& note) {
   if (note.kind == "read") {
     return "a value that only a GPU computes was " + note.what +
            ", and is 1 (true) here. What the program decides by it may differ";
+  }
+  if (note.kind == "weights") {
+    return note.what + ": were loaded, as --random-weights does not know how large they are";
   }
   if (note.kind == "waits") {
     return "a loop waits for a value that only a GPU computes, and was told others than 1 until it "

@@ -7,6 +7,7 @@ usage: fit_test.py CUBFC
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,6 +100,18 @@ class Fit(unittest.TestCase):
         listed = self.fit("--list-gpus")
         self.assertEqual(listed.returncode, 0)
         self.assertRegex(listed.stdout, r"\nA100-80GB +79\.\d+ +8\.0 +108 ")
+
+    def test_libraries_of_nvidia_are_replaced_however_they_are_opened(self):
+        """By their name and by a whole path, which here leads to another library; what is not theirs is what it is."""
+        for name in ("libcudnn.so.9", "libcublas.so.12", "libcuda.so.1", "libcurious.so"):
+            shutil.copy(SOFTWARE_GPU / "libcupti.so", self.folder / name)
+        done = self.fit("--gpu", "H100", "--show-output", "--", *self.uses(1, """
+            for name, function in (("libcudnn.so.9", "cudnnGetVersion"), ("libcublas.so.12", "cublasCreate_v2"), ("libcuda.so.1", "cuInit"),
+                                   ("libcurious.so", "cuptiEnableCallback")):
+                assert hasattr(ctypes.CDLL(os.path.join(os.getcwd(), name)), function), name
+            print("all there")
+        """))
+        self.assertIn("all there\n", done.stdout, done.stderr)
 
     def test_the_program_sees_the_gpu_that_was_named(self):
         text = self.uses(1, """

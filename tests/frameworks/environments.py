@@ -11,7 +11,7 @@ NO_PYPI = "Can PyPI be reached from here? PIP_INDEX_URL names a mirror of it, HT
 # What is installed. PyTorch's wheels fix the versions of NVIDIA's.
 ENVIRONMENTS = {
     "torch-2.15-cu13": ["torch==2.15.0", "numpy==2.4.6", "torchvision==0.29.2", "bitsandbytes==0.50.2",
-                        "onnxruntime-gpu==1.31.1", "onnx==1.23.2"],
+                        "onnxruntime-gpu==1.31.1", "onnx==1.23.2", "transformers==5.24.0", "accelerate==1.15.0"],
     "torch-2.7-cu12": ["torch==2.7.1", "numpy==2.4.6", "torchvision==0.22.1", "bitsandbytes==0.50.2"],
 }
 

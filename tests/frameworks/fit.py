@@ -57,6 +57,48 @@ if len(sys.argv) > 2:
     torch.cuda.memory._dump_snapshot(sys.argv[2])
 """
 
+# Two processes that ask for NCCL; prints what only true numbers give.
+RANKS = """
+import os, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+net = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(4)]).cuda()
+for layer in net:
+    fully_shard(layer)
+fully_shard(net)
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(3):
+    net(torch.randn(64, 2048, device="cuda")).sum().backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    optimizer.step()
+names = [None, None]
+dist.all_gather_object(names, f"rank {rank}")
+mean = torch.tensor([float(rank)], device="cuda")
+dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+parts = torch.empty(4, device="cuda")
+dist.reduce_scatter_tensor(parts, torch.ones(8, device="cuda"))
+if rank == 0:
+    print(names, mean.item(), parts.tolist(), flush=True)
+dist.destroy_process_group()
+"""
+
+# A model of Hugging Face's, from a folder: with weights, or with a configuration alone.
+HUGGING_FACE = """
+import sys, torch, transformers
+if len(sys.argv) > 2:
+    config = transformers.LlamaConfig(hidden_size=512, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8,
+                                      num_key_value_heads=4, vocab_size=8192, tie_word_embeddings=True, dtype=torch.bfloat16)
+    config.architectures = ["LlamaForCausalLM"]
+    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(sys.argv[1])
+    config.save_pretrained(sys.argv[2])
+    sys.exit()
+model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype="auto", device_map="cuda")
+print(model.dtype, model.num_parameters(), torch.cuda.memory_allocated())
+print(model.generate(torch.ones(1, 32, dtype=torch.long, device="cuda"), max_new_tokens=8, do_sample=False).shape)
+"""
+
 
 def expected():
     """{case: lines}, read without PyTorch."""
@@ -139,11 +181,42 @@ def _convolution_problem(environment):
     return None if after == largest + 1 and fits == [True, False] else f"{largest} is largest, then {after}: {fits}"
 
 
+def _rank_problem(environment):
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "ranks.py")
+        program.write_text(RANKS, encoding="utf-8")
+        words = ("-m", "torch.distributed.run", "--nproc-per-node", "2", program)
+        printed, told, said = _fit(environment, *words, options=("--gpu", "H100", "--gpus", "2", "--steps", "0"))
+    if told is None:
+        return f"it failed: {said.strip()[-600:]}"
+    run = told["runs"][0]
+    found = [line for line in printed if line.startswith("[")], len(run["processes"]), run["nccl_bytes"][0] > 0
+    return None if found == (["['rank 0', 'rank 1'] 0.5 [2.0, 2.0, 2.0, 2.0]"], 2, True) else f"found {found}"
+
+
+def _weights_problem(environment):
+    if subprocess.run([environment.python, "-c", "import transformers, accelerate"], capture_output=True, check=False).returncode != 0:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        program, whole, bare = (pathlib.Path(folder, name) for name in ("model.py", "whole", "bare"))
+        program.write_text(HUGGING_FACE, encoding="utf-8")
+        subprocess.run([environment.python, program, whole, bare], check=True, capture_output=True)
+        if list(bare.glob("*.safetensors")):
+            return "the folder without weights has some"
+        loaded, told, said = _fit(environment, program, whole)
+        made_up, told_2, said_2 = _fit(environment, program, bare, options=("--gpu", "H100", "--steps", "0", "--random-weights"))
+    if told is None or told_2 is None:
+        return f"it failed: {(said + said_2).strip()[-600:]}"
+    figures = [[run[name] for name in ("allocated_bytes", "reserved_bytes", "device_bytes")] for run in told["runs"] + told_2["runs"]]
+    return None if loaded == made_up and figures[0] == figures[1] else f"{loaded} {figures[0]} with weights, {made_up} {figures[1]} without"
+
+
 def report(environment):
     """Prints what is wrong. The exit status."""
     work = {f"values: {name}": (_problem_of, name, lines) for name, lines in expected().items()}
     work |= {f"events: {case}": (_difference_of, case) for case in FOLLOWED}
-    work |= {"loops that wait": (_wait_problem,), "convolutions": (_convolution_problem,)}
+    work |= {"loops that wait": (_wait_problem,), "convolutions": (_convolution_problem,), "two ranks": (_rank_problem,),
+             "random weights": (_weights_problem,)}
     wrong = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = {name: pool.submit(function, environment, *arguments) for name, (function, *arguments) in work.items()}

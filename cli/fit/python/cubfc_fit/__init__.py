@@ -3,6 +3,7 @@
 Changes nothing of the program's files or environment. Nothing is done before the program imports PyTorch."""
 
 import importlib.abc
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -16,32 +17,66 @@ _REFUSED = {
 }
 
 
+def _tell_versions():
+    """The stand-ins of NVIDIA's libraries say that they are those which the environment has: PyTorch chooses by it."""
+    for library in ("cudnn", "cublas"):
+        for name in (f"nvidia-{library}", f"nvidia-{library}-cu13", f"nvidia-{library}-cu12"):
+            try:
+                os.environ[f"STANDIN_{library.upper()}_VERSION"] = importlib.metadata.version(name)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                pass
+
+
+def _start(_):
+    from . import run
+    run.start()
+
+
+def _weights(function):
+    def after(module):
+        from . import weights
+        getattr(weights, function)(module)
+
+    return after
+
+
+# What is done once a module has been imported.
+_AFTER = {"torch": _start}
+if os.environ.get("CUBFC_FIT_RANDOM_WEIGHTS"):
+    _AFTER |= {"transformers.modeling_utils": _weights("make_up_transformers"),
+               "diffusers.models.modeling_utils": _weights("make_up_diffusers"),
+               "diffusers.pipelines.pipeline_utils": _weights("download_no_weights")}
+
+
 class _Finder(importlib.abc.MetaPathFinder):
-    """Is asked first for each module, and does something once torch has been imported."""
+    """Is asked first for each module."""
 
     def __init__(self):
-        self._is_looking = False
+        self._looks_for = set()
 
     def find_spec(self, name, path=None, target=None):
-        if name in _REFUSED:
-            from .notes import notes
-            notes.add("refused", _REFUSED[name])
-            notes.write()
-        if name != "torch" or self._is_looking:
+        if (name not in _AFTER and name not in _REFUSED) or name in self._looks_for:
             return None
-        self._is_looking = True
+        self._looks_for.add(name)
         try:
             spec = importlib.util.find_spec(name)
         finally:
-            self._is_looking = False
+            self._looks_for.remove(name)
         if spec is None or spec.loader is None:
             return None
         load = spec.loader.exec_module
 
         def exec_module(module):
+            if name == "torch":
+                _tell_versions()
+            if name in _REFUSED:
+                from .notes import notes
+                notes.add("refused", _REFUSED[name])
+                notes.write()
             load(module)
-            sys.meta_path.remove(self)
-            _start()
+            if name in _AFTER:
+                _AFTER[name](module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -50,8 +85,3 @@ class _Finder(importlib.abc.MetaPathFinder):
 def wait_for_frameworks():
     if os.environ.get("CUBFC_FIT_NOTES"):
         sys.meta_path.insert(0, _Finder())
-
-
-def _start():
-    from . import run
-    run.start()

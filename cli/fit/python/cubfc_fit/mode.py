@@ -1,5 +1,6 @@
 """The dispatch mode of PyTorch's under which the program runs: it sees each operator below autograd, and follows it on the host."""
 
+import functools
 import threading
 
 import torch
@@ -19,7 +20,6 @@ _draws = torch.Generator(device="cpu")
 _MOST_BYTES_KEPT_BY_DRIVER = 64 << 10  # of a copy: STANDIN_DATA=none
 _PLACE = 0.382  # of a guess among those that are searched
 _FEW = 16  # elements of what is computed though it rests on a guess
-_plain = {torch.Tensor, torch.nn.Parameter}
 
 
 class Values(TorchDispatchMode):
@@ -41,7 +41,7 @@ class Values(TorchDispatchMode):
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) or any(issubclass(kind, FakeTensor) for kind in types):
             return func(*args, **kwargs)
         # A subclass comes first: its own operators on plain tensors are seen.
-        if not _plain.issuperset(types):
+        if not all(map(_is_plain, types)):
             return NotImplemented
         if not isinstance(func, torch._ops.OpOverload):
             return func(*args, **kwargs)
@@ -62,6 +62,12 @@ class Values(TorchDispatchMode):
                 sizes.end()
         with _lock:
             return _followed(_follow, out, func, facts, args, kwargs, tensors, out)
+
+
+@functools.lru_cache(maxsize=None)
+def _is_plain(kind):
+    """Whether it has no operators of its own."""
+    return kind.__torch_dispatch__ in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
 
 
 def _lifted(tensor):

@@ -1,0 +1,62 @@
+// Which file a program of `cubfc fit` opens as a library. Called by dlopen.S, in any thread.
+//
+// What takes the place of NVIDIA's libraries is preloaded, so whoever asks for one by its name gets
+// it. Whoever asks by a whole path, as Python packages do that bring their own, would get NVIDIA's.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+
+extern "C" {
+__attribute__((visibility("hidden"))) void* (*cubfc_fit_real_dlopen)(const char*, int) = nullptr;
+__attribute__((visibility("hidden"))) const char* cubfc_fit_file_to_open(const char* file);
+}
+
+namespace {
+
+// With a slash at its end.
+std::string own_folder() {
+  Dl_info found{};
+  static const char in_this_object = 0;
+  if (dladdr(&in_this_object, &found) == 0 || found.dli_fname == nullptr) {
+    return {};
+  }
+  const std::string path = found.dli_fname;
+  return path.substr(0, path.rfind('/') + 1);
+}
+
+// For ever: a library that is opened may open others before dlopen is done with its name.
+const char* kept(const std::string& path) {
+  static std::mutex mutex;
+  static std::set<std::string> paths;
+  const std::scoped_lock lock(mutex);
+  return paths.insert(path).first->c_str();
+}
+
+}  // namespace
+
+const char* cubfc_fit_file_to_open(const char* file) {
+  static const auto real =
+      reinterpret_cast<void* (*)(const char*, int)>(dlsym(RTLD_NEXT, "dlopen"));
+  cubfc_fit_real_dlopen = real;
+  const std::string_view path = file == nullptr ? "" : file;
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) {
+    return file;
+  }
+  const std::string_view name = path.substr(slash + 1);
+  if (!name.starts_with("libcu") && !name.starts_with("libnvidia-ml.")) {
+    return file;
+  }
+  static const std::string folder = own_folder();
+  for (const char* const within : {"", "libraries/"}) {
+    const std::string ours = folder + within + std::string(name);
+    if (!name.starts_with("libcubfc") && access(ours.c_str(), R_OK) == 0) {
+      return kept(ours);
+    }
+  }
+  return file;
+}
