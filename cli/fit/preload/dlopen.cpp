@@ -51,10 +51,12 @@ const char* cubfc_fit_file_to_open(const char* file) {
   if (!name.starts_with("libcu") && !name.starts_with("libnvidia-ml.")) {
     return file;
   }
+  // NVIDIA's profiler is used with the software driver as with any other.
+  const bool is_tools = name.starts_with("libcupti.") || name.starts_with("libcubfc");
   static const std::string folder = own_folder();
   for (const char* const within : {"", "libraries/"}) {
     const std::string ours = folder + within + std::string(name);
-    if (!name.starts_with("libcubfc") && access(ours.c_str(), R_OK) == 0) {
+    if (!is_tools && access(ours.c_str(), R_OK) == 0) {
       return kept(ours);
     }
   }
