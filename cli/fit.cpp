@@ -45,15 +45,19 @@ its memory, and where that does not do once more with as much as the program wan
 "no cache", "cubfc bfc" and "cubfc vmm" are with PYTORCH_NO_CUDA_MEMORY_CACHING=1.
 
 Values that kernels would compute are followed on the host where few numbers are
-concerned. Where the answer rests on what is not known, that is said, with the line.
+concerned. Where the answer rests on what is not known, that is said, with the line, and
+"needs" is a range where cuDNN or NCCL take memory for themselves. "perhaps" fits with the
+least of it, not with the most.
 
 Exit status: 0 it fits on each GPU that was named, 1 the program failed or cannot run
-so, 2 the command line is wrong, 3 on one of them it does not fit with PyTorch's cache.
+so, 2 the command line is wrong, 3 on one of them it does not fit with PyTorch's cache, or
+perhaps not.
 
 Examples:
   cubfc fit -- python3 train.py
   cubfc fit --gpu 4090 --gpu A100-80GB:2g.20gb --gpu 48GiB -- python3 train.py --batch 8
-  cubfc fit --gpu H100 --json -- python3 generate.py
+  cubfc fit --gpu 4090 --search batch=1..256 -- python3 train.py --batch {batch}
+  cubfc fit --gpu H100 --random-weights --page fit.html -- python3 generate.py
 )";
 
 struct FitWords {

@@ -101,6 +101,53 @@ class Fit(unittest.TestCase):
         self.assertEqual(listed.returncode, 0)
         self.assertRegex(listed.stdout, r"\nA100-80GB +79\.\d+ +8\.0 +108 ")
 
+    def test_the_largest_value_that_fits(self):
+        program = self.uses("int(sys.argv[1])")
+        for values, largest, after in (("1..64", 15, 16), ("3..9/3", 9, None), ("40,2,16", 2, 16), ("16..20", None, 16), ("15..15", 15, None)):
+            done = self.fit("--gpu", "16GiB", "--search", f"gib={values}", "--json", "--", *program, "{gib}")
+            self.assertEqual(done.returncode, 3 if largest is None else 0, done.stderr)
+            gpu = json.loads(done.stdout)["gpus"][0]
+            found = [tried and tried["value"] for tried in (gpu["largest"], gpu["next"])]
+            self.assertEqual(found, [largest, after], values)
+            self.assertLessEqual(gpu["tried"], 5)
+        told = self.fit("--gpu", "16GiB", "--search", "gib=1..64", "--", *program, "{gib}").stdout
+        self.assertRegex(told, r"\n  16GiB +16\.00  15 +fits \+0\.60 +16 +no +-0\.40\n")
+        for options, words, said in (
+                (["--search", "gib=1..64"], "{gib}", "none is named"), (["--gpu", "T4", "--search", "gib=1..64"], "5", "no word of the program"),
+                (["--gpu", "T4", "--search", "gib=9..1"], "{gib}", "is not of the form"), (["--gpu", "T4", "--search", "=1"], "{gib}", "is not of the form"),
+                (["--gpu", "T4", "--search", "gib=1..9/0"], "{gib}", "is not of the form"), (["--gpu", "T4", "--search", "gib=,"], "{gib}", "is not of the form"),
+                (["--gpu", "T4", "--search", "gib=0..99999999999"], "{gib}", "is not of the form")):
+            done = self.fit(*options, "--", *program, words)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(said, done.stderr)
+        done = self.fit("--gpu", "T4", "--search", "gib=0..9", "--", *program, "x{gib}")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("invalid literal for int() with base 10: 'x0'", done.stderr)
+        self.assertEqual(list(self.folder.glob("cubfc-fit-*")), [])
+
+    def test_a_page_of_the_run(self):
+        page = self.folder / "page.html"
+        done = self.fit("--gpu", "T4", "--page", page, "--", *self.uses(2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("<title>", page.read_text()[:2000])
+        page.unlink()
+        done = self.fit("--gpu", "T4", "--page", self.folder / "none/page.html", "--", *self.uses(2))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("none/page.html: No such file or directory", done.stderr)
+
+    def test_what_cannot_be_learnt(self):
+        done = self.fit("--gpu", "T4", "--trace", self.folder / "kept.cubfc", "--", *self.uses(2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for file, said in (("none.pickle", "none.pickle: No such file"), ("program.py", "program.py"),
+                           ("kept.cubfc", "there is nothing to learn")):
+            done = self.fit("--gpu", "T4", "--learn", self.folder / file, "--", *self.uses(2))
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(said, done.stderr)
+        for share in ("1.5", "-1", "much"):
+            done = self.fit("--gpu", "T4", f"--cudnn={share}", "--", *self.uses(2))
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("is no share from 0 to 1", done.stderr)
+
     def test_libraries_of_nvidia_are_replaced_however_they_are_opened(self):
         """By their name and by a whole path, which here leads to another library; what is not theirs is what it is."""
         for name in ("libcudnn.so.9", "libcublas.so.12", "libcuda.so.1", "libcurious.so"):

@@ -95,6 +95,46 @@ class Libraries(unittest.TestCase):
             done = self.run_user(text, LD_LIBRARY_PATH=path, LD_PRELOAD=str(LIBRARIES / "libcublas.so.13"))
             self.assertEqual((done.stdout, done.stderr), ("1\n", ""))
 
+    def test_a_convolution_asks_for_a_share_of_copies_of_its_operands(self):
+        """By cuDNN's backend interface, as PyTorch does: a graph of one convolution, what a heuristic finds for it, and its plan."""
+        text = """
+            import ctypes
+            dnn, P, N = ctypes.CDLL("libcudnn.so.9"), ctypes.c_void_p, ctypes.c_int64
+            def descriptor(kind, **attributes):
+                made = P()
+                assert dnn.cudnnBackendCreateDescriptor(kind, ctypes.byref(made)) == 0
+                for name, (type, values) in attributes.items():
+                    assert dnn.cudnnBackendSetAttribute(made, int(name[1:]), type, N(len(values)), values) == 0
+                assert dnn.cudnnBackendFinalize(made) == 0
+                return made
+            def tensor(type, sizes, innermost):
+                strides, step = [0] * 4, 1
+                for axis in ((1, 3, 2, 0) if innermost else (3, 2, 1, 0)):
+                    strides[axis], step = step, step * sizes[axis]
+                return descriptor(8, _901=(1, (ctypes.c_int * 1)(type)), _902=(3, (N * 4)(*sizes)), _903=(3, (N * 4)(*strides)))
+            def parts(*descriptors):
+                return 15, (P * len(descriptors))(*descriptors)
+            def workspace(type, channels, innermost):
+                w, x, y = (tensor(type, sizes, innermost) for sizes in ((64, channels, 3, 3), (2, channels, 10, 10), (2, 64, 10, 10)))
+                graph = descriptor(15, _801=parts(descriptor(10, _703=parts(w), _704=parts(x), _705=parts(y))))
+                heuristic, found, count, size = descriptor(7, _201=parts(graph)), descriptor(4), N(), N(-1)
+                assert dnn.cudnnBackendGetAttribute(heuristic, 202, 15, N(1), ctypes.byref(count), (P * 1)(found)) == 0 and count.value == 1
+                for gone in (w, x, y, graph, heuristic):
+                    assert dnn.cudnnBackendDestroyDescriptor(gone) == 0
+                assert dnn.cudnnBackendGetAttribute(descriptor(5, _401=parts(found)), 402, 3, N(1), None, ctypes.byref(size)) == 0
+                return size.value
+            FLOAT, HALF = 0, 2
+            print(workspace(FLOAT, 64, False), workspace(FLOAT, 64, True), workspace(HALF, 3, False), workspace(HALF, 3, True))
+        """
+        of_float = 4 * (64 * 64 * 9 + 2 * 64 * 100 * 2)
+        three_as_eight = 2 * (64 * 8 * 9 + 2 * 8 * 100)  # of two bytes, in pieces of 16
+        of_half = three_as_eight + 2 * 2 * 64 * 100
+        for share, told in (("0", [0, 0, 0, 0]), ("1", [of_float, 0, of_half, three_as_eight]), ("", [0, 0, 0, 0]), ("x", [0, 0, 0, 0])):
+            done = self.run_user(text, STANDIN_CUDNN_WORKSPACE=share)
+            self.assertEqual((done.stdout.split(), done.stderr), ([str(each) for each in told], ""))
+        half = [int(each) for each in self.run_user(text, STANDIN_CUDNN_WORKSPACE="0.5").stdout.split()]
+        self.assertEqual(half[0], of_float // 2)
+
     def test_nvml_knows_the_software_drivers_devices(self):
         done = self.run_user("""
             import ctypes
