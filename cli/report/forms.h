@@ -23,7 +23,7 @@ struct Told {
 // For a terminal of 80 columns. `bold`: with headings that stand out.
 std::string text_of(const Told& told, bool bold);
 
-// The names in it do not change; docs/using.md tells what they mean.
+// The names in it do not change; docs/starting.md tells what they mean.
 nlohmann::ordered_json json_of(const Told& told);
 void write_json(const Told& told, Output& output);
 

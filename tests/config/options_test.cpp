@@ -214,15 +214,15 @@ TEST_CASE("the table has a row for every option and every row its four cells", "
   }
 }
 
-TEST_CASE("the README's table of options is the one that the library reads", "[config]") {
-  std::ifstream file(CUBFC_README);
-  const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+TEST_CASE("the documents' table of options is the one that the library reads", "[config]") {
+  std::ifstream file(CUBFC_OPTIONS_PAGE);
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const std::string open = "<!-- options -->";
-  const std::size_t begin = readme.find(open);
-  const std::size_t end = readme.find("<!-- /options -->");
+  const std::size_t begin = page.find(open);
+  const std::size_t end = page.find("<!-- /options -->");
   REQUIRE(begin != std::string::npos);
   REQUIRE(end != std::string::npos);
-  std::string between = readme.substr(begin + open.size(), end - begin - open.size());
+  std::string between = page.substr(begin + open.size(), end - begin - open.size());
   between.erase(0, between.find_first_not_of('\n'));
   between.erase(between.find_last_not_of('\n') + 1);
   INFO("cubfc_options_table prints the table to paste");

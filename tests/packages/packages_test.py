@@ -230,7 +230,7 @@ class Debian(InRoot):
 
     def test_documents_and_whose_code_is_inside_are_in_it(self):
         listed = run("dpkg-deb", "--contents", self.packages[0]).stdout
-        for name in ("LICENSE", "README.md", "docs/using.md", "docs/deploy/examples/cubfc-cdi.yaml", "copyright", "changelog.gz"):
+        for name in ("LICENSE", "README.md", "docs/starting.md", "docs/deploy/examples/cubfc-cdi.yaml", "copyright", "changelog.gz"):
             self.assertIn(f"./usr/share/doc/cubfc/{name}", listed)
 
 
