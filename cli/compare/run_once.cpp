@@ -117,7 +117,7 @@ std::uint64_t number_in(std::string text) {
 
 void read_log(const std::string& path, Run& run) {
   static const std::regex summary(
-      "([0-9,]+) allocations?(?: in ([0-9,]+) driver calls?)?, .* with the program's waits");
+      "([0-9,]+) allocations? \\((?:([0-9,]+) driver calls?; )?.* waits for the GPU included");
   for (const std::string& line : lines_of(contents_of(path))) {
     if (line.find(" at the peak: ") != std::string::npos) {
       continue;  // of the summary, too

@@ -137,8 +137,8 @@ std::string describe(const config::Policy& policy, const FailedRequestFacts& fac
       return is_changed(policy, facts)
                  ? format("larger than the limit ({} of group {}, changed by `cubfc limit`)",
                           log::bytes(facts.limit->bytes), facts.group->name)
-                 : format("larger than the limit ({} is {})", name_of(*facts.limit),
-                          log::bytes(facts.limit->bytes));
+                 : format("larger than the limit of {} ({})", log::bytes(facts.limit->bytes),
+                          name_of(*facts.limit));
     case Cause::kLargerThanDevice:
       return facts.device ? format("larger than the device ({})", log::bytes(facts.device->total))
                           : "larger than the device";

@@ -68,13 +68,16 @@ std::string kinds_at_peak(const DeviceFigures& device) {
 
 void add_lines_of(const ProcessFigures& process, const DeviceFigures& device, const Sums& sums,
                   std::string_view each, std::vector<std::string>& lines) {
-  lines.push_back(format(
-      "GPU {}: peak {} of {}, {}{}{}, {} failed", device.number,
-      bytes_text(read(device.peak_bytes_in_use)), bytes_text(read(device.peak_bytes_taken)),
-      counted(sums.allocations, "allocation"),
-      read(device.driver_calls) == 0 ? ""
-                                     : " in " + counted(read(device.driver_calls), "driver call"),
-      each, grouped(std::max(sums.failures, read(device.refused)))));
+  std::string costs = read(device.driver_calls) == 0
+                          ? std::string()
+                          : counted(read(device.driver_calls), "driver call");
+  costs += costs.empty() || each.empty() ? "" : "; ";
+  costs += each;
+  lines.push_back(
+      format("GPU {}: peak {} of {}, {}{}, {} failed", device.number,
+             bytes_text(read(device.peak_bytes_in_use)), bytes_text(read(device.peak_bytes_taken)),
+             counted(sums.allocations, "allocation"), costs.empty() ? costs : " (" + costs + ")",
+             grouped(std::max(sums.failures, read(device.refused)))));
   if (const std::string kinds = kinds_at_peak(device); !kinds.empty()) {
     lines.push_back(format("GPU {}: of what at the peak: {}", device.number, kinds));
   }
@@ -156,7 +159,7 @@ std::vector<std::string> summary_lines(const Summary& summary) {
   const std::uint64_t operations = allocations_of(summary.process);
   const std::string each = summary.in_calls.count() == 0 || operations == 0
                                ? ""
-                               : format(", {:.1f} us each with the program's waits",
+                               : format("{:.1f} us each, waits for the GPU included",
                                         static_cast<double>(summary.in_calls.count()) / 1000.0 /
                                             static_cast<double>(operations));
   std::vector<std::string> lines;

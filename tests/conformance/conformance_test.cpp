@@ -38,7 +38,8 @@ const KnownDifference kKnownDifferences[] = {
      "without events for a whole context a free waits in a call, which each capture lets begin "
      "first"},
     {"a_capture_forbids_allocation_where_its_mode_says_so", "arena|dedicated|pool",
-     "more is allowed: the arena serves it without the driver, and the capture lives (starting.md)"},
+     "more is allowed: the arena serves it without the driver, and the capture lives "
+     "(starting.md)"},
     {"a_dma_buffer_covers_what_is_the_blocks", "pool",
      "the driver has it for whole blocks of a pool"},
     {"a_free_returns_when_the_submitted_work_is_done", "deferred",
@@ -52,7 +53,8 @@ const KnownDifference kKnownDifferences[] = {
      "the one that says whether there is such a handle"},
     {"sync_memops_is_of_one_allocation", "arena|dedicated",
      "the driver has it for a region, not a block"},
-    {"sync_memops_is_set_and_read", "mapped", "the driver has it for no mapped memory (starting.md)"},
+    {"sync_memops_is_set_and_read", "mapped",
+     "the driver has it for no mapped memory (starting.md)"},
     {"what_waits_for_a_destroyed_stream_keeps_nothing_else",
      "without-mapping-and-pools, arena, sync, preallocated", "as an_allocation_does_not_wait"},
 };

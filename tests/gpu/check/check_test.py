@@ -193,7 +193,7 @@ class Benchmarks(unittest.TestCase):
         self.assertTrue(all(bar["met"] for bar in benchmarks.bars(part)[:4]))
 
     def test_the_peak_is_read_from_the_line_at_exit(self):
-        line = "cubfc: GPU 0: peak 1.50 GiB of 2.00 GiB, 7 allocations in 2 driver calls\n"
+        line = "cubfc: GPU 0: peak 1.50 GiB of 2.00 GiB, 7 allocations (2 driver calls), 0 failed\n"
         self.assertEqual(benchmarks._peak_taken_bytes(types.SimpleNamespace(err=line)), 2 << 30)
         self.assertIsNone(benchmarks._peak_taken_bytes(types.SimpleNamespace(err="")))
 
