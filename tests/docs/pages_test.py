@@ -62,6 +62,10 @@ class Pages(unittest.TestCase):
                 target = str(page.relative_to(index.parent))
                 self.assertTrue(page == index or f"]({target}" in index.read_text(), page)
 
+    def test_the_page_of_messages_is_what_the_sources_say(self):
+        done = subprocess.run([pages.ROOT / "scripts/messages", "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, f"{done.stderr}`scripts/messages` writes it anew")
+
     def test_tests_that_stand_behind_sentences_are_there(self):
         for page in pages.PAGES:
             for name, test in BEHIND.findall(page.read_text()):
