@@ -129,14 +129,14 @@ constexpr std::array kOptions = std::to_array<Option>({
         "so much of what the process has taken of a device is not given to others that ask for it"),
     limiting(row<&Policy::group>(
                  {"CUBFC_GROUP", readers::group_name, kGroupForms, ""}, kNoneHonoured, "unset",
-                 "the processes of a user that name the same group share one budget on each "
+                 "the processes of a user that name the same group share one limit on each "
                  "device, `CUBFC_GROUP_LIMIT`; nothing is preallocated, and what one does not use "
                  "the others have by asking"),
              Limits::kGroup),
     limiting(row<&Policy::group_limit>(
                  {"CUBFC_GROUP_LIMIT", readers::device_amounts, kDeviceLimitForms, ""},
                  kNoneHonoured, "unset",
-                 "that budget, as `CUBFC_MEM_LIMIT`: a hard limit for all processes of the group "
+                 "that limit, as `CUBFC_MEM_LIMIT`: a hard limit for all processes of the group "
                  "together"),
              Limits::kGroup),
     row<&Policy::preallocate_limit>({"CUBFC_PREALLOCATE_LIMIT", readers::size, kSizeForms, ""},

@@ -62,6 +62,26 @@ class Pages(unittest.TestCase):
                 target = str(page.relative_to(index.parent))
                 self.assertTrue(page == index or f"]({target}" in index.read_text(), page)
 
+    def test_a_page_is_read_in_five_minutes(self):
+        """But for references, in which one looks something up."""
+        references = {"benchmarks.md", "compatibility.md", "messages.md", "what-changes.md", "frameworks.md"}
+        for page in pages.PAGES[2:]:
+            with self.subTest(page.name):
+                self.assertTrue(page.name in references or page.stat().st_size <= 12 << 10)
+
+    def test_one_word_for_one_thing(self):
+        """What the glossary has a word for is not called otherwise in what users read."""
+        words = set(re.findall(r"\*\*([\w ]+)\*\*", (pages.ROOT / "docs/glossary.md").read_text()))
+        others = {"chunk": "block", "slab": "region", "quota": "limit", "budget": "limit", "cap": "limit", "hoard": "preallocate",
+                  "occupied": "in use", "trace file": "recording"}
+        self.assertLessEqual(set(others.values()), words)
+        inside = ("how-", "benchmarks", "gpu")  # the code's own names
+        for page in pages.PAGES:
+            text = re.sub(r"```.*?```|`[^`\n]*`|<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
+            for other, word in others.items():
+                with self.subTest(page.name, other=other, word=word):
+                    self.assertTrue(page.name.startswith(inside) or not re.search(rf"\b{other}s?\b", text, re.IGNORECASE))
+
     def test_the_page_of_messages_is_what_the_sources_say(self):
         done = subprocess.run([pages.ROOT / "scripts/messages", "--check"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, f"{done.stderr}`scripts/messages` writes it anew")
