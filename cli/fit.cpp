@@ -1,4 +1,6 @@
 // `cubfc fit`: how much GPU memory a program needs, and on which GPUs it fits, without a GPU.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -104,6 +106,15 @@ fit::Program program_of(const FitWords& words) {
   return program;
 }
 
+// Before the program runs, which may take long.
+void refuse_where_nothing_can_be_written(const std::string& file) {
+  const fs::path folder = fs::path(file).parent_path();
+  if (!file.empty() && access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {
+    throw Failure{"fit: " + config::quoted(file, 200) +
+                  " cannot be written: " + std::strerror(errno)};
+  }
+}
+
 void copy_trace(const fit::Answer& answer, const std::string& to) {
   std::error_code failed;
   fs::copy_file(answer.measured.front().need.trace, to, fs::copy_options::overwrite_existing,
@@ -162,6 +173,9 @@ void run(const FitWords& words) {
     gpus.push_back(fit::find_gpu(name));
   }
   fit::Program program = program_of(words);
+  for (const std::string& file : {words.trace, words.page}) {
+    refuse_where_nothing_can_be_written(file);
+  }
   const TemporaryFolder folder("cubfc-fit");
   if (folder.path().empty()) {
     throw Failure{"fit: " + folder.pattern() + " cannot be made: " + std::strerror(errno)};

@@ -30,6 +30,12 @@ typedef int cubfc_limit_function(const char* limit);
 unsigned long long cubfc_trim(unsigned flags);
 typedef unsigned long long cubfc_trim_function(unsigned flags);
 
+/* Writes what has been recorded so far to the file of CUBFC_TRACE. For a process that is about to
+ * be killed, or to call _exit: what it recorded since would be lost. Any thread may call, also
+ * while others allocate. Returns 1, or 0 where nothing is recorded. */
+int cubfc_flush(void);
+typedef int cubfc_flush_function(void);
+
 /* What the program has of one device, in bytes: the figures of `cubfc top` and CUBFC_SUMMARY, under
  * their names. Later versions add fields at the end. */
 typedef struct cubfc_device_stats {

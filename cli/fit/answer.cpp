@@ -96,15 +96,20 @@ class Runs {
     refuse_what_cannot_run(measured.run);
     std::optional<Need> need = read(gpu, measured.run);
     if (exactly) {
-      measured.fits = measured.run.ended_well;
-      if (!measured.run.ended_well && need && need->ran_out) {
+      // Of several processes one may have died of it, and the others wait for it.
+      const bool is_unclear = need && need->ran_out && measured.run.traces.size() > 1;
+      if (!is_unclear) {
+        measured.fits = measured.run.ended_well;
+      }
+      if (need && need->ran_out && (is_unclear || !measured.run.ended_well)) {
         measured.run = run(gpu, {kPlenty, convolutions});
         need = read(gpu, measured.run);
       }
     }
     if (!measured.run.ended_well) {
+      const std::string& output = measured.run.output;
       throw Failure{"fit: the program ended " + measured.run.ended + ", as on " + gpu.name +
-                    ". It wrote last:\n" + measured.run.output};
+                    (output.empty() ? ", and wrote nothing" : ". It wrote last:\n" + output)};
     }
     if (!need) {
       throw Failure{
@@ -175,9 +180,9 @@ bool are_alike(const Gpu& one, const Gpu& other, bool exactly) {
 }
 
 Fits::Answer answer_of(bool fits_at_best, bool fits_at_worst) {
-  return fits_at_worst  ? Fits::Answer::kYes
-         : fits_at_best ? Fits::Answer::kPerhaps
-                        : Fits::Answer::kNo;
+  return !fits_at_best   ? Fits::Answer::kNo
+         : fits_at_worst ? Fits::Answer::kYes
+                         : Fits::Answer::kPerhaps;
 }
 
 std::uint64_t available_on(const Gpu& gpu) {
@@ -199,8 +204,8 @@ Fits compared(const Gpu& gpu, const Measured& measured, Figure Need::*figure) {
   const Nccl nccl = measured.nccl_on(gpu);
   Fits fits;
   fits.most_left = left(*least + nccl.least);
-  fits.least_left = left(std::max(*least, *most) + nccl.most);
-  fits.answer = answer_of(fits.most_left >= 0, fits.least_left >= 0);
+  fits.least_left = left(std::max(*least, *most) + nccl.most + measured.beside(gpu));
+  fits.answer = answer_of(fits.most_left >= 0, fits.least_left >= 0 && !measured.is_cut_short());
   return fits;
 }
 
@@ -221,30 +226,32 @@ double learn_convolutions(const Program& program, const Gpu& gpu, const std::str
   std::uint64_t at_most = peak_with(most);
   const std::string of_recording = config::quoted(recording, 200) + " has a peak of " +
                                    report::bytes_text(recorded) + ", and the program one of ";
-  if (at_least == at_most) {
-    throw Failure{
-        "fit: --learn: no convolution of cuDNN's is at the peak: there is nothing to learn. " +
-        of_recording + report::bytes_text(at_least)};
-  }
-  if (recorded < at_least || recorded > at_most) {
+  const std::uint64_t tolerance = at_least / 100;  // of what is not cuDNN's
+  if (recorded + tolerance < at_least || recorded > at_most + tolerance) {
     throw Failure{"fit: --learn: " + of_recording + report::bytes_text(at_least) + " to " +
                   report::bytes_text(at_most) +
                   ", whatever cuDNN takes. Was it recorded of this program, with these arguments, "
                   "on a GPU that --gpu names?"};
   }
+  if (at_least == at_most) {
+    throw Failure{
+        "fit: --learn: no convolution of cuDNN's is at the peak: there is nothing to learn. " +
+        of_recording + report::bytes_text(at_least)};
+  }
+  const std::uint64_t wanted = std::clamp(recorded, at_least, at_most);
   // The peak is a line of the share, or several one after the other.
   for (int n = 0; n < 3 && at_most > at_least; ++n) {
-    const double share = least + (most - least) * static_cast<double>(recorded - at_least) /
+    const double share = least + (most - least) * static_cast<double>(wanted - at_least) /
                                      static_cast<double>(at_most - at_least);
     const std::uint64_t peak = peak_with(share);
-    if (peak <= recorded) {
+    if (peak <= wanted) {
       least = share;
       at_least = peak;
     } else {
       most = share;
       at_most = peak;
     }
-    if (std::max(peak, recorded) - std::min(peak, recorded) < recorded / 1000) {
+    if (std::max(peak, wanted) - std::min(peak, wanted) < wanted / 1000) {
       return share;
     }
   }
@@ -282,8 +289,11 @@ Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exa
       fits = runs.run(gpu, {gpu.total_bytes, program.convolutions.value_or(0)}).ended_well;
     }
     if (fits && measured.nccl_on(gpu).most == 0) {
-      verdict.cache.by_trial = *fits != (verdict.cache.most_left >= 0);
-      verdict.cache.answer = answer_of(*fits, *fits && verdict.cache.least_left >= 0);
+      // The run knew what all processes took, but not what cuDNN takes.
+      const bool fits_at_worst = verdict.cache.least_left >= 0 || !measured.at_most;
+      verdict.cache.by_trial =
+          *fits != (verdict.cache.most_left >= 0) || *fits != (verdict.cache.least_left >= 0);
+      verdict.cache.answer = answer_of(*fits, fits_at_worst && !measured.is_cut_short());
     }
     answer.verdicts.push_back(std::move(verdict));
   }

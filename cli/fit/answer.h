@@ -1,6 +1,7 @@
 // Which GPUs the program fits on: which runs that takes, and what follows from them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -46,6 +47,16 @@ struct Measured {
   // Of the process that needs most, if it has PyTorch.
   const ProcessNotes* notes() const {
     return need.process < run.processes.size() ? &run.processes[need.process] : nullptr;
+  }
+  // Whether it ended after a value was made up to end a loop: what is needed is at least this.
+  bool is_cut_short() const {
+    return std::ranges::any_of(
+        run.processes, [](const ProcessNotes& process) { return process.state == "waits"; });
+  }
+  // What the program's other processes on the same GPU take of it, with their contexts: not all of
+  // that must be at the same time.
+  std::uint64_t beside(const Gpu& one) const {
+    return need.beside + need.processes_beside * one.context_bytes;
   }
   // What NCCL takes of this GPU, or one like it.
   Nccl nccl_on(const Gpu& one) const {

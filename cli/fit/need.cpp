@@ -80,11 +80,22 @@ void add_lines(const Recording& recording, const Looked& looked, Need& need) {
   }
 }
 
-Need need_of_trace(const std::string& path) {
+struct OfProcess {
+  Need need;
+  std::set<std::uint32_t> devices;  // that it allocated on
+};
+
+OfProcess need_of_trace(const std::string& path) {
   Recording recording = recordings::open_recording(path);
   leave_out_libraries(recording);
-  Need need;
+  OfProcess process;
+  Need& need = process.need;
   need.trace = path;
+  for (const recordings::Event& event : recording.events) {
+    if (event.kind == trace::Kind::kAllocate && event.place < recording.places.size()) {
+      process.devices.insert(recording.places[event.place].device);
+    }
+  }
   {
     Recording segments = recording;
     recordings::leave_out_tensors(segments);
@@ -103,7 +114,12 @@ Need need_of_trace(const std::string& path) {
   const replay::Workload workload = replay::make_workload(recording, replay::Requests::kBlocks);
   need.bfc = least(recording, workload, config::Allocator::kBfc);
   need.vmm = least(recording, workload, config::Allocator::kVmm);
-  return need;
+  return process;
+}
+
+bool share_a_device(const OfProcess& one, const OfProcess& other) {
+  return std::ranges::any_of(one.devices,
+                             [&](std::uint32_t device) { return other.devices.contains(device); });
 }
 
 }  // namespace
@@ -126,14 +142,27 @@ void write_page_of(const Need& need, const std::string& path) {
 }
 
 std::optional<Need> need_of(const Run& run) {
-  std::optional<Need> most;
+  std::vector<OfProcess> all;
   for (const std::string& trace : run.traces) {
-    Need need = need_of_trace(trace);
-    if (need.device > 0 && (!most || need.device > most->device)) {
-      most = std::move(need);
+    OfProcess process = need_of_trace(trace);
+    if (process.need.device > 0 || process.need.ran_out) {
+      all.push_back(std::move(process));
     }
   }
-  if (most) {
+  if (all.empty()) {
+    return std::nullopt;
+  }
+  const auto largest = std::ranges::max_element(
+      all, {}, [](const OfProcess& process) { return process.need.device; });
+  std::optional<Need> most = largest->need;
+  for (const OfProcess& other : all) {
+    most->ran_out = most->ran_out || other.need.ran_out;
+    if (&other != &*largest && share_a_device(*largest, other)) {
+      most->beside += other.need.device;
+      ++most->processes_beside;
+    }
+  }
+  {
     for (std::size_t n = 0; n < run.processes.size(); ++n) {
       if (run.processes[n].reserved > most->reserved) {
         most->reserved = run.processes[n].reserved;

@@ -25,7 +25,11 @@ struct Need {
     std::uint64_t bytes = 0;
   };
   std::vector<Held> holders;
-  bool ran_out = false;     // a request did not get its memory
+  bool ran_out = false;  // a request did not get its memory
+  // What other processes of the program's took of the same GPU, each at its own peak, and how many
+  // these are.
+  std::uint64_t beside = 0;
+  std::size_t processes_beside = 0;
   std::size_t process = 0;  // which of Run::processes, if PyTorch was there
   std::string trace;
 };

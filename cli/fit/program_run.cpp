@@ -91,6 +91,7 @@ std::vector<std::string> environment_for(const Program& program, const Gpu& gpu,
   changes["STANDIN_SMS"] = std::to_string(gpu.multiprocessors);
   changes["STANDIN_THREADS_PER_SM"] = std::to_string(gpu.threads);
   changes["STANDIN_CUDNN_WORKSPACE"] = std::to_string(conditions.convolutions);
+  changes["STANDIN_SHARED"] = folder + "/gpus";  // processes see what others have taken
   changes["STANDIN_REFUSED"] = folder + "/refused";
   return environment_with(changes);
 }

@@ -79,11 +79,20 @@ void add_need(std::string& text, const Program& program, const Measured& measure
   text += '\n';
   const Nccl nccl = measured.nccl_on(measured.gpu);
   const std::uint64_t least = need.device + nccl.least + measured.gpu.context_bytes;
-  const std::uint64_t with_all = most_of(measured).device + nccl.most + measured.gpu.context_bytes;
+  const std::uint64_t beside = measured.beside(measured.gpu);
+  const std::uint64_t with_all =
+      most_of(measured).device + nccl.most + measured.gpu.context_bytes + beside;
   text += fmt::format("  needs     {} of the GPU{}\n", range_text(least, std::max(least, with_all)),
                       measured.at_most && with_all > least
                           ? ", by what cuDNN's convolutions take for themselves"
                           : "");
+  if (beside > 0) {
+    text += fmt::format(
+        "            {} of it by {} on the same GPU, if all need their most at once\n",
+        bytes_text(beside),
+        need.processes_beside == 1 ? "another process"
+                                   : count_text(need.processes_beside) + " other processes");
+  }
   if (nccl.most > 0) {
     text += fmt::format("            {} of it by NCCL, as others saw it ({})\n",
                         range_text(nccl.least, nccl.most),
@@ -95,6 +104,9 @@ void add_need(std::string& text, const Program& program, const Measured& measure
   if (need.reserved > 0) {
     text += fmt::format("            {} of it by PyTorch's cache (max_memory_reserved)\n",
                         bytes_text(need.reserved));
+  }
+  if (measured.is_cut_short()) {
+    text += "            at least: see what ended it\n";
   }
   text += fmt::format("  tensors   {} at the peak{}\n", bytes_text(need.allocated),
                       notes != nullptr ? " (max_memory_allocated)" : "");
@@ -130,10 +142,10 @@ std::string cell_of(const Fits& fits) {
 }
 
 void add_verdicts(std::string& text, const Answer& answer) {
-  text += fmt::format("\n  {:<19}{:>6}  {:<17}{:<13}{:<13}{}\n", "GPU", "GiB", "PyTorch's cache",
+  text += fmt::format("\n  {:<19}{:>6}  {:<17}{:<15}{:<15}{}\n", "GPU", "GiB", "PyTorch's cache",
                       "no cache", "cubfc bfc", "cubfc vmm");
   for (const Verdict& verdict : answer.verdicts) {
-    text += fmt::format("  {:<19}{:>6.2f}  {:<17}{:<13}{:<13}{}\n", verdict.gpu.name,
+    text += fmt::format("  {:<19}{:>6.2f}  {:<17}{:<15}{:<15}{}\n", verdict.gpu.name,
                         static_cast<double>(verdict.gpu.total_bytes) / kGiB, cell_of(verdict.cache),
                         cell_of(verdict.none), cell_of(verdict.bfc), cell_of(verdict.vmm));
   }
@@ -150,7 +162,9 @@ std::string meaning_of(const Note& note) {
   }
   if (note.kind == "read") {
     return "a value that only a GPU computes was " + note.what +
-           ", and is 1 (true) here. What the program decides by it may differ";
+           ", and is a guess here (1, true; 0 of whole numbers). What the program decides by it "
+           "may "
+           "differ";
   }
   if (note.kind == "weights") {
     return note.what + ": were loaded, as --random-weights does not know how large they are";
@@ -285,6 +299,7 @@ nlohmann::ordered_json json_of(const Program& program, const Answer& answer) {
     run["gpu"] = measured.gpu.name;
     run["context_bytes"] = measured.gpu.context_bytes;
     const Nccl nccl = measured.nccl_on(measured.gpu);
+    run["beside_bytes"] = measured.beside(measured.gpu);
     run["nccl_bytes"] = nlohmann::ordered_json::array({nccl.least, nccl.most});
     add_figures(run, need);
     if (measured.at_most) {

@@ -2,11 +2,11 @@
 // chosen when the device becomes known, by CUBFC_ALLOCATOR and by what the device can do; whoever
 // wants to know something about its blocks asks it.
 //
-// To add an allocator: its word in config/ (choices.h, choices.cpp, option_readers.cpp, and then the
-// table in docs/options.md); a RegionSource, if an arena is to take its memory from elsewhere; a class and a
-// case in servers/servers.cpp; new files in CMakeLists.txt; the lists of allocators in tests/ and
-// scripts/. One that is no arena also needs a Memory (limit/device_limit.h), and a look at all who
-// ask `by`.
+// To add an allocator: its word in config/ (choices.h, choices.cpp, option_readers.cpp, and then
+// the table in docs/options.md); a RegionSource, if an arena is to take its memory from elsewhere;
+// a class and a case in servers/servers.cpp; new files in CMakeLists.txt; the lists of allocators
+// in tests/ and scripts/. One that is no arena also needs a Memory (limit/device_limit.h), and a
+// look at all who ask `by`.
 #pragma once
 
 #include <cuda.h>

@@ -67,6 +67,16 @@ __attribute__((visibility("default"))) unsigned long long cubfc_trim(unsigned fl
   return process == nullptr ? 0 : process->unused().trim(preallocated);
 }
 
+__attribute__((visibility("default"))) int cubfc_flush() {
+  Process* const process = Process::active();
+  const cubfc::NoCancellation no_cancellation;
+  if (process == nullptr || process->trace() == nullptr) {
+    return 0;
+  }
+  process->trace()->flush();
+  return 1;
+}
+
 __attribute__((visibility("default"))) int cubfc_stats(int device, cubfc_device_stats* stats) {
   const cubfc::NoCancellation no_cancellation;
   Process* const process = process_with_figures();

@@ -125,6 +125,34 @@ class Fit(unittest.TestCase):
         self.assertIn("invalid literal for int() with base 10: 'x0'", done.stderr)
         self.assertEqual(list(self.folder.glob("cubfc-fit-*")), [])
 
+    def test_two_processes_on_one_gpu(self):
+        """One after the other: they fit where each fits, and may need the sum where they run at once."""
+        program = self.script("""
+            import ctypes, subprocess, sys
+            if len(sys.argv) == 1:
+                subprocess.run([sys.executable, __file__, "once more"], check=True)
+            cuda, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+            assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+            if cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(6 << 30)) != 0:
+                sys.exit("out of memory")
+        """)
+        done = self.fit("--gpu", "24GiB", "--gpu", "10GiB", "--json", "--", *program)
+        self.assertEqual(done.returncode, 0, done.stderr)  # one after the other, they fit on both
+        run = json.loads(done.stdout)["runs"][0]
+        self.assertEqual((run["device_bytes"], run["beside_bytes"]), (6 * GIB, 6 * GIB + run["context_bytes"]))
+        self.assertIn("of it by another process on the same GPU", self.fit("--gpu", "24GiB", "--", *program).stdout)
+
+    def test_the_first_request_is_too_large(self):
+        done = self.fit("--gpu", "T4", "--json", "--", *self.script("""
+            import ctypes, sys
+            cuda, context, block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+            assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
+            if cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(20 << 30)) != 0:
+                sys.exit("out of memory")
+        """))
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["runs"][0]["device_bytes"], 20 * GIB)
+
     def test_a_page_of_the_run(self):
         page = self.folder / "page.html"
         done = self.fit("--gpu", "T4", "--page", page, "--", *self.uses(2))
@@ -133,7 +161,7 @@ class Fit(unittest.TestCase):
         page.unlink()
         done = self.fit("--gpu", "T4", "--page", self.folder / "none/page.html", "--", *self.uses(2))
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("none/page.html: No such file or directory", done.stderr)
+        self.assertIn('none/page.html" cannot be written: No such file or directory', done.stderr)
 
     def test_what_cannot_be_learnt(self):
         done = self.fit("--gpu", "T4", "--trace", self.folder / "kept.cubfc", "--", *self.uses(2))

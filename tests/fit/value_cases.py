@@ -90,6 +90,42 @@ def multinomial():
     print(few.item() == 1)
 
 
+@case(["[1000, 64] [1000, 64] [300000, 2]", "2097152 1048576 False True"])
+def masks_of_guesses():
+    x = torch.randn(1000, 64).cuda()
+    score = nn.Linear(64, 1).cuda()(x).squeeze(1)
+    large = torch.randn(300000, 2, device="cuda")
+    print(list(x[score < 0].shape), list(x[score > 0].shape), list(large[large[:, 0] < 0].shape))
+    labels = torch.randint(0, 21, (8, 512, 512)).cuda()
+    ones, zeros = torch.ones(1 << 20, dtype=torch.bool, device="cuda"), torch.zeros(1 << 20, device="cuda")
+    print((labels != 255).sum().item(), ones.sum().item(), zeros.any().item(), ones.all().item())
+
+
+@case(["0 1024"])
+def each_expert_gets_some():
+    experts = nn.ModuleList(nn.Linear(256, 256) for _ in range(8)).cuda()
+    x = torch.randn(1024, 256).cuda()
+    weights, which = nn.Linear(256, 8).cuda()(x).softmax(-1).topk(2, -1)
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        rows, place = torch.where(which == number)
+        if rows.numel():
+            out = out.index_add(0, rows, expert(x[rows]) * weights[rows, place, None])
+    out.sum().backward()
+    print(sum(parameter.grad is None for parameter in experts.parameters()), out.size(0))
+
+
+@case(["50 2 [2, 2]", "[[4, 8, 8], [4, 8, 8]] [4, 8, 8] [2, 8]"])
+def sizes_within_operators():
+    places = device([[0, 1, 1], [2, 0, 0]])
+    sparse = torch.sparse_coo_tensor(places, device([1.0, 2.0, 3.0]), (2, 3)).coalesce()
+    print(torch.eye(50, device="cuda").to_sparse()._nnz(), sparse._nnz(), list(torch.unique(device([[1, 2], [1, 2], [3, 4]]), dim=0).shape))
+    a = torch.randn(4, 8, 8, device="cuda")
+    orthogonal = nn.utils.parametrizations.orthogonal(nn.Linear(8, 8).cuda())
+    print([list(each.shape) for each in torch.linalg.qr(a)], list(torch.linalg.lstsq(a, a).solution.shape),
+          list(orthogonal(torch.randn(2, 8, device="cuda")).shape))
+
+
 @case(["2", "[1, 0]", "True"])
 def argmax():
     print(device([1.0, 5.0, 7.0, 2.0]).argmax().item())

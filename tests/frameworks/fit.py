@@ -112,7 +112,7 @@ def _fit(environment, *words, options=("--gpu", "H100", "--steps", "0", "--cudnn
     done = subprocess.run([environment.build / "cli/cubfc", "fit", *options, "--json", "--show-output", "--",
                            environment.python, *words], env=own | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
                           capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
-    if done.returncode != 0:
+    if done.returncode not in (0, 3):
         return done.stdout.splitlines(), None, done.stderr
     printed, brace, told = ("\n" + done.stdout).rpartition("\n{\n")
     return printed.splitlines()[1:], json.loads(brace + told), done.stderr
@@ -155,8 +155,9 @@ def _wait_problem(environment):
     if told is None:
         return f"it failed: {said.strip()[-600:]}"
     run = told["runs"][0]
-    found = printed, run["processes"][0]["ended"], run["allocated_bytes"] > 800 << 20
-    return None if found == (["after"], "waits", True) else f"found {found}"
+    fits = told["gpus"][0]["pytorch_cache"]
+    found = printed, run["processes"][0]["ended"], run["allocated_bytes"] > 800 << 20, fits["fits"], fits["perhaps"]
+    return None if found == (["after"], "waits", True, False, True) else f"found {found}"
 
 
 def _convolution_problem(environment):
@@ -172,7 +173,7 @@ def _convolution_problem(environment):
         if None in (known, learnt, ranged, searched):
             return f"it failed: {(said + said_2 + said_3 + said_4).strip()[-600:]}"
         largest, after = searched["gpus"][0]["largest"]["value"], searched["gpus"][0]["next"]["value"]
-        fits = [_fit(environment, program, str(batch), options=gpu)[1] is not None for batch in (largest, after)]
+        fits = [_fit(environment, program, str(batch), options=gpu)[1]["gpus"][0]["pytorch_cache"]["fits"] for batch in (largest, after)]
     known, learnt, ranged = (told["runs"][0] for told in (known, learnt, ranged))
     if abs(learnt["allocated_bytes"] / known["allocated_bytes"] - 1) > 0.002:
         return f"{learnt['allocated_bytes']} bytes were learnt, {known['allocated_bytes']} recorded"

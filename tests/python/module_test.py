@@ -163,6 +163,13 @@ print(cubfc.stats(0)["bytes_limit"] >> 20, flush=True)
         self.assertEqual(told[1]["bytes_limit"], 512 * MIB)
         self.assertEqual(told[1]["callers"][0]["bytes_in_use"], 10 * MIB)
 
+    def test_what_was_recorded_survives_an_end_that_runs_nothing(self):
+        recording = pathlib.Path(self.folder, "run.cubfc")
+        program = "import cubfc, os\nstart()\nallocate(100)\nprint(cubfc.flush(), flush=True)\nos._exit(0)\n"
+        self.assertEqual(self.output(program, **self.under), "False\n")
+        self.assertEqual(self.output(program, CUBFC_TRACE=str(recording), **self.under), "True\n")
+        self.assertGreater(recording.stat().st_size, 0)
+
     def test_trim(self):
         more, everything = self.output(
             "import cubfc\nstart()\nfree(allocate(900 << 20))\nprint(cubfc.trim() > 0, cubfc.trim(preallocated=True) > 0)\n",

@@ -75,6 +75,15 @@ def trim(preallocated: bool = False) -> int:
     return int(function(_TRIM_PREALLOCATED if preallocated else 0))
 
 
+def flush() -> bool:
+    """Writes what has been recorded so far to the file of CUBFC_TRACE; whether anything is recorded.
+
+    For a process that is about to be killed, or to call os._exit(), as workers of multiprocessing do.
+    """
+    function = _function("cubfc_flush")
+    return function is not None and bool(function())
+
+
 def limit(size: str) -> None:
     """Sets this process's limit on each GPU, in the place of CUBFC_MEM_LIMIT: "20GiB", "25%", "0=8GiB,1=25%".
 

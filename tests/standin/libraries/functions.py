@@ -8,6 +8,7 @@ environments, so that each version's are there), and writes functions/*.inc besi
 that the files have already stay. A function that is not written by hand
 
   COMPUTES  works on device memory: a launch of a kernel that does nothing in the handle's stream, with the same arguments
+  COMPUTES_INFO5, COMPUTES_INFO8   likewise, and says at the host, through its 5th or 8th argument behind the handle, that all went well
   ANSWERS   computes a number: likewise where the handle's numbers are in device memory; else it fails, and says its name
   CREATES   by its name makes a descriptor, through its first argument
   DESTROYS  unmakes one
@@ -34,7 +35,8 @@ LIBRARIES = {
 
 
 def kind_of(function, computes):
-    for kind, pattern in (("ANSWERS", NUMBERS), ("COMPUTES", computes), ("CREATES", r"[a-z]+(Dn|Lt)?Create"),
+    for kind, pattern in (("ANSWERS", NUMBERS), ("COMPUTES_INFO5", r"cublas[SDCZ]geqrfBatched"),
+                          ("COMPUTES_INFO8", r"cublas[SDCZ](gels|getrs)Batched"), ("COMPUTES", computes), ("CREATES", r"[a-z]+(Dn|Lt)?Create"),
                           ("DESTROYS", r"[a-z]+(Dn|Lt)?Destroy"), ("SETS", r"[a-z]+(Dn|Lt)?Set|cusolverDnXgesvdjSet")):
         if pattern and re.match(pattern, function):
             return kind

@@ -66,6 +66,18 @@ void say_not_served(const char* library, const char* name);
     const void* const words[] = {STANDIN_WORDS(STANDIN_WORD)};              \
     return Compute(handle, words);                                          \
   }
+// `place`: of the argument, counted from the handle, that is an int of the host's.
+#define COMPUTES_WITH_INFO(name, place)                                     \
+  STANDIN_EXPORT int name(void* handle, STANDIN_WORDS(STANDIN_PARAMETER)) { \
+    const void* const words[] = {STANDIN_WORDS(STANDIN_WORD)};              \
+    const int status = Compute(handle, words);                              \
+    if (status == 0 && words[place]) {                                      \
+      *static_cast<int*>(const_cast<void*>(words[place])) = 0;              \
+    }                                                                       \
+    return status;                                                          \
+  }
+#define COMPUTES_INFO5(name) COMPUTES_WITH_INFO(name, 5)
+#define COMPUTES_INFO8(name) COMPUTES_WITH_INFO(name, 8)
 #define ANSWERS(name)                                                       \
   STANDIN_EXPORT int name(void* handle, STANDIN_WORDS(STANDIN_PARAMETER)) { \
     const void* const words[] = {STANDIN_WORDS(STANDIN_WORD)};              \

@@ -18,7 +18,8 @@ _shadows = Shadows()
 # Of the numbers that are drawn here: the program's own generators stay as they are.
 _draws = torch.Generator(device="cpu")
 _MOST_BYTES_KEPT_BY_DRIVER = 64 << 10  # of a copy: STANDIN_DATA=none
-_PLACE = 0.382  # of a guess among those that are searched
+_PLACE = 0.382  # of the first guess among those that are searched
+_MOST_EXPERTS = 256  # among more, what is searched is words
 _FEW = 16  # elements of what is computed though it rests on a guess
 
 
@@ -88,13 +89,19 @@ def _without_library(error, func, facts, args, kwargs):
     if facts.mutated or not any(name in str(error).lower() for name in ("cusolver", "cufft", "cusparse", "magma")):
         raise error
 
-    def as_meta(value):
-        if isinstance(value, torch.Tensor):
-            return value.to("meta") if value.is_cuda else value
-        return type(value)(map(as_meta, value)) if type(value) in (list, tuple) else value
+    def on(device):
+        def moved(value):
+            if isinstance(value, torch.Tensor):
+                return torch.zeros(value.size(), dtype=value.dtype, device=device) if value.is_cuda else value
+            return type(value)(map(moved, value)) if type(value) in (list, tuple) else value
+
+        return func(*map(moved, args), **{name: moved(value) for name, value in kwargs.items()})
 
     device = next(tensor.device for tensor in _tensors_in(args) if tensor.is_cuda)
-    shapes = func(*map(as_meta, args), **{name: as_meta(value) for name, value in kwargs.items()})
+    try:
+        shapes = on("meta")
+    except NotImplementedError:
+        shapes = on("cpu")
 
     def as_memory(value):
         if isinstance(value, torch.Tensor):
@@ -283,10 +290,18 @@ def _compute_everywhere(func, facts, args, kwargs, tensors, changed, new, certai
         if changed or any(value is None for value in values) or any(not bool(value == values[0]) for value in values):
             return False
         for tensor in new:
-            if tensor.dtype != inputs[0].dtype:
+            if facts.name in operators.TRUTHS:
+                _shadows.fill(tensor, values[0] != 0, certainty)
+            elif tensor.dtype != inputs[0].dtype:
                 return False
-            _shadows.fill(tensor, values[0], certainty)
+            else:
+                _shadows.fill(tensor, values[0], certainty)
         return True
+    if facts.name == "aten::sum" and len(tensors) == 1 and new and new[0].numel():
+        value = _value(tensors[0])
+        if value is not None:
+            _shadows.fill(new[0], value.to(new[0].dtype) * (tensors[0].numel() // new[0].numel()), certainty)
+        return value is not None
     if facts.kind is not operators.POINTWISE or facts.is_foreach:
         return False
     if any(not _shadows.covers(tensor) for tensor in changed):
@@ -337,14 +352,14 @@ def _guess(facts, tensors, changed, new, out):
 
 
 def _guess_index(searched, found):
-    """None of the first or the last, where what ends a text has its number; nor one in the middle, which would be one of the first
-    again where the numbers of two beams stand behind one another. Where several are looked for, each is another one."""
+    """Each row finds others than the row before, so that all experts get some. Of a vocabulary none finds the first or the last word,
+    where what ends a text has its number; nor do the first rows find those in the middle, which would be the first ones again where
+    the numbers of two beams stand behind one another."""
     dimensions = [size for size, other in zip(searched.size(), found.size()) if size != other] if searched.dim() == found.dim() else []
     among = dimensions[0] if dimensions else (searched.size(-1) if searched.dim() else 1)
-    each = found.size(-1) if searched.dim() == found.dim() and found.dim() else 1
-    values = (torch.arange(each) + int(among * _PLACE)) % max(among, 1)
-    values = values if found.dim() else values[0]
-    _shadows.adopt(found, values.to(found.dtype).expand(found.size()).contiguous(), GUESSED)
+    end = 1 if among > _MOST_EXPERTS else 0
+    values = end + (torch.arange(found.numel()) + int(among * _PLACE)) % max(among - 2 * end, 1)
+    _shadows.adopt(found, values.to(found.dtype).reshape(found.size()), GUESSED)
 
 
 def _copy(args, tensors, out, facts):

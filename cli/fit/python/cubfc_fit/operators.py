@@ -22,6 +22,8 @@ _POINTWISE = {"aten::masked_fill", "aten::masked_fill_", "aten::where", "aten::l
 KEEPS_THE_VALUE = {"aten::cat", "aten::repeat", "aten::index_select", "aten::gather", "aten::index", "aten::amax", "aten::amin",
                    "aten::all", "aten::any", "aten::mean", "aten::flip", "aten::roll", "aten::embedding", "aten::max", "aten::min",
                    "aten::stack", "aten::contiguous", "aten::take"}
+# Whether a value is not 0.
+TRUTHS = {"aten::all", "aten::any"}
 # Which output is an index along which argument's dimension; None: of all elements.
 INDICES = {"aten::argmax": 0, "aten::argmin": 0, "aten::max": 1, "aten::min": 1, "aten::topk": 1, "aten::sort": 1,
            "aten::multinomial": 0, "aten::kthvalue": 1, "aten::median": 1, "aten::nanmedian": 1, "aten::mode": 1, "aten::cummax": 1,

@@ -50,6 +50,7 @@ class _Run:
 
     def _tick(self):
         while not self._is_over.wait(_TICK):
+            _keep_recording()
             self._look()
             self._tell("running")
             notes.write()
@@ -83,23 +84,41 @@ class _Run:
         if threading.current_thread() is not self._ticking:
             # Python ends a thread that comes back from PyTorch's code after it by unwinding that code, which aborts.
             self._ticking.join()
+        _keep_recording()
         self._look()
         # An end that such an answer led to is none that it would have had.
         self._tell("waits" if state in ("ended", "failed") and waits.answered else state)
         notes.write()
 
     def end(self, why):
-        """The program's own exit handlers could take as long as the program; but cubfc must write the last of its recording."""
+        """The program's own exit handlers could take as long as the program."""
         self._finish(why)
         sys.stdout.flush()
         sys.stderr.flush()
-        ctypes.CDLL(None).quick_exit(0)
+        _exit(0)
+
+
+def _keep_recording():
+    """A process may be killed, as those are that wait for one which has ended."""
+    flush = getattr(ctypes.CDLL(None), "cubfc_flush", None)
+    if flush:
+        flush()
 
 
 _run = _Run()
 
 
+_exit = os._exit
+
+
+def _exit_with_recording(status):
+    """Workers of multiprocessing end so. No exit handler runs."""
+    _run._finish("ended")
+    _exit(status)
+
+
 def start():
+    os._exit = _exit_with_recording
     InForce().__enter__()
     _follow_threads()
     _follow_inductor()

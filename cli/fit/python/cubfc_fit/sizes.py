@@ -57,7 +57,11 @@ def _trues(mask, known):
     if everywhere is not None:
         return mask.numel() if bool(everywhere) else 0
     values = known(mask)
-    return mask.numel() if values is None else int(torch.count_nonzero(values))
+    trues = None if values is None else int(torch.count_nonzero(values))
+    if trues == 0 and mask.is_cuda and known.certainty & GUESSED:
+        trues = None  # one guess was compared, and so all have one answer
+        known.took_all = True
+    return mask.numel() if trues is None else trues
 
 
 def _nonzero(args, kwargs, known):
@@ -84,6 +88,19 @@ def _unique_consecutive(args, kwargs, known):
     return [args[0].numel() if values is None else torch.unique_consecutive(values).numel()]
 
 
+def _unique_dim(args, kwargs, known):
+    values = known(args[0])
+    dimension = args[1] if len(args) > 1 else kwargs["dim"]
+    return [args[0].size(dimension) if values is None else torch.unique(values, dim=dimension).size(dimension)]
+
+
+def _coalesce(args, kwargs, known):
+    """Of a sparse tensor: how many of its elements are at different places."""
+    places = args[0]._indices()
+    values = known(places)
+    return [places.size(1) if values is None else torch.unique(values, dim=1).size(1)]
+
+
 def _bincount(args, kwargs, known):
     values = known(args[0])
     if values is None or not values.numel():
@@ -100,7 +117,8 @@ def _repeat_interleave(args, kwargs, known):
 
 _EXPECTED = {"aten::nonzero": _nonzero, "aten::masked_select": _masked_select, "aten::index": _index,
              "aten::index_put_": _index, "aten::index_put": _index, "aten::_index_put_impl_": _index, "aten::_unique2": _unique,
-             "aten::_unique": _unique, "aten::unique_consecutive": _unique_consecutive, "aten::bincount": _bincount,
+             "aten::_unique": _unique, "aten::unique_consecutive": _unique_consecutive,
+             "aten::unique_dim": _unique_dim, "aten::_coalesce": _coalesce, "aten::_to_sparse": _nonzero, "aten::bincount": _bincount,
              "aten::repeat_interleave": _repeat_interleave}
 # Checks of values within an operator, and what they must find.
 _CHECKS = {"aten::multinomial": [1, 0]}

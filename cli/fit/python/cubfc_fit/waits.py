@@ -1,7 +1,7 @@
 """Loops that wait for a value which only a GPU computes: `while norm > eps`. What is guessed keeps them going for ever.
 
-A read of a guess counts where a `while` of the program's own code is around it. When one line has read many times, and memory was
-the same each time, the next reads get other answers, one after the other: most conditions are met by one of them, and what follows
+A read of a guess counts where it decides whether a `while` of the program's own code goes on. When one line has read many times, and
+memory was the same each time, the next reads get other answers, one after the other: most conditions are met by one of them, and what follows
 the loop is seen. Where none is, the program ends, and both are told."""
 
 import ast
@@ -18,29 +18,57 @@ _NUMBERS = (0.0, 1e30, -1e30)
 _INDICES = (0, 1, 2, 3, 4, 5, 6, 7)
 
 
+def _names_in(node):
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _statements_in(node):
+    """Of a loop's or a condition's body, not of functions within."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield child
+            yield from _statements_in(child)
+
+
+def _deciding_lines(loop):
+    """Those by which a `while` ends: its condition, conditions around a `break` or `return`, and what assigns the names in them."""
+    conditions = [loop.test] + [each.test for each in _statements_in(loop) if isinstance(each, ast.If) and any(
+        isinstance(inner, (ast.Break, ast.Return)) for inner in _statements_in(each))]
+    names = set().union(*map(_names_in, conditions))
+    assignments = []
+    for each in _statements_in(loop):
+        if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            assignments.append((each, set().union(*map(_names_in, targets))))
+    deciding, known = list(conditions), -1
+    while known != len(names):  # what is assigned from what is assigned
+        known = len(names)
+        for each, targets in assignments:
+            if targets & names and each not in deciding:
+                deciding.append(each)
+                names |= _names_in(each.value) if each.value is not None else set()
+    return {line for each in deciding for line in range(each.lineno, each.end_lineno + 1)}
+
+
 class _Loops:
-    """Which lines of a file a `while` is around, within their function."""
+    """Which lines of a file decide whether a `while` goes on."""
 
     def __init__(self):
         self._lines = {}  # by file
 
-    def is_in_while(self, path, line):
+    def decides(self, path, line):
         if path not in self._lines:
             self._lines[path] = self._lines_of(path)
         return line in self._lines[path]
 
     @staticmethod
     def _lines_of(path):
-        lines = set()
         try:
             with open(path, encoding="utf-8") as file:
                 tree = ast.parse(file.read())
         except (OSError, SyntaxError, ValueError):
-            return lines
-        for node in ast.walk(tree):
-            if isinstance(node, ast.While):
-                lines.update(range(node.lineno, node.end_lineno + 1))
-        return lines
+            return set()
+        return set().union(*(_deciding_lines(node) for node in ast.walk(tree) if isinstance(node, ast.While)))
 
 
 def _is_the_programs(path):
@@ -90,14 +118,14 @@ class Waits:
         return guess
 
     def _waiting(self):
-        """The line of the program's that reads, if a `while` is around it or around a call that led to it."""
+        """The line of the program's that reads, if a `while` goes by what it reads, or by what a call does that led to it."""
         frame = sys._getframe(2)
         first = None
         while frame:
             path = frame.f_code.co_filename
             if _is_the_programs(path):
                 first = first or f"{path}:{frame.f_lineno}"
-                if self._loops.is_in_while(path, frame.f_lineno):
+                if self._loops.decides(path, frame.f_lineno):
                     return first
             frame = frame.f_back
         return None
