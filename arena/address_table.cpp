@@ -6,13 +6,13 @@
 namespace cubfc::arena {
 namespace {
 
-// An insert during growth moves this many slots, and the rest of the run they end in. A table of
-// twice the size is not full before the last has been moved.
+// While the table grows, each insert moves this many slots, and the rest of the run that they end
+// in. So the last slot has been moved before the table of twice the size is full.
 constexpr int kMoveAtOnce = 16;
 
 }  // namespace
 
-// New pages of the system's are zero: no slot is touched before it is used.
+// calloc() gets new pages from the system, which are zero: no slot is touched before it is used.
 AddressTable::Slots::Slots(std::uint32_t size_bits)
     : slots_(static_cast<Slot*>(std::calloc(std::size_t{1} << size_bits, sizeof(Slot)))),
       mask_((std::uint32_t{1} << size_bits) - 1),
@@ -34,13 +34,13 @@ void AddressTable::make_room() {
 
 void AddressTable::grow() {
   Slots larger(size_bits_ + 1);
-  while (old_.exists()) {  // never yet: see kMoveAtOnce
+  while (old_.exists()) {  // never the case: see kMoveAtOnce
     move_some();
   }
   old_ = std::exchange(slots_, std::move(larger));
   ++size_bits_;
-  // Runs are moved whole, so that what has not been moved can still be found: begin behind an empty
-  // slot.
+  // Runs are moved whole, so that entries that have not been moved can still be found: begin at an
+  // empty slot.
   next_to_move_ = 0;
   while (old_[next_to_move_].index != kNoBlock) {
     next_to_move_ = old_.next(next_to_move_);

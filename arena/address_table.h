@@ -1,5 +1,5 @@
-// From the address of a block to its record: open addressing with linear probing. Grown step by
-// step, so that no single call pays for it.
+// Finds a block's record by its address: open addressing with linear probing. The table grows step
+// by step, so that no single call pays for all of it.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ class AddressTable {
     slots_.place(key_of(address), index);
   }
 
-  // The index filed under `address`, or kNoBlock. is_at(index) tells whether a block lies there:
-  // keys are short, and those of addresses 2 TiB apart are equal.
+  // The index filed under `address`, or kNoBlock. is_at(index) must tell whether the block starts
+  // at `address`: keys have 32 bits, and addresses 2 TiB apart have equal keys.
   template <typename IsAt>
   BlockIndex find(Address address, IsAt is_at) const {
     const BlockIndex index = slots_.index_at(slots_.find(key_of(address), is_at));
@@ -61,7 +61,7 @@ class AddressTable {
     BlockIndex index;  // kNoBlock: empty
   };
 
-  // One array of slots, with an empty one in each run of them at the latest.
+  // One array of slots. It is never full, so that each run of used slots ends at an empty one.
   class Slots {
    public:
     Slots() = default;
@@ -130,8 +130,8 @@ class AddressTable {
   void grow();
   void move_some();
 
-  // Up to 256 KiB a quarter full at most, which saves a mispredicted branch in many searches;
-  // above, half full.
+  // A table of up to 256 KiB is at most a quarter full, which saves a mispredicted branch in many
+  // searches; a larger one is at most half full.
   static constexpr std::uint32_t kFirstSizeBits = 13;
   static constexpr std::uint32_t kLastSparseSizeBits = 15;
   static std::size_t most_in(std::uint32_t size_bits) {
@@ -141,8 +141,8 @@ class AddressTable {
   Slots slots_{kFirstSizeBits};
   std::uint32_t size_bits_ = kFirstSizeBits;
   std::size_t count_ = 0;
-  std::size_t look_at_ = most_in(kFirstSizeBits);  // entries; while growing, each insert looks
-  // While growing: what has not been moved to slots_ yet.
+  std::size_t look_at_ = most_in(kFirstSizeBits);  // count_ from which make_room() runs; growing: 0
+  // While growing: the old array, with the entries that have not been moved to slots_ yet.
   Slots old_;
   std::uint32_t next_to_move_ = 0;
   std::size_t left_to_move_ = 0;

@@ -47,8 +47,7 @@ inline Regions::Placed Arena::find_room(std::uint64_t bytes, Search search) {
   return placed ? placed : pool_.regions.allocate_own(bytes);
 }
 
-// What the arena has already, or 0. In one piece with all that it calls: mostly an allocation is no
-// more than this.
+// Most allocations need no more than this function, so `flatten` inlines all that it calls.
 [[gnu::flatten]] Address Arena::allocate_without_growth(std::uint64_t bytes, Caller caller) noexcept
     try {
   const std::lock_guard lock(pool_.lock);
@@ -69,9 +68,10 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes, Caller caller) noexc
   Allocation result;
   Growth::Outcome growth{false, Failure::kTooLarge, 0};
   try {
-    bool look_first = true;  // when the source had nothing left, it is not asked in vain each time
+    bool look_first = true;  // search before growing: a dry source is not asked each time
     while (is_possible(bytes)) {
-      // What growth has made room for may be anywhere in its class.
+      // After growth, and when the arena cannot grow, every hole is searched: the one that fits may
+      // be anywhere in its class.
       const Search search = look_first && !source_is_dry_ ? Search::kBounded : Search::kEverywhere;
       if (!look_first) {
         growth = grow(lock, bytes);
@@ -79,7 +79,7 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes, Caller caller) noexc
         source_is_dry_ = growth.failure != Failure::kNone;
       }
       look_first = false;
-      // Others may have taken what was made room for, or have freed enough.
+      // Other threads may have taken the new room, or have freed enough for this request.
       if (const Regions::Placed placed = find_room(bytes, search)) {
         result.address = count_allocation(placed, bytes, caller);
         return result;
@@ -116,8 +116,8 @@ void Arena::count_failure() noexcept {
   pool_.write_resized();
 }
 
-// Makes room for a request, or says why there is none. Lets go of the lock meanwhile, so the room
-// may be gone again when it returns: the caller looks again.
+// Makes room for a request, or says why there is none. Unlocks while it calls the source, so
+// another thread may have taken the room when this returns: the caller must search again.
 Growth::Outcome Arena::grow(Locked& lock, std::uint64_t bytes) {
   if (wait_for_growth(lock)) {
     return {};
@@ -130,8 +130,8 @@ Growth::Outcome Arena::grow(Locked& lock, std::uint64_t bytes) {
   return growth;
 }
 
-// A thread that misses while another is growing the arena waits for that one, so that the two do
-// not both preallocate. True when the arena has grown by that.
+// A thread that finds no room while another thread is growing the arena waits for that thread, so
+// that the two do not both preallocate. True when the arena has grown meanwhile.
 bool Arena::wait_for_growth(Locked& lock) {
   const auto has_grown = [&, before = pool_.counts.regions_obtained()] {
     return pool_.counts.regions_obtained() != before;
@@ -314,7 +314,7 @@ std::optional<BlockInfo> Arena::find_live_from(Address address) const noexcept {
 
 void Arena::abandon() noexcept {
   const std::lock_guard lock(pool_.lock);
-  pool_.budget.release(pool_.counts.pool_bytes());  // who was refused may try again
+  pool_.budget.release(pool_.counts.pool_bytes());  // a caller that was refused may try again
   pool_.regions.clear();
   gathered_ = {};
   ++pool_.generation;

@@ -28,35 +28,36 @@ namespace cubfc::arena {
 // Thread-safe. No lock is held while the source is called.
 class Arena {
  public:
-  // Both must outlive the arena.
+  // The source and the budget must outlive the arena.
   Arena(MemorySource& source, Budget& budget, const Options& options);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
-  ~Arena() = default;  // gives nothing back: call release_unused() or abandon() first
+  ~Arena() = default;  // gives no memory back: call release_unused() or abandon() first
 
-  // Before anything else is asked of it: from then on it keeps these figures, which nobody else
-  // writes (but for look_at), and calls the observer. `peaks`: see CallerFigures. All three must
-  // outlive the arena.
+  // To be called before any other function. From then on the arena writes the figures and calls the
+  // observer. Nobody else may write a figure but look_at. `peaks`: see CallerFigures. All three
+  // must outlive the arena.
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
 
-  // At least `bytes` > 0, aligned as alignment_for() says where the source's regions are. If memory
-  // is short, it may help to give back what is not used, here or elsewhere, and to try again: that
-  // may wait for the device, so it is the caller's to decide.
+  // Allocates at least `bytes` > 0, aligned as alignment_for() says where the source's regions are.
+  // When memory is short, the caller may give unused memory back, of this arena or of others, and
+  // try again. The arena leaves that to the caller, because giving back may wait for the device.
   Allocation allocate(std::uint64_t bytes, Caller caller = 0) noexcept {
     const Address address = allocate_without_growth(bytes, caller);
     return address != 0 ? Allocation{address} : allocate_with_growth(bytes, caller);
   }
-  // When allocate() fails for lack of memory and nothing can be given back: what the arena has in
-  // regions that are not for such a request, or 0. Any room is better than none, but it keeps more
-  // regions from being given back.
+  // To be called when allocate() has failed for lack of memory and nothing can be given back.
+  // Allocates from regions that are not meant for such a request; 0 when those have no room. Such a
+  // block may keep a region from being given back, so this is the last resort.
   Address allocate_against_the_rule(std::uint64_t bytes, Caller caller = 0) noexcept;
   // For the statistics: the caller has given up on a request.
   void count_failure() noexcept;
-  // The same from what the arena has at hand; 0 when that does not do: allocate() looks harder.
+  // Allocates from memory that the arena has, after a bounded search; 0 when that finds no room.
+  // Then allocate() may still succeed: it also grows the arena, and searches every hole.
   Address allocate_without_growth(std::uint64_t bytes, Caller caller = 0) noexcept;
 
-  // Makes the live block that starts at `address` free at once: the caller has waited for the
-  // device. False when there is none.
+  // Makes the live block that starts at `address` free at once: the caller must have waited for the
+  // device. False when no live block starts there.
   bool free(Address address) noexcept;
 
   // The same in two steps, for a caller that cannot wait yet: retire() takes the block away from
@@ -64,70 +65,74 @@ class Arena {
   // std::nullopt when no live block starts at `address`.
   std::optional<RetiredBlock> retire(Address address) noexcept;
   void reclaim(const RetiredBlock& block) noexcept;
-  // The same for many at once, without host memory: gather() retires a block and keeps it with
-  // those that were gathered before, until take_gathered() hands all of them over.
+  // The same for many blocks at once, without taking host memory: gather() retires a block and
+  // keeps it with those that were gathered before, until take_gathered() hands all of them over.
   enum class Gathered : std::uint8_t {
     kNot,  // no live block starts there
     kYes,
-    kFull,  // and so many have gathered as is_epoch_full() says
+    kFull,  // the block is retired, and is_epoch_full() holds for all that are gathered
   };
-  // `free_beside`: bytes that the arena can have at once, for is_epoch_full().
+  // `free_beside`: bytes that the arena could obtain at once, for is_epoch_full().
   Gathered gather(Address address, std::uint64_t free_beside) noexcept;
   GatheredBlocks take_gathered() noexcept;
   bool has_gathered() const noexcept;
   void reclaim(const GatheredBlocks& blocks) noexcept;
-  // Or, instead of reclaim(): serves a request of `bytes` with it, whoever may still be using it.
-  // Returns its address; 0 when it is gone, or too small, or a quarter larger than is asked for.
+  // To be called instead of reclaim(): serves a request of `bytes` with the retired block, although
+  // the device may still be using it. Returns its address; 0 when the block went with abandon(), is
+  // too small, is not aligned for the request, or is more than a quarter larger than `bytes`.
   Address revive(const RetiredBlock& block, std::uint64_t bytes, Caller caller = 0) noexcept;
 
   // The live block that contains `address`.
   std::optional<BlockInfo> find_containing(Address address) const noexcept;
-  // That one, else the next live block in the region in which `address` lies.
+  // The live block that contains `address`, else the next live block in the same region.
   std::optional<BlockInfo> find_live_from(Address address) const noexcept;
-  // The number of the region in which `address` lies, whatever is there; 0 if in none. Of two
-  // arenas that claim an address the one whose region has the higher number is right: the other's
-  // memory has been taken away with its context, and it has not been told yet.
-  // Takes no lock.
+  // The number of the region in which `address` lies, whatever block is there; 0 if it lies in
+  // none. When two arenas have a region at `address`, the one with the higher number is valid: the
+  // other region's memory went with its context, and its arena has not been told yet (see
+  // abandon()). Takes no lock.
   std::uint64_t region_at(Address address) const noexcept {
     return pool_.regions.number_at(address);
   }
 
-  // Gives back to the source what holds no live or retired block, whole regions or whole pages:
-  // few that are at least so many bytes, regions of one block's first; all, if they are less.
-  // Returns the bytes given back.
+  // Gives whole regions, or whole pages, that hold no live or retired block back to the source: few
+  // of them that have at least so many bytes together, or all if they have less. Regions for one
+  // block go first. Returns the bytes given back.
   std::uint64_t release_unused(std::uint64_t bytes = kLargestRequestBytes) noexcept;
-  // The same, all that would not leave it with less than `keep_bytes`.
+  // Gives unused regions or pages back, as many as leave the arena at least `keep_bytes`. Returns
+  // the bytes given back.
   std::uint64_t release_beyond(std::uint64_t keep_bytes) noexcept;
-  // Waits, up to 2 seconds, while other threads call the source: one may have taken more from the
-  // budget than it needs, or be giving back. True when the arena has grown or something was given
-  // back meanwhile.
+  // Waits, up to 2 seconds, for other threads that are calling the source: such a thread may have
+  // claimed more of the budget than it needs, or be giving memory back. True when the arena has
+  // grown or memory was given back meanwhile.
   bool wait_for_others() noexcept;
-  // What it would ask the source for, if it could have it, to serve such a request.
+  // The bytes that the arena would obtain from the source for a request of `bytes`, if the source
+  // had them.
   std::uint64_t growth_for(std::uint64_t bytes) const noexcept;
-  // From now on, until it has happened once, the observer is told when a block becomes used or
-  // free, or the arena's memory another. Nothing where there is none.
+  // From now on, Observer::changed() is called for the first block of each caller that becomes used
+  // or free, once. Does nothing without an observer.
   void watch() noexcept;
-  // What release_unused() would give back.
+  // The bytes that release_unused() can give back.
   std::uint64_t unused_bytes() const noexcept;
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;
-  // Begins again after abandon(), or before the first allocation, under these options.
+  // Sets new options: after abandon(), or before the first allocation.
   void begin(const Options& options) noexcept;
 
-  // Writes down the figures that are not written at each call.
+  // Writes the figures that are not written at each allocation and free.
   void refresh_figures() noexcept;
-  // A few of the figures of stats(), for next to nothing.
+  // A few figures, at much less cost than stats().
   Headroom headroom() const noexcept;
   Stats stats() const noexcept;
-  // The peaks are those since these were called last; each begins anew with what there is then.
+  // The two peaks in marked() are the highest values since restart_marked_peak() and
+  // restart_marked_pool_peak() were called last. Each of these sets its peak to the present value.
   Marked marked() const noexcept;
   void restart_marked_peak() noexcept;
   void restart_marked_pool_peak() noexcept;
   // Throws std::bad_alloc.
   std::vector<BlockSnapshot> snapshot() const;
   std::size_t host_bytes() const noexcept;
-  // Regions::verify(), and the statistics against the blocks.
+  // Regions::verify(), and whether the statistics agree with the blocks.
   std::string verify() const;
 
  private:
@@ -136,7 +141,7 @@ class Arena {
   bool is_possible(std::uint64_t bytes) const {
     return bytes - 1 < largest_possible_ && bytes <= pool_.budget.most();
   }
-  // And in a slice.
+  // Whether the request is possible, and is served from a slice.
   bool is_plain(std::uint64_t bytes) const { return bytes - 1 < largest_in_slice_; }
   Allocation allocate_with_growth(std::uint64_t bytes, Caller caller) noexcept;
   Growth::Outcome grow(Locked& lock, std::uint64_t bytes);
@@ -146,17 +151,17 @@ class Arena {
   void make_free(BlockIndex index);
   BlockInfo info_of(BlockIndex index) const;
 
-  // Guarded by the pool's lock, all of it, but for Regions::number_at(). What each call reads is
-  // first, side by side.
-  std::uint64_t largest_possible_ = 0;  // of requests, in bytes
-  std::uint64_t largest_in_slice_ = 0;  // of those that have no region of their own
+  // The pool's lock guards all members, but for Regions::number_at(). Those that each call reads
+  // come first, side by side.
+  std::uint64_t largest_possible_ = 0;  // the largest request that is served, in bytes
+  std::uint64_t largest_in_slice_ = 0;  // the largest that is served from a slice, in bytes
   GatheredBlocks gathered_;
-  bool source_is_dry_ = false;  // it had too little when it was last asked
+  bool source_is_dry_ = false;  // the arena could not grow when it last tried
   Pool pool_;
   GrowthByRegions by_regions_{pool_};
   GrowthInOneRegion in_one_region_{pool_};
   GrowthByPages by_pages_{pool_};
-  Growth* growth_ = &by_regions_;  // one of them
+  Growth* growth_ = &by_regions_;  // one of the three above
 };
 
 }  // namespace cubfc::arena

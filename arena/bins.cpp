@@ -6,12 +6,14 @@
 namespace cubfc::arena {
 namespace {
 
-// A hole looked at costs some nanoseconds, growing the arena many microseconds.
+// The most holes that a bounded search looks at. Looking at one takes some nanoseconds, growing the
+// arena many microseconds.
 constexpr std::uint32_t kLookAt = 1024;
 
 }  // namespace
 
-// The smallest that fits, of those in the first class that has one.
+// The smallest hole that fits, of the first class from `from` on in which one fits. Within the
+// holes that `search` allows.
 BlockIndex Bins::best_of_classes(const BlockSlab& blocks, std::uint32_t from,
                                  const Request& request, Search search) const {
   std::uint32_t left =
@@ -45,7 +47,8 @@ std::uint64_t Bins::largest_fit_bytes(const BlockSlab& blocks) const {
     const std::uint64_t aligned_start = round_up(hole.start, kGranulesPerPage);
     const std::uint64_t aligned_end = round_down(hole.end(), kGranulesPerPage);
     const std::uint64_t aligned = aligned_end - std::min(aligned_start, aligned_end);
-    // An odd number of granules, or of pages, fits anywhere.
+    // An odd number of granules needs no alignment beyond a granule, an odd number of pages none
+    // beyond a page.
     const std::uint64_t small = (std::min(hole.granules, kLargeGranules - 1) - 1) | 1;
     const std::uint64_t large =
         aligned - (aligned / kGranulesPerPage % 2 == 0 ? kGranulesPerPage : 0);

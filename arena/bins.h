@@ -1,10 +1,11 @@
-// The free blocks of an arena by size, or the vacant ones. Knows records and sizes; nothing of
+// The free blocks of an arena by size, or its vacant blocks. Knows records and sizes; nothing of
 // addresses beyond a block's own place, nothing of neighbours.
 //
 // Below 64 granules (32 KiB) each size has a class of its own; above, each power of two has 32
-// classes, so that the sizes of a class differ by 3% at most. A class is a list. A bitmap of those
-// that are not empty, with one summary word over it, makes "the next larger class" two
-// count-trailing-zeros.
+// classes, so that the sizes of a class differ by 3% at most. Each class has a list of its blocks.
+// A bitmap has a bit for each class whose list is not empty, and a summary word a bit for each word
+// of the bitmap. So the next larger class with a block is found by two count-trailing-zeros
+// instructions.
 #pragma once
 
 #include <array>
@@ -17,18 +18,20 @@
 
 namespace cubfc::arena {
 
-// How far Bins::find() goes when no class above the request's own has a hole.
+// How many holes Bins::find() looks at when neither the newest hole of the request's own class nor
+// that of any larger class fits.
 enum class Search : std::uint8_t {
-  kBounded,     // looks at a few holes of its own class: the arena can still grow
-  kEverywhere,  // looks at all of them: otherwise the request fails
+  kBounded,     // looks at 1,024 holes at most: the arena can still grow
+  kEverywhere,  // looks at all holes: otherwise the request fails
 };
 
-// Every function is passed the slab that all its blocks are in.
+// Each function is passed the slab with the records of all blocks in these bins.
 class Bins {
  public:
   explicit Bins(BlockState state = BlockState::kFree) : state_(state) {}
 
-  // What a request needs: so many granules, from a multiple of `alignment` on (a power of two).
+  // What a request needs: `granules`, starting on a multiple of `alignment` (in granules, a power
+  // of two).
   struct Request {
     std::uint32_t granules;
     std::uint32_t alignment;
@@ -36,18 +39,18 @@ class Bins {
 
   static constexpr std::uint32_t class_of(std::uint32_t granules) {
     const auto bits = static_cast<std::uint32_t>(std::bit_width(granules | (2 * kSteps - 1)));
-    const std::uint32_t shift = bits - kStepBits - 1;  // 0 where each size has its own
+    const std::uint32_t shift = bits - kStepBits - 1;  // 0 where each size has a class of its own
     return shift * kSteps + (granules >> shift);
   }
 
-  // Files a block of the state that these bins are for.
+  // Files a block. Its state must be the one that these bins are for.
   void insert(BlockSlab& blocks, BlockIndex index) {
     insert(blocks, index, class_of(blocks[index].granules));
   }
 
   void remove(BlockSlab& blocks, BlockIndex index) {
     const Block::Hole hole = blocks[index].hole;
-    blocks[hole.next].hole.previous = hole.previous;  // no block's record may be written
+    blocks[hole.next].hole.previous = hole.previous;  // kNoBlock's record may be written
     if (hole.previous != kNoBlock) {
       blocks[hole.previous].hole.next = hole.next;
       return;
@@ -62,7 +65,7 @@ class Bins {
     }
   }
 
-  // Files a block anew whose size has changed. Mostly its class has not.
+  // Files a block anew after its size has changed. Mostly its class has not changed.
   void update(BlockSlab& blocks, BlockIndex index) {
     const std::uint32_t size_class = class_of(blocks[index].granules);
     if (size_class != blocks[index].hole.size_class) {
@@ -71,10 +74,10 @@ class Bins {
     }
   }
 
-  // A good fit, or kNoBlock; the hole stays filed. The hole last filed in the request's own class
-  // if it suffices, else that of the next larger class that has one; of the larger ones the first
-  // whose last filed hole suffices, where alignment takes more than there is. Only when there is
-  // none, the classes are looked through.
+  // A hole that fits the request, or kNoBlock; the hole stays filed. Looks first at the newest hole
+  // of the request's own class, then at the newest hole of each larger class. The first of these
+  // that fits is returned; in a larger class, only alignment can make a hole too small. If none of
+  // them fits, looks through the lists.
   BlockIndex find(const BlockSlab& blocks, const Request& request, Search search) const {
     const std::uint32_t own = class_of(request.granules);
     if (const BlockIndex hole = heads_[own]; hole != kNoBlock && fits(blocks[hole], request)) {
@@ -88,7 +91,7 @@ class Bins {
   }
 
   // Calls `visit` with each hole of at least so many granules, in no order, and perhaps with
-  // smaller ones. It must not file anything.
+  // smaller ones. `visit` must not file anything.
   template <typename Visit>
   void for_each_from(const BlockSlab& blocks, std::uint32_t granules, Visit visit) const {
     for (std::uint32_t size_class = class_of(granules); size_class < kClasses; ++size_class) {
@@ -114,7 +117,7 @@ class Bins {
   static constexpr std::uint32_t kSteps = 1U << kStepBits;
   static constexpr std::uint32_t kClasses = (32 - kStepBits + 1) * kSteps;
   static constexpr std::uint32_t kWords =
-      kClasses / 64 + 1;  // no class is in the last: find() may look there
+      kClasses / 64 + 1;  // the last word has no class, but find() may read it
 
   static bool fits(const Block& hole, const Request& request) {
     return hole.granules >= request.granules &&
@@ -125,13 +128,13 @@ class Bins {
     BlockIndex& head = heads_[size_class];
     const BlockIndex next = head;
     blocks[index].hole = {next, kNoBlock, size_class};
-    blocks[next].hole.previous = index;  // as in remove()
+    blocks[next].hole.previous = index;  // may be kNoBlock's, as in remove()
     bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
     summary_ |= std::uint64_t{1} << (size_class / 64);
     head = index;
   }
 
-  // The hole last filed in the first class from `size_class` on that has one.
+  // The newest hole of the first class from `size_class` on that has one; kNoBlock if none has.
   BlockIndex first_from_class(std::uint32_t size_class) const {
     std::uint32_t word = size_class / 64;
     std::uint64_t classes = bitmap_[word] & (~std::uint64_t{0} << (size_class % 64));

@@ -11,12 +11,12 @@
 
 namespace cubfc::arena {
 
-// Names a record. No block has record 0, which may be written: that saves asking whether there is
-// a block, and a branch that nobody can predict.
+// The index of a record in the slab. Record 0 is no block's, but may be written. So code that links
+// blocks needs no check for kNoBlock, which would be a branch that the processor cannot predict.
 using BlockIndex = std::uint32_t;
 inline constexpr BlockIndex kNoBlock = 0;
 
-// The bit of who asked for a block (see Block::number()) that marks it as one that Arena::marked()
+// The bit of a caller's number (see Block::number()) that marks a block as one that Arena::marked()
 // counts.
 inline constexpr std::uint8_t kMarked = 0x80;
 
@@ -27,10 +27,11 @@ enum class BlockState : std::uint8_t {
   kRetired,  // freed by the program; not handed out again before it is reclaimed
   kVacant,   // addresses without memory, in exactly one bin of their own
   kMoving,   // on its way between free and vacant: memory is being mapped or unmapped there
-  kEdge,     // no block: a region's two ends, neighbour of its first block and of its last
+  kEdge,     // no block: lies before a region's first block and behind its last one
 };
 
-// Trivial, and all zero when new: the slab hands out fresh pages of the system's as they are.
+// A trivial type, for which all zeros is a valid record: the slab hands out zero pages of the
+// system as they are.
 struct Block {
   // Where the block lies, in granules from the start of its region.
   std::uint32_t start;
@@ -39,7 +40,7 @@ struct Block {
   BlockIndex previous;
   BlockIndex next;
 
-  struct Hole {  // of a free block: its place in its bin
+  struct Hole {  // of a free or vacant block: its place in its bin
     BlockIndex next;
     BlockIndex previous;
     std::uint32_t size_class;
@@ -47,8 +48,8 @@ struct Block {
   struct Use {                       // of a live or retired block
     std::uint32_t number_halves[2];  // see number()
     union {
-      std::uint32_t padding;     // of a live one: its bytes less the bytes that were asked for
-      BlockIndex next_gathered;  // of a retired one, see Arena::gather()
+      std::uint32_t padding;     // of a live block: its bytes less the requested bytes
+      BlockIndex next_gathered;  // of a retired block: see Arena::gather()
     };
   };
   union {
@@ -62,14 +63,14 @@ struct Block {
   enum Nature : std::uint8_t {
     kStays,         // of a size that had never been freed when it was handed out
     kComesAndGoes,  // its size had been freed before
-    kOwnRegion,     // it is its region's only one
+    kOwnRegion,     // it is the only block of its region
   };
   Nature nature;  // of a live or retired block
 
   std::uint64_t end() const { return std::uint64_t{start} + granules; }
 
-  // Of a live or retired block: a number that no other of the process has or had, times
-  // kNumberStep, plus who asked for it (kMarked included).
+  // Of a live or retired block: kNumberStep times a number that no other block of the process has
+  // or had, plus the caller that asked for it (kMarked included).
   static constexpr std::uint64_t kNumberStep = 256;
   void set_number(std::uint64_t number) { std::memcpy(use.number_halves, &number, sizeof(number)); }
   std::uint64_t number() const {
@@ -105,8 +106,8 @@ class BlockSlab {
     }
   }
 
-  // A record that nobody else has; only its fields `start` to `state` are to be set by the caller.
-  // Precondition: reserve().
+  // An unused record. The caller must set its fields from `start` to `state`, and need not set
+  // others. Precondition: reserve().
   BlockIndex acquire() {
     if (const BlockIndex index = first_unused_; index != kNoBlock) [[likely]] {
       first_unused_ = records_[index].next;

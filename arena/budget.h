@@ -1,5 +1,5 @@
-// A hard limit in bytes, shared by all that takes memory from one device: several arenas (one for
-// each context) and allocations that bypass them. Thread-safe; lock-free but for what a shared
+// A hard limit in bytes for all memory that is taken from one device: by several arenas (one for
+// each context), and by allocations that bypass them. Thread-safe; lock-free but for what a shared
 // account does.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace cubfc::arena {
 
-// A limit that several processes share: what a Budget claims, it claims there, too. Thread-safe.
+// A limit that several processes share. What a Budget claims, it claims in its shared account, too.
+// Thread-safe.
 class SharedAccount {
  public:
   virtual ~SharedAccount() = default;
@@ -20,13 +21,14 @@ class SharedAccount {
   virtual bool take(std::uint64_t bytes) noexcept = 0;
   virtual void force(std::uint64_t bytes) noexcept = 0;
   virtual void give(std::uint64_t bytes) noexcept = 0;
-  virtual std::uint64_t used() const noexcept = 0;  // by all of them
+  virtual std::uint64_t used() const noexcept = 0;  // by all processes
   virtual std::uint64_t limit() const noexcept = 0;
 
-  // Of a limit that changes: it never becomes more than that.
+  // The most that limit() can ever become.
   virtual std::uint64_t highest() const noexcept { return limit(); }
-  // What take() would give this process now, and if the others had taken nothing. More than the
-  // limit leaves, where the process had more when the limit was lowered.
+  // left(): the bytes that take() would still give this process now. most(): the largest total that
+  // it could ever give this process. Both may be more than the limit says, for a process that had
+  // more when the limit was lowered.
   virtual std::uint64_t left() const noexcept { return less(limit(), used()); }
   virtual std::uint64_t most() const noexcept { return limit(); }
 };
@@ -35,7 +37,7 @@ class Budget {
  public:
   static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 
-  // `shared` must outlive it; nullptr: there is none.
+  // `shared` must outlive the budget; nullptr: there is none.
   explicit Budget(std::uint64_t limit_bytes = kUnlimited, SharedAccount* shared = nullptr)
       : own_limit_(limit_bytes), shared_(shared) {}
 
@@ -54,7 +56,7 @@ class Budget {
     return true;
   }
 
-  // Claims `bytes` whether they fit or not: they are taken already.
+  // Claims `bytes` whether they fit or not, for memory that is taken already.
   void force(std::uint64_t bytes) noexcept {
     used_.fetch_add(bytes, std::memory_order_relaxed);
     if (shared_ != nullptr) {
@@ -69,24 +71,27 @@ class Budget {
       shared_->give(bytes);
     }
   }
-  // The same for what an arena has had and gives back because it does not use it.
+  // give() for memory that an arena has given back because it did not use it.
   void release(std::uint64_t bytes) noexcept {
     give(bytes);
     releases_.fetch_add(1, std::memory_order_release);
   }
-  // How often that was done: who was refused and sees another number than before may try again.
+  // How often release() was called. A caller whose take() was refused may try again once this
+  // number has changed.
   std::uint64_t releases() const noexcept { return releases_.load(std::memory_order_acquire); }
 
-  // Of this process and of all that share, the lesser one: now; the most that a request may have if
-  // nobody holds anything; and what neither ever exceeds. They differ where the limit that is
-  // shared is changed.
+  // Each is the lesser of this process's own limit and of what the shared account says. limit():
+  // the limit now. most(): the largest request that could be served if nobody held anything.
+  // highest(): what the limit never exceeds. They differ only where the shared limit can be
+  // changed.
   std::uint64_t limit() const noexcept { return lesser(&SharedAccount::limit); }
   std::uint64_t most() const noexcept { return lesser(&SharedAccount::most); }
   std::uint64_t highest() const noexcept { return lesser(&SharedAccount::highest); }
   bool limited() const noexcept { return own_limit_ != kUnlimited || shared_ != nullptr; }
-  // By this process.
+  // The bytes that this process has claimed.
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
-  // To this process, and to it where others have taken nothing of what is shared.
+  // left(): the bytes that this process may still claim. own_left(): the same as if other processes
+  // had claimed nothing of the shared limit.
   std::uint64_t left() const noexcept {
     const std::uint64_t own = less(own_limit_, used());
     return shared_ == nullptr ? own : std::min(own, shared_->left());

@@ -8,7 +8,7 @@
 namespace cubfc::arena {
 namespace {
 
-// Its blocks' numbers begin behind it.
+// The number just before that of a new arena's first block.
 std::uint64_t number_of_arena() {
   static std::atomic<std::uint64_t> arenas{0};
   return (arenas.fetch_add(1, std::memory_order_relaxed) + 1) << 48;

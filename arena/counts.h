@@ -1,5 +1,5 @@
-// What an arena counts: of its blocks at each call, and of its memory when that changes. All of it
-// is written down in the Figures, and told to the Observer, as it is counted.
+// The statistics of an arena: of its blocks at each call, and of its memory when that changes. Each
+// change is written to the Figures and told to the Observer at once.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace cubfc::arena {
 
-// Not thread-safe: the arena's lock is held at each call. A block that a call tells of has its
-// size, its number and what it asked for in its record, whatever its state is.
+// Not thread-safe: the arena's lock is held at each call. The record of a block that is passed must
+// have the block's size, number and padding, whatever the block's state is.
 class Counts {
  public:
   Counts();
@@ -24,10 +24,10 @@ class Counts {
   // See Arena::observe() and Arena::watch().
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
   void watch() noexcept { writer_.watch(); }
-  // Who is to be told of each block; nullptr: nobody.
+  // The observer, if it is to be told of each block; else nullptr.
   Observer* recorder() const noexcept { return writer_.recorder(); }
 
-  // Gives the block its number. Returns its address.
+  // Counts an allocation, and gives the block its number. Returns the block's address.
   Address allocated(Block& block, Address address, std::uint64_t bytes, Caller caller) {
     last_number_ += Block::kNumberStep;
     block.set_number(last_number_ | caller);
@@ -48,7 +48,7 @@ class Counts {
     return address;
   }
 
-  // A live block becomes free at once, or waits until it is reclaimed.
+  // A live block becomes free at once (freed), or waits until it is reclaimed (retired).
   void freed(const Regions& regions, BlockIndex index) {
     const Block& block = regions.block(index);
     no_longer_live(block);
@@ -73,7 +73,8 @@ class Counts {
       }
     }
   }
-  // The recorder is told by record_reclaimed(), of several at once.
+  // A retired block becomes free. The recorder is told by record_reclaimed() or
+  // record_list_reclaimed().
   void reclaimed(const Block& block) {
     granules_retired_ -= block.granules;
     granules_in_use_ -= block.granules;
@@ -82,22 +83,24 @@ class Counts {
       writer_.unused(block, granules_in_use_);
     }
   }
-  // One block, or up to kReclaimedAtOnce of a list. Precondition: there is a recorder, and they are
-  // in their records still.
+  // Tell the recorder of one block, or of up to kReclaimedAtOnce blocks of a list. Precondition:
+  // there is a recorder, and the records of the blocks are not in use for other blocks yet.
   static constexpr std::size_t kReclaimedAtOnce = 32;
   void record_reclaimed(const Regions& regions, BlockIndex index);
   void record_list_reclaimed(const Regions& regions, BlockIndex first);
 
-  // A region, or pages that were mapped: `usable` of its bytes are for blocks.
+  // The arena has obtained, or given back, a region, or pages: `usable` of its bytes are for
+  // blocks.
   void memory_came(Address base, std::uint64_t bytes, std::uint64_t usable);
   void memory_went(Address base, std::uint64_t bytes, std::uint64_t usable);
-  // The same in two steps, for pages whose memory may turn out to stay.
+  // memory_went() in two steps, for pages that may turn out to stay. First memory_leaves(); then
+  // memory_left() for what was unmapped, and memory_stays() for what was not.
   void memory_leaves(std::uint64_t bytes);
   void memory_stays(std::uint64_t bytes);
   void memory_left(Address base, std::uint64_t bytes);
-  // Of what is there less is for blocks.
+  // Of the memory that the arena has, `bytes` less are for blocks.
   void became_unusable(std::uint64_t bytes) { usable_bytes_ -= bytes; }
-  // To be called when one of these is complete, and after a failure.
+  // Writes the figures of memory. To be called after the functions above, and after a failure.
   void write_resized(const Regions& regions) noexcept;
 
   void failed() { ++num_failures_; }
@@ -112,11 +115,11 @@ class Counts {
   std::uint64_t regions_obtained() const { return regions_obtained_; }
   // Free, though perhaps not in one piece.
   std::uint64_t free_bytes() const { return usable_bytes_ - bytes_in_use(); }
-  // But for what there is to grow.
+  // All of Headroom but `to_grow`.
   Headroom room() const noexcept {
     return {peak_bytes_in_use(), free_bytes(), bytes_retired(), 0, bytes_in_use()};
   }
-  // But for what the regions and the budget know.
+  // All of Stats but what the regions and the budget know.
   Stats stats() const noexcept;
   Marked marked() const noexcept;
   void restart_marked_peak() noexcept { peak_marked_bytes_ = marked_bytes_; }

@@ -1,4 +1,5 @@
-// How many freed blocks gather before the device is asked when it will be done with them.
+// How many freed blocks an arena gathers (an epoch) before the device is asked when it will be done
+// with them.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +17,10 @@ struct Headroom {
   std::uint64_t in_use = 0;   // by live and retired blocks
 };
 
-// Asking costs a driver call for each context, and a block that waits cannot be used again: so
-// little gathers when memory is short, measured by what the program needed at its peak, and more
-// while there is memory to spare.
+// Whether an epoch of so many blocks and bytes is to be closed. Closing costs a driver call for
+// each context. But no block of an epoch can be used again until the epoch is closed and the device
+// is done. So an epoch stays small while little memory is free, compared with the peak of bytes in
+// use, and becomes larger while much is free.
 constexpr bool is_epoch_full(std::size_t blocks, std::uint64_t bytes, const Headroom& room) {
   constexpr std::size_t kMostBlocks = 32;
   constexpr std::uint64_t kFewBytes = std::uint64_t{1} << 20;

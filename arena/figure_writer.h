@@ -1,4 +1,4 @@
-// What an arena counts, written down in the Figures and told to the Observer as it is counted.
+// Writes what an arena counts to the Figures, and tells it to the Observer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace cubfc::arena {
 // Not thread-safe: the arena's lock is held at each call. Does nothing before observe().
 class FigureWriter {
  public:
-  // See Arena::observe(). Once.
+  // See Arena::observe(). To be called once.
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept {
     figures_ = &figures;
     observer_ = &observer;
@@ -29,10 +29,10 @@ class FigureWriter {
   }
   // nullptr before observe().
   Figures* figures() const noexcept { return figures_; }
-  // Who is to be told of each block; nullptr: nobody.
+  // The observer, if it is to be told of each block; else nullptr.
   Observer* recorder() const noexcept { return recorder_; }
 
-  // Precondition of these: there are figures.
+  // Precondition of the functions below: figures() is not nullptr.
   void allocated(const Block& block, Address address, std::uint64_t bytes,
                  std::uint64_t granules_in_use) {
     put(figures_->last_number, block.number());
@@ -60,7 +60,7 @@ class FigureWriter {
     put(figures_->granules_in_use, 0);
     put(figures_->granules_retired, 0);
     for (CallerFigures& each : figures_->callers) {
-      each.change(~read(each.has) + 1, read(*peaks_));  // resized() is called, too
+      each.change(~read(each.has) + 1, read(*peaks_));  // no changed() here: resized() is called
     }
     if (recorder_ != nullptr) {
       recorder_->abandoned();
@@ -71,7 +71,7 @@ class FigureWriter {
   Figures* figures_ = nullptr;
   const Figure* peaks_ = nullptr;
   Observer* observer_ = nullptr;
-  Observer* recorder_ = nullptr;  // the same, if it records
+  Observer* recorder_ = nullptr;  // observer_, if it records
 };
 
 }  // namespace cubfc::arena

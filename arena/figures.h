@@ -1,6 +1,5 @@
-// What an arena writes down while it works: figures that others read at any moment, in other
-// processes, too, if they lie in shared memory; and each thing that happens, for whoever records
-// it.
+// What an arena tells while it works: figures, which other threads read at any moment, and other
+// processes, too, if the figures lie in shared memory; and each event, for an observer.
 #pragma once
 
 #include <array>
@@ -29,20 +28,21 @@ inline void put(Figure& figure, std::uint64_t value) noexcept {
   figure.store(value, std::memory_order_relaxed);
 }
 
-// How much one caller has, now and when all callers together had most. To set the latter for all of
-// them at each new peak would take too long: a caller's is set when its own changes for the first
-// time after that.
+// How much one caller has, now and at the last peak of all callers together. Setting the latter for
+// all callers at each new peak would take too long. So a caller's is set when the caller has more
+// or less for the first time after the peak.
 //
-// Who wants to know of the next change costs those after it nothing either: `since` is made a
-// number that no peak has, and is looked at in any case.
+// To watch for the next change costs the changes after it nothing either: watch() sets a bit in
+// `since` that no number of a peak has, and change() compares `since` in any case.
 struct CallerFigures {
   static constexpr std::uint64_t kIsWatched = std::uint64_t{1} << 63;
 
   Figure has;
   Figure before;  // what `has` was when peak number `since` was reached
-  Figure since;   // and kIsWatched, if that is so
+  Figure since;   // plus kIsWatched while the next change is watched for
 
-  // `peaks`: how many peaks there have been. True if it was watched; it no longer is.
+  // `by`: granules that the caller has more. `peaks`: how many peaks there have been. True if the
+  // change was watched for; the watch has then ended.
   bool change(std::uint64_t by, std::uint64_t peaks) noexcept {
     const std::uint64_t now = read(has);
     bool was_watched = false;
@@ -62,16 +62,16 @@ struct CallerFigures {
   }
 };
 
-// All zeros is a good beginning. What is written at each call is kept as the arena has it: sizes in
+// All zeros is a valid beginning. What is written at each call is in the arena's own unit: sizes in
 // granules, rounding included.
 struct Figures {
-  alignas(64) Figure first_number;  // of the allocation before the first one: see Block::number()
-  Figure last_number;               // of the last one
+  alignas(64) Figure first_number;  // Block::number() before the first allocation
+  Figure last_number;               // of the last allocation
   Figure num_frees;
   Figure granules_in_use;  // of live and retired blocks
   Figure granules_retired;
   Figure look_at;  // granules in use beyond which Observer::exceeded() is called
-  // Written where the arena takes from its source and gives back, and after a failure.
+  // These are written when the arena obtains memory or gives it back, and after a failure.
   Figure usable_bytes;
   Figure pool_bytes;
   Figure peak_pool_bytes;
@@ -92,17 +92,17 @@ struct FreedBlock {
   std::uint64_t bytes;  // rounding included
 };
 
-// Called with the arena's lock held: must not call the arena, nor wait for anybody who may.
+// Called with the arena's lock held: must not call the arena, nor wait for a thread that may.
 class Observer {
  public:
   virtual ~Observer() = default;
 
-  // More is in use than Figures::look_at, which is to be set anew.
+  // More is in use than Figures::look_at. The observer must set look_at anew.
   virtual void exceeded() noexcept = 0;
-  // The first block has become used or free since Arena::watch() was called. (One that is retired
-  // is not free yet.)
+  // A block has become used or free, as the first one of its caller since Arena::watch() was
+  // called. (One that is retired is not free yet.)
   virtual void changed() noexcept = 0;
-  // The memory that the arena has from its source is another: see Figures::pool_bytes.
+  // The arena may have obtained memory, or given it back: see Figures::pool_bytes.
   virtual void resized() noexcept = 0;
 
   // Whether the functions below are to be called.
@@ -114,7 +114,7 @@ class Observer {
   virtual void reclaimed(std::span<const FreedBlock> blocks) noexcept = 0;
   virtual void grew(Address address, std::uint64_t bytes) noexcept = 0;
   virtual void shrank(Address address, std::uint64_t bytes) noexcept = 0;
-  // All of its blocks and memory are gone.
+  // All blocks and all memory of the arena are gone.
   virtual void abandoned() noexcept = 0;
 };
 

@@ -6,7 +6,7 @@
 
 namespace cubfc::arena {
 
-// One bit for each hash of a size: it may say yes of a size that was never freed.
+// One bit for each hash of a size: has() may return true for a size that was never freed.
 class FreedSizes {
  public:
   void add(std::uint32_t granules) { words_[word_of(granules)] |= bit_of(granules); }

@@ -12,8 +12,8 @@
 
 namespace cubfc::arena {
 
-// Of one arena, whose pool outlives it. Used with the lock of its pool held at each call; where a
-// `Locked` is handed over it is let go of while the source is called.
+// The growth of one arena, whose pool must outlive it. Each function is called with the pool's lock
+// held. One that is passed the `Locked` unlocks it while it calls the source.
 class Growth {
  public:
   struct Outcome {
@@ -24,25 +24,28 @@ class Growth {
 
   virtual ~Growth() = default;
 
-  // At the beginning, and when the pool has lost all that it had: grows under these from now on.
+  // Called when the arena begins, and again after the pool has lost all memory (Arena::abandon()).
+  // Growth follows these options from then on.
   virtual void begin(const Options& options) noexcept = 0;
 
-  // A larger request, in bytes, has a region of its own.
+  // The largest request, in bytes, that is served from a slice. A larger one gets a region of its
+  // own.
   virtual std::uint64_t largest_in_slice() const noexcept = 0;
-  // What it would ask the source for, to serve such a request.
+  // The bytes that the arena would obtain from the source for such a request.
   virtual std::uint64_t bytes_for(std::uint64_t request) const noexcept = 0;
-  // Obtains memory that such a request fits into, or says why there is none. The room may be gone
-  // again when it returns. Throws std::bad_alloc.
+  // Obtains memory that such a request fits into, or says why there is none. Another thread may
+  // have taken the room when this returns. Throws std::bad_alloc.
   virtual Outcome grow(Locked& lock, std::uint64_t request) = 0;
-  // A block for a request in memory that is kept for others. None: there is none. Throws
-  // std::bad_alloc.
+  // Allocates a block in memory that is kept for other requests; empty when that has no room.
+  // Throws std::bad_alloc.
   virtual Regions::Placed find_room_against_the_rule(std::uint64_t request) = 0;
 
-  // What holds no live or retired block, in bytes.
+  // The bytes of regions or pages that hold no live or retired block.
   virtual std::uint64_t unused_bytes() const noexcept = 0;
-  // Give of that back, whole regions or pages: few that are at least so many bytes, or all of it if
-  // it is less; or all that leave the arena so many bytes. Return the bytes that were given back.
-  // Throw std::bad_alloc and have changed nothing then.
+  // Give unused regions or pages back to the source. release_unused(): few that have at least so
+  // many bytes together, or all if they have less. release_beyond(): as many as leave the arena at
+  // least `keep_bytes`. Return the bytes that were given back. Throw std::bad_alloc and have
+  // changed nothing then.
   virtual std::uint64_t release_unused(Locked& lock, std::uint64_t bytes) = 0;
   virtual std::uint64_t release_beyond(Locked& lock, std::uint64_t keep_bytes) = 0;
 };

@@ -7,15 +7,16 @@
 namespace cubfc::arena {
 namespace {
 
-// What is mapped ahead of need is no more than this, nor than this part of what there is.
+// At most so many bytes, and at most 1/kPartAhead of what the arena has, are mapped ahead of need.
 constexpr std::uint64_t kMostAheadBytes = 256ULL << 20;
 constexpr std::uint64_t kPartAhead = 16;
 
-// What is kept beyond what was ever in use, before memory of free blocks is preferred to new
-// memory.
+// The arena grows to 1/kPartIdle more than the peak of bytes in use. Beyond that, it takes memory
+// from free blocks rather than new memory.
 constexpr std::uint64_t kPartIdle = 10;
 
-// Addresses are plenty. With several times what they are for, there is room to move memory to.
+// The arena reserves so many times the addresses that its memory needs, so that there is always
+// room to move memory to. Addresses are plenty.
 constexpr std::uint64_t kTimesReserved = 4;
 
 }  // namespace
@@ -36,12 +37,12 @@ GrowthByPages::DropsSpare::~DropsSpare() {
   }
 }
 
-// First more than is needed, while there is plenty; then just that; then what the source had of it,
-// and for the rest memory of free blocks.
+// Tries to map more than is needed, then just what is needed. When the source has too little even
+// for that, takes the pages that the source had, and memory of free blocks for the rest.
 Growth::Outcome GrowthByPages::grow_with_spare(Locked& lock, std::uint64_t request) {
   const std::uint64_t block_bytes = block_bytes_for(request);
   std::uint64_t ahead = kLargestRequestBytes;
-  bool is_dry = false;  // the source has not what is needed
+  bool is_dry = false;  // the source has less than is needed
   for (;;) {
     pool_.regions.reserve_for_moves(1);
     const Regions::Place place = pool_.regions.place_for(block_bytes, page_granules());
@@ -91,7 +92,7 @@ Growth::Outcome GrowthByPages::reserve_addresses(Locked& lock, std::uint64_t blo
   MemorySource::Region region =
       pool_.calls.without_lock(lock, [&] { return pool_.source.reserve(bytes); });
   while (region.base == 0 && bytes > least && generation == pool_.generation) {
-    bytes = std::max(round_down(bytes / 4, page_), least);  // of a process that may have few
+    bytes = std::max(round_down(bytes / 4, page_), least);  // there may be a limit of addresses
     region = pool_.calls.without_lock(lock, [&] { return pool_.source.reserve(bytes); });
   }
   if (region.base == 0) {
@@ -103,9 +104,9 @@ Growth::Outcome GrowthByPages::reserve_addresses(Locked& lock, std::uint64_t blo
   return {};
 }
 
-// Of what is needed, what is better taken from free blocks, although there may be more: the arena
-// would have more than a tenth and a page beyond the most that was ever in use. Nothing, as long as
-// the memory has been taken ahead anyway.
+// How many of the needed bytes are taken from free blocks although the source may have more: those
+// by which the arena would exceed the peak of bytes in use by more than a tenth and a page. 0 as
+// long as the memory is preallocated anyway.
 std::uint64_t GrowthByPages::idle_bytes(std::uint64_t least_bytes,
                                         std::uint64_t block_bytes) const {
   const std::uint64_t most =
@@ -119,16 +120,16 @@ std::uint64_t GrowthByPages::idle_bytes(std::uint64_t least_bytes,
 
 std::uint64_t GrowthByPages::bytes_ahead() const {
   if (pool_.calls.anybody_grows()) {
-    return 0;  // another thread is at it, or a hook of the source's
+    return 0;  // another thread is growing the arena, or a hook inside the source is
   }
   return std::max(
       round_up(to_preallocate_, page_),
       round_down(std::min(pool_.counts.pool_bytes() / kPartAhead, kMostAheadBytes), page_));
 }
 
-// Takes free memory out (live and retired blocks keep their pages), whole pages, up to
-// `most_bytes`, but none that the place counts on. Throws std::bad_alloc and has changed nothing
-// then.
+// Takes parts out of free blocks, in whole pages, up to `most_bytes` together. Live and retired
+// blocks keep their pages, and so does the free memory that `place` counts on. Throws
+// std::bad_alloc and has changed nothing then.
 GrowthByPages::Moves GrowthByPages::take_out_free_pages(std::uint64_t most_bytes,
                                                         const Regions::Place& place) {
   Moves moves;
@@ -180,8 +181,9 @@ void GrowthByPages::put_back(const Moves& moves) {
   }
 }
 
-// Takes the memory away from what was taken out; where the source fails, it is free again. What was
-// unmapped is of the budget still, but not of the arena. Returns its bytes.
+// Unmaps the memory of parts that were taken out. A part becomes vacant, or free again when the
+// source fails to unmap it. The unmapped bytes still count in the budget, but no longer in the
+// arena. Returns them.
 std::uint64_t GrowthByPages::unmap(Locked& lock, Moves& moves) {
   if (moves.empty()) {
     return 0;
@@ -211,7 +213,8 @@ std::uint64_t GrowthByPages::unmap(Locked& lock, Moves& moves) {
   return all - still_there;
 }
 
-// Precondition: the budget has granted `bytes` less what is taken out of free blocks.
+// Maps `bytes` at the place, after unmapping the parts in `from`. Precondition: the budget has
+// granted `bytes` less the bytes in `from`.
 Growth::Outcome GrowthByPages::map(Locked& lock, const Regions::Place& place, std::uint64_t bytes,
                                    Moves& from) {
   const BlockIndex block =
@@ -248,7 +251,7 @@ Growth::Outcome GrowthByPages::map(Locked& lock, const Regions::Place& place, st
   return {true, Failure::kNone, 0};
 }
 
-// What was unmapped, or made, for a place and is not mapped there.
+// Releases memory that was unmapped, or made, for a place and was not mapped there.
 void GrowthByPages::drop_spare(Locked& lock) {
   pool_.calls.without_lock(lock, [&] {
     pool_.source.drop_spare();
@@ -256,7 +259,7 @@ void GrowthByPages::drop_spare(Locked& lock) {
   });
 }
 
-// Whole pages.
+// Gives whole pages of free blocks back, up to `most_bytes` together.
 std::uint64_t GrowthByPages::release(Locked& lock, std::uint64_t most_bytes) {
   Moves moves = take_out_free_pages(most_bytes, {});
   const SourceCalls::Release releasing(pool_.calls);

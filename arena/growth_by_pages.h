@@ -1,8 +1,8 @@
-// How an arena grows over a source with pages: it reserves one range of addresses, maps memory
-// where a block then fits, and takes memory from free blocks elsewhere when there is no more.
-// Growth is contiguous, so that free blocks coalesce across it; and fragmentation can make no
-// request fail while the limit, less the pages in which live and retired blocks lie, is enough for
-// it.
+// How an arena grows over a source with pages. It reserves one range of addresses, and maps memory
+// where a block then fits. When the source has no more, it moves memory there from free blocks
+// elsewhere. Growth is contiguous, so that free blocks coalesce across it. A request does not fail
+// from fragmentation while the limit, less the pages in which live and retired blocks lie, is
+// enough for it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class GrowthByPages final : public Growth {
   explicit GrowthByPages(Pool& pool) : pool_(pool), page_(pool.source.page_bytes()) {}
 
   void begin(const Options& options) noexcept override;
-  // There is one region.
+  // No request has a region of its own.
   std::uint64_t largest_in_slice() const noexcept override { return kLargestRequestBytes; }
   std::uint64_t bytes_for(std::uint64_t request) const noexcept override { return request; }
   Outcome grow(Locked& lock, std::uint64_t request) override;
@@ -32,7 +32,7 @@ class GrowthByPages final : public Growth {
   std::uint64_t release_beyond(Locked& lock, std::uint64_t keep_bytes) override;
 
  private:
-  // A part of a region on its way between free and vacant.
+  // A part of a free block that is taken out so that its memory can be unmapped.
   struct Move {
     BlockIndex block;
     Address base;
@@ -42,7 +42,7 @@ class GrowthByPages final : public Growth {
   using Moves = std::vector<Move>;
   static std::uint64_t bytes_of(const Moves& moves);
 
-  // Nothing is spare any more when a growth has ended, however it has.
+  // Releases the source's spare memory when a growth ends, whether it has succeeded or not.
   struct DropsSpare {
     ~DropsSpare();
     GrowthByPages& growth;
@@ -63,8 +63,8 @@ class GrowthByPages final : public Growth {
 
   Pool& pool_;
   const std::uint64_t page_;          // in bytes
-  std::uint64_t to_preallocate_ = 0;  // bytes, at the next growth
-  std::uint64_t largest_bytes_ = 0;   // that is served, in bytes
+  std::uint64_t to_preallocate_ = 0;  // bytes to preallocate at the next growth
+  std::uint64_t largest_bytes_ = 0;   // the largest request that is served, in bytes
 };
 
 }  // namespace cubfc::arena

@@ -19,7 +19,8 @@ std::uint64_t GrowthByRegions::bytes_for(std::uint64_t request) const noexcept {
   return has_own_region(request) ? request : std::max(request, next_step_bytes_) + kRegionLeadBytes;
 }
 
-// A region for the request; after the first one all that is to be preallocated, in slices.
+// Obtains a region for the request. The first call that does so also obtains all that is to be
+// preallocated, in slices.
 Growth::Outcome GrowthByRegions::grow(Locked& lock, std::uint64_t request) {
   const std::uint64_t all =
       SourceCalls::this_thread_is_inside() ? 0 : std::exchange(to_preallocate_, 0);
@@ -33,9 +34,10 @@ Growth::Outcome GrowthByRegions::grow(Locked& lock, std::uint64_t request) {
   return outcome;
 }
 
-// A slice, or where there is no room for a slice's lead, a region that holds just the request.
+// Obtains a slice, or, where a slice with its lead is too large, a region that holds just the
+// request.
 Growth::Outcome GrowthByRegions::obtain_for(Locked& lock, std::uint64_t request) {
-  // No larger than that the request may have it.
+  // At most an eighth larger than the request, as Regions::allocate_own() demands.
   const std::uint64_t whole_units = round_up(request, kSourceUnitBytes);
   const std::uint64_t least = round_up(request, kGranuleBytes);
   const Wish own{whole_units - request <= request / 8 ? whole_units : least, least, 1, 0,
@@ -47,15 +49,15 @@ Growth::Outcome GrowthByRegions::obtain_for(Locked& lock, std::uint64_t request)
   return needs_less(outcome, request) ? obtain(lock, own) : outcome;
 }
 
-// Whether a region that holds just the request may be had where a slice was not.
+// Whether a region that holds just the request may be obtained although a slice was not.
 bool GrowthByRegions::needs_less(const Outcome& outcome, std::uint64_t request) {
   const std::uint64_t slice = round_up(slice_bytes_for(block_bytes_for(request)), kSourceUnitBytes);
   return outcome.failure == Failure::kOverLimit ||
          (outcome.failure == Failure::kExhausted && round_up(request, kSourceUnitBytes) < slice);
 }
 
-// The next slice, which several blocks of this size fill, as programs ask for the same size again.
-// Its lead comes on top.
+// Obtains the next slice. It has room for several blocks of this size, as programs ask for the same
+// size again. The lead comes on top.
 Growth::Outcome GrowthByRegions::obtain_slice(Locked& lock, std::uint64_t block_bytes,
                                               std::uint64_t most_bytes) {
   const std::uint64_t least_bytes = slice_bytes_for(block_bytes);
@@ -72,7 +74,7 @@ Growth::Outcome GrowthByRegions::obtain_slice(Locked& lock, std::uint64_t block_
   return outcome;
 }
 
-// As far as the source has them.
+// Obtains slices of so many bytes together, as far as the source has them.
 void GrowthByRegions::preallocate_slices(Locked& lock, std::uint64_t bytes) {
   while (bytes >= 2 * kSourceUnitBytes) {
     const std::uint64_t before = pool_.counts.pool_bytes();
@@ -84,7 +86,8 @@ void GrowthByRegions::preallocate_slices(Locked& lock, std::uint64_t bytes) {
   }
 }
 
-// As much of a region as fits into so many bytes, and no more than its blocks need.
+// The size of the region when only `most` bytes may be obtained: no more than its blocks need, and
+// no less than `least_bytes`.
 std::uint64_t GrowthByRegions::Wish::within(std::uint64_t most) const {
   const std::uint64_t lead = block_bytes == 0 ? 0 : lead_for(block_bytes);
   const std::uint64_t usable = less(most, lead);
@@ -93,12 +96,13 @@ std::uint64_t GrowthByRegions::Wish::within(std::uint64_t most) const {
   return std::max(least_bytes, std::min(filled, most));
 }
 
-// Asks the source for a region, for smaller ones while it has too little.
+// Asks the source for a region, and for smaller ones while the budget or the source has too little.
 Growth::Outcome GrowthByRegions::obtain(Locked& lock, const Wish& wish) {
   const auto smaller = [&](std::uint64_t than) {
     return wish.within(round_down(than - than / wish.back_off, kSourceUnitBytes));
   };
-  // What is left may change under another arena of the same device: never more than that.
+  // Another arena of the same device may change what the budget leaves: never ask for more than
+  // that.
   const auto allowed = [&] { return round_down(pool_.budget.left(), kGranuleBytes); };
   const std::uint64_t least_bytes = wish.least_bytes;
   const std::uint64_t most = allowed();
@@ -120,7 +124,7 @@ Growth::Outcome GrowthByRegions::obtain(Locked& lock, const Wish& wish) {
     }
     pool_.budget.give(bytes);
     if (region.base != 0) {
-      if (!ended) {  // else it went with its context, and its address may be somebody else's
+      if (!ended) {  // else it went with its context, and its address may be in use again
         lock.unlock();
         const MemorySource::Extent back{region.base, bytes};
         pool_.source.release({&back, 1});
@@ -131,7 +135,8 @@ Growth::Outcome GrowthByRegions::obtain(Locked& lock, const Wish& wish) {
     if (!region.exhausted) {
       return {false, Failure::kSourceError, region.error};
     }
-    // Rather than a smaller slice: regions of one block's, once they are given back.
+    // A smaller slice is not tried while regions for one block are unused: the caller gives those
+    // back first.
     const bool is_least = bytes == least_bytes ||
                           (wish.kind == Regions::Kind::kSlice && pool_.regions.has_unused_own());
     if (is_least) {
@@ -162,7 +167,7 @@ std::uint64_t GrowthByRegions::bytes_of(const Numbers& regions) const {
   return bytes;
 }
 
-// Few regions of these that are together as large as `bytes`, hardly larger; all if they are not.
+// Few of these regions that have together at least `bytes` and hardly more; all if they have less.
 GrowthByRegions::Numbers GrowthByRegions::choose(Numbers from, std::uint64_t bytes) const {
   const auto bytes_of = [&](std::uint16_t number) {
     return pool_.regions.all()[number].obtained_bytes;
@@ -182,7 +187,7 @@ GrowthByRegions::Numbers GrowthByRegions::choose(Numbers from, std::uint64_t byt
   return chosen;
 }
 
-// Throws std::bad_alloc and has changed nothing then.
+// Gives unused regions back. Throws std::bad_alloc and has changed nothing then.
 std::uint64_t GrowthByRegions::release(Locked& lock, const Numbers& unused) {
   if (unused.empty()) {
     return 0;
@@ -206,7 +211,7 @@ std::uint64_t GrowthByRegions::release(Locked& lock, const Numbers& unused) {
   return bytes;
 }
 
-// Regions of one block's first: they serve few other requests.
+// Regions for one block are given back first: they serve few other requests.
 std::uint64_t GrowthByRegions::release_unused(Locked& lock, std::uint64_t bytes) {
   Numbers own;
   Numbers slices;
@@ -242,7 +247,7 @@ std::uint64_t GrowthByRegions::unused_bytes() const noexcept {
   return bytes;
 }
 
-// A slice that has room for it, or a region of one block's, which becomes a slice.
+// Allocates in a slice that has room, or in an unused region for one block, which becomes a slice.
 Regions::Placed GrowthByRegions::find_room_against_the_rule(std::uint64_t request) {
   if (const Regions::Placed placed = pool_.regions.allocate(request, Search::kEverywhere)) {
     return placed;

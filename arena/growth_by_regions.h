@@ -1,6 +1,6 @@
-// How an arena grows over a source that gives regions, and which ones it gives back. Slices hold
-// many blocks, the first little, each next one twice as large, so that a program that needs a
-// little more does not take a lot; a large request has a region of its own.
+// How an arena grows over a source that gives regions, and which regions it gives back. A slice is
+// a region for many blocks. The first slice is small and each next one twice as large, so that a
+// program that needs little does not take much. A large request has a region of its own.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ class GrowthByRegions : public Growth {
   struct Wish {
     std::uint64_t bytes;
     std::uint64_t least_bytes;
-    std::uint64_t back_off;     // when the source has too little, this part less is asked for
-    std::uint64_t block_bytes;  // of the blocks that are to fill it; 0: whatever they are
+    std::uint64_t back_off;     // when the source has too little, ask for 1/back_off less
+    std::uint64_t block_bytes;  // of each of the blocks that are to fill it; 0: of any size
     Regions::Kind kind;
 
     std::uint64_t within(std::uint64_t most) const;
   };
   Outcome obtain(Locked& lock, const Wish& wish);
   bool has_own_region(std::uint64_t request) const { return request > options_.own_above_bytes; }
-  // Room for the request; preallocates nothing.
+  // Obtains a region for the request; preallocates nothing.
   Outcome obtain_for(Locked& lock, std::uint64_t request);
   static bool needs_less(const Outcome& outcome, std::uint64_t request);
 

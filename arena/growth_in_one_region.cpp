@@ -7,8 +7,7 @@
 
 namespace cubfc::arena {
 
-// A request that is to have a region of its own preallocates nothing, and later ones nothing any
-// more.
+// When the first request gets a region of its own, nothing is preallocated, neither then nor later.
 Growth::Outcome GrowthInOneRegion::grow(Locked& lock, std::uint64_t request) {
   if (to_preallocate_ > 0 && !SourceCalls::this_thread_is_inside() && !has_own_region(request)) {
     const Outcome outcome = preallocate(lock, slice_bytes_for(block_bytes_for(request)));
@@ -25,9 +24,9 @@ Growth::Outcome GrowthInOneRegion::grow(Locked& lock, std::uint64_t request) {
   return outcome;
 }
 
-// When the source has less, a tenth less is asked for until it gives.
+// Obtains the region. While the source has too little, asks for a tenth less each time.
 Growth::Outcome GrowthInOneRegion::preallocate(Locked& lock, std::uint64_t least_bytes) {
-  const std::uint64_t all = std::exchange(to_preallocate_, 0);  // no other thread does it, too
+  const std::uint64_t all = std::exchange(to_preallocate_, 0);  // so that no other thread does, too
   const std::uint64_t bytes =
       round_down(std::min(all, slice_bytes_for(kLargestRequestBytes)), kGranuleBytes);
   const Outcome outcome =

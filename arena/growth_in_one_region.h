@@ -1,4 +1,5 @@
-// How an arena grows that preallocates in one region, as XLA does: that first, then by regions.
+// How an arena grows that preallocates in one region, as XLA does: first that region, then by
+// regions.
 #pragma once
 
 #include "arena/growth_by_regions.h"

@@ -1,11 +1,12 @@
-// Keeps errno as it was: to whoever called the program's allocation, ours is none of its business.
+// Keeps errno as it was: a program that calls an allocation function must not see errors of our own
+// system calls.
 #pragma once
 
 #include <cerrno>
 
 namespace cubfc {
 
-// While it lives, system calls leave no trace in errno.
+// Saves errno when it is made, and restores it when it is destroyed.
 class KeptErrno {
  public:
   KeptErrno() = default;

@@ -16,7 +16,7 @@ namespace {
 constexpr int kLooks = 40;
 constexpr int kLongestPause = 64;
 
-// How long a sleeper sleeps if nobody wakes it.
+// How long a sleeping thread sleeps if no thread wakes it: 0.1 ms.
 constexpr timespec kNap{0, 100'000};
 
 void pause() noexcept {
@@ -52,7 +52,8 @@ void Lock::wait_and_lock() noexcept {
   const KeptErrno kept;
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
   while (!try_lock()) {
-    // Returns at once if the lock is not held any more; signals, time-outs and wake-ups are alike.
+    // Returns at once if the lock is not held any more. The loop need not tell signals, time-outs
+    // and wake-ups apart.
     syscall(SYS_futex, &held_, FUTEX_WAIT_PRIVATE, 1, &kNap, nullptr, 0);
   }
   sleepers_.fetch_sub(1, std::memory_order_relaxed);

@@ -23,7 +23,7 @@ class MemorySource {
   // releases it. Called without any lock of the arena held, from any thread, concurrently.
   virtual Region obtain(std::uint64_t bytes) noexcept = 0;
 
-  // Takes back whole regions that obtain() gave, and that nothing uses; not none. Called like
+  // Takes back whole regions that obtain() gave and that nothing uses; at least one. Called like
   // obtain().
   struct Extent {
     Address base;
@@ -31,22 +31,24 @@ class MemorySource {
   };
   virtual void release(std::span<const Extent> regions) noexcept = 0;
 
-  // A source whose addresses and memory are apart has pages: the arena then reserves addresses and
-  // maps memory there itself, and obtain() and release() are not called. All called like obtain().
-  // Bytes of a page, a power of two and a multiple of kPageBytes; 0: there are none.
+  // A source that can map memory at addresses that it reserved before has pages. The arena then
+  // calls the functions below, and never obtain() and release(). All are called like obtain().
+  // page_bytes(): the bytes of a page, a power of two and a multiple of kPageBytes; 0: the source
+  // has no pages.
   virtual std::uint64_t page_bytes() const noexcept { return 0; }
-  // Addresses without memory, aligned to a page. The source keeps them until it ends.
+  // Reserves addresses without memory, aligned to a page. They stay reserved until the source ends.
   virtual Region reserve(std::uint64_t /*bytes*/) noexcept { return {}; }
-  // Puts memory at reserved addresses, whole pages; all of it or, with an error, none. Where it is
-  // exhausted, what there was is kept for the next map() until drop_spare().
+  // Maps memory at reserved addresses, in whole pages: all of it or, with an error, none. When
+  // `exhausted` is returned, the memory that there was is kept as spare for the next map() until
+  // drop_spare().
   virtual Region map(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return {}; }
-  // Takes it away, from the same or other whole pages. The memory is kept for the next map() until
-  // drop_spare(). False: it has failed, and the memory is there still.
+  // Unmaps whole pages, which need not be those of one map(). Their memory is kept as spare for the
+  // next map() until drop_spare(). False: unmapping failed, and the memory is mapped still.
   virtual bool unmap(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return false; }
   virtual void drop_spare() noexcept {}
-  // Bytes that are kept so.
+  // The bytes that are kept as spare.
   virtual std::uint64_t spare_bytes() const noexcept { return 0; }
-  // Bytes that it has taken ahead, for what is mapped next.
+  // The bytes that the source has preallocated for pages that are mapped later.
   virtual std::uint64_t bytes_ahead() const noexcept { return 0; }
 };
 

@@ -1,5 +1,4 @@
-// How an arena takes its memory. Plain data; what a policy makes of it is in
-// config/arena_options.h.
+// How an arena obtains its memory. Plain data; config/arena_options.h derives it from a policy.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +9,24 @@
 namespace cubfc::arena {
 
 struct Options {
-  // Obtained at the first allocation; 0 grows on demand. The source may have less.
+  // Bytes to obtain at the first allocation; 0: the arena grows on demand. The source may have
+  // less.
   std::uint64_t preallocate_bytes = 0;
-  // In one region, which serves everything; when the source has less, a tenth less is asked for
-  // until it gives, as XLA does. Else in slices, as growth.
+  // True: these bytes are obtained as one region for many blocks. While the source has too little,
+  // the arena asks for a tenth less each time, as XLA does. False: in slices, like all later
+  // growth.
   bool whole = false;
-  // Slices are regions for many blocks: the first of 2 MiB, each next one twice as large, up to
-  // this. Each takes 2 MiB more than large blocks can use.
+  // The largest slice, in bytes. A slice is a region for many blocks. The first slice has 2 MiB,
+  // each next one twice as much, up to this. Of each slice, large blocks cannot use 2 MiB.
   std::uint64_t slice_bytes = std::uint64_t{256} << 20;
-  // A larger request has a region of its own: no other block keeps that from being given back, and
-  // no small one takes a part of what a large one needs.
+  // A request of more bytes gets a region of its own. So no other block keeps that region from
+  // being given back, and no small block takes a part of what a large one needs.
   std::uint64_t own_above_bytes = kLargestRequestBytes;
-  // A larger request fails at once: nothing is asked for, nothing given back.
+  // A request of more bytes fails at once: the arena obtains nothing and gives nothing back.
   std::uint64_t largest_bytes = kLargestRequestBytes;
 
-  // For a device, or a limit, of so many bytes: what lost least memory on traces
-  // (docs/benchmarks.md).
+  // Options for a device, or a limit, of `all_bytes`. These sizes lost the least memory on the
+  // recorded traces (docs/benchmarks.md).
   static constexpr Options in_slices_of(std::uint64_t all_bytes) {
     Options options;
     options.slice_bytes = std::max(round_up(all_bytes / 64, kSourceUnitBytes), options.slice_bytes);

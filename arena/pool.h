@@ -1,5 +1,5 @@
-// What an arena and its way to grow share: the memory that the arena has, where that comes from,
-// and the lock that guards it.
+// What an arena and its Growth share: the memory that the arena has, where that comes from, and the
+// lock that guards it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Pool {
   Counts counts;
   Regions regions;
   SourceCalls calls;
-  std::uint64_t generation = 1;  // another one when all memory is gone: see Arena::abandon()
+  std::uint64_t generation = 1;  // raised when all memory is gone: see Arena::abandon()
 };
 
 }  // namespace cubfc::arena

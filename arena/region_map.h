@@ -1,5 +1,5 @@
-// Which region an address lies in. It is asked for each pointer that any thread frees, so it is
-// answered without a lock.
+// Which region an address lies in. Asked for each pointer that any thread frees, so reading takes
+// no lock.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@
 namespace cubfc::arena {
 
 // One writer at a time; any number of readers at any time. A sequence lock: a reader that met a
-// writer reads again. Each entry is read with acquire and written with release, so that whoever saw
-// a new entry sees the odd version, too.
+// writer reads again. Each entry is read with acquire and written with release, so that a reader
+// that saw a new entry also sees the odd version.
 class RegionMap {
  public:
   struct Region {
@@ -56,10 +56,10 @@ class RegionMap {
 
   std::uint64_t search(Address address) const noexcept;
 
-  std::atomic<std::uint32_t> version_{0};  // odd while a writer is at it
+  std::atomic<std::uint32_t> version_{0};  // odd while a writer changes the entries
   std::atomic<const Entries*> current_{nullptr};
-  // A reader may still look at entries that more have replaced: none are freed. Each are twice as
-  // many as those before.
+  // All arrays of entries ever made; each has at least twice as many as the one before. None is
+  // freed, because a reader may still read an old one.
   std::vector<std::unique_ptr<Entries>> ever_;
 };
 

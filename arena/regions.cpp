@@ -46,7 +46,7 @@ bool Regions::add_vacant(Address base, std::uint64_t bytes) {
   return add(std::move(region), BlockState::kVacant);
 }
 
-// As one block of that state.
+// Adds the region, covered by one block of that state.
 bool Regions::add(Region region, BlockState state) {
   const Address base = region.obtained_base;
   auto number = static_cast<std::size_t>(
@@ -130,7 +130,7 @@ void Regions::publish_map() noexcept {
   map_.assign(map_draft_);
 }
 
-// What remains behind a block that was cut out of the middle of a hole.
+// Makes a block of what remains of a hole behind a block that was cut out of its middle.
 void Regions::add_rest(Bins& bins, BlockIndex behind, std::uint32_t granules, BlockState state) {
   const BlockIndex index = blocks_.acquire();
   const Block& block = blocks_[behind];
@@ -143,7 +143,8 @@ void Regions::add_rest(Bins& bins, BlockIndex behind, std::uint32_t granules, Bl
   bins.insert(blocks_, index);
 }
 
-// Of a size that is freed for the first time, or of a region of one block's.
+// Reclaims a block whose size had never been freed when it was handed out, or one with a region of
+// its own.
 void Regions::reclaim_unlike_most(BlockIndex index) {
   const Block& block = blocks_[index];
   freed_sizes_.add(block.granules);
@@ -238,8 +239,9 @@ const Regions::Region* Regions::region_around(Address address) const {
   return address < region.end() ? &region : nullptr;
 }
 
-// Mostly it is a block's start, or close behind one; else the block is found from a landmark, by
-// way of the blocks in between.
+// Mostly `address` is a block's start, or close behind one: so the address table is asked for the
+// last 64 granules. If none of them is a live block's start, the search goes on from a landmark,
+// block by block.
 BlockIndex Regions::find_containing(Address address) const {
   constexpr Address kClose = 64 * kGranuleBytes;
   const Address granule_start = round_down(address, kGranuleBytes);
@@ -264,7 +266,7 @@ BlockIndex Regions::find_live_from(Address address) const {
   return blocks_[index].state == BlockState::kLive ? index : kNoBlock;
 }
 
-// Whatever is there, free or not.
+// The block of any state that covers `address`; kNoBlock if none does.
 BlockIndex Regions::find_covering(Address address) const {
   const Region* region = region_around(address);
   if (region == nullptr) {
@@ -274,7 +276,7 @@ BlockIndex Regions::find_covering(Address address) const {
   if (granule < region->first || granule - region->first >= region->granules) {
     return kNoBlock;
   }
-  // From a landmark in front of it, the nearest there is, or from the first block.
+  // Start at the nearest landmark in front of the granule, or at the region's first block.
   const auto number = static_cast<std::uint16_t>(region - regions_.data());
   const std::uint64_t stretch = granule / kStretchGranules;
   BlockIndex index = kNoBlock;
@@ -290,7 +292,7 @@ BlockIndex Regions::find_covering(Address address) const {
   while (blocks_[index].end() <= granule) {
     index = blocks_[index].next;
   }
-  region->landmarks_[stretch] = index;  // for the next look
+  region->landmarks_[stretch] = index;  // for the next search
   return index;
 }
 

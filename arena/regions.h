@@ -5,9 +5,9 @@
 //   - the blocks of a region cover it without gap or overlap, linked in address order, in a ring
 //     that its edge closes;
 //   - no two free blocks are neighbours: a freed block coalesces at once; nor are two vacant ones;
-//   - each free block is in exactly one bin, those of regions of one block's in bins of their own,
-//     each vacant one in one of the vacancies' bins, each live block in the address table, nothing
-//     else is;
+//   - each free block is in exactly one bin; vacant blocks, and free blocks of regions for one
+//     block, have bins of their own;
+//   - the address table has each live block, and nothing else;
 //   - a block in a slice starts on a multiple of the largest power of two that divides its size, up
 //     to 2 MiB, counted from where the region starts; one of 2 MiB or more ends on a multiple of 64
 //     KiB.
@@ -38,16 +38,16 @@ class Regions {
     kSlice,  // for many blocks
     kOwn,    // for one block, which is as large as the region
   };
-  // Adds it. False when it is too small to hold a block or there are 65,536 regions. Throws
-  // std::bad_alloc and is unchanged then.
+  // Adds a region. False when the region is too small to hold a block, or too large, or there are
+  // 65,536 regions. Throws std::bad_alloc and is unchanged then.
   bool add(Address base, std::uint64_t bytes, Kind kind);
-  // The same for addresses without memory, one vacant block: for an arena that maps memory itself.
-  // They start on a page of the source's.
+  // Adds a region of addresses without memory, as one vacant block: for an arena that maps memory
+  // itself. `base` must lie on a page of the memory source.
   bool add_vacant(Address base, std::uint64_t bytes);
 
   // Forgets every region and block; keeps the host memory for what comes next.
   void clear() noexcept;
-  // Whether it holds no live and no retired block.
+  // Whether the region holds no live and no retired block.
   bool is_unused(std::uint16_t region) const;
   // Forgets an unused region. The caller returns it to the source.
   void remove(std::uint16_t region) noexcept;
@@ -60,33 +60,36 @@ class Regions {
     explicit operator bool() const { return index != kNoBlock; }
   };
   Placed allocate(std::uint64_t bytes, Search search = Search::kBounded);
-  // A region of its own that is unused and at most an eighth larger. As above.
+  // The same in an unused region for one block, which may be at most an eighth larger than `bytes`.
   Placed allocate_own(std::uint64_t bytes);
   bool has_unused_own() const { return own_holes_.largest_fit_bytes(blocks_) > 0; }
-  // Makes a slice of an unused region of one block's, the smallest that holds a block of
-  // `block_bytes` then. Returns the bytes that it has lost for its lead; 0 when there is none.
+  // Turns an unused region for one block into a slice: a small one of those that then have room for
+  // a block of `block_bytes`. Returns the bytes that the region has lost for its lead; 0 if there
+  // is none.
   std::uint64_t make_slice_of_own(std::uint64_t block_bytes);
 
-  // Takes the live block that starts at `address` away from the program without making it free.
-  // kNoBlock when there is none.
+  // Makes the live block that starts at `address` retired: no longer found by its address, and not
+  // yet free. kNoBlock when no live block starts there.
   BlockIndex retire(Address address);
-  // Whether a request of so many bytes may have the block, by where it starts.
+  // Whether the block's start is aligned for a request of `bytes`.
   bool is_aligned_for(BlockIndex index, std::uint64_t bytes) const;
-  // A retired block is live again, for a request that it is large enough for. Throws std::bad_alloc
-  // and changes nothing then. Precondition: it is less than 4 GiB larger.
+  // Makes a retired block live again, for a request of `bytes`. Throws std::bad_alloc and changes
+  // nothing then. Precondition: the block is at least as large as the request, and less than 4 GiB
+  // larger.
   Placed revive(BlockIndex index, std::uint64_t bytes);
   // Makes a retired block free and coalesces it with both neighbours. Never fails.
   void reclaim(BlockIndex index);
 
   using Place = arena::Place;
-  // The place that takes least memory; of several the first. No vacancy when no place is large
-  // enough. Looks at every vacancy.
+  // The place for a block of `block_bytes` where the least memory must be mapped; of several the
+  // one at the lowest address. No vacancy when no place is large enough. Looks at every vacancy.
   Place place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const;
-  // A part of a free or vacant block, taken out of it for memory to be mapped or unmapped there.
-  // Precondition: reserve_for_moves() of all that are taken before the next reserve.
+  // Cuts a part out of a free or vacant block, so that memory can be mapped or unmapped there. The
+  // part is moving until settle(). Precondition: reserve_for_moves() for all parts that are taken
+  // out until the next reserve.
   BlockIndex take_out(BlockIndex index, std::uint32_t start, std::uint32_t granules);
   void reserve_for_moves(std::uint32_t count) { blocks_.reserve(2 * count); }
-  // It is free now, or vacant, and coalesces. Never fails.
+  // Makes a part that was taken out free or vacant, and coalesces it. Never fails.
   void settle(BlockIndex index, BlockState state);
   // Calls `visit` with each free block of at least so many granules and perhaps with smaller ones.
   template <typename Visit>
@@ -97,11 +100,12 @@ class Regions {
   // The live block that starts at / contains `address`, or kNoBlock.
   BlockIndex find(Address address) const;
   BlockIndex find_containing(Address address) const;
-  // The one that contains it, else the next one in its region; kNoBlock if there is none.
+  // The live block that contains `address`, else the next live block in its region; kNoBlock if
+  // none.
   BlockIndex find_live_from(Address address) const;
   // The region in whose bytes, unused lead included, `address` lies; nullptr if none.
   const Region* region_around(Address address) const;
-  // Its number, or 0. Thread-safe.
+  // The number of that region, or 0. Thread-safe.
   std::uint64_t number_at(Address address) const noexcept { return map_.number_at(address); }
 
   const Block& block(BlockIndex index) const { return blocks_[index]; }
@@ -110,10 +114,10 @@ class Regions {
   std::uint64_t bytes_of(BlockIndex index) const {
     return std::uint64_t{blocks_[index].granules} * kGranuleBytes;
   }
-  // By number, with gaps.
+  // By index (Block::region); some may not exist.
   const std::vector<Region>& all() const { return regions_; }
   std::size_t count() const { return by_address_.size(); }
-  // Of those that are there, in the order of their addresses.
+  // The indices of the regions that exist, in address order.
   const std::vector<std::uint16_t>& numbers() const { return by_address_; }
   std::uint64_t largest_fit_bytes() const {
     return std::max(bins_.largest_fit_bytes(blocks_), own_holes_.largest_fit_bytes(blocks_));
@@ -130,7 +134,7 @@ class Regions {
     return regions_[block.region].base + std::uint64_t{block.start} * kGranuleBytes;
   }
   bool add(Region region, BlockState state);
-  // Where a free block of the region is filed.
+  // The bins in which free blocks of the region are filed.
   Bins& bins_of(const Region& region) { return region.own ? own_holes_ : bins_; }
   Placed hand_out(BlockIndex index, std::uint64_t bytes);
   BlockIndex cut(Bins& bins, BlockIndex hole_index, std::uint32_t start, std::uint32_t granules);
@@ -145,14 +149,14 @@ class Regions {
 
   BlockSlab blocks_;
   Bins bins_;
-  Bins own_holes_;  // unused regions of one block's
+  Bins own_holes_;  // the free blocks of unused regions for one block
   Bins vacancies_{BlockState::kVacant};
   AddressTable table_;
   FreedSizes freed_sizes_;
-  std::vector<Region> regions_;               // by number; a removed one's place is reused
-  std::vector<std::uint16_t> by_address_;     // numbers of the regions, in address order
-  RegionMap map_;                             // the same for number_at()
-  std::vector<RegionMap::Region> map_draft_;  // publish_map() must not fail
+  std::vector<Region> regions_;               // by index; that of a removed one is reused
+  std::vector<std::uint16_t> by_address_;     // indices of the regions, in address order
+  RegionMap map_;                             // the same regions, for number_at()
+  std::vector<RegionMap::Region> map_draft_;  // reserved: publish_map() must not fail
 };
 
 }  // namespace cubfc::arena

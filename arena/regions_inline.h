@@ -1,5 +1,5 @@
-// What each allocation and each free goes through in Regions, inline: an arena makes one piece of
-// code of it. Included by regions.h.
+// The functions of Regions that each allocation and each free calls. They are inline, so that each
+// function of Arena that calls them becomes one piece of code. Included by regions.h.
 #pragma once
 
 #include "arena/regions.h"
@@ -37,7 +37,7 @@ inline void Regions::link_between(BlockIndex previous, BlockIndex index, BlockIn
   blocks_[next].previous = index;
 }
 
-// The neighbours of a block become each other's; the block still knows them.
+// Links the neighbours of a block with each other; the block's own links stay as they are.
 inline void Regions::unlink(const Block& block) {
   blocks_[block.previous].next = block.next;
   blocks_[block.next].previous = block.previous;
@@ -53,8 +53,8 @@ inline Regions::Placed Regions::allocate(std::uint64_t bytes, Search search) {
   blocks_.reserve(2);
   table_.reserve_one();  // from here on nothing throws
 
-  // Blocks that stay gather at one end of a hole, blocks that come and go at the other. A size that
-  // has been freed before is taken for one of those.
+  // Against fragmentation, blocks that stay are cut from the start of a hole, blocks that come and
+  // go from its end. A block counts as one that comes and goes when its size has been freed before.
   const Block& place = blocks_[hole];
   const bool comes_and_goes = freed_sizes_.has(granules);
   const std::uint32_t start = comes_and_goes
@@ -96,7 +96,7 @@ inline BlockIndex Regions::cut(Bins& bins, BlockIndex hole_index, std::uint32_t 
   return index;
 }
 
-// The block is live now, and found.
+// Makes the block live, and enters it in the address table.
 inline Regions::Placed Regions::hand_out(BlockIndex index, std::uint64_t bytes) {
   Block& block = blocks_[index];
   const Region& region = regions_[block.region];
@@ -116,7 +116,8 @@ inline void Regions::reclaim(BlockIndex index) {
   coalesce(bins_, index, BlockState::kFree);
 }
 
-// A neighbour of that state takes the block in and keeps its own record.
+// Gives the block the state, and merges it with each neighbour of that state. The neighbour keeps
+// its record, and the block's record is released.
 inline void Regions::coalesce(Bins& bins, BlockIndex index, BlockState state) {
   Block& block = blocks_[index];
   const BlockIndex next_index = block.next;

@@ -1,4 +1,4 @@
-// What an arena answers: an allocation or why there is none, what it knows of a block, and what its
+// What an arena returns: an allocation or why there is none, what it knows of a block, and what its
 // caller keeps of blocks that are not free yet.
 #pragma once
 
@@ -15,7 +15,7 @@ enum class Failure : std::uint8_t {
   kOverLimit,    // the budget does not allow it
   kFragmented,   // enough is free, but not in one piece, and the arena cannot grow
   kExhausted,    // the source has no more
-  kTooLarge,     // more than there can ever be
+  kTooLarge,     // larger than the arena can ever serve
   kSourceError,  // the source failed for another reason than lack of memory
   kHostMemory,   // the host has no memory for a record
 };
@@ -24,9 +24,9 @@ const char* describe(Failure failure);
 
 struct Allocation {
   Address address = 0;   // 0 when it failed
-  int source_error = 0;  // the source's own code, when it said no
+  int source_error = 0;  // the source's own code, when the source failed
   Failure failure = Failure::kNone;
-  bool grew = false;  // this call obtained a region
+  bool grew = false;  // this call obtained memory from the source
 };
 static_assert(sizeof(Allocation) == 16, "it is returned in registers");
 
@@ -41,10 +41,10 @@ struct BlockInfo {
 struct RetiredBlock {
   BlockIndex index = kNoBlock;
   std::uint64_t bytes = 0;       // rounding included
-  std::uint64_t generation = 0;  // of the arena: abandon() ends it
+  std::uint64_t generation = 0;  // of the arena: another one after abandon()
 };
 
-// Blocks that gather() has retired, until reclaim() makes them free: a list in their records.
+// Blocks that gather() has retired, until reclaim() makes them free: a list through their records.
 struct GatheredBlocks {
   BlockIndex first = kNoBlock;
   std::uint32_t count = 0;

@@ -1,5 +1,5 @@
-// The threads of an arena that are calling its source, for which they let go of the arena's lock,
-// and those that wait until they are back.
+// Counts the threads that are calling an arena's source, during which they do not hold the arena's
+// lock, and lets other threads wait until such calls have ended.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,11 @@ namespace cubfc::arena {
 
 using Locked = std::unique_lock<Lock>;
 
-// Used with the arena's lock held, but for this_thread_is_inside().
+// Each function but this_thread_is_inside() is called with the arena's lock held.
 class SourceCalls {
  public:
-  // Returns what `call` returns, which is made without the lock. Who must grow, too, waits for it.
+  // Unlocks, makes `call`, locks again, and returns what `call` returned. Meanwhile other threads
+  // that must grow the arena wait.
   template <typename Call>
   auto without_lock(Locked& lock, Call call) {
     ++growing_;
@@ -30,7 +31,8 @@ class SourceCalls {
     return result;
   }
 
-  // As long as this lives, memory is being given back, whether the lock is held or not.
+  // While an object of this class lives, this thread counts as one that gives memory back, whether
+  // it holds the lock or not.
   class Release {
    public:
     explicit Release(SourceCalls& calls) : calls_(calls) { ++calls_.releasing_; }
@@ -45,15 +47,15 @@ class SourceCalls {
     SourceCalls& calls_;
   };
 
-  // Inside the source a hook of somebody else's may allocate: such an allocation waits for nobody,
-  // and takes no more than it needs.
+  // Whether this thread is inside the source. There, a hook of another library may allocate: such
+  // an allocation must not wait for other threads, and must take no more memory than it needs.
   static bool this_thread_is_inside() { return this_thread_is_inside_; }
   bool anybody_grows() const { return growing_ > 0; }
   bool anybody_calls() const { return growing_ > 0 || releasing_ > 0; }
 
-  // Waits until `done`, which is asked at first and whenever a call has ended. Not for ever: the
-  // other thread is inside the driver, where a hook of somebody else's may make it wait for a lock
-  // that this thread holds. Returns what `done` says at last.
+  // Waits until done() is true, which is called at first and whenever a call has ended. Waits no
+  // longer than kPatience: the other thread is inside the driver, where a hook of another library
+  // may make it wait for a lock that this thread holds. Returns the last result of done().
   template <typename Done>
   bool wait(Locked& lock, Done done) {
     return ended_.wait_for(lock, kPatience, done);
@@ -64,7 +66,7 @@ class SourceCalls {
   static constinit thread_local bool this_thread_is_inside_;
 
   std::condition_variable_any ended_;
-  int growing_ = 0;    // threads that ask for memory
+  int growing_ = 0;    // threads inside without_lock()
   int releasing_ = 0;  // threads that give back
 };
 

@@ -32,7 +32,7 @@ struct Stats {
   std::uint64_t free_bytes() const { return usable_bytes - bytes_in_use; }
 };
 
-// What the arena's user has marked (kMarked), and the memory that it comes from with all the rest.
+// The blocks that the arena's user has marked (kMarked), and the memory that all blocks come from.
 struct Marked {
   std::uint64_t bytes = 0;  // of live blocks, as requested
   std::uint64_t peak_bytes = 0;
@@ -48,8 +48,7 @@ struct BlockSnapshot {
   std::uint64_t marked_bytes = 0;  // see Marked
 };
 
-// What of these blocks is free in whole pages, which is all that can move where memory is mapped in
-// pages.
+// The bytes of whole pages in free blocks: where memory is mapped in pages, only these can move.
 inline std::uint64_t free_in_whole_pages(std::span<const BlockSnapshot> blocks,
                                          std::uint64_t page_bytes) {
   std::uint64_t bytes = 0;

@@ -6,18 +6,20 @@
 namespace cubfc::config {
 namespace {
 
-// A page is a 4,096th of the device or of the limit, so that much memory is not mapped in too many
-// calls and little has not too few pages.
+// A page is about a 4,096th of the device or of the limit. So much memory is not mapped in too many
+// calls, and little memory does not consist of too few pages.
 constexpr std::uint64_t kPages = 4096;
 constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 
-// What one block keeps from the other members of a group is its whole slice, and what a slice's
-// lead takes is lost to blocks of 2 MiB. So slices are a 32nd of the limit, up to 128 MiB, and what
-// is larger than a 16th of a small slice has a region of its own. Of what nobody uses, three
-// processes that have allocated and freed at random leave a fourth 97 to 99% under limits of 4 to
-// 20 GiB (those of a process by itself 86 to 99%), and blocks of 2 MiB get 98% of such a limit (in
-// slices of 32 MiB, which would leave no more, 94%). Where slices are smaller than 128 MiB such
-// blocks have regions of their own, a call of the driver each, as without an arena.
+// Slices of a process in a group. One block keeps its whole slice from the other members of the
+// group, and blocks of 2 MiB cannot use the lead of a slice. So a slice is a 32nd of the limit, up
+// to 128 MiB, and a request larger than a 16th of a small slice has a region of its own.
+//
+// Measured under limits of 4 to 20 GiB: three processes that have allocated and freed at random
+// leave a fourth 97 to 99% of what they do not use (with the slices of a process by itself 86 to
+// 99%), and blocks of 2 MiB get 98% of the limit (with slices of 32 MiB, which would leave no more,
+// 94%). Where slices are smaller than 128 MiB, blocks of 2 MiB have regions of their own, a call of
+// the driver each, as without an arena.
 void in_slices_for_group(arena::Options& options, std::uint64_t limit_bytes) noexcept {
   constexpr std::uint64_t kBlock = 2ULL << 20;
   constexpr std::uint64_t kLargeSlice = 128ULL << 20;
@@ -47,7 +49,8 @@ arena::Options arena_options(const Policy& policy, const ArenaDevice& device,
     options.whole = true;
     options.own_above_bytes = arena::kLargestRequestBytes;
   }
-  // What is taken ahead of the host's memory, the host has not.
+  // On an integrated GPU, preallocation takes memory from the host: by default nothing is
+  // preallocated there.
   options.preallocate_bytes = device.is_integrated && policy.preallocates_by_default() ? 0 : wanted;
   return options;
 }

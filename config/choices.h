@@ -1,4 +1,4 @@
-// What a setting may ask for by one word of several.
+// The values of settings that are one word of several.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@ namespace cubfc::config {
 /// Where device memory comes from.
 enum class Allocator {
   kBfc,        ///< best fit with coalescing over regions from cuMemAlloc
-  kVmm,        ///< the same over one reserved address range
+  kVmm,        ///< best fit with coalescing over one reserved address range
   kCudaAsync,  ///< the driver's stream-ordered pool
   kPlatform,   ///< every call goes to the driver
 };
@@ -36,13 +36,13 @@ enum class StreamOrdered {
 /// How memory that is shared with other processes is shared (cuIpcGetMemHandle).
 enum class Ipc {
   kCubfc,   ///< by handles of cubfc's own, which only a process under cubfc can open
-  kDriver,  ///< by the driver's: larger requests get allocations of the driver's
+  kDriver,  ///< by the driver's handles: larger requests go to the driver
 };
 
 /// What a hard limit counts.
 enum class LimitCounts {
   kAll,    ///< the arena and what the driver gives past it, by whatever function
-  kArena,  ///< what cuMemAlloc and its like give
+  kArena,  ///< only what cuMemAlloc and its like give
 };
 
 /// Whether NVML's figures of a GPU's memory show a limit that the program sees.
@@ -58,7 +58,7 @@ enum class FractionOf { kFree, kTotal };
 /// spdlog's levels, by its names.
 enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 
-/// The words for these, as they are written in the environment.
+/// The word for each value, as it is written in the environment.
 [[nodiscard]] std::string_view name_of(Allocator allocator) noexcept;
 [[nodiscard]] std::string_view name_of(Preallocate preallocate) noexcept;
 [[nodiscard]] std::string_view name_of(FreeMode mode) noexcept;

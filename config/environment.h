@@ -17,8 +17,8 @@ namespace cubfc::config {
 /// The start of every name of our own.
 inline constexpr std::string_view kOwnPrefix = "CUBFC_";
 
-/// The process id of the program that `cubfc run` started, for the library in it: it says so when
-/// that program has allocated nothing. No option.
+/// The process id of the program that `cubfc run` started. By it the library knows that it is in
+/// that program, and says so at exit if the program has allocated nothing. Not an option.
 inline constexpr std::string_view kRunVariable = "CUBFC_RUN_PID";
 
 /// The names of other projects that are honoured: of JAX, XLA and TensorFlow, and those by which
@@ -58,7 +58,7 @@ inline constexpr std::array kKnownNames = std::to_array<std::string_view>({
 /// The start of names that are honoured with a device's number behind them.
 inline constexpr std::string_view kNumberedPrefix = "CUDA_DEVICE_MEMORY_LIMIT_";
 
-/// Whether a name that begins so may be ours.
+/// Whether a name with this first character may be one of ours.
 constexpr bool may_begin_ours(char first) noexcept {
   switch (first) {
     case 'C':
@@ -74,9 +74,9 @@ constexpr bool may_begin_ours(char first) noexcept {
   }
 }
 
-/// True for CUBFC_ anything and for the names above. Cheap enough to be asked for every variable of
-/// every process that inherits the preload: most names end at their first character. Never throws,
-/// allocates nothing, any thread.
+/// True for each name that begins with CUBFC_, and for the names above. Cheap enough to be asked
+/// for every variable of every process that inherits the preload: most names end at their first
+/// character. Never throws, allocates nothing, any thread.
 constexpr bool is_ours(std::string_view name) noexcept {
   if (name.empty() || !may_begin_ours(name.front())) {
     return false;
@@ -97,8 +97,8 @@ constexpr bool is_ours(std::string_view name) noexcept {
   return false;
 }
 
-/// is_ours for a NUL-terminated "NAME=VALUE" as it stands in `environ`; the string is not read past
-/// its name, nor past its first character when that settles it. NULL is not ours.
+/// is_ours for a NUL-terminated "NAME=VALUE" as it stands in `environ`. The string is not read past
+/// its name, and not past its first character when that rules it out. NULL is not ours.
 constexpr bool is_our_entry(const char* entry) noexcept {
   if (entry == nullptr || !may_begin_ours(*entry)) {
     return false;

@@ -1,5 +1,5 @@
-// Variables of other projects that say something of device memory, which cubfc sees and does not
-// follow, and why. Knows text only.
+// Variables of other projects that concern device memory and that cubfc knows but does not follow,
+// and why. Knows text only.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,14 @@ struct KnownName {
   std::string_view owner;
   /// Whether a value that is not empty says anything of memory.
   bool (*concerns)(std::string_view text);
-  /// Why it has no effect here, and what has, as the end of a sentence.
+  /// Why the variable has no effect here, and which one has, as the end of a sentence.
   std::string_view meaning;
 };
 
-/// All of them, in that order. Any thread.
+/// Calls `look` with each known name, in the order of kKnownNames. Any thread.
 void for_each_known_name(const std::function<void(const KnownName&)>& look);
 
-/// The documentation's table of them, in Markdown, each line ended.
+/// The documentation's table of the known names, in Markdown, each line ended.
 [[nodiscard]] std::string known_names_table();
 
 }  // namespace cubfc::config

@@ -10,11 +10,13 @@
 namespace cubfc::config::readers {
 namespace {
 
-// A share that is no share (0), or more than there is without unified memory to page it.
+// The highest share that is accepted. Only unified memory, which the driver pages, can be more than
+// the device has.
 constexpr double kHighestFraction = 1.0;
 constexpr double kHighestUnifiedFraction = 64.0;
 
-// In place, because g++ 12 warns of the string in a variant that is moved out of a temporary.
+// The variant is built in place, because g++ 12 warns of the string in one that is moved out of a
+// temporary.
 template <class T>
 std::optional<Value> value_of(const std::optional<T>& read) {
   std::optional<Value> value;
@@ -39,8 +41,8 @@ std::optional<Amount> some(std::string_view text) {
   return amount;
 }
 
-// A number alone is bytes to those who set these names; fewer than a MiB were meant as something
-// else.
+// Under these names a number alone means bytes. One below 1 MiB is rejected, because it was meant
+// in another unit; 0 is accepted.
 std::optional<Amount> their_limit(std::string_view text) {
   const std::optional<std::uint64_t> bytes = read_size(text);
   const bool is_number_alone = read_count(trimmed(text)).has_value();
@@ -205,7 +207,7 @@ std::optional<Value> device_amounts(std::string_view text, const Policy& /*so_fa
   return value_of(read_device_amounts(text, some));
 }
 
-// 0 is no limit.
+// An amount of 0 means no limit, so it is dropped.
 std::optional<Value> their_device_amounts(std::string_view text, const Policy& /*so_far*/) {
   std::optional<DeviceAmounts> amounts = read_device_amounts(text, their_limit);
   if (amounts) {

@@ -70,7 +70,7 @@ const Origin& origin(const Policy& policy) {
   return (policy.*kMember).origin;
 }
 
-// A row's last three columns, from the member of Policy that it sets.
+// An option whose `store`, `show` and `origin` are those of a member of Policy.
 template <auto kMember>
 constexpr Option row(Spelling own, std::span<const Spelling> honoured,
                      std::string_view default_text, std::string_view meaning) {
@@ -245,7 +245,8 @@ constexpr std::array kOptions = std::to_array<Option>({
         Limits::kSheds),
 });
 
-// environment.h decides by its own short list which variables are copied at load.
+// environment.h decides by its own short list which variables are copied at load. This checks that
+// the list and the table agree.
 constexpr bool lists_agree() {
   std::size_t honoured = 0;
   for (const Option& option : kOptions) {
@@ -266,7 +267,7 @@ constexpr bool lists_agree() {
 }
 static_assert(lists_agree(), "kHonouredNames must list the honoured names of the table of options");
 
-// Limits that hold beside those of the same options, as if they were these.
+// Limits that hold beside the policy's own ones, each as a Policy with nothing else in it.
 struct Beside {
   std::string_view what;
   Policy limits;

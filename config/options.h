@@ -20,13 +20,13 @@ using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milli
                            Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts, Nvml,
                            FractionOf, LogLevel, DeviceAmounts, std::string>;
 
-/// Reads a value that is not empty. `so_far` holds the options that do not limit (a fraction above
-/// 1 is one only with unified memory). Nothing for what is not accepted.
+/// Reads a value that is not empty; nothing if the value is not accepted. `so_far` holds the
+/// options that are no limits, because a fraction above 1 is accepted only with unified memory.
 using Reader = std::optional<Value> (*)(std::string_view text, const Policy& so_far);
 
 /// Two names of one owner, both for whole MiB, that count together or not at all.
 struct Pair {
-  std::string_view request;  ///< at most as much as
+  std::string_view request;  ///< its value must not be above that of `limit`
   std::string_view limit;
 };
 
@@ -36,24 +36,25 @@ struct Spelling {
   Reader read;
   std::string_view accepted;  ///< the accepted values, for people
   std::string_view note;      ///< how its values differ from ours, for the table; or empty
-  /// As a limit it leaves the size alone that the program sees of the device.
+  /// True: a limit under this name does not change the size that the program sees of the device.
   bool hides_limit = false;
-  /// With "_N" behind it, it is for device N alone.
+  /// True: the name with "_N" behind it sets the option for device N alone.
   bool is_numbered = false;
-  /// It is one of these.
+  /// The pair to which this name belongs; nullptr: none.
   const Pair* pair = nullptr;
-  /// A value means to its owner what nobody would expect: says what, for a warning; else empty.
+  /// Returns what a value means to the name's owner, for a warning, if nobody would expect that;
+  /// else empty.
   std::string_view (*surprise)(std::string_view text) = nullptr;
 };
 
-/// What an option has to do with hard limits. One that is a limit fails closed when it is
-/// unreadable under our own name.
+/// What an option has to do with hard limits. A limit that is unreadable under our own name fails
+/// closed: no device memory is given.
 enum class Limits {
   kNot,
-  kProcess,  ///< is a limit of the process; of one that is enforced, or the container's, and
-             ///< another the less holds
+  kProcess,  ///< is a limit of the process; the least of an enforced one, of the container's and
+             ///< of another one holds
   kGroup,    ///< is part of what limits a group
-  kSheds,    ///< can take a limit's effect away: not beside an enforced one
+  kSheds,    ///< can take a limit's effect away; ignored while a limit is enforced
 };
 
 struct Option {
@@ -80,10 +81,10 @@ struct Option {
 /// Whether sizes under this name are whole MiB without a unit.
 [[nodiscard]] bool is_in_mebibytes(std::string_view name) noexcept;
 
-/// Whether it says how much memory there may be.
+/// Whether the option is a limit, or part of one.
 [[nodiscard]] bool is_limit(const Option& option) noexcept;
 
-/// Whether anybody has set it.
+/// Whether the option is set, by the environment or by a policy file.
 [[nodiscard]] bool is_set(const Option& option, const Policy& policy);
 
 /// What is in force for one option: "0.5 (XLA_CLIENT_MEM_FRACTION=0.5)", "bfc (default)".

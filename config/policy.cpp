@@ -90,7 +90,8 @@ const Origin* Policy::firm_limit() const noexcept {
 
 std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
                                     int device) const {
-  // What the arena holds, allocations of the driver's cannot have.
+  // With CUBFC_IPC=driver the driver serves larger requests, and cannot use memory that the arena
+  // holds: so nothing is preallocated by default.
   const bool by_default = preallocate.value == Preallocate::kSoft;
   if (preallocate.value == Preallocate::kNo || (by_default && ipc.value == Ipc::kDriver)) {
     return 0;

@@ -21,7 +21,7 @@ struct PolicyFile;
 /// The share of the free memory that is preallocated when no fraction is set.
 inline constexpr double kDefaultFraction = 0.75;
 
-/// How large a trace becomes, unless set.
+/// The largest size of a trace in bytes, unless set.
 inline constexpr std::uint64_t kDefaultTraceLimit = std::uint64_t{4} << 30;
 
 /// Everything that the environment can ask for, as it is in force. A value type; concurrent reads
@@ -33,27 +33,30 @@ struct Policy {
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;
   Setting<DeviceAmounts> mem_limit;
-  /// What NVIDIA's container toolkit gives the container, where mem_limit comes from elsewhere: of
-  /// the two the less holds.
+  /// The limit that NVIDIA's container toolkit gives the container, where mem_limit is set under
+  /// another name. The lesser of the two holds.
   Setting<DeviceAmounts> container_limit;
-  /// The processes of a user that share a budget, and that budget; both or neither.
+  /// The group of processes of a user that share a budget, and that budget. Both are set, or
+  /// neither.
   Setting<std::optional<std::string>> group;
   Setting<DeviceAmounts> group_limit;
-  /// What a policy file enforces, beside mem_limit and mem_fraction.
+  /// Limits that a policy file enforces. They hold beside mem_limit and mem_fraction.
   struct Enforced {
     Setting<DeviceAmounts> mem_limit;
     Setting<std::optional<Fraction>> mem_fraction;
   } enforced;
-  /// Of what the process has taken, so much is not given to others that ask for it.
+  /// So much of the memory that the process has taken is not given to other processes that ask for
+  /// it.
   Setting<DeviceAmounts> mem_request;
   Setting<std::optional<std::uint64_t>> preallocate_limit;
-  /// What is left to others on each device.
+  /// The bytes that are left free on each device, for others.
   Setting<std::uint64_t> reserve;
-  /// What is left to the host where a device's memory is the host's.
+  /// The bytes that are left to the host, where a device's memory is the host's.
   Setting<std::uint64_t> host_reserve;
   /// -1: as much as bfc would preallocate.
   Setting<std::int64_t> async_preallocate;
-  /// Idle for so long, the process gives memory back; never unless set.
+  /// When the program has neither allocated nor freed for so long, the process gives unused memory
+  /// back. Never unless set.
   Setting<std::optional<std::chrono::milliseconds>> trim_after;
   Setting<bool> unified_memory;
   Setting<FreeMode> free_mode;
@@ -73,35 +76,37 @@ struct Policy {
   Setting<std::optional<std::string>> oom_report;
   /// The file of the trace, as CUBFC_LOG_FILE; nothing: none is written.
   Setting<std::optional<std::string>> trace;
-  /// In bytes.
+  /// The largest size of the trace, in bytes.
   Setting<std::uint64_t> trace_limit{.value = kDefaultTraceLimit, .origin = {}};
   /// Frames that are recorded for each allocation.
   Setting<std::uint64_t> trace_stacks;
-  /// Where stacks are recorded: what PyTorch's cache hands out is, too.
+  /// Where stacks are recorded, each tensor that PyTorch's cache hands out is recorded, too.
   Setting<bool> trace_tensors{.value = true, .origin = {}};
   /// Figures for cubfc top and cubfc metrics.
   Setting<bool> share_stats{.value = true, .origin = {}};
-  /// Who asks for memory is told apart.
+  /// Which library asked for memory is told apart.
   Setting<bool> track_callers{.value = true, .origin = {}};
   /// "name=value,name=value", for cubfc metrics; nothing unless set.
   Setting<std::optional<std::string>> labels;
   Setting<bool> disable;
 
-  /// A limit under cubfc's own name cannot be used: every device allocation is to be refused, and
-  /// `limit_explanation`, one line without an end of line, is not in `warnings`. A mistyped limit
-  /// that limits nothing would harm the neighbour on the device.
+  /// A limit under cubfc's own name, or something that is enforced, cannot be used. Every device
+  /// allocation is to be refused then, because a mistyped limit that limits nothing would harm the
+  /// neighbour on the device. `limit_explanation` says why, in one line without an end of line, and
+  /// is not in `warnings`.
   bool limit_unusable = false;
   std::string limit_explanation;
 
   /// One complete line each, in the order of the options, for the log at level warn.
   std::vector<std::string> warnings;
-  /// Others' names that are set and have no meaning here, one complete line each, for level info.
+  /// Names of other projects that are set and have no meaning here, one complete line each, for
+  /// level info.
   std::vector<std::string> notes;
 
-  /// The limit on this device of `total_bytes`; nothing without one. CUBFC_MEM_LIMIT before a
-  /// fraction; of others, of the container's, of what is enforced, and of the group's budget the
-  /// least. Never above the total but with unified memory. 0 while limit_unusable. Its origin is in
-  /// this object.
+  /// The limit on this device of `total_bytes`; nothing if there is none. A fraction does not count
+  /// beside CUBFC_MEM_LIMIT. Of the limits that count, the container's, the enforced ones and the
+  /// group's budget included, the least holds. Never above the total, unless memory is unified. 0
+  /// while limit_unusable. Its origin is in this object.
   [[nodiscard]] std::optional<HardLimit> hard_limit(std::uint64_t total_bytes,
                                                     int device = 0) const;
 
@@ -109,7 +114,7 @@ struct Policy {
   [[nodiscard]] std::optional<HardLimit> process_limit(std::uint64_t total_bytes,
                                                        int device = 0) const;
 
-  /// What of this device's memory is not given to others that ask; 0 unless set.
+  /// The bytes of this device that are not given to other processes that ask; 0 unless set.
   [[nodiscard]] std::uint64_t kept_from_others(std::uint64_t total_bytes, int device = 0) const;
 
   /// Whether there may be a limit for some device.
@@ -118,47 +123,48 @@ struct Policy {
   /// Whether NVML is to show this limit, which hard_limit() gave, in place of the device's memory.
   [[nodiscard]] bool is_shown_by_nvml(const HardLimit& limit) const noexcept;
 
-  /// The setting that asks for a limit in words which only cubfc keeps: its own name, a group, or
-  /// what a policy file enforces. nullptr if there is none, or only one in another project's words.
-  /// It points into this object.
+  /// The origin of a limit that only cubfc keeps: one that is enforced by a policy file, a group's,
+  /// or one under cubfc's own name. nullptr if there is none, or only one under another project's
+  /// name. It points into this object.
   [[nodiscard]] const Origin* firm_limit() const noexcept;
 
-  /// What to take from a device at its first allocation, when `free_bytes` of `total_bytes` are
-  /// free: the fraction (0.75 when unset) of the free or of the total memory, cut to the
+  /// The bytes to take from a device at its first allocation, when `free_bytes` of `total_bytes`
+  /// are free: the fraction (0.75 when unset) of the free or of the total memory, cut to the
   /// preallocation limit, to the hard limit, and to what the reserve leaves. 0 without
   /// preallocation, and while limit_unusable.
   [[nodiscard]] std::uint64_t preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
                                             int device = 0) const;
 
-  /// Nobody has asked for that, or for how much.
+  /// Whether memory is preallocated by default: no setting asks for that, or says how much.
   [[nodiscard]] bool preallocates_by_default() const noexcept {
     return preallocate.value == Preallocate::kSoft && !mem_fraction.is_set();
   }
 
-  /// Whether other processes of the user that run under cubfc may have what is not in use, by
-  /// asking: always in a group, else unless somebody has asked for memory to be held, by
+  /// Whether other processes of the user under cubfc get, by asking, the memory that this process
+  /// does not use. In a group always. Otherwise unless a setting asks for memory to be held:
   /// CUBFC_PREALLOCATE (true or whole), a fraction, or CUBFC_ASYNC_PREALLOCATE.
   [[nodiscard]] bool gives_to_others() const noexcept;
 
-  /// Whether anybody may want to know what the program uses.
+  /// Whether any setting needs figures of what the program uses.
   [[nodiscard]] bool observes() const noexcept {
     return share_stats.value || track_callers.value || show_stats.value ||
            summary.value.has_value() || trace.value.has_value();
   }
 
-  /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself:
-  /// what the environment says under their names is no limit and no allocator of ours, since the
-  /// runtime applies it to what it asks for, and its libraries take memory beside that. What
-  /// cubfc's own names say stays.
+  /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself.
+  /// What the environment says under their names is then no limit, no allocator and no unified
+  /// memory of ours: the runtime applies it to its own requests, and its libraries take memory
+  /// beside those. Settings under cubfc's own names, and in a policy file, stay.
   [[nodiscard]] Policy beside_xla() const;
 
-  /// How much of `free_bytes` the reserve leaves to be taken, now or at any later growth.
+  /// How many of `free_bytes` the reserve leaves to be taken, now or at any later growth.
   [[nodiscard]] std::uint64_t beyond_reserve(std::uint64_t free_bytes) const noexcept;
 };
 
-/// The policy that an environment asks for, and where that says nothing, a policy file; but what
-/// the file enforces comes first. Never fails: what cannot be used is in `warnings`, and a limit of
-/// ours that cannot be used in `limit_explanation`. Throws only std::bad_alloc.
+/// The policy that an environment and a policy file ask for. What the file enforces comes first,
+/// then the environment, then the rest of the file; but an enforced limit holds beside another one.
+/// Never fails: a value that cannot be used is in `warnings`, or, if it is a limit under cubfc's
+/// own name or enforced, in `limit_explanation`. Throws only std::bad_alloc.
 [[nodiscard]] Policy read_policy(const Environment& environment);
 [[nodiscard]] Policy read_policy(const Environment& environment, const PolicyFile& file);
 

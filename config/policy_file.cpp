@@ -9,7 +9,8 @@
 namespace cubfc::config {
 namespace {
 
-// Without the word, if the line begins with it.
+// Removes the word, and the white space behind it, from the start of the line. False, and the line
+// is unchanged, if the line does not begin with the word and white space.
 bool takes_word(std::string_view& line, std::string_view word) {
   if (!line.starts_with(word) || line.size() == word.size()) {
     return false;
@@ -23,7 +24,8 @@ bool takes_word(std::string_view& line, std::string_view word) {
   return true;
 }
 
-// Wherever it stands, in whatever case, and with zeros between its letters, as UTF-16 has them.
+// Whether the word stands anywhere in the line, in whatever case, also with zeros between its
+// letters, as in UTF-16.
 bool has_word(std::string_view line, std::string_view word) {
   std::string plain;
   for (const char c : line) {
@@ -39,7 +41,7 @@ bool is_unknown(std::string_view name) {
   return name.starts_with(kOwnPrefix) && find_option(name) == nullptr;
 }
 
-// Whether another value of the same name is among them.
+// Whether `settings` has another value of the same name.
 bool contradicts(const std::vector<std::string>& settings, const std::string& setting) {
   const std::string name = setting.substr(0, setting.find('=') + 1);
   return std::any_of(settings.begin(), settings.end(), [&](const std::string& each) {
@@ -81,7 +83,8 @@ PolicyFile parse_policy_file(std::string path, std::string_view text, std::strin
     const bool counts = enforces && why_not.empty();
     const auto object = [&](const std::string& what) {
       const std::string problem = file.path + ", line " + std::to_string(number + 1) + ": " + what;
-      // Also where only the word is written wrongly, or nothing stands behind it.
+      // A line in which the word stands anywhere is taken for one that was to enforce: a mistyped
+      // one must not be left out.
       if (!why_not.empty() || !has_word(whole, "enforce")) {
         file.problems.push_back(problem);
       } else if (file.unusable.empty()) {

@@ -13,14 +13,14 @@
 namespace cubfc::config {
 namespace {
 
-// What is wrong with one variable. Which value is in force instead is known only after all were
-// read.
+// What is wrong with one variable. The warning is written only after all variables were read,
+// because it also says which value is in force instead.
 struct Complaint {
   const Option* option;
   std::string text;
 };
 
-// Where a setting may stand, what counts most first.
+// A place in which settings stand; layers_ has the place that counts most first.
 struct Layer {
   const Environment& settings;
   std::string file;  // empty: the environment
@@ -33,7 +33,7 @@ struct Candidate {
   std::string name;  // as it was found
   std::string text;
   std::optional<Value> value;
-  std::string why_not;  // there is no value, though the text is good
+  std::string why_not;  // why there is no value, though the text is readable
 };
 
 std::string assignment(const Candidate& candidate) {
@@ -53,8 +53,8 @@ class PolicyReader {
         unusable_(file.unusable) {}
 
   Policy read() {
-    // A fraction's range depends on whether memory is unified, and what else counts on whether a
-    // limit is enforced.
+    // First, whether a limit is enforced, because that decides what else counts. Then the options
+    // that are no limits, because the range of a fraction depends on whether memory is unified.
     for (const Option& option : options()) {
       for (const Candidate& candidate : candidates(option)) {
         enforces_limit_ = enforces_limit_ ||
@@ -82,8 +82,9 @@ class PolicyReader {
   }
 
  private:
-  // The variables that are set for this option, the one that counts most first. An empty value is
-  // as good as none: it is how a variable is switched off in a shell script or a container.
+  // The variables that are set for this option, the one that counts most first. A variable with an
+  // empty value is left out: in a shell script or a container that is how a variable is switched
+  // off.
   std::vector<Candidate> candidates(const Option& option) const {
     std::vector<Candidate> found;
     for (const Layer& layer : layers_) {
@@ -107,7 +108,8 @@ class PolicyReader {
     return found;
   }
 
-  // Its owner wants both names, and in this order.
+  // NVIDIA's container toolkit wants both names of a pair, and a request that is not above the
+  // limit. Otherwise the candidate loses its value.
   void pair_up(Candidate& candidate) const {
     const Spelling& spelling = *candidate.spelling;
     const auto amount_of = [&](std::string_view name) {
@@ -127,7 +129,7 @@ class PolicyReader {
             : other + " is needed, too, a whole number of MiB" + (is_limit ? "" : ", and not 0");
   }
 
-  // "NAME=20g" with "NAME_1=10g" is "NAME=20g,1=10g".
+  // "NAME=20g" with "NAME_1=10g" is read as "NAME=20g,1=10g".
   static void add_numbered(Candidate& candidate) {
     const std::string prefix = std::string(candidate.spelling->name) + "_";
     bool is_alone = candidate.text.empty();
@@ -193,8 +195,8 @@ class PolicyReader {
     }
   }
 
-  // Which name counts is worth a word where both are others', in one place; and where the
-  // environment asks for what it cannot have.
+  // Warns of a setting that another one overrides, in two cases: both stand in one place under
+  // other projects' names, or the environment disagrees with what the file enforces.
   void tell_of_other(const Option& option, const Candidate& counts, const Candidate& other) {
     if (counts.layer->enforced && other.layer->file.empty()) {
       complaints_.push_back({&option, assignment(other) + " is without effect, since " +
@@ -206,7 +208,8 @@ class PolicyReader {
   }
 
   static void take(const Option& option, const Candidate& candidate, Policy& into) {
-    // One variable of device N is shown as it was written.
+    // If only "NAME_N" is set, its value is shown as it was written, without the "N=" that
+    // add_numbered() has put in front.
     const std::string shown = candidate.name == candidate.spelling->name
                                   ? candidate.text
                                   : candidate.text.substr(candidate.text.find('=') + 1);
@@ -240,9 +243,9 @@ class PolicyReader {
     }
   }
 
-  // What others' names mean to their owners beyond their own option, where cubfc's own name of that
-  // says nothing: to JAX a fraction is of the total, and its `vmm` takes nothing ahead. By the name
-  // of the default the log goes where it goes by default.
+  // What others' names mean beyond their own option, unless cubfc's own name sets that: to JAX a
+  // fraction is of the total, and JAX's `vmm` preallocates nothing. Without another limit the
+  // container's limit is mem_limit. CUBFC_LOG_FILE=stderr means the default.
   void follow_others() {
     const auto is_theirs = [](const Origin& origin) {
       return !origin.variable.empty() && !origin.own_name;
@@ -262,8 +265,9 @@ class PolicyReader {
     }
   }
 
-  // What one member took ahead, the others could not have. A limit in others' words is their
-  // container's, so it is the group's where that has none of its own.
+  // In a group nothing is preallocated, because other members could not have what one has
+  // preallocated. A limit under another project's name is the limit of the container, so it becomes
+  // the group's budget when CUBFC_GROUP_LIMIT is not set.
   void read_group() {
     if (policy_.group.value && policy_.group_limit.value.empty() &&
         !policy_.mem_limit.value.empty() && !policy_.mem_limit.origin.own_name) {
@@ -296,8 +300,8 @@ class PolicyReader {
     policy_.preallocate = {Preallocate::kNo, policy_.group.origin};
   }
 
-  // The words are of those who have set the limits that stand in the same place: the environment's
-  // do not speak for a file's.
+  // CUBFC_LIMIT_ORIGIN says who has set the limits that stand in the same place: the environment's
+  // does not speak for limits in a policy file.
   void name_limits() {
     if (!policy_.limit_origin.value) {
       return;

@@ -8,7 +8,8 @@ std::string Origin::text() const {
   if (variable.empty()) {
     return "default";
   }
-  // Of another project's value the words can differ from ours (inverted, MiB), so it is shown.
+  // A value under another project's name may mean something else than under ours (inverted, MiB),
+  // so it is shown.
   return variable + (own_name ? "" : "=" + shown(value)) + (file.empty() ? "" : " in " + file) +
          (by.empty() ? "" : ", by " + shown(by));
 }

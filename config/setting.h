@@ -10,11 +10,11 @@ namespace cubfc::config {
 struct Origin {
   std::string variable;   ///< its name; empty for the default
   std::string value;      ///< as the user wrote it, white space trimmed; may be hostile text
-  bool own_name = false;  ///< a CUBFC_ name
-  /// A limit of this origin is the size that the program sees of the device.
+  bool own_name = false;  ///< the variable has a CUBFC_ name
+  /// True: the program sees a limit of this origin as the size of the device.
   bool sizes_device = true;
-  std::string file = {};  ///< the policy file that it stands in; empty: the environment
-  bool enforced = false;  ///< by that file
+  std::string file = {};  ///< the policy file that sets the variable; empty: the environment does
+  bool enforced = false;  ///< that file enforces the value
   std::string by = {};    ///< who has set the variable, in their own words: "num_gpus=0.25"
 
   /// For a message: "default", "CUBFC_RESERVE", or "XLA_CLIENT_MEM_FRACTION=0.75+" where another
@@ -35,14 +35,15 @@ struct Setting {
   [[nodiscard]] bool is_set() const noexcept { return !origin.variable.empty(); }
 };
 
-/// The most that a process may hold of a device, and which setting says so; no origin where a limit
-/// cannot be used.
+/// The most that a process may hold of a device, and which setting says so; no origin where that
+/// setting cannot be used (Policy::limit_unusable).
 struct HardLimit {
   std::uint64_t bytes;
   const Origin* origin;
 
-  /// Whether the program sees a device of that size. Not so under a name of XLA's or TensorFlow's:
-  /// JAX itself multiplies the device's size by that fraction, and half of a half would be left.
+  /// Whether the program sees the limit as the device's size. False for a fraction under a name of
+  /// XLA's: JAX itself multiplies the device's size by the fraction, and half of a half would be
+  /// left.
   [[nodiscard]] bool is_seen() const noexcept { return origin != nullptr && origin->sizes_device; }
 };
 

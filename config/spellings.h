@@ -1,5 +1,5 @@
-// For the table of options (options.cpp): what is said of the values that each accepts, and the
-// names of other projects by which they may be set, with their owners' words.
+// For the table of options (options.cpp): descriptions of the values that options accept, and the
+// names of other projects under which an option may be set, with the words that their values are.
 #pragma once
 
 #include <array>

@@ -25,7 +25,7 @@ struct Fraction {
   bool operator==(const Fraction&) const = default;
 };
 
-/// This share of so many bytes, rounded down; the most that fits where it does not fit.
+/// This share of so many bytes, rounded down; the largest number if the share does not fit 64 bits.
 [[nodiscard]] std::uint64_t share_of(std::uint64_t bytes, double share) noexcept;
 
 /// How much memory of a device: so many bytes, or a share of what it has.
@@ -41,12 +41,12 @@ struct Amount {
   bool operator==(const Amount&) const = default;
 };
 
-/// Amounts by device: what holds for all that are not listed, and what for single ones.
+/// Amounts by device: one for each device that is listed, and one for all others.
 struct DeviceAmounts {
   std::optional<Amount> others = {};
   std::map<unsigned, Amount> listed = {};  ///< by the device's number, as CUDA counts
 
-  /// Of this device of `total_bytes`; nothing where there is none for it.
+  /// The bytes for this device of `total_bytes`; nothing where no amount is set for it.
   [[nodiscard]] std::optional<std::uint64_t> on(unsigned device, std::uint64_t total_bytes) const;
   [[nodiscard]] bool empty() const noexcept { return !others && listed.empty(); }
 

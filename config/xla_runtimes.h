@@ -1,5 +1,6 @@
-// The libraries by which XLA or TensorFlow use GPUs in a process, as the loader and `cubfc check`
-// recognise them: there what is set under their names is that runtime's own (Policy::beside_xla).
+// The libraries by which XLA or TensorFlow use GPUs in a process. The loader and `cubfc check` look
+// for them: in a process with one, settings under XLA's and TensorFlow's names are left to that
+// runtime (Policy::beside_xla).
 #pragma once
 
 #include <array>
@@ -7,13 +8,14 @@
 
 namespace cubfc::config {
 
-/// JAX's plugin for CUDA, as its wheels and others' name it; TensorFlow's libraries. Beginnings of
-/// file names.
+/// Beginnings of file names: JAX's plugin for CUDA, as JAX's wheels and others name it, and
+/// TensorFlow's libraries.
 inline constexpr std::array kXlaRuntimes = {"xla_cuda_plugin.so", "pjrt_c_api_gpu_plugin.so",
                                             "libtensorflow_framework.so", "libtensorflow_cc.so",
                                             "_pywrap_tensorflow_internal.so"};
 
-/// The one that a library at this path is; nullptr if it is none. Static storage; any thread.
+/// The entry of kXlaRuntimes that matches the library at this path; nullptr if none does. Static
+/// storage; any thread.
 constexpr const char* xla_runtime_at(std::string_view path) noexcept {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   for (const char* const known : kXlaRuntimes) {
