@@ -36,7 +36,7 @@ struct Policy {
   /// The limit that NVIDIA's container toolkit gives the container, where mem_limit is set under
   /// another name. The lesser of the two holds.
   Setting<DeviceAmounts> container_limit;
-  /// The group of processes of a user that share a budget, and that budget. Both are set, or
+  /// The group of processes of a user that share a limit, and that limit. Both are set, or
   /// neither.
   Setting<std::optional<std::string>> group;
   Setting<DeviceAmounts> group_limit;
@@ -105,12 +105,12 @@ struct Policy {
 
   /// The limit on this device of `total_bytes`; nothing if there is none. A fraction does not count
   /// beside CUBFC_MEM_LIMIT. Of the limits that count, the container's, the enforced ones and the
-  /// group's budget included, the least holds. Never above the total, unless memory is unified. 0
+  /// group's limit included, the least holds. Never above the total, unless memory is unified. 0
   /// while limit_unusable. Its origin is in this object.
   [[nodiscard]] std::optional<HardLimit> hard_limit(std::uint64_t total_bytes,
                                                     int device = 0) const;
 
-  /// The same without the group's budget.
+  /// The same without the group's limit.
   [[nodiscard]] std::optional<HardLimit> process_limit(std::uint64_t total_bytes,
                                                        int device = 0) const;
 

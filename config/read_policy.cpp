@@ -267,7 +267,7 @@ class PolicyReader {
 
   // In a group nothing is preallocated, because other members could not have what one has
   // preallocated. A limit under another project's name is the limit of the container, so it becomes
-  // the group's budget when CUBFC_GROUP_LIMIT is not set.
+  // the group's limit when CUBFC_GROUP_LIMIT is not set.
   void read_group() {
     if (policy_.group.value && policy_.group_limit.value.empty() &&
         !policy_.mem_limit.value.empty() && !policy_.mem_limit.origin.own_name) {

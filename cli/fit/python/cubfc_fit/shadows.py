@@ -77,6 +77,19 @@ def _reach(tensor):
     return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
 
 
+def is_known(tensor):
+    """Whether it has a shadow: it is the device's."""
+    return tensor.is_cuda and tensor.layout is torch.strided
+
+
+def tensors_in(values):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
 class Shadows:
     """The shadows of all storages that are more than a guess, by the address of each. Where a storage is gone another one begins,
     whose operator says what is in it. Only for the thread that holds the mode's lock."""
@@ -179,6 +192,29 @@ class Shadows:
         """All of the tensor's storage, which it covers, has the value, a tensor of one element."""
         self.set(tensor, Everywhere(value.reshape(-1)[:1].to(tensor.dtype, copy=True), certainty, _reach(tensor)))
 
+    def write_part(self, tensor, values, certainty):
+        """Of the storage of a tensor, the tensor's elements."""
+        target = self.writable(tensor)
+        if target is not None:
+            target.copy_(values.reshape(()) if values.numel() == 1 else values)
+            self.raise_certainty(tensor, certainty)
+            return
+        shadow = self.of(tensor)
+        if type(shadow) is Everywhere and values.numel() == 1 and shadow.value.dtype == tensor.dtype \
+                and bool(shadow.value[0] == values.reshape(-1)[0]):
+            self.raise_certainty(tensor, certainty)
+        else:
+            self.set(tensor, guess(tensor.dtype))
+
+    def value(self, tensor):
+        """The one that all elements of it have, as a tensor of one, or None."""
+        if not tensor.is_cuda:
+            return tensor.detach().reshape(1) if tensor.numel() == 1 and tensor.layout is torch.strided else None
+        shadow = self.of(tensor)
+        if type(shadow) is Everywhere:
+            return shadow.value.to(tensor.dtype)
+        return self.view(tensor).reshape(1) if tensor.numel() == 1 else None
+
     def copied_from_host(self, tensor, values):
         """All of a new tensor, or of an old one's storage, has what the host's has."""
         if is_small(tensor):
@@ -194,3 +230,7 @@ class Shadows:
 
 def _laid_out(storage, tensor):
     return torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+# Those of the program. Only for the thread that has the lock of the mode.
+shadows = Shadows()
