@@ -19,8 +19,9 @@ Callers::Callers(figures::ProcessFigures& process, TraceRecorder* trace, bool to
   process_.num_callers.store(1, std::memory_order_release);
 }
 
-// The first call from there, or another address has its slot. The thread may be cancelled in the
-// program's call, but not in here.
+// Called by find() on the first call from an address, and after another address has taken its slot
+// of the cache. The program's call may be a point at which the thread can be cancelled; in here
+// cancellation is off.
 [[gnu::noinline]] arena::Caller Callers::look_up(std::uintptr_t address) {
   const KeptErrno kept;
   int cancellation = PTHREAD_CANCEL_ENABLE;
@@ -39,7 +40,8 @@ Callers::Callers(figures::ProcessFigures& process, TraceRecorder* trace, bool to
   return caller;
 }
 
-// An object that is loaded where another was passes for that one. Nothing when Linux does not tell.
+// The number of the object that the address lies in. Nothing when the kernel does not tell. An
+// object that is loaded where an unloaded one was is taken for that one.
 std::optional<arena::Caller> Callers::find_object(std::uintptr_t address) {
   for (const Object& each : objects_) {
     if (address - each.start < each.end - each.start) {

@@ -1,5 +1,5 @@
-// Who asks for device memory: the shared object that a call returns to. Found without a stack, and
-// mostly in a few instructions.
+// Which shared object of the program asks for device memory: the one that the call's return address
+// lies in. Finding that object takes no stack walk, and mostly only a few instructions.
 #pragma once
 
 #include <array>
@@ -18,12 +18,13 @@ namespace cubfc {
 
 class TraceRecorder;
 
-// One for the process. Thread-safe; takes none of the loader's locks, which a thread may hold that
-// waits for this one.
+// There is one for the process. Thread-safe. Must not take the dynamic loader's locks: a thread
+// that holds one of them may be waiting for the mutex here.
 class Callers {
  public:
-  // Their names go to `process`, which must outlive it. `told`: the user wants them told apart.
-  // `trace`: nullptr if nothing is recorded.
+  // Writes the names of the objects to `process`, which must outlive this. `told`: whether the user
+  // wants the objects told apart; if not, each has number 0. `trace`: nullptr if nothing is
+  // recorded.
   Callers(figures::ProcessFigures& process, TraceRecorder* trace, bool told) noexcept;
 
   // The number of the object that this return address lies in; 0 if it is not known.
@@ -32,18 +33,20 @@ class Callers {
     const std::uint64_t known = known_[slot_of(address)].load(std::memory_order_relaxed);
     return known >> 8 == address ? static_cast<arena::Caller>(known) : look_up(address);
   }
-  // Of the call that this thread is in, see Asking.
+  // The number of the object that made the call that this thread is in (begin_asking()); else 0.
   arena::Caller asking() { return asking_ == nullptr ? 0 : find(asking_); }
 
-  // From begin_asking() until end_asking(), which gets its answer, this thread is in a call of the
-  // program's that returns to that address: what calls are made inside are on its account.
+  // A hook calls begin_asking() with the return address of the program's call, and end_asking()
+  // with the answer of begin_asking() when that call is over. All that the thread allocates in
+  // between counts for the object that made that call, also what the CUDA runtime allocates in it.
+  // Of nested calls only the outermost counts.
   static bool begin_asking(const void* return_address) noexcept {
     const bool is_first = asking_ == nullptr;
     asking_ = is_first ? return_address : asking_;
     return is_first;
   }
   static void end_asking(bool was_first) noexcept { asking_ = was_first ? nullptr : asking_; }
-  // The same as an object, for where a thread cannot be cancelled meanwhile.
+  // begin_asking() and end_asking() as a scope, in which the thread must not be cancelled.
   class Asking {
    public:
     explicit Asking(const void* return_address) noexcept : first_(begin_asking(return_address)) {}
@@ -67,7 +70,7 @@ class Callers {
   figures::ProcessFigures& process_;
   TraceRecorder* const trace_;
   const bool told_;
-  // Return addresses, each with its object's number in the lowest eight bits.
+  // The cache of find(): return addresses, each with its object's number in the lowest eight bits.
   std::array<std::atomic<std::uint64_t>, kSlots> known_{};
 
   std::mutex mutex_;  // guards what follows; nothing else is locked under it
@@ -76,7 +79,7 @@ class Callers {
     std::uintptr_t end;
     arena::Caller number;
   };
-  std::vector<Object> objects_;  // code that somebody has called from
+  std::vector<Object> objects_;  // the code from which memory was asked for
 };
 
 }  // namespace cubfc

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kTop = "/sys/fs/cgroup";
 
-// Empty where there is none.
+// The text of the file; empty if there is no such file.
 std::string text_of(const std::string& path) {
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "re"));
@@ -38,8 +38,8 @@ void for_each_line(std::string_view text, Look look) {
   }
 }
 
-// Calls `look` with each region that is given a number. A line of dmem.max: "REGION BYTES", where a
-// region that is not limited has "max".
+// Calls `look` with the name and the bytes of each region that is limited. A line of dmem.max is
+// "REGION BYTES"; a region that is not limited has "max" in place of a number.
 template <typename Look>
 void for_each_region(const std::string& path, Look look) {
   for_each_line(text_of(path), [&](std::string_view line) {
@@ -52,7 +52,9 @@ void for_each_region(const std::string& path, Look look) {
   });
 }
 
-// "nvidia/0000:01:00.0/fb", not "nvidia/10000:01:00.0/fb", and nothing of the host's.
+// Whether the region is memory of the GPU at this address: "nvidia/0000:01:00.0/fb" is at
+// 0000:01:00.0, "nvidia/10000:01:00.0/fb" is not. Memory of the host and the like (kOthers) never
+// is.
 bool is_memory_of(std::string_view region, std::string_view pci_address) {
   constexpr std::array<std::string_view, 4> kOthers{"gtt", "tt", "bar", "stolen"};
   const std::size_t at = region.find(pci_address);

@@ -1,6 +1,6 @@
-// What the kernel grants a cgroup of each GPU's memory, by its controller "dmem" (Linux 6.14),
-// where the GPU's driver has registered with it; NVIDIA's does from 610 on. The kernel keeps it;
-// cubfc only reads it. Knows files; nothing of CUDA.
+// Reads how much of each GPU's memory the kernel grants a cgroup, by the controller "dmem" (Linux
+// 6.14). The GPU's driver must have registered with that controller; NVIDIA's does from version 610
+// on. The kernel enforces the limit; cubfc only reads it. Knows files; nothing of CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,22 @@
 
 namespace cubfc {
 
-// Bytes of one region: mostly all of a GPU's memory.
+// The limit of one of the memory regions that a driver registers. Mostly a GPU has one region, with
+// all of its memory.
 struct CgroupMemory {
-  std::optional<std::uint64_t> max;  // the least of the cgroup's and of those above it
-  std::string max_file;              // which says so
+  std::optional<std::uint64_t> max;  // in bytes: the lowest of the cgroup and those above it
+  std::string max_file;              // the file that has this limit
 };
 
-// The folder of the cgroup that these lines of /proc/PID/cgroup name; empty where it is in none
-// that has the controller.
+// The folder of the cgroup that the lines of /proc/PID/cgroup name. Empty if they name no cgroup of
+// version 2: only those have the controller.
 std::string cgroup_folder(std::string_view lines);
-// By the names that drivers give to regions, such as "nvidia/0000:01:00.0/fb". Nothing of those
-// that are not limited. Throws std::bad_alloc.
+// The limits of the cgroup with this folder, by the name that the driver gives to the region, such
+// as "nvidia/0000:01:00.0/fb". A region that is not limited has no entry. Throws std::bad_alloc.
 std::map<std::string, CgroupMemory> cgroup_memory(const std::string& folder);
-// Of the GPU at that PCI address, "0000:01:00.0", which is a part of its region's name; for this
-// process. Of several regions the one with the most, but for those that are no memory of the GPU's.
+// The limit of this process on the GPU at `pci_address`, which is "0000:01:00.0" or the beginning
+// of that, and is part of the region's name. Of several regions the one with the highest limit is
+// chosen; those that are not the GPU's own memory are left out.
 CgroupMemory own_cgroup_memory(std::string_view pci_address);
 
 }  // namespace cubfc

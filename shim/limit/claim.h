@@ -1,4 +1,4 @@
-// One piece of what the program holds of a device beside its arenas.
+// One piece of device memory that the program holds outside of the arenas, as the limit counts it.
 #pragma once
 
 #include <atomic>
@@ -10,11 +10,12 @@
 
 namespace cubfc {
 
-// Bytes of a device's limit, held until the object goes. Thread-safe like the limit itself.
+// Bytes that are taken of a device's limit until this object is destroyed. Claims of one limit may
+// be used by several threads at once, one claim by one thread.
 class Claim {
  public:
-  // Nothing when the limit has too little left. `pool`, if known, is the one that will serve: what
-  // it has reserved already is not taken a second time.
+  // Returns nothing when the limit has too little left. `pool`: the pool that will serve the
+  // request, if it is known. What that pool has reserved already is not taken a second time.
   static std::optional<Claim> take(DeviceLimit& limit, Memory memory, std::uint64_t bytes,
                                    CUmemoryPool pool = nullptr) noexcept {
     std::uint64_t pool_id = 0;
@@ -53,17 +54,18 @@ class Claim {
 
   std::uint64_t bytes() const noexcept { return bytes_; }
 
-  // From when the program has the memory until it has it no longer: these are told to the device's
-  // figures, with who asks at that moment. `address`: what the program knows it by, if no other
-  // memory can have that before it is given back.
+  // Called when the program gets the memory. Adds it to the device's figures, for the caller that
+  // Callers::asking() names at that moment. `address`: by which the program knows the memory, if no
+  // other memory can have the same one before this is given back; else 0.
   void begin_use(std::uint64_t address = 0) noexcept {
     address_ = address != 0 ? address : ++last_number_;
     caller_ = limit_->callers_.asking();
     in_use_ = true;
     limit_->use_.begin(piece());
   }
-  // Before it is given back, when somebody else may be given it; and if it was not given back. Else
-  // the use ends with the claim.
+  // Takes the memory out of the device's figures; without this call the destructor does. Called
+  // before the driver frees the memory, since another thread may get the same address right after
+  // that. If the driver does not free it, go_on_with_use() is called.
   void end_use() noexcept {
     if (limit_ != nullptr && std::exchange(in_use_, false)) {
       limit_->use_.end(piece());
@@ -83,7 +85,7 @@ class Claim {
 
   DeviceUse::Piece piece() const noexcept { return {memory_, bytes_, address_, caller_}; }
 
-  // Of memory that has no address of its own; no address is as high.
+  // Stands in for the address of memory that has none; higher than any address.
   static inline std::atomic<std::uint64_t> last_number_{std::uint64_t{1} << 63};
 
   DeviceLimit* limit_;

@@ -1,5 +1,5 @@
-// The limit of one device, and what the program holds of that device beside its arenas, whether a
-// limit counts it or not.
+// The limit of one device, and how much the program holds of that device outside of the arenas,
+// whether a limit counts it or not.
 #pragma once
 
 #include <array>
@@ -21,51 +21,54 @@ namespace cubfc {
 
 using trace::Memory;
 
-// In which folder the members of the policy's group meet: a group that is enforced is one whatever
-// folder the environment names.
+// In which folder the members of the policy's group meet. With an enforced group it is always the
+// same: a process must not get a group of its own by an environment variable that names a folder.
 inline Where where_group_meets(const config::Policy& policy) noexcept {
   return policy.group.origin.enforced ? Where::kFixed : Where::kAsSet;
 }
 
-// Thread-safe. Arenas take their regions from `budget`; everything else is taken as a Claim
-// (claim.h).
+// Thread-safe. Arenas claim the bytes of their regions in `budget`; all other memory is taken as a
+// Claim (claim.h).
 class DeviceLimit {
   const config::Policy& policy_;
   const std::optional<config::HardLimit> of_process_;
   const std::optional<config::HardLimit> least_;
   bool is_unusable_;
-  const std::unique_ptr<Group> group_;  // before the budget, which claims there, too
+  const std::unique_ptr<Group> group_;  // declared before `budget`, which claims there, too
 
  public:
-  // A device, by its number, its identity in every process and its size in bytes.
+  // A device: its number in this process, its identity in all processes and its size in bytes.
   struct Of {
     CUdevice device;
     const DeviceId& id;
     std::uint64_t total_bytes;
   };
-  // Joins the group that the policy names; where that cannot be, it says why and gives nothing.
-  // `use` and `callers` must outlive it, as the policy must.
+  // Joins the group that the policy names. If that fails, logs the reason; the limit is unusable
+  // then, and no memory is given. `driver`, `policy`, `use` and `callers` must outlive this object.
   DeviceLimit(const DriverFunctions& driver, const config::Policy& policy, const Of& of,
               DeviceUse& use, Callers& callers);
 
   arena::Budget budget;  // in bytes, shared by all of the process's contexts on the device
   Pools pools;           // what pools and graphs take of the budget
-  // The budget's limit when the device became known: for what has one size as long as it lives.
+  // The budget's limit in bytes when the device became known. For what is given its size once and
+  // cannot change it, such as a reserved range of addresses.
   const std::uint64_t at_first;
 
-  // Who has set the limit that was the least at first; nullptr without one, and where nobody can be
-  // named.
+  // Who has set the limit that was the lowest when the device became known. nullptr without a
+  // limit, and where nobody can be named.
   const config::Origin* origin() const noexcept { return least_ ? least_->origin : nullptr; }
-  // Whether the program sees a device of its size.
+  // Whether the program is shown a device of the size of that limit.
   bool is_seen() const noexcept { return least_ && least_->is_seen(); }
-  // The group whose budget it shares; nullptr without one.
+  // The group that the process shares its limit with; nullptr without one.
   Group* group() const noexcept { return group_.get(); }
-  // By which others of the group know this process in a Rendezvous; 0 without one.
+  // The key by which processes of the same group find each other in a Rendezvous; 0 without a
+  // group.
   std::uint64_t group_key() const noexcept { return group_ == nullptr ? 0 : group_->key(); }
-  // A limit that cannot be used: nothing is given.
+  // The limit cannot be used: every request fails.
   bool is_unusable() const noexcept { return is_unusable_; }
-  // Of the process's limit and the group's, the one that has less left: how large it is, how much
-  // of it is taken, and who has set it (nullptr while it is unusable). Nothing without a limit.
+  // The one of the process's limit and the group's that has less left, in bytes. `taken`: how much
+  // of it is taken. `origin`: who has set it; nullptr while the limit is unusable. Returns nothing
+  // without a limit.
   struct Tightest {
     std::uint64_t bytes;
     std::uint64_t taken;
@@ -90,7 +93,8 @@ class DeviceLimit {
 
   std::unique_ptr<Group> join_group(const Of& of);
 
-  // All of the bytes or none. `pool_id` is set, and passed to give(), for memory of a pool.
+  // Takes all of the bytes or none. For memory of a pool `pool_id` is set, and to be passed to
+  // give().
   bool take(Memory memory, std::uint64_t bytes, CUmemoryPool pool, std::uint64_t& pool_id) noexcept;
   void give(Memory memory, std::uint64_t bytes, std::uint64_t pool_id) noexcept;
   std::atomic<std::uint64_t>& held_for(Memory memory) {

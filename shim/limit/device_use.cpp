@@ -22,7 +22,8 @@ void raise(arena::Figure& figure, std::uint64_t to) {
   put(figure, std::max(read(figure), to));
 }
 
-// The next that nobody has, of devices or of arenas; nullptr if there is none.
+// Takes the first of the slots (of devices or of arenas) that is free, by setting its `taken` from
+// 0 to `value`. Returns the slot's index plus 1; 0 if none is free.
 template <typename Slots>
 std::size_t take_slot(Slots& slots, std::uint32_t value,
                       std::atomic<std::uint32_t> Slots::value_type::*taken) {
@@ -37,7 +38,7 @@ std::size_t take_slot(Slots& slots, std::uint32_t value,
 
 }  // namespace
 
-// What an arena calls.
+// Each arena of the device calls one of these.
 class DeviceUse::ArenaObserver : public arena::Observer {
  public:
   explicit ArenaObserver(DeviceUse& use) : use_(use) {}
@@ -90,7 +91,8 @@ class DeviceUse::ArenaObserver : public arena::Observer {
   }
 
  private:
-  // From the first record after its context began.
+  // The arena's place in the trace. It begins with the first record; the first record after
+  // abandoned() begins another.
   std::uint8_t place() noexcept {
     if (place_ == 0) [[unlikely]] {
       static std::atomic<std::uint64_t> last_context{0};
@@ -108,7 +110,7 @@ class DeviceUse::ArenaObserver : public arena::Observer {
   std::uint8_t place_ = 0;
 };
 
-// A device whose `ready` is 2 is being made known.
+// `ready` is 2 while a place is taken and its device is not published yet.
 DeviceUse::DeviceUse(figures::ProcessFigures& process, TraceRecorder* trace)
     : trace_(trace),
       process_(process),
@@ -116,7 +118,8 @@ DeviceUse::DeviceUse(figures::ProcessFigures& process, TraceRecorder* trace)
       figures_(number_ > 0 ? process.devices[number_ - 1]
                            : *(apart_ = std::make_unique<figures::DeviceFigures>())) {}
 
-// Another thread has made the same device known: the place is free again.
+// Frees the place if the device was not published, because another thread had made the same device
+// known.
 DeviceUse::~DeviceUse() {
   std::uint32_t not_published = 2;
   if (number_ > 0) {
@@ -180,8 +183,9 @@ std::uint64_t DeviceUse::beside_arenas() const noexcept {
   return bytes;
 }
 
-// Whenever more is in use, in an arena or beside. Again if an arena has got more meanwhile, which
-// has not seen yet that it is to look. Precondition, here and below: the lock is held.
+// Called whenever more is in use, in an arena or outside. Repeated if an arena has got more
+// meanwhile: that arena may not have seen yet that it must call exceeded(). Precondition, here and
+// in the next two functions: the lock is held.
 void DeviceUse::look_at_peak() noexcept {
   std::uint64_t in_arenas = 0;
   do {
@@ -195,14 +199,16 @@ void DeviceUse::look_at_peak() noexcept {
       }
       add(figures_.peaks, 1);
     }
-    // The next peak is where an arena has more than it ever had, or together with what is beside.
+    // The next peak can only come when the arena has more than the arenas ever had, or when the
+    // arena and what is outside of arenas have more than the device ever had.
     let_arenas_look(std::min(read(figures_.of[kArena].peak_bytes_in_use),
                              read(figures_.peak_bytes_in_use) - (all - in_arenas)));
   } while (this->in_arenas() > in_arenas);
 }
 
-// Of several arenas each one may make the next peak with any allocation. Before what they have is
-// read again: hence the order.
+// Sets from how many bytes in use on an arena calls exceeded(). If there are several arenas, that
+// is 0: any allocation in any of them may make the next peak. look_at_peak() must read what arenas
+// have in use after this store, so both are seq_cst.
 void DeviceUse::let_arenas_look(std::uint64_t bytes) noexcept {
   for (arena::Figures* const each : arenas_) {
     each->look_at.store(arenas_.size() == 1 ? bytes / arena::kGranuleBytes : 0,
@@ -224,7 +230,6 @@ void DeviceUse::begin(const Piece& piece) noexcept {
   begin(piece, Counted::kAsAllocation);
 }
 
-// It was ended too early.
 void DeviceUse::end_undone(const Piece& piece) noexcept {
   begin(piece, Counted::kNot);
 }
@@ -254,7 +259,8 @@ trace::PlaceText DeviceUse::place_text(Memory memory) const noexcept {
   return text;
 }
 
-// What is in no arena has a place for each kind of memory, and takes it from the device at once.
+// In the trace, memory outside of the arenas has one place for each kind of memory. A piece is
+// recorded as growth of that place and as an allocation in it.
 void DeviceUse::record_begin(const Piece& piece) noexcept {
   std::uint8_t& place = places_[static_cast<std::size_t>(piece.memory)];
   if (place == 0) {
@@ -279,7 +285,6 @@ void DeviceUse::record_end(const Piece& piece) noexcept {
   }
 }
 
-// Once what is constant is known.
 void DeviceUse::publish() noexcept {
   figures_.ready.store(1, std::memory_order_release);
   if (trace_ == nullptr) {
@@ -319,7 +324,7 @@ void DeviceUse::refused(std::uint64_t bytes, std::string_view report) noexcept {
   }
   if (trace_ != nullptr) {
     trace_->record({.kind = trace::Kind::kOutOfMemory, .address = bytes}, report);
-    if (!report.empty()) {  // a program that finds out by trying how much there is fails often
+    if (!report.empty()) {  // else a program that tries how much there is would flush often
       trace_->flush();
       trace_->tell_problem();
     }

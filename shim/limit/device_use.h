@@ -1,7 +1,6 @@
-// What the program uses of one device, in whatever way it got it: the figures of it are written
-// here, and each change is told to the trace. The arenas' part comes from the arenas themselves,
-// which write their figures under their own locks; here they are only added up, whenever there may
-// be a new peak.
+// Writes the figures of what the program uses of one device, in arenas and outside of them, and
+// tells the trace of each change. An arena writes its own figures, under its own lock; here the
+// figures of all arenas are added up whenever there may be a new peak.
 #pragma once
 
 #include <array>
@@ -28,8 +27,9 @@ class DeviceUse {
  public:
   using Memory = trace::Memory;
 
-  // `process` must outlive it. Where it has no place for another device, this one's figures are
-  // kept apart, and nobody else reads them. `trace`: nullptr if nothing is recorded.
+  // Takes a place in `process`, which must outlive this object. If no place is left, keeps the
+  // figures in memory of its own, where nobody else reads them. `trace`: nullptr if nothing is
+  // recorded.
   DeviceUse(figures::ProcessFigures& process, TraceRecorder* trace);
   ~DeviceUse();
   DeviceUse(const DeviceUse&) = delete;
@@ -37,15 +37,16 @@ class DeviceUse {
 
   figures::DeviceFigures& figures() { return figures_; }
   const figures::ProcessFigures& process() const { return process_; }
-  // For readers: what is constant is there.
+  // Called once all constant figures are written: lets others read them, and tells the trace.
   void publish() noexcept;
 
-  // For a new arena of this device, before it serves: it keeps its figures here from then on.
-  // Throws std::bad_alloc.
+  // Called with each new arena of this device before the arena serves. From then on the arena
+  // writes its figures here. Throws std::bad_alloc.
   void observe(arena::Arena& arena);
 
-  // The program has memory that is in no arena; it no longer has it; it has it still, since it
-  // could not be given back. (`address`: what it knows the memory by, which may be a handle.)
+  // Memory outside of the arenas. begin(): the program has got it. end(): the program gives it
+  // back. end_undone(): after end(), if the driver did not take it back. `address`: by which the
+  // program knows the memory, which may be a handle.
   struct Piece {
     Memory memory;
     std::uint64_t bytes;
@@ -56,37 +57,41 @@ class DeviceUse {
   void end(const Piece& piece) noexcept;
   void end_undone(const Piece& piece) noexcept;
 
-  // A request failed for lack of memory; one that was for no arena is counted by its kind, too.
-  // `report`: for the trace.
+  // refused(): a request for so many bytes failed for lack of memory. `report`: for the trace.
+  // failed(): counts the failure by the kind of memory, if the request was not for an arena.
   void refused(std::uint64_t bytes, std::string_view report) noexcept;
   void failed(Memory memory) noexcept;
 
   // A free has waited for the device.
   void waited(std::chrono::nanoseconds time) noexcept;
-  // For the trace: blocks that were freed now wait for the work before.
+  // For the trace: an epoch was closed. So many freed blocks, with so many bytes, now wait for the
+  // work that was submitted before.
   void epoch_closed(std::uint64_t bytes, std::size_t blocks) noexcept;
 
-  // Who wants to know, once, that memory has begun or ceased to be used, in an arena that is
-  // watched (Arena::watch) or beside. Called under locks: must call nobody.
+  // Learns that memory has begun or ceased to be used, in an arena that is watched (Arena::watch)
+  // or outside of arenas. device_changed() is called only once after each watch(). Both functions
+  // are called under locks, and must call nothing that takes a lock.
   class Watcher {
    public:
     virtual ~Watcher() = default;
     virtual void device_changed() noexcept = 0;
-    // Each time, since watch() was called first: memory was taken of the device, or went back.
+    // Called every time that memory is taken of the device or goes back, from the first watch() on.
     virtual void device_resized() noexcept = 0;
   };
-  // From now on, until the first such change. `watcher` must outlive this. One thread at a time.
+  // Has `watcher` told of the next change. `watcher` must outlive this object. Must not be called
+  // by two threads at once.
   void watch(Watcher& watcher) noexcept;
-  // What comes here by itself is what arenas do that are watched, what is reserved, and what begins
-  // and ends. Of freed blocks that wait, and of what a pool gives back, it is to be told.
+  // Tell the watcher. Called in here for arenas that are watched, for what is reserved, and by
+  // begin() and end(). Others must call changed() when a freed block begins to wait, and resized()
+  // when a pool gives memory back.
   void changed() noexcept;
   void resized() noexcept;
 
   // Who has asked for what is in use now. Throws std::bad_alloc.
   std::vector<figures::CallerPart> callers_now() const;
 
-  // A piece of the device is held for later, in no arena; it no longer is. And calls of the driver
-  // for that, or for an arena.
+  // Preallocation has got a piece of physical memory, or has it no longer. driver_called(): a call
+  // of the driver was made for such a piece, or for an arena's memory.
   void reserved(std::uint64_t handle, std::uint64_t bytes) noexcept;
   void no_longer_reserved(std::uint64_t handle, std::uint64_t bytes) noexcept;
   void driver_called() noexcept;
@@ -108,13 +113,14 @@ class DeviceUse {
 
   TraceRecorder* const trace_;
   figures::ProcessFigures& process_;
-  std::unique_ptr<figures::DeviceFigures> apart_;  // where the process's figures have no place
+  std::unique_ptr<figures::DeviceFigures> apart_;  // if `process_` has no place left
   std::size_t number_ = 0;                         // its place there, from 1; 0: none
   figures::DeviceFigures& figures_;
   std::atomic<bool> is_watched_{false};
   std::atomic<Watcher*> watcher_{nullptr};
 
-  // Taken under an arena's lock; never the other way round.
+  // A thread that holds an arena's lock may take this one; a thread that holds this one must not
+  // take an arena's.
   mutable arena::Lock lock_;
   std::vector<std::unique_ptr<arena::Figures>> arenas_apart_;
   std::vector<std::unique_ptr<ArenaObserver>> observers_;

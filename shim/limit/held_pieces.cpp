@@ -24,8 +24,8 @@ HeldPieces::Piece HeldPieces::take(std::uint64_t bytes) noexcept {
   return piece;
 }
 
-// What is left over of pieces before `end`, each smaller than `bytes`, when they go for so many
-// bytes, the largest that fits first; the largest number if they are too few.
+// How many bytes are left over if the pieces before `end`, each smaller than `bytes`, are released
+// for so many bytes, each time the largest that fits. UINT64_MAX if all of them are too few.
 std::uint64_t HeldPieces::excess_before(Iterator end, std::uint64_t bytes) const noexcept {
   std::uint64_t last = UINT64_MAX;  // the smallest of those that were too large
   while (end != pieces_.begin() && bytes > 0) {

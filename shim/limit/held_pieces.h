@@ -18,9 +18,9 @@ class HeldPieces {
 
   bool empty() const noexcept { return pieces_.empty(); }
   void add(const Piece& piece);  // throws std::bad_alloc, and has changed nothing then
-  // The one that goes next for so many bytes: a piece that is large enough, or the first of several
-  // smaller ones; those of which less is left over, for that must be taken anew. Precondition:
-  // there are pieces.
+  // Removes the piece that is to be released next for a request of so many bytes. That is the
+  // smallest piece that is large enough, or the largest of those that are not: whichever way leaves
+  // fewer bytes over, since those must be created again. Precondition: !empty().
   Piece take(std::uint64_t bytes) noexcept;
 
  private:

@@ -43,10 +43,11 @@ KernelLimit look_at(const DriverFunctions& driver, CUdevice device) {
   return found;
 }
 
-// Looked at once for each device: a process's limits are what they were when it began.
+// Read once for each device: the process keeps the limit that it finds first, even if the cgroup's
+// is changed.
 const KernelLimit& kernel_limit(const DriverFunctions& driver, CUdevice device) {
   static std::mutex mutex;
-  static auto& known = *new std::map<CUdevice, KernelLimit>;  // for whoever ends last
+  static auto& known = *new std::map<CUdevice, KernelLimit>;  // never destroyed: used until the end
   const std::lock_guard lock(mutex);
   const auto before = known.find(device);
   return before != known.end() ? before->second

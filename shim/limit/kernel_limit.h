@@ -1,4 +1,4 @@
-// The limit that the kernel keeps for a process's cgroup on a GPU, beside those of the policy.
+// Adds to the policy's limits the one that the kernel enforces for the process's cgroup on a GPU.
 #pragma once
 
 #include <cuda.h>
@@ -11,9 +11,10 @@
 
 namespace cubfc {
 
-// As Policy's functions of these names, with the kernel's limit among the others: the least counts.
-// A policy without a limit costs no look at a file, and gets none: the kernel keeps its own anyhow.
-// What they return stays valid. Thread-safe. Throw std::bad_alloc.
+// As Policy::process_limit() and Policy::hard_limit(), with the kernel's limit among the others:
+// the lowest one is returned. Where the policy has no limit, the kernel's is neither read nor
+// returned, since the kernel enforces it anyhow. The origin in the answer stays valid as long as
+// the policy. Thread-safe. Throw std::bad_alloc.
 std::optional<config::HardLimit> process_limit_on(const DriverFunctions& driver,
                                                   const config::Policy& policy, CUdevice device,
                                                   std::uint64_t total_bytes);

@@ -1,4 +1,5 @@
-// Memory that the driver serves and that we count: which address or handle holds which claim.
+// For memory that the driver serves and cubfc counts: which claim belongs to which address or
+// handle.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ class Ledger {
  public:
   struct Entry {
     Claim claim;
-    std::uint64_t context_id;  // with which the memory goes; 0: with none
-    bool relaxed = false;      // it is freed in the relaxed capture mode
+    std::uint64_t context_id;  // the memory goes when this context ends; 0: it stays
+    bool relaxed = false;      // must be freed in the relaxed capture mode
   };
   struct Totals {
     std::uint64_t allocations = 0;
@@ -26,8 +27,9 @@ class Ledger {
     std::uint64_t bytes = 0;
   };
 
-  // An older entry of the key is replaced: its memory is gone, the driver gives nothing twice.
-  // Throws std::bad_alloc; the entry is then not there, and its claim may have ended.
+  // Replaces an older entry of the same key: the driver does not give the same address twice, so
+  // the older memory is gone. Throws std::bad_alloc; the entry is then not there, and its claim may
+  // have ended.
   void add(Key key, Entry&& entry) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t bytes = entry.claim.bytes();
@@ -43,7 +45,8 @@ class Ledger {
     totals_.bytes += bytes;
   }
 
-  // Nothing when the key is not known: not all that is freed was allocated through us.
+  // Called before the driver frees the memory. Returns nothing when the key is not known: the
+  // program also frees memory that it did not allocate through cubfc.
   std::optional<Entry> remove(Key key) {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(key);
@@ -58,7 +61,8 @@ class Ledger {
     return entry;
   }
 
-  // Undoes remove(). Without host memory for it the bytes stay taken: the limit is kept.
+  // Undoes remove(), when the driver has not freed the memory. If the host has no memory for the
+  // entry, the bytes stay taken for good, so that the limit holds.
   void put_back(Key key, Entry&& entry) noexcept {
     const std::lock_guard lock(mutex_);
     const std::uint64_t bytes = entry.claim.bytes();
@@ -73,7 +77,7 @@ class Ledger {
     totals_.bytes += bytes;
   }
 
-  // The context's memory is gone.
+  // Called when the context has ended: its memory is gone.
   void forget_context(std::uint64_t context_id) {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries_, [&](const auto& each) {

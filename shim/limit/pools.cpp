@@ -14,7 +14,7 @@ void Pools::add(CUmemoryPool pool, Owner owner) {
   ++last_id_;
 }
 
-// nullptr when it is not known. Precondition: the lock is held.
+// nullptr when the pool is not known. Precondition: the lock is held.
 Pools::Pool* Pools::find(CUmemoryPool pool) noexcept {
   for (Pool& each : pools_) {
     if (each.handle == pool && pool != nullptr && !each.destroyed) {
@@ -48,7 +48,7 @@ void Pools::know_default_pool() noexcept try {
     ++last_id_;
     knows_default_ = true;
   }
-} catch (const std::bad_alloc&) {  // the next call knows it
+} catch (const std::bad_alloc&) {  // the next call tries again
 }
 
 void Pools::will_be_destroyed(CUmemoryPool pool) noexcept {
@@ -67,7 +67,8 @@ void Pools::not_destroyed(CUmemoryPool pool) noexcept {
   }
 }
 
-// What is allocated from a destroyed pool stays until it is freed. Precondition: the lock is held.
+// Removes the destroyed pools from which nothing is claimed any more. What was allocated from a
+// destroyed pool stays until it is freed, and counts. Precondition: the lock is held.
 void Pools::forget_the_empty() noexcept {
   std::erase_if(pools_, [](const Pool& pool) { return pool.destroyed && pool.claimed == 0; });
 }
@@ -84,8 +85,8 @@ std::uint64_t Pools::needed() const noexcept {
   return bytes;
 }
 
-// False, and nothing is taken, when the limit has too little left. Precondition, here and below:
-// the lock is held.
+// False, and nothing is taken, when the limit has too little left. Precondition, here and in the
+// next function: the lock is held.
 bool Pools::take_what_is_needed() noexcept {
   const std::uint64_t lacking = arena::less(needed(), taken_);
   if (lacking > 0 && !budget_.take(lacking)) {
@@ -152,7 +153,8 @@ void Pools::unclaim(std::uint64_t id, std::uint64_t bytes) noexcept {
   give_what_is_not_needed();
 }
 
-// An answer of the driver's that comes late does not replace one to a later question.
+// Several threads may ask the driver at once. `turn` keeps an older answer that comes late from
+// replacing a newer one.
 bool Pools::refresh() noexcept {
   if (!counts()) {
     return true;
@@ -192,8 +194,8 @@ std::uint64_t Pools::unclaimed() const noexcept {
   return taken_ - std::min(taken_, claimed);
 }
 
-// Those that are there. Of one that another thread destroys meanwhile the driver says that it is
-// none.
+// Calls `what` for each pool that is not destroyed, without the lock. Another thread may destroy
+// the pool meanwhile: the driver's call then fails.
 template <typename Do>
 void Pools::for_each(Do what) noexcept {
   for (std::uint64_t id = kUnknown;;) {

@@ -1,5 +1,5 @@
-// The memory pools of a device, and its graphs' memory: what the driver has reserved for them,
-// which is more than what is allocated from them, and what that takes of the limit.
+// The memory pools of a device, and the memory of its graphs: how much the driver has reserved for
+// them, which may be more than is allocated in them, and how much of the limit that takes.
 #pragma once
 
 #include <atomic>
@@ -12,61 +12,64 @@
 
 namespace cubfc {
 
-// A pool counts with the larger of two figures: what the driver has reserved for it, asked by
-// refresh(), and what is claimed from it. Bytes are claimed before the driver's call, so that two
-// threads do not both take the last ones. What is freed stays with the pool, and counts.
-// Thread-safe; its lock is never held across a driver call.
+// A pool counts with the larger of two figures: the bytes that the driver has reserved for it, as
+// refresh() last learnt, and the bytes that are claimed from it. Bytes are claimed before the
+// driver's call, so that two threads do not both take the last ones. Freed memory that the pool
+// keeps reserved goes on counting. Thread-safe; its lock is never held across a driver call.
 class Pools {
  public:
   enum class Counts : std::uint8_t {
     kNothing,  // there is no limit
-    kOurs,     // our own pool
-    kAll,      // and the program's, and graphs
+    kOurs,     // only our own pool counts
+    kAll,      // the program's pools and graphs count, too
   };
   Pools(const DriverFunctions& driver, CUdevice device, arena::Budget& budget, Counts counts)
       : driver_(driver), device_(device), budget_(budget), counts_(counts) {}
 
   enum class Owner : std::uint8_t { kProgram, kOurs };
-  // A pool whose memory is this device's. Its default pool need not be added. Throws
-  // std::bad_alloc.
+  // Called with each pool of this device that is made. The device's default pool need not be added.
+  // Throws std::bad_alloc.
   void add(CUmemoryPool pool, Owner owner);
   bool has(CUmemoryPool pool) noexcept;
-  // Around the driver's call that destroys it: as soon as that is done, another may have its
-  // handle.
+  // will_be_destroyed() is called before the driver destroys the pool, since another pool may get
+  // the same handle right after that. not_destroyed() is called if the driver has refused.
   void will_be_destroyed(CUmemoryPool pool) noexcept;
   void not_destroyed(CUmemoryPool pool) noexcept;
 
   bool counts() const noexcept { return counts_ != Counts::kNothing; }
-  // Claims bytes before they are allocated from the pool. False, and nothing claimed, when the
-  // limit has too few left. `id` is for unclaim(): 0 without a limit. Asks the driver, if there is
-  // a limit.
+  // claim() is called before the bytes are allocated from the pool. Returns false, and claims
+  // nothing, when the limit has too few left. `id` is for unclaim(): 0 without a limit. Asks the
+  // driver, if there is a limit.
   bool claim(CUmemoryPool pool, std::uint64_t bytes, std::uint64_t& id) noexcept;
   void unclaim(std::uint64_t id, std::uint64_t bytes) noexcept;
   // Asks the driver what is reserved. False when more is taken now than the limit allows.
   bool refresh() noexcept;
-  // The same for a launch that needs so many bytes for graphs in all, of which the driver may have
-  // reserved some, or all, already.
+  // As claim(), for the launch of a graph during which all graphs need so many bytes together. The
+  // driver may have reserved some or all of them already.
   bool claim_for_graphs(std::uint64_t demand) noexcept;
-  // The launch is over: what is reserved counts. Asks the driver.
+  // Called when the driver's call that launches is over. Once no launch is under way, graphs count
+  // only with what is reserved. Asks the driver.
   void unclaim_for_graphs() noexcept;
 
-  // Bytes taken of the limit beyond all claims, as last known.
+  // The bytes that are taken of the limit because they are reserved, but that nobody has claimed
+  // from a pool. As last known.
   std::uint64_t unclaimed() const noexcept;
 
   // Bytes that a pool has reserved now. Asks the driver.
   std::uint64_t reserved_by(CUmemoryPool pool) noexcept;
-  // Gives back to the device what nothing is allocated in, of every pool known here, the program's
-  // included, and of graphs if they count. True if there was anything.
+  // Has the driver give back to the device what is reserved and not allocated: of every pool known
+  // here, the program's included, and of graphs if they count. Returns whether anything was given
+  // back.
   bool trim() noexcept;
 
  private:
   struct Pool {
     std::uint64_t id;
-    CUmemoryPool handle;  // nullptr: of claims on pools that are not known
+    CUmemoryPool handle;  // nullptr: the entry for claims on pools that are not known
     Owner owner;
     bool destroyed = false;
     std::uint64_t reserved = 0;  // as last known
-    std::uint64_t asked = 0;     // when: a number of turn_
+    std::uint64_t asked = 0;     // when `reserved` was asked: a number of turn_
     std::uint64_t claimed = 0;
   };
 

@@ -13,10 +13,11 @@
 namespace cubfc {
 namespace {
 
-// The memory is created in pieces of a 60th of the device, so that it takes few calls. One of them
-// is created in parts, the first a 16th of it, each next one as large as all before it, as arenas
-// grow. That makes 64 pieces at most. When a piece was released for a smaller request, the rest is
-// created again in pieces of that request's size, but at least of a 16th of a 60th.
+// The memory is created in pieces of a 60th of the device, so that it takes few driver calls. One
+// 60th is created in smaller pieces: the first is a 16th of it, and each next one is as large as
+// all before it, as arenas grow. That makes 64 pieces at most. When a piece was released for a
+// smaller request, the rest is created again in pieces of that request's size, but at least of a
+// 16th of a 60th.
 constexpr std::uint64_t kLargePieces = 60;
 constexpr std::uint64_t kSmallPieces = 16 * kLargePieces;
 
@@ -56,7 +57,7 @@ void Preallocation::after(std::uint64_t released, std::uint64_t taken) noexcept 
   }
 }
 
-// The arena has taken so many of what was planned.
+// Creates what was planned, less the bytes that the arena has `taken`.
 void Preallocation::begin(std::uint64_t taken) noexcept {
   const Held held = hold_in_pieces(arena::less(planned(), taken), small_piece_, large_piece_);
   if (held.device_has_less && if_less_ == IfLess::kLeaveQuarter) {
@@ -65,7 +66,7 @@ void Preallocation::begin(std::uint64_t taken) noexcept {
 }
 
 // Creates so many bytes in pieces of the size of `request`, for more requests like it, but none
-// smaller or larger than a piece may be. Returns the bytes that are held then.
+// smaller or larger than a piece may be. Returns the bytes that were created.
 std::uint64_t Preallocation::hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept {
   if (!possible()) {
     return 0;
@@ -112,7 +113,8 @@ bool Preallocation::is_still() noexcept {
   return creating_ == 0 && releasing_ == 0;
 }
 
-// What the device may count as taken at this moment. Precondition: the lock is held.
+// The most that the device may count as taken for this object at this moment, in bytes.
+// Precondition: the lock is held.
 std::uint64_t Preallocation::at_most() const noexcept {
   return bytes() + creating_ + releasing_;
 }
@@ -149,8 +151,8 @@ std::uint64_t Preallocation::asked_so_far() noexcept {
   return asked_;
 }
 
-// How many bytes of a piece the limit has room for: they count as being created from now on. 0 when
-// end() was called, or others have asked since `asked`.
+// How many bytes of a new piece the limit has room for; they count as being created from now on. 0
+// when end() was called, or when another process has asked since asked_so_far() answered `asked`.
 std::uint64_t Preallocation::reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept {
   const std::lock_guard lock(mutex_);
   const std::uint64_t there = at_most();
@@ -163,7 +165,8 @@ std::uint64_t Preallocation::reserve_room(std::uint64_t bytes, std::uint64_t ask
   return room;
 }
 
-// False when the host has no memory for its record, or end() was called and the piece is of a plan.
+// Holds the piece. False when the host has no memory to record it, or when end() was called and
+// `if_ended` is kRefuse.
 bool Preallocation::keep(Piece piece, Ended if_ended) noexcept try {
   const std::lock_guard lock(mutex_);
   if (planned() == 0 && if_ended == Ended::kRefuse) {
@@ -181,9 +184,9 @@ void Preallocation::hold(std::uint64_t bytes) noexcept {
   hold_in_pieces(bytes, large_piece_, large_piece_);
 }
 
-// The first piece of this size, each next one as large as all before it together, up to `most`: so
-// each of an arena's first growths finds one of its size. Smaller ones when the device has too
-// little.
+// Creates so many bytes: the first piece of size `first`, each next one as large as all before it
+// together, up to `most`. So each of an arena's first growths finds a piece of its size. The pieces
+// become smaller when the device has too little.
 Preallocation::Held Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint64_t first,
                                                   std::uint64_t most) noexcept {
   bool device_has_less = false;
@@ -224,7 +227,7 @@ Preallocation::Held Preallocation::hold_in_pieces(std::uint64_t bytes, std::uint
   return {held, device_has_less};
 }
 
-// What another thread creates or releases at this moment is waited for: it counts, too.
+// Waits for what another thread creates or releases at this moment, since that counts, too.
 void Preallocation::keep_to_limit() noexcept {
   if (!budget_.limited()) {
     return;

@@ -75,7 +75,7 @@ CUdeviceptr Allocations::take_at_hand(std::size_t bytes, const void* asking) {
 
 CUresult Allocations::allocate(CUdeviceptr* address, std::size_t bytes) {
   const TimeInCalls::Stopwatch stopwatch(time_);
-  // What is wrong with these the driver says best.
+  // Invalid arguments go to the driver, which answers with its own error.
   Context* const context =
       address == nullptr || bytes == 0 ? nullptr : contexts_.current_to_allocate();
   if (context == nullptr) {
@@ -85,8 +85,9 @@ CUresult Allocations::allocate(CUdeviceptr* address, std::size_t bytes) {
   return serve(*context, address, bytes, "cuMemAlloc");
 }
 
-// While a stream captures, nothing may wait, and so nothing that is freed comes back: what idle
-// memory cannot serve then is an allocation of the driver's own, whose free is the driver's, too.
+// While a stream captures, nothing may wait for work, so no freed block that waits comes back by a
+// wait. A request that idle memory cannot serve then gets an allocation of the driver's own, which
+// the driver also frees.
 CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
                             const char* function) {
   const Server::By by = served_by(context.device, bytes);
@@ -114,8 +115,9 @@ CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t 
              : allocate_from_pool(context, address, bytes, function);
 }
 
-// The driver's answer to a request that no context's arena can serve. But a limit is not got round
-// by a context that the driver, for a moment, cannot tell us of.
+// Passes a request that no context's arena can serve to the driver. But under a limit refuses the
+// request if a context is current and the driver, for a moment, cannot tell which: such a request
+// must not get round the limit.
 CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
   unsigned long long id = 0;
@@ -131,7 +133,7 @@ CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
   return driver_.cuMemAlloc_v2(address, bytes);
 }
 
-// Makes free what work is done with by now. Does not wait.
+// Makes free those freed blocks whose work is done by now. Does not wait.
 void Allocations::collect_waiting(const Context& context) {
   if (DeviceFrees* const frees = WaitingFrees::known_of(context.device);
       frees != nullptr && frees->any()) {
@@ -139,8 +141,8 @@ void Allocations::collect_waiting(const Context& context) {
   }
 }
 
-// From what the arena has; then by growth; then with what can be given back at once; then from
-// regions that are not for it; then by whatever is left to try, which may wait.
+// Tries one after the other: what the arena has; growth; growth with what can be given back at
+// once; regions that are not meant for the request; whatever else there is, which may wait.
 arena::Allocation Allocations::take(Context& context, const Wanted& wanted) {
   collect_waiting(context);
   const std::uint64_t bytes = wanted.bytes;
@@ -173,8 +175,8 @@ arena::Allocation Allocations::take(Context& context, const Wanted& wanted) {
   return got;
 }
 
-// Whether the driver refuses what pages, or a pool, are made of, though it may give memory in its
-// own way: said once. Its own answer counts then.
+// Whether the driver refuses the calls that make pages, or a pool, though its own cuMemAlloc may
+// succeed. The request is served by the driver then. Logged once for each device.
 bool Allocations::is_refused_to_us(const Context& context, CUresult result) {
   const config::Allocator allocator = context.device.server->allocator();
   if (stays(result) || allocator == config::Allocator::kBfc) {
@@ -283,7 +285,7 @@ CUresult Allocations::allocate_managed(CUdeviceptr* address, std::size_t bytes, 
                             address, call, [&](CUdeviceptr got) { free_relaxed(got); });
 }
 
-// What the program has not been given.
+// Frees memory that the program has not been given.
 void Allocations::free_relaxed(CUdeviceptr address) const {
   const RelaxedCapture relaxed(driver_);
   driver_.cuMemFree_v2(address);

@@ -1,4 +1,4 @@
-// Where an allocation of device memory is decided: cuMemAlloc and its like.
+// Decides how a request for device memory is served: cuMemAlloc and its like.
 #pragma once
 
 #include <cuda.h>
@@ -33,7 +33,7 @@ struct DriverFunctions;
 class Allocations {
  public:
   struct Uses {
-    Callers& callers;  // who asks is Callers::asking(), but for take_at_hand()
+    Callers& callers;  // Callers::asking() tells who asks, except in take_at_hand()
     Contexts& contexts;
     Captures& captures;
     const MemorySources& sources;
@@ -46,27 +46,28 @@ class Allocations {
   };
   Allocations(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses);
 
-  // Before allocate(): mostly this is all. The address of a block that the current context's arena
-  // has at hand; 0 where anything else is to be thought of. One driver call and the arena's lock.
-  // Throws nothing, and holds nothing during that call, so the thread may be cancelled there.
-  // `asking`: the return address of the program's call.
+  // The fast path, which a hook tries before allocate(). Returns the address of a block that the
+  // current context's arena has without growing. Returns 0 in all other cases: then allocate() is
+  // to be called. Makes one driver call and takes the arena's lock. Throws nothing, and holds
+  // nothing during the driver call, so the thread may be cancelled there. `asking`: the return
+  // address of the program's call.
   CUdeviceptr take_at_hand(std::size_t bytes, const void* asking);
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,
                           std::size_t height, unsigned element_bytes);
   CUresult allocate_managed(CUdeviceptr* address, std::size_t bytes, unsigned flags);
-  // For cudaMalloc, which leaves everything that is not plain to the CUDA runtime: an address from
-  // what the current context's arena has at hand, or 0.
+  // Called by the hook of cudaMalloc: an address from what the current context's arena has without
+  // growing, or 0. After 0 the hook leaves the request to the CUDA runtime.
   CUdeviceptr try_allocate(std::size_t bytes);
 
   // For StreamOrdered.
   // Who serves a request of so many bytes.
   Server::By served_by(const Device& device, std::size_t bytes) const;
-  // A block from the context's arena, for a request that no block waits for in its stream.
+  // A block from the context's arena, for a request for which DeviceFrees::take_back() has none.
   using Wanted = DeviceFrees::Wanted;
   CUresult allocate_from_arena(Context& context, CUdeviceptr* address, const Wanted& wanted,
                                const char* function);
-  // To be called where a block that waits served the request.
+  // To be called when DeviceFrees::take_back() has served the request.
   void served_again(Context& context, std::size_t bytes);
   // Who asks for memory, on this thread.
   arena::Caller asking() const;
@@ -76,12 +77,13 @@ class Allocations {
   }
 
  private:
-  // Larger requests have an allocation of the driver's of their own, to be shared by its IPC.
+  // The largest request that may share a region with others, in bytes. A larger one gets an
+  // allocation of its own from the driver, which the driver's IPC can share.
   std::uint64_t most_shared() const;
   CUresult serve(Context& context, CUdeviceptr* address, std::size_t bytes, const char* function);
   CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,
                               const char* function);
-  enum class Mode : bool { kAsItIs, kRelaxed };  // of the thread while a stream captures
+  enum class Mode : bool { kAsItIs, kRelaxed };  // the thread's capture mode in the call
   CUresult allocate_from_driver(Context& context, CUdeviceptr* address, std::size_t bytes,
                                 const char* function, Mode mode = Mode::kAsItIs);
   CUresult without_context(CUdeviceptr* address, std::size_t bytes);
@@ -103,7 +105,7 @@ class Allocations {
   Background& background_;
   TimeInCalls& time_;
   const Pitch pitch_;
-  // The largest request that take_at_hand() looks at; 0 where each is timed or told of.
+  // The largest request that take_at_hand() serves, in bytes; 0 where each call is timed or logged.
   const std::uint64_t most_at_hand_;
 };
 

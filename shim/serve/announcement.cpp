@@ -30,7 +30,8 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
   const std::uint64_t has = context.arena.stats().pool_bytes + shared.bytes();
   const std::uint64_t wanted = context.preallocated + shared.planned();
   const bool less = has + (64U << 20) < wanted;
-  // Others start at the same moment: where it is soft, that harms nobody.
+  // Other processes may start, and take memory, at the same moment. Where memory is soft, it does
+  // no harm that there is less.
   const bool is_worth_a_warning = less && !policy.gives_to_others();
   log::at(
       is_worth_a_warning ? log::Level::kWarn : log::Level::kInfo,
@@ -45,7 +46,7 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
         "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
         "few frees wait for the device instead of none");
   }
-} catch (const std::bad_alloc&) {  // a line less
+} catch (const std::bad_alloc&) {  // the line is left out
 }
 
 }  // namespace cubfc

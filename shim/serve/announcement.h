@@ -1,5 +1,5 @@
-// The line that tells the user what serves a context, when it is asked for memory for the first
-// time.
+// The log line that tells the user what serves a context's requests; written when memory is
+// requested in the context for the first time.
 #pragma once
 
 #include "config/policy.h"

@@ -42,7 +42,7 @@ Need DriverRequests::need(const DriverRequest& request) {
 
 CUresult DriverRequests::enter(const Context& context, const DriverRequest& request,
                                CUdeviceptr address, Claim&& claim) try {
-  // cuda.h, cuCtxDestroy: what a pool gave does not go with the context.
+  // cuda.h, cuCtxDestroy: memory of a pool outlives the context.
   const bool of_pool = request.memory == Memory::kPool;
   ledger_.add(address, {std::move(claim), of_pool ? 0 : context.id.load(std::memory_order_relaxed),
                         request.relaxed});

@@ -1,5 +1,6 @@
-// Requests that only the driver can serve: each is claimed from the device's limit first, tried
-// again when memory can be given back for it, and told of when it fails all the same.
+// Requests that only the driver can serve. The bytes of each are claimed from the device's limit
+// before the driver is called. A request that fails is tried again when memory can be given back
+// for it. The user is told of one that fails all the same.
 #pragma once
 
 #include <optional>
@@ -23,8 +24,9 @@ struct DriverRequest {
   Memory memory;
   std::uint64_t bytes;
   const char* function;         // as the program called it
-  CUmemoryPool pool = nullptr;  // that serves it, if one does and is known
-  // Served in the relaxed capture mode, and so to be freed, because the program's thread may not.
+  CUmemoryPool pool = nullptr;  // the pool that serves it, if one does and is known
+  // The driver is called in the relaxed capture mode, for the free, too, because the program's
+  // thread may not make such calls in its own mode.
   bool relaxed = false;
 };
 
@@ -34,9 +36,10 @@ class DriverRequests : private ContextListener {
   DriverRequests(const DriverFunctions& driver, Contexts& contexts, const MemorySources& sources,
                  FailedRequests& failed, SoftReserve& soft_reserve, Background& background);
 
-  // Claims the bytes, then calls the driver (`call` returns its answer); both again as long as
-  // memory is found. `claim` is set exactly when the driver's answer is a success. `undo`
-  // gives back what `call` has got: a pool may have grown by more than was claimed.
+  // Claims the bytes, then calls the driver (`call` returns its answer); repeats both as long as
+  // memory is found for the request. `claim` is set exactly when the driver's answer is a success.
+  // `undo` frees what `call` has got; it is called when a pool has grown by more than was claimed,
+  // and so beyond the limit.
   template <typename Call, typename Undo>
   CUresult claim_and_call(const DriverRequest& request, std::optional<Claim>& claim, Call call,
                           Undo undo) {
@@ -76,9 +79,9 @@ class DriverRequests : private ContextListener {
     return result;
   }
 
-  // The same for memory at an address, which is entered in the ledger. `obtain` has the driver set
-  // the address that it is passed; `undo` gives that back. The memory goes with the context, unless
-  // it is a pool's.
+  // As claim_and_call(), for memory at an address, which is entered in the ledger. `obtain` has the
+  // driver set the address that it is passed; `undo` frees that address. The ledger's entry goes
+  // with the context, unless the memory is a pool's.
   template <typename Obtain, typename Undo>
   CUresult allocate(const Context& context, const DriverRequest& request, CUdeviceptr* address,
                     Obtain obtain, Undo undo) {
@@ -99,8 +102,8 @@ class DriverRequests : private ContextListener {
   }
 
   // Frees what allocate() has got, or what the program has from elsewhere. `free` calls the driver.
-  // The entry goes first: as soon as the driver has freed the memory, another thread may be given
-  // its address.
+  // The ledger's entry is removed before that call: as soon as the driver has freed the memory,
+  // another thread may be given its address.
   template <typename Free>
   CUresult free(CUdeviceptr address, Free free) {
     auto entry = ledger_.remove(address);

@@ -55,7 +55,8 @@ std::vector<OutOfMemory::Part> held_outside(const DeviceLimit& limit) {
   return parts;
 }
 
-// What it takes of the device itself. Managed memory may lie on the host.
+// What is held outside of arenas and takes memory of the device itself. Managed memory is left out:
+// it may lie on the host.
 std::uint64_t held_of_device(const DeviceLimit& limit) {
   return limit.held(Memory::kDirect) + limit.held(Memory::kOwnPool) + limit.held(Memory::kPool) +
          limit.pools.unclaimed() + limit.held(Memory::kMapped) + limit.held(Memory::kArray);
@@ -101,7 +102,8 @@ void FailedRequests::listen_no_longer_than_needed(Context& context) const noexce
   }
 }
 
-// The driver tells what is free of the current context's device only.
+// What is free on the device is found out only if the current context is of that device: the driver
+// tells of no other.
 OutOfMemory FailedRequests::find_out(const Request& request, arena::Failure failure,
                                      const Context* context,
                                      OutOfMemoryReporter::Detail detail) const {

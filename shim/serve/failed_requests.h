@@ -23,20 +23,20 @@ class FailedRequests {
     Device& device;
     std::uint64_t bytes;
     const char* function;  // as the program called it
-    bool counted = true;   // by the limit
+    bool counted = true;   // whether the limit counts the memory
   };
   // `context`: whose arena was asked; nullptr when none was.
   void report(const Request& request, arena::Failure failure, Context* context) noexcept;
-  // To be called with each request that the driver, or a context's arena, has served: what failed
-  // before may have been had at another try. (take_at_hand(), which calls nobody, serves nothing
-  // while a context is listened to.)
+  // To be called with each request that the driver, or a context's arena, has served: a request
+  // that failed before may have succeeded at another try. (take_at_hand() does not call this; it
+  // serves nothing in a context that has the state kListenedTo.)
   void served(std::uint64_t bytes) noexcept {
     if (reporter_.listens()) [[unlikely]] {
       reporter_.served(bytes);
     }
   }
   void served(Context& context, std::uint64_t bytes) noexcept;
-  // At the process's end.
+  // Called at the process's end.
   void finish() noexcept { reporter_.finish(); }
 
  private:

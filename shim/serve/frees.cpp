@@ -33,8 +33,8 @@ arena::Arena::Gathered Frees::free_at_hand(CUdeviceptr address) {
   return frees != nullptr ? frees->gather(*context, address) : arena::Arena::Gathered::kNot;
 }
 
-// Mostly it lies in the arena of the current context: whoever that is, by its id, no other's can
-// lie there.
+// Mostly the block lies in the arena of the current context, which has no other context's blocks.
+// Only if not is the owner looked up among all contexts.
 inline Frees::Freed Frees::find_freed(CUdeviceptr address) {
   Context* const current = contexts_.current();
   const bool is_owner =
@@ -42,7 +42,8 @@ inline Frees::Freed Frees::find_freed(CUdeviceptr address) {
   return {is_owner ? current : contexts_.owner_of(address), current};
 }
 
-// What lies in the owner's arena, or is a block that it has from the pool.
+// Frees what lies in the owner's arena, or is a block that the owner has from the pool; unless the
+// driver would refuse.
 CUresult Frees::free_of(const Freed& freed, CUdeviceptr address) {
   CUcontext current = nullptr;
   const bool has_context =
@@ -58,8 +59,8 @@ CUresult Frees::free_of(const Freed& freed, CUdeviceptr address) {
   return result;
 }
 
-// Only the device of what was freed is waited for: what free_at_hand() frees lies in the current
-// context.
+// Full epochs of all devices are closed, but only the current context's device is waited for: what
+// free_at_hand() frees lies in the arena of the current context.
 CUresult Frees::tidy() noexcept {
   contexts_.devices().for_each([&](const Device& device) {
     if (DeviceFrees* const frees = WaitingFrees::known_of(device); frees != nullptr) {
@@ -85,10 +86,11 @@ bool Frees::try_free(CUdeviceptr address) {
   return freed.owner != nullptr && free_of(freed, address) == CUDA_SUCCESS;
 }
 
-// Its word is had by asking it to free a pointer into a region, which it can only refuse, or to
-// nowhere. A block may begin where its region does. If it refuses with another error than usual, it
-// is asked in the owner's context, where no capture matters: what it says there is how it refuses
-// such a pointer.
+// Asks the driver to free an address that it can only refuse: one inside a region, or kNowhere. (A
+// block's own address may be its region's, and the driver would free that.) If the driver refuses
+// with another error than usual, it is asked again in the owner's context, where no capture
+// matters. If the error is the same there, it is how the driver refuses such an address, and means
+// nothing for the block.
 CUresult Frees::refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const {
   if (has_context && !owner.has(Context::kBroken)) [[likely]] {
     return CUDA_SUCCESS;
@@ -107,10 +109,10 @@ CUresult Frees::refused_by_driver(Context& owner, CUdeviceptr address, bool has_
   return inside.pushed() && driver_.cuMemFree_v2(none) == result ? CUDA_SUCCESS : result;
 }
 
-// Waits for the device, then frees; or leaves the waiting to DeviceFrees: always under
-// CUBFC_FREE=deferred, else while a stream captures or a context may be ending, which is what the
-// two errors below stand for. An interior pointer, a double free: the driver must not see it, it
-// knows only the region.
+// Waits for the device, then frees; or leaves the wait to DeviceFrees: always under
+// CUBFC_FREE=deferred, else while a stream captures or a context may be ending (the two errors
+// below). An interior pointer or a double free must not be passed to the driver, which knows only
+// regions.
 CUresult Frees::free_block(const Freed& freed, CUdeviceptr address) {
   Context& owner = *freed.owner;
   if (!is_deferred_) {
@@ -138,8 +140,8 @@ CUresult Frees::free_later(Context& context, CUdeviceptr address, const DeviceFr
   return CUDA_SUCCESS;
 }
 
-// A function of its own, by which counts of instructions leave it out (tests/bench/instructions):
-// whether a wait is long is a matter of time.
+// A function of its own, so that counts of instructions (tests/bench/instructions) can leave it
+// out: whether it is called depends on the time that a wait takes.
 [[gnu::noinline, gnu::cold]] void Frees::note_long_wait(const Freed& freed,
                                                         TickCounter::Ticks start,
                                                         TickCounter::Ticks end) {

@@ -1,4 +1,4 @@
-// Where a free of device memory is decided: cuMemFree and its like.
+// Decides how device memory is freed: cuMemFree and its like.
 #pragma once
 
 #include <cuda.h>
@@ -31,28 +31,30 @@ class Frees {
   };
   Frees(const DriverFunctions& driver, const config::Policy& policy, const Uses& uses);
 
-  // Before free(): mostly this is all, under CUBFC_FREE=deferred, for a block of the current
-  // context's arena. One driver call and the arena's lock. Throws nothing, and holds nothing during
-  // that call, so the thread may be cancelled there. kFull: it is freed, and tidy() is to be
-  // called.
+  // The fast path, which a hook tries before free(): frees a block of the current context's arena,
+  // under CUBFC_FREE=deferred. kNot: nothing was freed, and free() is to be called. kFull: the
+  // block is freed, and tidy() is to be called. Makes one driver call and takes the arena's lock.
+  // Throws nothing, and holds nothing during the driver call, so the thread may be cancelled there.
   arena::Arena::Gathered free_at_hand(CUdeviceptr address);
-  // An error that stays, of earlier work; else CUDA_SUCCESS.
+  // Closes full epochs; waits for work if too many freed bytes wait. Returns an error that stays,
+  // of earlier work; else CUDA_SUCCESS.
   CUresult tidy() noexcept;
   CUresult free(CUdeviceptr address);
 
-  // For cudaFree, which leaves everything that is not plain to the CUDA runtime: true when the
-  // address was a block, which is the program's no longer.
+  // Called by the hook of cudaFree: true when the address was a block, which is freed then. After
+  // false the hook leaves the call to the CUDA runtime.
   bool try_free(CUdeviceptr address);
 
-  // For StreamOrdered. Frees a block without a wait: it can be given to others when the work that
-  // `how` names is done.
+  // For StreamOrdered, too. Frees a block without a wait: others can get the block when the work
+  // that `how` names is done.
   CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
-  // What the driver says to a free of this block without a context, or when the work of its owner
-  // has gone wrong for good; CUDA_SUCCESS if it does not mind, or neither is so.
+  // The error with which the driver would refuse to free this block because no context is current
+  // (`has_context` is false), or because the owner has an error that stays. CUDA_SUCCESS if the
+  // driver would not refuse, or neither is so.
   CUresult refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const;
 
  private:
-  // The owner of what is freed, and the context in which it is: nullptr where that is not known.
+  // The context whose block is freed, and the context that it is freed in. nullptr: not known.
   struct Freed {
     Context* owner;
     Context* current;
@@ -70,7 +72,7 @@ class Frees {
   DriverRequests& requests_;
   TimeInCalls& time_;
   const bool is_deferred_;  // CUBFC_FREE
-  const bool at_hand_;      // free_at_hand() looks; false where each free is timed or told of
+  const bool at_hand_;      // free_at_hand() may free; false where each free is timed or logged
   const bool times_waits_;
   const TickCounter ticks_;
 };

@@ -115,7 +115,8 @@ std::shared_ptr<const GraphMemory::Nodes> GraphMemory::find(CUgraphExec graph) c
   return found == known_.end() ? nullptr : found->second;
 }
 
-// Its own allocations of a launch before, which a new launch makes again, count once.
+// What an earlier launch of the same graph has allocated, and this one allocates again, counts
+// once.
 GraphMemory::Parts GraphMemory::parts_of(const Nodes& nodes) const {
   Parts parts;
   CUdeviceptr counted_until = 0;
@@ -155,7 +156,7 @@ void GraphMemory::note_run(const Nodes& nodes) noexcept try {
     }
   }
   live_count_.store(live_.size(), std::memory_order_relaxed);
-} catch (const std::bad_alloc&) {  // it is not counted but by what the driver has reserved
+} catch (const std::bad_alloc&) {  // the run counts only by what the driver has reserved
 }
 
 void GraphMemory::freed(CUdeviceptr address) noexcept {
@@ -167,7 +168,7 @@ void GraphMemory::freed(CUdeviceptr address) noexcept {
   live_count_.store(live_.size(), std::memory_order_relaxed);
 }
 
-// What is demanded beside its own may be less at a second try, since others have freed meanwhile.
+// The parts are added up anew at each try: others may have freed memory meanwhile.
 bool GraphMemory::Attempt::claims() {
   parts_ = memory_.parts_of(nodes_);
   for (std::size_t i = searches_.size(); i < parts_.size(); ++i) {

@@ -1,11 +1,12 @@
 // Memory that graphs allocate by nodes of their own (cuGraphAddMemAllocNode, cuMemAllocAsync in a
-// capture). The driver takes it when a graph is launched or uploaded, and keeps it for further
-// launches of any graph. Under a limit that counts it, such a call is preceded by a claim.
+// capture). The driver takes the memory when a graph is launched or uploaded, and keeps it for
+// further launches of any graph. Under a limit that counts such memory, bytes are claimed before
+// such a call.
 //
-// What one graph allocates and frees, others may share, in ways that only the driver knows. So no
-// launch is refused that could do with such memory: what is demanded of the limit is what this one
-// needs beside the allocations that launched graphs have made and nobody has freed yet. Graphs that
-// run at the same time may take more, which then counts like all that the driver has reserved.
+// Graphs may share the memory that they allocate and free, in ways that only the driver knows. A
+// launch must not be refused if such memory could serve it. So a launch claims only what its graph
+// needs, plus what launched graphs have allocated and nobody has freed yet. Graphs that run at the
+// same time may take more, which counts when the driver has reserved it.
 #pragma once
 
 #include <cuda.h>
@@ -52,12 +53,12 @@ class GraphMemory : private ContextListener {
     std::vector<CUdeviceptr> frees;  // of what other graphs have allocated
     bool empty() const { return allocations.empty() && frees.empty(); }
   };
-  // Of a graph that is about to be instantiated, its child graphs included. (Bodies of conditional
-  // nodes have no such nodes: cuda.h, CUDA_CONDITIONAL_NODE_PARAMS.) Empty if it has none, or no
-  // limit counts them. Throws std::bad_alloc.
+  // The nodes of a graph that is about to be instantiated, its child graphs included. (Bodies of
+  // conditional nodes have no such nodes: cuda.h, CUDA_CONDITIONAL_NODE_PARAMS.) Empty if the graph
+  // has none, or no limit counts them. Throws std::bad_alloc.
   Nodes nodes_of(CUgraph graph) const;
-  // The driver has instantiated it: these are the executable graph's from now on. Another one may
-  // have had its handle before. Throws std::bad_alloc.
+  // Called when the driver has instantiated the graph: `nodes` are the executable graph's from now
+  // on. They replace the nodes of an earlier graph that had the same handle. Throws std::bad_alloc.
   void instantiated(CUgraphExec graph, Nodes&& nodes);
 
   // Whether any executable graph has such nodes. No lock.
@@ -98,16 +99,16 @@ class GraphMemory : private ContextListener {
     }
   }
 
-  // The driver has freed what the program knows by this address, which a graph may have allocated.
+  // Called when the driver has freed the memory at this address, which a graph may have allocated.
   void freed(CUdeviceptr address) noexcept;
 
  private:
-  // What a launch needs of one device, in bytes: the addresses of all its allocations together, of
-  // which two that never live at once may have the same.
+  // What a launch needs of one device, in bytes. `bytes`: all addresses of its allocations; two
+  // allocations that never live at once may have the same addresses, which count once.
   struct Part {
     Device* device;
     std::uint64_t bytes;
-    std::uint64_t demand;  // and what others have allocated and not freed
+    std::uint64_t demand;  // `bytes`, and what others have allocated and not freed
   };
   using Parts = std::vector<Part>;
 
@@ -115,9 +116,10 @@ class GraphMemory : private ContextListener {
    public:
     Attempt(GraphMemory& memory, const Nodes& nodes, const char* function)
         : memory_(memory), nodes_(nodes), function_(function) {}
-    // All parts are claimed; or none, and the limit of one device has too little left.
+    // Claims all parts. False, and none is claimed, if the limit of one device has too little left.
     bool claims();
-    // The driver's call is over: what is reserved now counts.
+    // Called when the driver's call is over: the claims end, and what the driver has reserved
+    // counts.
     void end();
     // Whether another try may succeed, since something was given back at once.
     bool finds_more();
@@ -128,12 +130,12 @@ class GraphMemory : private ContextListener {
     const Nodes& nodes_;
     const char* const function_;
     Parts parts_;
-    std::vector<std::unique_ptr<Search>> searches_;  // of each part
-    std::size_t lacking_ = 0;                        // which part does
+    std::vector<std::unique_ptr<Search>> searches_;  // one for each part
+    std::size_t lacking_ = 0;                        // the index of the part that lacks memory
     bool is_over_limit_ = false;
   };
 
-  // What its launches have left behind is gone with it.
+  // What the context's launches have allocated and not freed is gone with the context.
   void context_ended(std::uint64_t id) override;
   void collect(CUgraph graph, Nodes& nodes, std::vector<CUdeviceptr>& frees) const;
   std::shared_ptr<const Nodes> find(CUgraphExec graph) const;

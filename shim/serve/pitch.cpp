@@ -23,8 +23,8 @@ std::optional<std::size_t> Pitch::row_bytes(Device& device, std::size_t width,
   return arena::round_up(width, multiple);
 }
 
-// Learnt once for each element size, by asking for a row of one byte. 0: not
-// a size that the driver takes.
+// What the pitch is a multiple of, in bytes. Learnt once for each element size, by allocating a row
+// of one byte. 0: the driver does not take this element size, or the allocation failed.
 std::size_t Pitch::alignment(Device& device, unsigned element_bytes) const {
   // cuda.h, cuMemAllocPitch: the element size must be 4, 8 or 16.
   if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {

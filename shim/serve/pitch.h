@@ -1,4 +1,5 @@
-// How long a row is that cuMemAllocPitch gives: the driver's own rule, learnt from its answers.
+// The length of the rows that cuMemAllocPitch gives (the pitch), by the driver's own rule, which is
+// learnt from the driver's answers.
 #pragma once
 
 #include <cuda.h>
@@ -18,8 +19,8 @@ class Pitch {
   Pitch(const DriverFunctions& driver, const MemorySources& sources)
       : driver_(driver), sources_(sources) {}
 
-  // Of rows of `width` bytes, in bytes. Nothing for what the driver does not take, or what it alone
-  // can answer. A context of the device is current.
+  // The pitch in bytes for rows of `width` bytes. Nothing for what the driver does not take, or
+  // what only the driver can answer. Precondition: a context of the device is current.
   std::optional<std::size_t> row_bytes(Device& device, std::size_t width,
                                        unsigned element_bytes) const;
 

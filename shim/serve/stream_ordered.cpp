@@ -25,7 +25,8 @@ CUresult StreamOrdered::at_driver(const Request& request, CUdeviceptr* address) 
   return call(address, request.bytes, request.stream);
 }
 
-// While its stream captures, the memory is the graph's, and no call of the program's frees it.
+// While the request's stream captures, the memory will be the graph's. It is not entered in the
+// ledger, since no call of the program's frees it.
 CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   if (captures_.is_capturing(request.stream, request.per_thread)) {
     return sources_.call_with_room(std::nullopt, [&] { return at_driver(request, address); });
@@ -45,7 +46,7 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   }
   if (const auto order = order_in(*context, request.stream, request.per_thread)) {
     DeviceFrees& frees = waiting_.of(context->device);
-    frees.collect();  // else what is closed would wait as long as every request is served from here
+    frees.collect();  // else closed epochs would wait while every request is served from here
     if (const CUdeviceptr again = frees.take_back(*context, *order, {request.bytes, asking()});
         again != 0) {
       log::trace("{} {} bytes -> {:#x} (again)", function, request.bytes, again);
@@ -57,7 +58,8 @@ CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   return allocations_.allocate_from_arena(*context, address, {request.bytes, asking()}, function);
 }
 
-// Of what an arena serves in place of a pool: it is counted as such.
+// Who asks for a block that an arena serves in place of a pool: marked, so that the arena counts
+// the block as such.
 arena::Caller StreamOrdered::asking() const {
   return allocations_.asking() | arena::kMarked;
 }
@@ -67,7 +69,7 @@ bool StreamOrdered::is_of_host(CUmemoryPool pool) {
   return std::find(host_pools_.begin(), host_pools_.end(), pool) != host_pools_.end();
 }
 
-// The memory is the pool's device's.
+// The request counts for the pool's device, which need not be the stream's.
 DriverRequest StreamOrdered::driver_request(const Request& request, Device& of_stream,
                                             const char* function) {
   Device* const of_pool = request.from_pool ? contexts_.devices().of_pool(request.pool) : nullptr;
@@ -96,8 +98,8 @@ Context* StreamOrdered::context_of(const Request& request) {
   return contexts_.current_to_allocate();
 }
 
-// Of a stream of this context. Nothing for a default stream unless the context is current: another
-// one's has the same name.
+// The order of a stream of this context. Nothing for a default stream unless the context is
+// current: the default streams of all contexts have the same handle.
 std::optional<FreedBlocks::Order> StreamOrdered::order_in(Context& context, CUstream stream,
                                                           bool per_thread) const {
   const StreamId id = stream_id(stream, per_thread);
@@ -109,9 +111,9 @@ std::optional<FreedBlocks::Order> StreamOrdered::order_in(Context& context, CUst
   return FreedBlocks::Order{&context, context.id.load(std::memory_order_acquire), id};
 }
 
-// From the arena, because the user wishes so and the driver's own answer would be memory like any
-// other: of the current context's device, of its pool as it came. What a pool gives outlives its
-// context (cuda.h, cuCtxDestroy), which is why only primary contexts will do.
+// Whether an arena serves the request: the user wishes so, and the driver would give memory of the
+// current context's device, from its default pool as it was made. Memory of a pool outlives its
+// context (cuda.h, cuCtxDestroy), so only primary contexts will do.
 bool StreamOrdered::is_served_by_arena(const Request& request, const Context& context) {
   return allocations_.serves_stream_order() && !request.from_pool && !captures_.any_open() &&
          allocations_.served_by(context.device, request.bytes) == Server::By::kArena &&
@@ -125,7 +127,7 @@ CUresult StreamOrdered::free_at_driver(CUdeviceptr address, CUstream stream,
                     : driver_.cuMemFreeAsync(address, stream);
 }
 
-// The stream's; nullptr if the driver does not tell.
+// The stream's context; nullptr if the driver does not tell.
 Context* StreamOrdered::context_of(Context& owner, CUstream stream, bool per_thread) const {
   CUcontext of_stream = nullptr;
   const bool is_default = stream_id(stream, per_thread).is_default();
@@ -143,7 +145,8 @@ Context* StreamOrdered::context_of(Context& owner, CUstream stream, bool per_thr
 
 CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thread) {
   const auto at_driver = [&] { return free_at_driver(address, stream, per_thread); };
-  // Then only a graph's own memory can be freed (cuda.h), which is never the arena's.
+  // While a stream captures, only a graph's own memory can be freed in it (cuda.h). That is never
+  // an arena's.
   if (captures_.is_capturing(stream, per_thread)) {
     return at_driver();
   }
@@ -172,7 +175,8 @@ CUresult StreamOrdered::free(CUdeviceptr address, CUstream stream, bool per_thre
   return result;
 }
 
-// Of devices whose own pool this is. Only primary contexts' arenas serve in its place.
+// Calls `visit` with each arena that serves in place of the pool: those of primary contexts, on
+// devices whose default pool this is.
 template <typename Visit>
 void StreamOrdered::for_each_arena_in_place_of(CUmemoryPool pool, Visit visit) {
   if (!allocations_.serves_stream_order() || driver_.cuDeviceGetDefaultMemPool == nullptr) {

@@ -1,6 +1,6 @@
-// Allocation and free in the order of a stream (cuMemAllocAsync and its like): by the driver's
-// pools, counted and limited; under CUBFC_STREAM_ORDERED=arena from the arena, where the driver's
-// own answer would be memory like any other.
+// Allocation and free in the order of a stream (cuMemAllocAsync and its like). The driver's pools
+// serve such requests, which are counted and limited here. Under CUBFC_STREAM_ORDERED=arena an
+// arena serves those for which the driver would give plain memory of its default pool.
 #pragma once
 
 #include <cuda.h>
@@ -51,33 +51,34 @@ class StreamOrdered {
 
   struct Request {
     std::size_t bytes;
-    bool from_pool;  // the pool is named
+    bool from_pool;  // the program names the pool
     CUmemoryPool pool;
     CUstream stream;
     bool per_thread;  // the calling function's stream 0 is the per-thread default stream
   };
   CUresult allocate(CUdeviceptr* address, const Request& request);
-  // Never waits, but for every few frees in green contexts' streams on drivers before 12.5. Ours
-  // (an arena's or our pool's block) can be given to others when the stream's work before is done,
-  // and under CUBFC_STREAM_ORDERED=arena to requests of the stream at once. All else: by the
-  // driver.
+  // Never waits, but for every few frees in green contexts' streams on drivers before 12.5. A block
+  // of ours (an arena's or our pool's) can be given to others when the stream's work before the
+  // free is done, and under CUBFC_STREAM_ORDERED=arena to requests of the same stream at once. All
+  // other memory is freed by the driver.
   CUresult free(CUdeviceptr address, CUstream stream, bool per_thread);
 
-  // The program has made a pool.
+  // Called when the program has made a pool.
   void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties);
-  // Around the driver's call that destroys one: as soon as that is done, another may have its
-  // handle.
+  // pool_will_be_destroyed() is called before the driver destroys a pool, since another pool may
+  // get the same handle right after that. pool_not_destroyed() is called if the driver has refused.
   void pool_will_be_destroyed(CUmemoryPool pool) noexcept;
   void pool_not_destroyed(CUmemoryPool pool) noexcept;
-  // Of a pool in whose place an arena serves: what is used and reserved, and the most of it, is the
-  // driver's plus the arena's (with all that it serves, for reserved). The most that both together
-  // had may have been less than the sum of what each had. A most is set to 0, which makes it what
-  // there is now, for both. All else, and all other pools: by the driver.
+  // For a pool in whose place an arena serves: the bytes used and reserved, and the peak of each,
+  // are the driver's plus the arena's (for reserved: all that the arena has). The peak of both
+  // together may have been less than the sum of the two peaks. Setting a peak to 0 sets it to what
+  // there is now, in the driver and in the arena. All other attributes and pools: by the driver.
   CUresult get_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
   CUresult set_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 
-  // After calls that replace a device's pool, or give other devices access to one: from then on
-  // CUBFC_STREAM_ORDERED=arena is without effect, because an arena's block would differ from that.
+  // Called after calls that replace a device's pool, or give other devices access to one. From then
+  // on CUBFC_STREAM_ORDERED=arena has no effect, because a block of an arena would differ from what
+  // such a pool gives.
   void pools_changed() noexcept { pools_changed_.store(true, std::memory_order_relaxed); }
 
  private:

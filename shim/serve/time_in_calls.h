@@ -1,5 +1,5 @@
 // The time that the program spends in its allocations and frees, for the summary; and whether each
-// of them is watched at all.
+// of these calls is timed or logged at all.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,10 @@ class TimeInCalls {
         watches_each_call_(counts_ || policy.trace_stacks.value > 0 ||
                            log::enabled(log::Level::kTrace)) {}
 
-  // Each allocation and each free is timed or told of, so that none may take the short way.
+  // Whether each allocation and each free is timed or logged. None may take the fast path then.
   bool watches_each_call() const { return watches_each_call_; }
 
-  // In cuMemAlloc, cuMemAllocPitch, cudaMalloc and their frees, waits included.
+  // The time spent in cuMemAlloc, cuMemAllocPitch, cudaMalloc and their frees, waits included.
   std::chrono::nanoseconds spent() const {
     return std::chrono::nanoseconds(spent_ns_.load(std::memory_order_relaxed));
   }

@@ -15,18 +15,19 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// An allocation asks about so many lanes.
+// An allocation asks about so many lanes at most.
 constexpr std::size_t kFewLanes = 4;
-// And makes so many epochs free at most.
+// An allocation makes so many epochs free at most.
 constexpr std::size_t kAtOnce = 32;
-// Of what was freed, so much may wait in any case.
+// So many freed bytes may wait although they are more than a quarter of what is in use.
 constexpr std::uint64_t kMayWait = std::uint64_t{32} << 20;
-// A bound for who asks about all lanes, because others go on freeing.
+// A bound for a thread that asks about all lanes, because others go on freeing meanwhile.
 constexpr std::size_t kMostAtOnce = 1'000'000;
 
 }  // namespace
 
-// Whether its work may use the device's memory only because it was freed there.
+// Whether the context may not use the device's memory. Its work then counts only for the blocks
+// that were freed in it.
 bool DeviceFrees::is_stranger(const Context* context) const {
   return context != nullptr && !context->may_use(device_);
 }
@@ -40,7 +41,7 @@ bool DeviceFrees::add(Context& context, CUdeviceptr address, const How& how) {
   return there;
 }
 
-// False when the stream's fence cannot be recorded; `there` is as of add().
+// False when the stream's fence cannot be recorded. `there` is set to what add() returns.
 bool DeviceFrees::add_in_order(Context& context, CUdeviceptr address, const How& how, bool& there) {
   const Order& order = *how.order;
   Fence fence;
@@ -84,8 +85,8 @@ void DeviceFrees::stream_will_end(CUstream stream) {
   }
 }
 
-// While a stream captures, it stays open, and full. Another thread may have seen to it, or have
-// freed more since.
+// While a stream captures, the epoch stays open, and full. Another thread may have closed it
+// meanwhile, or freed more.
 void DeviceFrees::close_when_due() noexcept {
   if (freed_.is_full()) {
     {
@@ -94,14 +95,15 @@ void DeviceFrees::close_when_due() noexcept {
     }
     collect(kFewLanes, kAtOnce);
   } else if (freed_.has_many_closed()) {
-    collect(kFewLanes, kAtOnce);  // of what is freed in stream order, none is ever open
+    collect(kFewLanes, kAtOnce);  // frees in stream order never have an open epoch
   }
 }
 
-// Without this a program whose host runs ahead of its device would take all of the device; and an
-// allocation would wait for the work before a free, though that may wait for the very thread that
-// allocates. So no more waits than a quarter of what is in use, nor than half of what could be
-// given to the next allocation without a wait.
+// Whether so many freed bytes may wait. Without a bound, a program whose host runs ahead of its
+// device would take all of the device. And an allocation would wait for the work before a free,
+// though that work may wait for the very thread that allocates. So no more may wait than a quarter
+// of what is in use (or kMayWait), nor than half of what the next allocation could get without a
+// wait.
 bool DeviceFrees::may_wait(std::uint64_t bytes) const {
   std::uint64_t in_use = 0;
   std::uint64_t free = device_.preallocation.bytes();
@@ -146,7 +148,7 @@ void DeviceFrees::close(WaitPermit& permit) noexcept {
   }
 }
 
-// Not now when a context may be ending. Precondition: the permit is given.
+// Leaves the fence incomplete when a context may be ending. Precondition: the permit is given.
 void DeviceFrees::record_fence(Epoch& epoch, WaitPermit& permit) noexcept {
   fences_.give_back(epoch.fence);
   if (fences_.can_record()) {
@@ -156,7 +158,8 @@ void DeviceFrees::record_fence(Epoch& epoch, WaitPermit& permit) noexcept {
   }
 }
 
-// As a free under CUBFC_FREE=sync. A context whose work has gone wrong for good has no work left.
+// Waits for the work on the epoch's blocks, as a free under CUBFC_FREE=sync does. Returns whether
+// that work is done. A context with an error that stays has no work left.
 bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
   const Context* done = nullptr;
   const auto synchronize = [&](const auto& each) {
@@ -173,7 +176,8 @@ bool DeviceFrees::synchronize_owners(const Epoch& epoch, WaitPermit& permit) {
          std::all_of(epoch.gathered.begin(), epoch.gathered.end(), synchronize);
 }
 
-// CUDA_ERROR_NOT_READY: not yet. Other errors: that cannot be told now.
+// Whether the epoch's work is done: CUDA_SUCCESS, or CUDA_ERROR_NOT_READY if not. Other errors:
+// that cannot be told now.
 CUresult DeviceFrees::is_done(Epoch& epoch, WaitPermit& permit) {
   if (!epoch.fence.complete && permit.given() && fences_.can_record()) {
     record_fence(epoch, permit);
@@ -181,7 +185,7 @@ CUresult DeviceFrees::is_done(Epoch& epoch, WaitPermit& permit) {
   return epoch.fence.complete ? fences_.is_passed(epoch.fence, permit) : CUDA_ERROR_UNKNOWN;
 }
 
-// Asks until the front of so many lanes is not done, or so many epochs are.
+// Asks until the oldest epochs of `lanes` lanes were not done, or `most` epochs were.
 void DeviceFrees::collect(std::size_t lanes, std::size_t most) noexcept {
   while (lanes > 0 && most > 0) {
     WaitPermit permit(captures_);  // given back now and then: it holds up captures
@@ -205,7 +209,7 @@ void DeviceFrees::collect(std::size_t lanes, std::size_t most) noexcept {
 
 void DeviceFrees::collect() noexcept {
   if (freed_.is_full() && fences_.can_record()) {
-    close_when_due();  // a capture has kept it open
+    close_when_due();  // a capture has kept the epoch open
   } else if (freed_.any_closed()) {
     collect(kFewLanes, kAtOnce);
   }
@@ -223,15 +227,16 @@ void DeviceFrees::close_and_collect(std::size_t lanes, std::size_t most) noexcep
 }
 
 void DeviceFrees::close_and_collect() noexcept {
-  close_and_collect(freed_.lanes() + 1, kMostAtOnce);  // the one that is closed now included
+  close_and_collect(freed_.lanes() + 1, kMostAtOnce);  // with the lane of what is closed now
 }
 
 void DeviceFrees::prepare_for_capture() noexcept {
   close_and_collect(kFewLanes, kAtOnce);
 }
 
-// An epoch about whose fence the driver cannot tell, or that has none. Where a driver records no
-// events, the work of the one that is closed here is done when it is closed.
+// Makes one epoch free, and returns whether there was one. Waits for the contexts of an epoch that
+// has no fence, or about whose fence the driver cannot tell. Where the driver cannot record a
+// context's work, close() itself waits for the work of the epoch that it closes.
 bool DeviceFrees::collect_by_waiting() noexcept {
   WaitPermit permit(captures_);
   close(permit);
@@ -252,7 +257,8 @@ bool DeviceFrees::collect_by_waiting() noexcept {
   return false;
 }
 
-// Several threads may wait: nothing is kept in hand meanwhile.
+// Waits until the predicate is true, or nothing can be waited for; returns the predicate. Several
+// threads may wait at once, so none keeps an epoch in hand while it sleeps.
 template <typename Predicate>
 bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexcept {
   using Prospect = FreedBlocks::Prospect;
@@ -298,7 +304,7 @@ void DeviceFrees::tell_of_long_wait() noexcept try {
         "before it, since nothing else is left; CUBFC_FREE=sync waits in the frees instead",
         device_.handle, patience::kUntilTold.count());
   }
-} catch (...) {  // it goes on waiting
+} catch (...) {  // the wait goes on
 }
 
 bool DeviceFrees::wait_for_any(std::size_t before) noexcept {
@@ -337,7 +343,7 @@ CUresult DeviceFrees::wait_for_all(const Context& owner, Context* current) {
     }
     fences_.give_back(fence);
   }
-  // Chosen before the wait: what is freed while it goes on may be used by later work.
+  // The epochs are marked before the wait: what is freed during the wait may be used by later work.
   const std::uint64_t covered = any() ? freed_.cover(device_) : 0;
   const CUresult result = contexts_.synchronize(owner, *permit, others, current);
   if (result == CUDA_SUCCESS && covered != 0) {

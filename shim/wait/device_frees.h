@@ -1,10 +1,12 @@
-// Frees of one device's blocks that do not wait themselves, and the waits that make the blocks
-// free: decides when an epoch of FreedBlocks gets its fence, and asks or waits for that.
+// Frees blocks of one device without a wait in the free: FreedBlocks keeps them until the work that
+// may use them is done. This class decides when an epoch of FreedBlocks gets its fence, and asks
+// the driver about that fence or waits for it.
 //
-// A fence is an event for each context that may use memory of the device; or, of what is freed in
-// the order of a stream, one event of that stream, recorded by the free itself. Where it could not
-// be recorded, the block waits for the device; where that could not be, it is tried again when
-// somebody looks, or the contexts are synchronised by who waits.
+// The fence of an epoch has an event for each context that may use memory of the device. A block
+// that is freed in the order of a stream has a fence with one event of that stream, recorded by the
+// free itself; if that fails, the block waits for all work on the device instead. If an epoch's
+// fence cannot be recorded, collect() tries again, and a thread that waits synchronises the
+// contexts.
 #pragma once
 
 #include <atomic>
@@ -38,72 +40,75 @@ class DeviceFrees {
 
   // The program has freed the live block that starts at `address`: retires it.
   struct How {
-    // The context that it was freed in, if that is another one: its work is waited for, too.
+    // The context that the block was freed in, if not its own: its work is waited for, too.
     Context* in = nullptr;
-    // In the order of this stream, for whose work alone it waits then. The stream does not capture.
+    // The stream in whose order the block was freed: only its work is waited for. Must not capture.
     const Order* order = nullptr;
-    // Requests of the stream may have it at once: take_back().
+    // Requests of the same stream may have the block at once, by take_back().
     bool again = false;
   };
   // False when there is no such block. Throws std::bad_alloc and has changed nothing then.
   bool add(Context& context, CUdeviceptr address, const How& how);
 
-  // A block of the context that was freed in this stream, live again for a request of the same
-  // stream: the stream's order keeps old and new use apart. At least `bytes`, little more; 0 when
-  // none fits. Only for blocks of arenas.
+  // Called for a request in a stream's order: makes a block of the context live again that was
+  // freed in the order of the same stream. The stream's order keeps its old and new use apart. The
+  // block has at least `wanted.bytes`, and little more; returns 0 when none fits. Only finds blocks
+  // of arenas.
   using Wanted = FreedBlocks::Wanted;
   CUdeviceptr take_back(Context& context, const Order& order, const Wanted& wanted);
 
-  // add() of a plain free of a block that lies in the context's arena. Holds nothing but the
-  // arena's lock. kFull: close_when_due() is to be called.
+  // As add(), for a plain free of a block in the context's arena. Takes no lock but the arena's.
+  // kFull: the caller must call close_when_due().
   arena::Arena::Gathered gather(Context& context, CUdeviceptr address) noexcept {
     return freed_.gather(context, address);
   }
 
-  // Before the driver destroys a stream: forgets what was freed in it by its handle, which another
-  // stream may get.
+  // Called before the driver destroys a stream, since another may get its handle: what was freed in
+  // the stream cannot be taken back from now on.
   void stream_will_end(CUstream stream);
 
-  // Closes the open epoch if enough has gathered in it; collects then, and if many are closed.
-  // Where the driver cannot record a context's work (before 12.5), that waits for the device.
+  // Closes the open epoch if enough has gathered in it, and collects; also collects if many epochs
+  // are closed. Where the driver cannot record a context's work (before 12.5), closing waits for
+  // the device.
   void close_when_due() noexcept;
 
-  // After a plain free, when an epoch was closed: if more waits than the program may run ahead by,
-  // waits as a free under CUBFC_FREE=sync would have, by wait_for_all(). Not while a stream
-  // captures. Returns an error that stays, of earlier work in the block's context; else
-  // CUDA_SUCCESS.
+  // Called after a plain free. If the closed epochs hold more freed bytes than may wait, waits by
+  // wait_for_all(), as a free under CUBFC_FREE=sync would have; not while a stream captures.
+  // Returns an error that stays, of earlier work in the block's context `owner`; else CUDA_SUCCESS.
   CUresult hold_back(const Context& owner) noexcept;
 
   // Asks the driver about closed epochs, the oldest of each lane first, and makes free the blocks
   // of those whose work is done. A few lanes each time, each in its turn. Does not wait.
   void collect() noexcept;
-  // Closes the open epoch first, if the driver can record it, and asks about all lanes.
+  // As collect(), but closes the open epoch first, if the driver can record its fence, and asks
+  // about all lanes.
   void close_and_collect() noexcept;
 
-  // Before a capture begins: what is done by now cannot become free while it is open. Takes little
-  // time.
+  // Called before a capture begins, during which the open epoch cannot be closed: closes it and
+  // collects from a few lanes. Takes little time.
   void prepare_for_capture() noexcept;
 
   // How many epochs' blocks have become free so far.
   std::size_t reclaimed() const noexcept { return freed_.reclaimed(); }
-  // Waits until that is another number than `before`. False when nothing is held, or nothing can be
-  // waited for: the driver fails, a stream captures, a context may be ending, or only streams that
-  // have freed something with cuMemFreeAsync could bring anything, and do not within 2 seconds.
+  // Waits until reclaimed() is another number than `before`. False when nothing is held, or nothing
+  // can be waited for: the driver fails, a stream captures, a context may be ending, or only
+  // streams that have freed something with cuMemFreeAsync could bring anything, and do not within 2
+  // seconds.
   bool wait_for_any(std::size_t before) noexcept;
-  // Who waits again and again, while others go on freeing, stops when nothing that was held when it
-  // began is held any more: a number that tells that.
+  // For a thread that waits again and again while others go on freeing: newest() gives a number for
+  // all that is held now, and has_until() tells whether any of that is still held.
   std::uint64_t newest() noexcept { return freed_.newest(); }
   bool has_until(std::uint64_t newest) noexcept { return any() && freed_.has_until(newest); }
   // Waits until no block of this context that is held here now is held any more, or nothing can be
   // waited for.
   void wait_for_blocks_of(const Context& context) noexcept;
 
-  // Waits for all work that may use memory of the device, and in `current`, what
-  // Contexts::current() has just answered, and makes free what was freed before. A capture may
-  // begin meanwhile: once one has in this process, that waits by events, which does not hold up the
-  // next. Returns what the wait for `owner`, which is of the device, reported;
-  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED while a stream captures, and CUDA_ERROR_NOT_READY as
-  // Contexts::synchronize(): then it has not waited.
+  // Waits for all work in contexts that may use memory of the device, and in `current`, which is
+  // what Contexts::current() has just answered; makes free what was freed before. Once a capture
+  // has begun in this process, waits by events, so that another capture can begin meanwhile.
+  // Returns what the wait for `owner`, a context of the device, reported.
+  // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: has not waited, because a stream captures.
+  // CUDA_ERROR_NOT_READY: not all of the work was waited for, as by Contexts::synchronize().
   CUresult wait_for_all(const Context& owner, Context* current);
 
  private:
@@ -118,7 +123,7 @@ class DeviceFrees {
   void collect(std::size_t lanes, std::size_t most) noexcept;
   void close_and_collect(std::size_t lanes, std::size_t most) noexcept;
   bool collect_by_waiting() noexcept;
-  // For what a stream alone frees.
+  // How long to wait where only streams with frees of their own can bring anything.
   enum class ForStreams : bool { kBriefly, kAsLongAsItTakes };
   void tell_of_long_wait() noexcept;
   template <typename Predicate>

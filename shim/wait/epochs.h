@@ -1,7 +1,8 @@
-// What waits is kept in epochs, whose blocks are free when their fence has passed. Plain frees
-// gather in an open epoch, whose fence, for all work on the device, is made when it is closed. A
-// free in a stream's order is a closed epoch with a fence at once, in the lane of its stream.
-// FreedBlocks has them all, under its lock.
+// Freed blocks that wait for work are kept in epochs: the blocks of an epoch are free when its
+// fence has passed. Blocks of plain frees gather in the open epoch, which gets a fence for all work
+// on the device when it is closed. A block that is freed in the order of a stream has an epoch of
+// its own, in the lane of that stream, which is closed and has its fence from the beginning.
+// FreedBlocks has all epochs, under its lock.
 #pragma once
 
 #include <compare>
@@ -17,12 +18,12 @@
 
 namespace cubfc::freed {
 
-// A stream in whose order something was freed, while its context has the id.
+// A stream in whose order blocks were freed. Means that stream only while its context has the id.
 struct Order {
-  Context* context = nullptr;  // the stream's; else all work on the device is meant
+  Context* context = nullptr;  // the stream's; nullptr: all work on the device is meant
   std::uint64_t id = 0;        // of the context
   StreamId stream = {0, 0};
-  // clang-tidy 14 sees a 0 in what the compiler makes of it.
+  // clang-tidy 14 takes a 0 in the code that the compiler generates for a null pointer.
   auto operator<=>(const Order&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
@@ -48,14 +49,14 @@ struct Epoch {
   std::vector<Block> blocks;
   std::vector<Gathered> gathered;  // and what arenas have gathered
   std::uint64_t bytes = 0;         // of `blocks`
-  std::uint64_t plain_bytes = 0;   // of all, if cuMemFree has freed them; once it is closed
-  std::vector<Context*> others;    // that it was freed in, and that may not use the device's memory
+  std::uint64_t plain_bytes = 0;   // of all that cuMemFree has freed; set when it is closed
+  std::vector<Context*> others;    // that freed a block of it, and may not use the device's memory
   std::uint64_t number = 0;        // in the order in which epochs begin
-  std::uint64_t covered = 0;       // by the last cover()
+  std::uint64_t covered = 0;       // the mark that the last cover() gave it
   bool in_hand = false;
   bool stuck = false;      // the driver could not tell about its fence when it was asked last
-  std::list<Epoch*> hand;  // its node for in_hand_, while it is not there
-  // Of one block that its stream may take back: where it finds it.
+  std::list<Epoch*> hand;  // its node for FreedBlocks::in_hand_, while not in that list
+  // Where Lane::by_size has this epoch, if it is one block that its stream may take back.
   std::optional<BySize::iterator> by_size = std::nullopt;
   Fence fence = {};
 };
@@ -64,8 +65,8 @@ struct Lane {
   Lane() : turn(1, this) {}
   Epochs closed;  // oldest first
   BySize by_size;
-  int in_hand = 0;        // of its epochs
-  std::list<Lane*> turn;  // its node for turns_, while it is not there
+  int in_hand = 0;        // how many of its epochs are
+  std::list<Lane*> turn;  // its node for FreedBlocks::turns_, while not in that list
 };
 
 }  // namespace cubfc::freed

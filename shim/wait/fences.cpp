@@ -34,15 +34,15 @@ void Fences::record(Fence& fence, const Device& device,
 } catch (const std::bad_alloc&) {
 }
 
-// Adds the context's mark, if it has not ended. Throws std::bad_alloc.
+// Adds a mark of the context, unless the context has ended. Throws std::bad_alloc.
 bool Fences::record(Fence& fence, Context& context) {
   return record(
       fence, context, context.id.load(std::memory_order_acquire),
       [&](CUcontext handle, CUevent event) { return driver_.cuCtxRecordEvent(handle, event); });
 }
 
-// Has `call` record an event of the context, unless that has ended, or has another id: then nothing
-// is missing. Throws std::bad_alloc.
+// Has `call` record an event of the context. Returns whether no mark is missing: none is if the
+// context has ended, or has another id by now. Throws std::bad_alloc.
 template <typename Record>
 bool Fences::record(Fence& fence, Context& context, std::uint64_t id, Record call) {
   const ContextUse use(contexts_, context, ContextUse::Waits::kNo);
@@ -50,7 +50,7 @@ bool Fences::record(Fence& fence, Context& context, std::uint64_t id, Record cal
     return true;
   }
   if (!use.allowed()) {
-    return !context.alive();  // else it may end, or may not
+    return !context.alive();  // an alive one may be about to end
   }
   fence.marks.reserve(fence.marks.size() + 1);
   const CUcontext handle = context.handle;
@@ -98,7 +98,7 @@ bool Fences::is_idle(Context& context, const WaitPermit& permit) noexcept try {
 CUevent Fences::event_for(const Context& context, std::uint64_t id, CUcontext handle) {
   {
     const std::lock_guard lock(mutex_);
-    // Mostly one of the last that came back.
+    // Searched from the end: mostly an event that came back lately fits.
     const auto found = std::find_if(spare_.rbegin(), spare_.rend(), [&](const Fence::Mark& mark) {
       return mark.context == &context && mark.id == id;
     });
@@ -116,7 +116,7 @@ CUevent Fences::event_for(const Context& context, std::uint64_t id, CUcontext ha
   return made ? event : nullptr;
 }
 
-// Whether the marked work is done. With a context its work ends.
+// Whether the marked work is done. All work of a context is done when the context has ended.
 CUresult Fences::ask(const Fence::Mark& mark) {
   const ContextUse use(contexts_, *mark.context, ContextUse::Waits::kNo);
   if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
@@ -150,7 +150,7 @@ CUresult Fences::wait_for(const Fence& fence, const Context* owner) {
   for (const Fence::Mark& mark : fence.marks) {
     const ContextUse use(contexts_, *mark.context);
     if (mark.context->id.load(std::memory_order_acquire) != mark.id) {
-      continue;  // with a context its work ends
+      continue;  // the context has ended, and its work with it
     }
     if (!use.allowed()) {
       all = false;

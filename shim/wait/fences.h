@@ -1,4 +1,5 @@
-// Marks of how far the work on a device has come, in events of our own.
+// Fences: CUDA events that cubfc records to learn when the work that was submitted to a device so
+// far is done.
 #pragma once
 
 #include <cuda.h>
@@ -16,8 +17,9 @@ class Contexts;
 class WaitPermit;
 struct DriverFunctions;
 
-// All work that was submitted before it was recorded is done when its events have passed: in a
-// stream, or in whatever stream of each context that may use some device's memory.
+// When all events of a fence have passed, all work that was submitted before the fence was recorded
+// is done: the work of one stream, or of all streams of each context that may use a device's
+// memory.
 struct Fence {
   struct Mark {
     Context* context;
@@ -25,7 +27,7 @@ struct Fence {
     CUevent event;
   };
   std::vector<Mark> marks;
-  bool complete = false;  // nothing is missing
+  bool complete = false;  // no mark is missing
 };
 
 // Makes fences, asks the driver about them, and keeps their events to use them again. Thread-safe;
@@ -34,30 +36,34 @@ class Fences : private ContextListener {
  public:
   Fences(const DriverFunctions& driver, Contexts& contexts);
 
-  // Whether the driver can record a context's work (12.5), and not only a stream's.
+  // Whether the driver can record an event for all work of a context (from 12.5 on), and not only
+  // for a stream's.
   bool can_record() const noexcept;
-  // Marks where the work has come to of each context that may use memory of the device, and of
-  // `others`. The fence is complete then, unless a context may be ending, the driver fails, or the
-  // host has no memory. Preconditions: can_record(); this thread holds a WaitPermit that is given.
+  // Records an event for the work so far of each context that may use memory of the device, and of
+  // each of `others`. The fence is complete then, unless a context may be ending, the driver fails,
+  // or the host has no memory. Preconditions: can_record(); this thread holds a WaitPermit that is
+  // given.
   void record(Fence& fence, const Device& device, const std::vector<Context*>& others) noexcept;
-  // Marks where the work of this stream of this thread's has come to, which is of the context while
-  // that has the id. Complete as above; not when the driver takes the stream for another context's,
-  // as a green one's. Precondition: the stream does not capture.
+  // Records an event for the work so far of one stream, as this thread names it. The stream is the
+  // context's only while the context has the id. The fence is complete as above, but not when the
+  // driver takes the stream for another context's, such as a green context's. Precondition: the
+  // stream does not capture.
   void record(Fence& fence, Context& context, std::uint64_t id, const StreamId& stream) noexcept;
 
-  // CUDA_SUCCESS when all marked work is done; the fence must be complete. CUDA_ERROR_NOT_READY
-  // when it is not; another error when that cannot be told now. While a stream captures it asks in
-  // the relaxed mode.
+  // Asks the driver; does not wait. CUDA_SUCCESS when all marked work is done, CUDA_ERROR_NOT_READY
+  // when it is not, another error when that cannot be told now. Asks in the relaxed capture mode
+  // while a stream captures. Precondition: the fence is complete.
   CUresult is_passed(const Fence& fence, const WaitPermit& permit);
-  // Waits for it, in the relaxed mode: a capture can go on, and begin. What the wait for `owner`
-  // reported; CUDA_ERROR_NOT_READY when a context that may be ending could not be waited for.
+  // Waits until all marked work is done. Waits in the relaxed capture mode, so that a capture can
+  // go on, or begin. Returns what the wait for `owner` reported. If that is CUDA_SUCCESS, and
+  // another context may be ending or could not be waited for, returns CUDA_ERROR_NOT_READY.
   CUresult wait_for(const Fence& fence, const Context* owner = nullptr);
 
   // Whether all work of this context is done now; false where the driver cannot tell. Precondition
   // as of record().
   bool is_idle(Context& context, const WaitPermit& permit) noexcept;
 
-  // Its events can mark something else.
+  // Empties the fence; its events are recorded again for other fences.
   void give_back(Fence& fence) noexcept;
 
  private:

@@ -16,7 +16,7 @@ using freed::Lane;
 
 namespace {
 
-// A lane that is empty stays for the next free of its stream, while there are no more than so many.
+// An empty lane is kept for the next free of its stream, as long as there are no more than so many.
 constexpr std::size_t kMostEmptyLanes = 8;
 
 }  // namespace
@@ -34,7 +34,7 @@ FreedBlocks::FreedBlocks(Device& device, const Contexts& contexts)
   lanes_.try_emplace(Order{});
 }
 
-// Each of the device, ended ones included.
+// Calls `what` with each context of the device, ended ones included.
 template <typename Do>
 void FreedBlocks::for_each_context(Do what) const {
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
@@ -56,7 +56,7 @@ arena::Arena::Gathered FreedBlocks::gather(Context& owner, CUdeviceptr address) 
   using enum arena::Arena::Gathered;
   const auto result = owner.arena.gather(address, device_.preallocation.bytes());
   if (result != kNot && !any_open_.load(std::memory_order_relaxed)) [[unlikely]] {
-    any_open_.store(true, std::memory_order_release);  // after it is there: see close_open()
+    any_open_.store(true, std::memory_order_release);  // after the block is there: see close_open()
   }
   if (result == kFull) [[unlikely]] {
     full_.store(true, std::memory_order_release);
@@ -158,7 +158,7 @@ void FreedBlocks::forget_size(Epoch& epoch) noexcept {
   }
 }
 
-// Its lane goes on under a name that no stream has.
+// Gives the stream's lanes a key that no stream has, so that their epochs go on waiting.
 void FreedBlocks::forget_stream(const StreamId& stream) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto each = lanes_.begin(); each != lanes_.end();) {
@@ -177,7 +177,7 @@ void FreedBlocks::forget_stream(const StreamId& stream) noexcept {
   drop_empty_lanes();
 }
 
-// Precondition, as of the next three: the lock is held.
+// Precondition, here and in the next four functions: the lock is held.
 void FreedBlocks::drop_empty_lanes() noexcept {
   if (lanes_.size() > kMostEmptyLanes + static_cast<std::size_t>(closed_.load())) {
     std::erase_if(lanes_, [](const Lanes::value_type& each) {
@@ -211,7 +211,7 @@ void FreedBlocks::let_go(Epoch& epoch) noexcept {
                     std::find(in_hand_.begin(), in_hand_.end(), &epoch));
 }
 
-// Its lane's turn comes last now.
+// With kFirst, or if the lane was empty, the lane's turn comes last now.
 void FreedBlocks::put(Epochs& epoch, Place place) noexcept {
   Lane& lane = *epoch.front().lane;
   if (lane.closed.empty()) {
@@ -232,23 +232,23 @@ FreedBlocks::Epochs FreedBlocks::take_open() noexcept try {
   }
   return open;
 } catch (const std::bad_alloc&) {
-  return {};  // it stays open
+  return {};  // the epoch stays open
 }
 
-// With what arenas have gathered; empty when there is nothing. Throws std::bad_alloc and has
-// changed nothing then. Precondition: the lock is held.
+// Closes the open epoch, with what arenas have gathered, and returns it; empty when nothing was
+// freed. Throws std::bad_alloc and has changed nothing then. Precondition: the lock is held.
 FreedBlocks::Epochs FreedBlocks::close_open() {
   std::size_t contexts = 0;
   for_each_context([&](const Context&) { ++contexts; });
   make_open();
   Epoch& open = open_.front();
   open.gathered.reserve(contexts);
-  // It counts as closed from here on, so that any() never misses it. Cleared before the arenas are
-  // asked: who gathers something after that says so once more.
+  // The epoch counts as closed from here on, so that any() never misses it. any_open_ is cleared
+  // before the arenas are asked: a thread that gathers a block after that sets it again.
   ++epochs_;
   any_open_.store(false, std::memory_order_seq_cst);
   for_each_context([&](Context& context) {
-    if (open.gathered.size() == contexts) {  // one more has come since
+    if (open.gathered.size() == contexts) {  // a context has come since they were counted
       any_open_.store(true, std::memory_order_release);
     } else if (const arena::GatheredBlocks blocks = context.arena.take_gathered();
                blocks.count > 0) {
@@ -321,7 +321,7 @@ std::uint64_t FreedBlocks::cover(const Device& device) noexcept {
     if (Epochs closed = close_open(); !closed.empty()) {
       put(closed, Place::kLast);
     }
-  } catch (const std::bad_alloc&) {  // it is not covered
+  } catch (const std::bad_alloc&) {  // the open epoch is not covered
   }
   const std::uint64_t number = ++numbers_;
   for (auto& [order, lane] : lanes_) {
@@ -352,7 +352,7 @@ void FreedBlocks::reclaim(Epochs& epoch) noexcept {
   forget_size(epoch.front());
   let_go(epoch.front());
   plain_bytes_.fetch_sub(epoch.front().plain_bytes, std::memory_order_relaxed);
-  reclaimed_ += epoch.front().empty() ? 0 : 1;  // else its stream has taken it back
+  reclaimed_ += epoch.front().empty() ? 0 : 1;  // empty: its block was taken back
   epoch.clear();
   --epochs_;
 }

@@ -1,6 +1,6 @@
-// The books of what waits on one device: blocks that the program has freed and that work may still
-// use. They are retired: nothing finds them, and nobody is given them before that work is done.
-// They are kept in epochs (epochs.h).
+// Keeps the blocks of one device that the program has freed and that work may still use. Such
+// blocks are retired: no look-up finds them, and before that work is done nobody is given them,
+// except by take_back(). They are kept in epochs (epochs.h).
 #pragma once
 
 #include <atomic>
@@ -27,58 +27,63 @@ class FreedBlocks {
   bool any() const noexcept {
     return epochs_.load(std::memory_order_acquire) > 0 || any_open_.load(std::memory_order_acquire);
   }
-  // Closed epochs that nobody has in hand.
+  // Whether there are closed epochs that no thread has in hand.
   bool any_closed() const noexcept { return closed_.load(std::memory_order_acquire) > 0; }
   bool has_many_closed() const noexcept { return closed_.load(std::memory_order_acquire) >= kMany; }
-  // Whether the open epoch is full, as an arena's epoch is.
+  // Whether the open epoch is full, by the rule of arena/epoch.h.
   bool is_full() const noexcept { return full_.load(std::memory_order_acquire); }
 
-  // Retires the live block that starts there, for all work on the device. It is in the open epoch
-  // then, of which each arena keeps its own blocks: this takes the arena's lock and no other.
+  // Retires the live block that starts at `address`; it waits for all work on the device. The block
+  // becomes part of the open epoch, but its arena keeps it: only the arena's lock is taken.
   arena::Arena::Gathered gather(Context& owner, CUdeviceptr address) noexcept;
-  // The same for any server's block, and for the work of `other`, too, if not nullptr. False when
-  // there is none. Throws std::bad_alloc and has changed nothing then.
+  // As gather(), for a block of any server. The block also waits for the work of `other`, if that
+  // is not nullptr. False when there is no such block. Throws std::bad_alloc and has changed
+  // nothing then.
   bool add(Context& owner, CUdeviceptr address, Context* other);
-  // In the order of a stream, with a complete fence, which is taken over if the block is there.
-  // With `again`, requests of the stream may take the block back.
+  // The same for a free in the order of a stream. `fence` must be complete, and is taken over if
+  // the block is there. `again`: requests of the same stream may take the block back.
   bool add(Context& owner, CUdeviceptr address, const Order& order, Fence& fence, Context* other,
            bool again);
 
-  // See DeviceFrees::take_back(). The block's epoch is moved to `done`, in hand.
+  // See DeviceFrees::take_back(). Moves the block's epoch, which is empty and in hand then, to
+  // `done`; the caller must reclaim() it.
   struct Wanted {
     std::uint64_t bytes;
     arena::Caller caller;
   };
   CUdeviceptr take_back(Context& context, const Order& order, const Wanted& wanted, Epochs& done);
-  // The stream may end: its handle means it no more. What it freed waits still.
+  // Called before the stream is destroyed, since another may get its handle. What was freed in the
+  // stream goes on waiting, but cannot be taken back.
   void forget_stream(const StreamId& stream) noexcept;
 
-  // The take functions give an epoch to the calling thread, which may call the driver about it
-  // without a lock: it is "in hand", and nobody else's, until the thread puts it back or reclaims
-  // it. Empty if there is none.
+  // The take functions give one epoch to the calling thread, which may then call the driver about
+  // it without a lock. The epoch is "in hand": no other thread gets it until this one calls
+  // put_back() or reclaim(). They return an empty list if there is no such epoch.
   //
   // Closes the open epoch and gives it.
   Epochs take_open() noexcept;
-  // The oldest closed one of the lane whose turn it is.
+  // The oldest closed epoch of the lane whose turn it is.
   Epochs take_closed() noexcept;
-  // One of those that cover() gave this number.
+  // One of the epochs that cover() has marked with this number.
   Epochs take_covered(std::uint64_t number) noexcept;
 
-  // How many lanes have a turn.
+  // How many lanes have closed epochs that are not in hand.
   std::size_t lanes() noexcept;
-  // What can become of the epochs that there are.
+  // What a thread that waits for any epoch can expect.
   enum class Prospect : std::uint8_t {
     kPending,    // some fence is complete, and will pass
-    kInStreams,  // the same, but each waits for one stream only, which does not ask for it again
+    kInStreams,  // the same, but each waits for one stream only, and cannot be taken back
     kInHand,     // another thread has some in hand
-    kStuck,      // of none can it be told
+    kStuck,      // the driver cannot tell of any fence
   };
   Prospect prospect() noexcept;
 
-  // The first, or the last, of the closed ones of its lane, whose turn comes last now.
+  // Makes an epoch that is in hand the first, or the last, of the closed ones of its lane. With
+  // kFirst, or if the lane had none, the lane's turn comes after those of all other lanes.
   enum class Place : bool { kFirst, kLast };
   void put_back(Epochs& epoch, Place place) noexcept;
-  // Its work is done: its blocks are free. The caller has given back its fence.
+  // Called when the work that an epoch waits for is done: its blocks are free. The caller must have
+  // given back the epoch's fence.
   void reclaim(Epochs& epoch) noexcept;
 
   // Called before a wait for all contexts that may use the device's memory. Closes the open epoch,
@@ -91,18 +96,18 @@ class FreedBlocks {
     return plain_bytes_.load(std::memory_order_relaxed);
   }
 
-  // How many epochs there have been whose blocks are free by now.
+  // How many epochs have been reclaimed so far, without those whose block was taken back.
   std::size_t reclaimed() const noexcept { return reclaimed_.load(std::memory_order_acquire); }
   // The number of the newest epoch.
   std::uint64_t newest() noexcept;
-  // Whether an epoch that is no newer holds a block: of this context, if one is named.
+  // Whether an epoch up to this number holds a block; of `context`, if that is not nullptr.
   bool has_until(std::uint64_t newest, const Context* context = nullptr) noexcept;
 
  private:
   static constexpr std::ptrdiff_t kMany = 8;
 
-  // By stream. The first lane has what waits for all work on the device. A lane stays as long as
-  // something waits in it.
+  // The lanes by stream. The first lane is no stream's: its epochs wait for all work on the device.
+  // A stream's lane stays at least as long as something waits in it.
   using Lanes = std::map<Order, freed::Lane>;
 
   static void forget_size(Epoch& epoch) noexcept;
@@ -119,24 +124,25 @@ class FreedBlocks {
   Device& device_;
   const Contexts& contexts_;
 
-  // What an allocation and a free ask without the lock. Any of it may be a moment old, in one
-  // direction only: any() is true as long as a block waits whose free has returned.
+  // Allocations and frees read these without the lock. The values may be a moment old; but any() is
+  // true as long as a block waits whose free has returned.
   std::atomic<std::ptrdiff_t> closed_{0};  // epochs, not in hand
   std::atomic<bool> any_open_{false};      // something is in the open epoch, or was a moment ago
   std::atomic<bool> full_{false};
-  std::atomic<std::size_t> epochs_{0};  // closed, and in hand
+  std::atomic<std::size_t> epochs_{0};  // closed, those in hand included
   std::atomic<std::size_t> reclaimed_{0};
   std::atomic<std::uint64_t> plain_bytes_{0};
 
   std::mutex mutex_;  // guards all below
   Lanes lanes_;
-  // The open epoch: what is in here, one or none, and what the arenas of the device's contexts have
-  // gathered, each under its own lock. It has its number from the beginning.
+  // The open epoch: what is in this list, which has one element or none, and what the arenas of the
+  // device's contexts have gathered, each under its own lock. It gets its number when the epoch
+  // before it is closed.
   Epochs open_;
   std::uint64_t open_number_ = 1;
   std::list<Epoch*> in_hand_;
   std::list<freed::Lane*> turns_;  // the lanes that have closed epochs, in the order of their turns
-  std::uint64_t numbers_ = 1;      // given out
+  std::uint64_t numbers_ = 1;      // the last one that was given out
 };
 
 }  // namespace cubfc

@@ -16,7 +16,8 @@ DeviceFrees* WaitingFrees::known_of(const Device& device) noexcept {
   return device.frees.load(std::memory_order_acquire);
 }
 
-// Of several threads that make it, the first one's is kept. It stays as long as the device.
+// If several threads make the queue at once, the first one's is kept. The queue is never destroyed
+// before its device.
 DeviceFrees& WaitingFrees::of(Device& device) {
   DeviceFrees* known = known_of(device);
   if (known == nullptr) {

@@ -1,5 +1,5 @@
-// What the program has freed and work may still use, of all devices. Each device has a queue of its
-// own, because work of one does not hold up what another has to free.
+// The blocks of all devices that the program has freed and that work may still use. Each device has
+// a queue of its own, so that work of one device does not hold up the blocks of another.
 #pragma once
 
 #include "shim/device/context_end.h"
@@ -13,21 +13,22 @@ class WaitingFrees : private ContextListener {
  public:
   WaitingFrees(const DriverFunctions& driver, Contexts& contexts, Captures& captures);
 
-  // The device's queue. Throws std::bad_alloc, the first time.
+  // The device's queue, which the first call makes. Only that call may throw std::bad_alloc.
   DeviceFrees& of(Device& device);
-  // nullptr where nothing has been freed yet that waited.
+  // The device's queue; nullptr if it has not been made yet.
   static DeviceFrees* known_of(const Device& device) noexcept;
 
-  // Before a capture begins: what waits cannot become free while it is open.
+  // Called before a capture begins, during which open epochs cannot be closed: closes them.
   void prepare_for_capture() noexcept;
-  // Before the driver destroys a stream: its handle may mean another one soon.
+  // Called before the driver destroys a stream, since another stream may get its handle.
   void stream_will_end(CUstream stream);
 
   Fences& fences() { return fences_; }
 
  private:
-  // The driver takes a context's memory with it, and waits for the context's own work; but work of
-  // other contexts may still use what was freed there: waits for that.
+  // Called before contexts may end. The driver frees a context's memory with it, and waits for that
+  // context's own work only. Work of other contexts may still use blocks that were freed there, so
+  // this waits until none is held.
   void context_may_end(const WhichContexts& which) noexcept override;
 
   Contexts& contexts_;
