@@ -202,6 +202,7 @@ class Last(UnderCubfc):
             process, pid = self.open_run("--wait")
             self.assertNotEqual(process.pid, pid)
             os.kill(process.pid, number)
+            process.wait(PATIENCE)  # communicate() would close what the program reads, which ends it, too
             _, said = process.communicate(timeout=PATIENCE)
             self.assertEqual(process.returncode, -number)
             self.assertIn(f"(process {pid}), since", said)
