@@ -160,6 +160,9 @@ std::string meaning_of(const Note& note) {
   if (note.kind == "size of guesses") {
     return note.what + ": how many elements, only a GPU knows; it was guessed. The peak may differ";
   }
+  if (note.kind == "none taken") {
+    return note.what + ": how many elements, only a GPU knows; none were taken. The peak may be higher";
+  }
   if (note.kind == "read") {
     return "a value that only a GPU computes was " + note.what +
            ", and is a guess here (1, true; 0 of whole numbers). What the program decides by it "

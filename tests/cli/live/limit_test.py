@@ -247,7 +247,7 @@ class Limit(UnderCubfc):
             self.assertEqual(lower.info()[1], 256)
             self.limit("3GiB")
             self.assertEqual(lower.say("take 300"), OUT_OF_MEMORY)
-            self.assertIn("(CUBFC_GROUP_LIMIT is 256.0 MiB); try a higher limit, at least CUBFC_GROUP_LIMIT=304MiB",
+            self.assertIn("larger than the limit of 256.0 MiB (CUBFC_GROUP_LIMIT); try a higher limit, at least CUBFC_GROUP_LIMIT=304MiB",
                           lower.end()[1])
 
     def test_the_text(self):

@@ -29,6 +29,9 @@ def follow(func, facts, args, kwargs, tensors, out):
                for value in tensors_in([args[index] if index < len(args) else kwargs.get(name)])]
     old = {id(tensor) for tensor in mutated}
     made = [value for value in tensors_in([out]) if id(value) not in old]
+    for tensor in made:
+        if tensor.layout is not torch.strided and tensor.numel() and not tensor._nnz():
+            notes.size_unknown(facts.name)  # it was read within the operator, where nobody answers
     changed = [value for value in mutated if is_known(value)]
     new = [value for value in made if is_known(value)]
     if facts.kind is operators.COPY:

@@ -49,6 +49,9 @@ class Notes:
     def size(self, operator, took_all):
         self.add("size" if took_all else "size of guesses", operator.partition("::")[2])
 
+    def size_unknown(self, operator):
+        self.add("none taken", operator.partition("::")[2])
+
     def communicator(self, ranks):
         """One of NCCL's, which would be there: among so many GPUs."""
         with self._lock:

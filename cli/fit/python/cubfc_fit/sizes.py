@@ -118,7 +118,8 @@ def _repeat_interleave(args, kwargs, known):
 _EXPECTED = {"aten::nonzero": _nonzero, "aten::masked_select": _masked_select, "aten::index": _index,
              "aten::index_put_": _index, "aten::index_put": _index, "aten::_index_put_impl_": _index, "aten::_unique2": _unique,
              "aten::_unique": _unique, "aten::unique_consecutive": _unique_consecutive,
-             "aten::unique_dim": _unique_dim, "aten::_coalesce": _coalesce, "aten::_to_sparse": _nonzero, "aten::bincount": _bincount,
+             "aten::unique_dim": _unique_dim, "aten::_coalesce": _coalesce, "aten::_to_sparse": _nonzero, "aten::_to_sparse_csr": _nonzero,
+             "aten::_to_sparse_csc": _nonzero, "aten::bincount": _bincount,
              "aten::repeat_interleave": _repeat_interleave}
 # Checks of values within an operator, and what they must find.
 _CHECKS = {"aten::multinomial": [1, 0]}
