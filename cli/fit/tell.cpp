@@ -161,7 +161,8 @@ std::string meaning_of(const Note& note) {
     return note.what + ": how many elements, only a GPU knows; it was guessed. The peak may differ";
   }
   if (note.kind == "none taken") {
-    return note.what + ": how many elements, only a GPU knows; none were taken. The peak may be higher";
+    return note.what +
+           ": how many elements, only a GPU knows; none were taken. The peak may be higher";
   }
   if (note.kind == "read") {
     return "a value that only a GPU computes was " + note.what +
