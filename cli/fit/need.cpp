@@ -154,20 +154,18 @@ std::optional<Need> need_of(const Run& run) {
   }
   const auto largest = std::ranges::max_element(
       all, {}, [](const OfProcess& process) { return process.need.device; });
-  std::optional<Need> most = largest->need;
+  Need most = largest->need;
   for (const OfProcess& other : all) {
-    most->ran_out = most->ran_out || other.need.ran_out;
+    most.ran_out = most.ran_out || other.need.ran_out;
     if (&other != &*largest && share_a_device(*largest, other)) {
-      most->beside += other.need.device;
-      ++most->processes_beside;
+      most.beside += other.need.device;
+      ++most.processes_beside;
     }
   }
-  {
-    for (std::size_t n = 0; n < run.processes.size(); ++n) {
-      if (run.processes[n].reserved > most->reserved) {
-        most->reserved = run.processes[n].reserved;
-        most->process = n;
-      }
+  for (std::size_t n = 0; n < run.processes.size(); ++n) {
+    if (run.processes[n].reserved > most.reserved) {
+      most.reserved = run.processes[n].reserved;
+      most.process = n;
     }
   }
   return most;

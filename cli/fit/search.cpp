@@ -20,23 +20,23 @@ constexpr std::size_t kMostGuesses = 8;  // before the middle is tried
          " is not of the form batch=1..256, batch=8..256/8 (every eighth) or batch=1,2,4,8");
 }
 
-// Splits at each of these letters.
-std::vector<std::string> parts_of(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  for (std::size_t from = 0; from <= text.size();) {
-    const std::size_t end = std::min(text.find(at, from), text.size());
-    parts.push_back(text.substr(from, end - from));
-    from = end + 1;
-  }
-  return parts;
-}
-
 std::uint64_t value_in(const std::string& part, const std::string& text) {
   const std::optional<std::uint64_t> value = config::read_count(part);
   if (!value) {
     refuse_search(text);
   }
   return *value;
+}
+
+std::vector<std::uint64_t> list_in(const std::string& list, const std::string& text) {
+  std::vector<std::uint64_t> values;
+  for (std::size_t from = 0; from <= list.size();) {
+    const std::size_t end = std::min(list.find(',', from), list.size());
+    values.push_back(value_in(list.substr(from, end - from), text));
+    from = end + 1;
+  }
+  std::ranges::sort(values);
+  return values;
 }
 
 std::vector<std::uint64_t> range_in(const std::string& range, const std::string& text) {
@@ -100,17 +100,9 @@ Search read_search(const std::string& text) {
   if (equals == std::string::npos || equals == 0) {
     refuse_search(text);
   }
-  Search search{text.substr(0, equals), {}};
   const std::string values = text.substr(equals + 1);
-  if (values.find("..") != std::string::npos) {
-    search.values = range_in(values, text);
-  } else {
-    for (const std::string& part : parts_of(values, ',')) {
-      search.values.push_back(value_in(part, text));
-    }
-    std::ranges::sort(search.values);
-  }
-  return search;
+  const bool is_range = values.find("..") != std::string::npos;
+  return {text.substr(0, equals), is_range ? range_in(values, text) : list_in(values, text)};
 }
 
 std::vector<Found> search(const Program& program, const Search& search,

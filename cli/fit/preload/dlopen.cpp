@@ -48,15 +48,17 @@ const char* cubfc_fit_file_to_open(const char* file) {
     return file;
   }
   const std::string_view name = path.substr(slash + 1);
-  if (!name.starts_with("libcu") && !name.starts_with("libnvidia-ml.")) {
+  // NVIDIA's profiler is used with the software driver as with any other.
+  const bool is_replaced = (name.starts_with("libcu") && !name.starts_with("libcupti.") &&
+                            !name.starts_with("libcubfc")) ||
+                           name.starts_with("libnvidia-ml.");
+  if (!is_replaced) {
     return file;
   }
-  // NVIDIA's profiler is used with the software driver as with any other.
-  const bool is_tools = name.starts_with("libcupti.") || name.starts_with("libcubfc");
   static const std::string folder = own_folder();
   for (const char* const within : {"", "libraries/"}) {
     const std::string ours = folder + within + std::string(name);
-    if (!is_tools && access(ours.c_str(), R_OK) == 0) {
+    if (access(ours.c_str(), R_OK) == 0) {
       return kept(ours);
     }
   }

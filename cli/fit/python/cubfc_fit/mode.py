@@ -47,7 +47,7 @@ class Values(TorchDispatchMode):
             return func(*args, **kwargs)
         tensors = list(tensors_in(args)) + list(tensors_in(kwargs.values()))
         with _lock:
-            expected = _followed(sizes.expected, None, func, facts, args, kwargs, tensors, shadows)
+            expected = _followed(sizes.expected, None, func, facts, args, kwargs, tensors)
         try:
             out = func(*args, **kwargs)
         except RuntimeError as error:

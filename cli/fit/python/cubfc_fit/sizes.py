@@ -8,7 +8,7 @@ import ctypes
 import torch
 
 from .notes import notes
-from .shadows import GUESSED, TRUE, Everywhere
+from .shadows import GUESSED, TRUE, Everywhere, shadows
 
 _driver = None
 
@@ -28,17 +28,17 @@ def end():
 class _Known:
     """The values of tensors on the host, and how sure the sizes are that follow from them."""
 
-    def __init__(self, shadows):
-        self.shadows, self.certainty, self.took_all = shadows, TRUE, False
+    def __init__(self):
+        self.certainty, self.took_all = TRUE, False
 
     def __call__(self, tensor):
         """None where they are not known, or are one guess for all: then as many are taken as there can be. Guesses of their own, as
         which row goes to which expert, are taken as they are: together they are consistent."""
         if not tensor.is_cuda:
             return tensor
-        shadow = self.shadows.of(tensor)
+        shadow = shadows.of(tensor)
         self.certainty |= shadow.certainty
-        values = self.shadows.view(tensor)
+        values = shadows.view(tensor)
         if values is None or (type(shadow) is Everywhere and shadow.certainty & GUESSED):
             self.certainty |= GUESSED
             self.took_all = True
@@ -47,7 +47,7 @@ class _Known:
 
     def one_value(self, tensor):
         """Of a tensor that has one everywhere, and of which that is true; else None."""
-        shadow = self.shadows.of(tensor) if tensor.is_cuda else None
+        shadow = shadows.of(tensor) if tensor.is_cuda else None
         return shadow.value[0] if type(shadow) is Everywhere and not shadow.certainty & GUESSED else None
 
 
@@ -125,14 +125,14 @@ _EXPECTED = {"aten::nonzero": _nonzero, "aten::masked_select": _masked_select, "
 _CHECKS = {"aten::multinomial": [1, 0]}
 
 
-def expected(func, facts, args, kwargs, tensors, shadows):
+def expected(func, facts, args, kwargs, tensors):
     """The numbers that the operator is going to read, which the driver now knows; or None."""
     if not tensors or not tensors[0].is_cuda:
         return None
     if facts.name in _CHECKS:
         numbers = _CHECKS[facts.name]
     elif facts.name in _EXPECTED:
-        known = _Known(shadows)
+        known = _Known()
         numbers = _EXPECTED[facts.name](args, kwargs, known)
         if numbers is None:
             return None
