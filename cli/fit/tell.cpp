@@ -160,6 +160,11 @@ std::string meaning_of(const Note& note) {
   if (note.kind == "size of guesses") {
     return note.what + ": how many elements, only a GPU knows; it was guessed. The peak may differ";
   }
+  if (note.kind == "norm") {
+    return note.what +
+           ": how large the matrix is, only a GPU knows; it was taken for large. The peak may be "
+           "lower";
+  }
   if (note.kind == "none taken") {
     return note.what +
            ": how many elements, only a GPU knows; none were taken. The peak may be higher";

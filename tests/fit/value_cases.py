@@ -65,6 +65,27 @@ def isfinite():
     print(bool(torch.isfinite(device([1.0, float("inf")])).all()))
 
 
+@case(["[8, 128, 128] True", "[64, 64] True"])
+def matrix_exp():
+    """Each with a polynomial of the highest degree, which takes at least ten times the matrix."""
+    for shape in ((8, 128, 128), (64, 64)):
+        matrix = torch.randn(*shape).cuda()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        out = torch.matrix_exp(matrix)
+        rise = torch.cuda.max_memory_allocated() - before
+        print(list(out.shape), rise >= 10 * matrix.numel() * matrix.element_size())
+
+
+@case(["[3, 16]", "[2, 4]"])
+def segment_reduce():
+    print(list(torch.segment_reduce(torch.randn(1000, 16).cuda(), "sum", lengths=device([200, 300, 500]), axis=0).shape))
+    found = (torch.randn(100000).cuda() > 0).sum()
+    lengths = torch.stack([found, 100000 - found])
+    print(list(torch.segment_reduce(torch.randn(100000, 4).cuda(), "sum", lengths=lengths, axis=0).shape))
+
+
 @case(["False", "True"])
 def isnan():
     x, _ = batch()

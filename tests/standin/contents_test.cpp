@@ -300,7 +300,7 @@ TEST_CASE("a number that the driver has not computed is read as its caller was t
   write(memory, 5);
   const std::array<std::uint64_t, 2> numbers{7, std::uint64_t{1} << 40};
   standin_answer_reads(numbers.data(), numbers.size());
-  std::array<std::uint32_t, 4> block{};  // is no number
+  std::array<std::uint32_t, 3> block{};  // is no number
   REQUIRE(cuMemcpyDtoH(block.data(), memory, sizeof block) == CUDA_SUCCESS);
   CHECK(block[0] == 5);
   write(memory, 6);  // nor is what is written
@@ -309,6 +309,13 @@ TEST_CASE("a number that the driver has not computed is read as its caller was t
   REQUIRE(cuMemcpyDtoHAsync(&wide, memory, sizeof wide, nullptr) == CUDA_SUCCESS);
   CHECK(wide == std::uint64_t{1} << 40);
   CHECK(read(memory) == 6);  // nothing is left
+  standin_answer_reads(numbers.data(), numbers.size());
+  std::array<std::uint64_t, 3> more_than_told{};
+  REQUIRE(cuMemcpyDtoH(more_than_told.data(), memory, sizeof more_than_told) == CUDA_SUCCESS);
+  CHECK(more_than_told[0] == 6);
+  std::array<std::uint64_t, 2> both{};
+  REQUIRE(cuMemcpyDtoH(both.data(), memory, sizeof both) == CUDA_SUCCESS);
+  CHECK(both == numbers);
   standin_answer_reads(numbers.data(), numbers.size());
   standin_answer_reads(nullptr, 0);
   CHECK(read(memory) == 6);

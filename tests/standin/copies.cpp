@@ -1,9 +1,13 @@
 // cuMemcpy*: the bytes really move, in a stream's order.
 #include "copies.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "array_copies.h"
 #include "behaviour.h"
@@ -152,16 +156,22 @@ CUDA_MEMCPY3D Described(const Side& to, const Side& from, const Shape& shape) {
   return copy;
 }
 
-// The number that this thread has been told to read (standin_answer_reads), where the copy reads
-// one.
-std::optional<std::uint64_t> AnswerTo(const Side& to, const Side& from, const Shape& shape) {
+// The numbers that this thread has been told to read (standin_answer_reads) and that the copy reads:
+// one for up to eight bytes, one for each eight bytes of more. Empty if the copy reads no numbers, or
+// more than are left.
+std::vector<std::uint64_t> AnswerTo(const Side& to, const Side& from, const Shape& shape) {
+  constexpr std::size_t kBytes = sizeof(std::uint64_t);
   std::vector<std::uint64_t>& answers = thread_state().answers;
-  if (answers.empty() || shape.width > sizeof(std::uint64_t) || shape.height != 1 ||
-      DeviceOf(to.address) || !DeviceOf(from.address)) {
-    return std::nullopt;
+  const std::size_t count = shape.width <= kBytes ? 1 : shape.width / kBytes;
+  const bool are_numbers = shape.width <= kBytes || shape.width % kBytes == 0;
+  if (!are_numbers || count > answers.size() || shape.height != 1 || DeviceOf(to.address) ||
+      !DeviceOf(from.address)) {
+    return {};
   }
-  const std::uint64_t next = answers.back();
-  answers.pop_back();
+  const auto first = answers.end() - static_cast<std::ptrdiff_t>(count);
+  std::vector<std::uint64_t> next(first, answers.end());
+  std::reverse(next.begin(), next.end());
+  answers.erase(first, answers.end());
   return next;
 }
 
@@ -211,9 +221,9 @@ CUresult Copy(Side to, Side from, Shape shape, CUstream handle, Waits waits,
     run = [=] { CopyRows(to.address, reinterpret_cast<CUdeviceptr>(staged.get()), shape); };
   }
   if (IsLost(to, by)) run = [] {};
-  if (const std::optional<std::uint64_t> number = AnswerTo(to, from, shape)) {
-    run = [number, to, shape] {
-      std::memcpy(reinterpret_cast<void*>(to.address), &*number, shape.width);
+  if (std::vector<std::uint64_t> numbers = AnswerTo(to, from, shape); !numbers.empty()) {
+    run = [numbers = std::move(numbers), to, shape] {
+      std::memcpy(reinterpret_cast<void*>(to.address), numbers.data(), shape.width);
     };
   }
   FencePtr fence;

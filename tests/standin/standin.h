@@ -48,10 +48,10 @@ uint64_t standin_device_limit(int device);
 int standin_hold_stream(struct CUstream_st* stream);
 int standin_release_stream(struct CUstream_st* stream);
 
-// The next `count` copies of at most 8 bytes from the device to the host that the calling thread
-// asks for bring these numbers instead of what is there, each in as many bytes as are copied. The
-// driver computes nothing, and so knows no number that a kernel should have computed; who calls
-// this does. What an earlier call has left is forgotten.
+// The calling thread's next copies from the device to the host bring these numbers instead of what
+// is there: a copy of at most 8 bytes brings one, in as many bytes as are copied; a copy of k times
+// 8 bytes brings k of them, if so many are left. The driver computes nothing, and so knows no number
+// that a kernel should have computed; the caller does. What an earlier call has left is forgotten.
 void standin_answer_reads(const uint64_t* numbers, size_t count);
 
 // How many calls wait at this moment for work that is not done: cuMemFree, cuCtxSynchronize and all

@@ -115,14 +115,31 @@ def _repeat_interleave(args, kwargs, known):
     return [int(values.sum()), 1]  # and, in some versions, whether none is negative
 
 
+_LARGE_NORM = {torch.float32: 0x447A0000, torch.complex64: 0x447A0000,  # 1000, for which there are most squarings
+               torch.float64: 0x408F400000000000, torch.complex128: 0x408F400000000000}
+_SQUARINGS = 9  # of a matrix of that norm
+
+
+def _matrix_exp(args, kwargs, known):
+    """The larger a matrix, the more memory its exponential takes: a polynomial of a higher degree, and squarings. All are taken for
+    large, and alike: one group of as many as there are, with so many squarings."""
+    matrix = args[0]
+    matrices = matrix.numel() // max(matrix.size(-1) ** 2, 1)
+    if matrix.size(-1) < 2 or not matrices:
+        return None
+    notes.add("norm", "matrix_exp")
+    norm = [_LARGE_NORM[matrix.dtype]] if matrices == 1 and matrix.dtype in _LARGE_NORM else []
+    return [*norm, 1, matrices, _SQUARINGS]
+
+
 _EXPECTED = {"aten::nonzero": _nonzero, "aten::masked_select": _masked_select, "aten::index": _index,
              "aten::index_put_": _index, "aten::index_put": _index, "aten::_index_put_impl_": _index, "aten::_unique2": _unique,
              "aten::_unique": _unique, "aten::unique_consecutive": _unique_consecutive,
              "aten::unique_dim": _unique_dim, "aten::_coalesce": _coalesce, "aten::_to_sparse": _nonzero, "aten::_to_sparse_csr": _nonzero,
              "aten::_to_sparse_csc": _nonzero, "aten::bincount": _bincount,
-             "aten::repeat_interleave": _repeat_interleave}
+             "aten::repeat_interleave": _repeat_interleave, "aten::linalg_matrix_exp": _matrix_exp}
 # Checks of values within an operator, and what they must find.
-_CHECKS = {"aten::multinomial": [1, 0]}
+_CHECKS = {"aten::multinomial": [1, 0], "aten::segment_reduce": [0, 1]}  # the least length; whether they add up
 
 
 def expected(func, facts, args, kwargs, tensors):
