@@ -156,9 +156,9 @@ CUDA_MEMCPY3D Described(const Side& to, const Side& from, const Shape& shape) {
   return copy;
 }
 
-// The numbers that this thread has been told to read (standin_answer_reads) and that the copy reads:
-// one for up to eight bytes, one for each eight bytes of more. Empty if the copy reads no numbers, or
-// more than are left.
+// The numbers that this thread has been told to read (standin_answer_reads) and that the copy
+// reads: one for up to eight bytes, one for each eight bytes of more. Empty if the copy reads no
+// numbers, or more than are left.
 std::vector<std::uint64_t> AnswerTo(const Side& to, const Side& from, const Shape& shape) {
   constexpr std::size_t kBytes = sizeof(std::uint64_t);
   std::vector<std::uint64_t>& answers = thread_state().answers;

@@ -50,8 +50,9 @@ int standin_release_stream(struct CUstream_st* stream);
 
 // The calling thread's next copies from the device to the host bring these numbers instead of what
 // is there: a copy of at most 8 bytes brings one, in as many bytes as are copied; a copy of k times
-// 8 bytes brings k of them, if so many are left. The driver computes nothing, and so knows no number
-// that a kernel should have computed; the caller does. What an earlier call has left is forgotten.
+// 8 bytes brings k of them, if so many are left. The driver computes nothing, and so knows no
+// number that a kernel should have computed; the caller does. What an earlier call has left is
+// forgotten.
 void standin_answer_reads(const uint64_t* numbers, size_t count);
 
 // How many calls wait at this moment for work that is not done: cuMemFree, cuCtxSynchronize and all
