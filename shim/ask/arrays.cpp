@@ -11,7 +11,7 @@
 namespace cubfc {
 namespace {
 
-// Bits of one element, all channels. Of formats that are not here, what is not less.
+// Bits of one element, all channels. An element of a format that is not listed may have fewer.
 std::uint64_t bits_of(CUarray_format format, std::uint64_t channels) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -56,7 +56,7 @@ std::uint64_t bits_of(CUarray_format format, std::uint64_t channels) {
   }
 }
 
-// Of these the driver takes 1, 2 or 4 channels (cuda.h, cuArrayCreate).
+// Whether arrays of this format must have 1, 2 or 4 channels (cuda.h, cuArrayCreate).
 bool has_plain_channels(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -78,11 +78,11 @@ bool has_plain_channels(CUarray_format format) {
 std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
   constexpr unsigned kWithoutMemory = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
   if ((shape.Flags & kWithoutMemory) != 0) {
-    return 0;  // physical memory is mapped to it
+    return 0;  // the program maps physical memory to it
   }
   if (has_plain_channels(shape.Format) && shape.NumChannels != 1 && shape.NumChannels != 2 &&
       shape.NumChannels != 4) {
-    return 0;  // there is no such array: the driver says so
+    return 0;  // there is no such array: the driver refuses it
   }
   constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
   std::uint64_t width = shape.Width;
@@ -93,7 +93,7 @@ std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels)
     unsigned __int128 more = width;
     more = more * height * depth;
     if (more > (std::uint64_t{1} << 50)) {
-      return std::uint64_t{1} << 55;  // no device has it: the driver is asked all the same
+      return std::uint64_t{1} << 55;  // more than any device has
     }
     elements += static_cast<std::uint64_t>(more);
     if (width == 1 && height == 1 && (depth == 1 || (shape.Flags & kLayers) != 0)) {
@@ -125,7 +125,7 @@ CUresult Arrays::create(Array* array, std::uint64_t bytes, const char* function,
   }
   try {
     ledger_.add(*array, {std::move(*claim), context->id});
-  } catch (const std::bad_alloc&) {  // it is not counted
+  } catch (const std::bad_alloc&) {  // no host memory: the array is not counted
   }
   log::trace("{} of about {} bytes", function, bytes);
   return CUDA_SUCCESS;

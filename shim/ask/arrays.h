@@ -1,5 +1,5 @@
-// CUDA arrays (cuArrayCreate and its like). The driver serves them; they are counted, limited, and
-// asked for again when something can be given back.
+// CUDA arrays (cuArrayCreate and its like). The driver makes them. Their bytes are counted and
+// limited, and a request that lacks memory is made again when some can be given back for it.
 #pragma once
 
 #include <cuda.h>
@@ -36,7 +36,7 @@ class Arrays : private ContextListener {
   Ledger<const void*> ledger_;
 };
 
-// What an array takes, padding left out: the driver does not tell before it is there.
+// The bytes of an array, without padding: the driver tells its size only when it is there.
 std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels);
 
 }  // namespace cubfc

@@ -12,14 +12,14 @@
 namespace cubfc {
 namespace {
 
-// Or in none, or with others that have claimed nothing.
+// Whether no other process has claimed anything in this process's group; true also without a group.
 bool is_alone_in_group(const DeviceLimit& limit) {
   const Group* const group = limit.group();
   return group == nullptr || group->used() <= limit.budget.used();
 }
 
-// Of the policy's group, whose limit on the device somebody may have changed while its members run;
-// without that the largest number.
+// The limit of the policy's group on the device, if somebody has changed it while members run; else
+// the largest number.
 std::uint64_t changed_group_limit(const DriverFunctions& driver, const config::Policy& policy,
                                   CUdevice device) try {
   const auto seen = GroupControl::see(*policy.group.value, device_id_of(driver, device),
@@ -31,7 +31,7 @@ std::uint64_t changed_group_limit(const DriverFunctions& driver, const config::P
 
 }  // namespace
 
-// Where the driver does not tell which context is current, the limit holds all the same.
+// If the driver does not tell which context is current, the total is limited all the same.
 CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* total_bytes) {
   std::size_t device_free = 0;
   std::size_t device_total = 0;
@@ -58,16 +58,16 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
   return CUDA_SUCCESS;
 }
 
-// What waits for the device is given to whoever asks for it (it counts here also while a stream
-// captures, when nobody may wait for it); so is what pools keep, and what other contexts of the
-// device do not use, and what other processes have in a soft reserve. What is free between blocks
-// counts, too, though only requests that fit get it: a program that measures what it takes must see
-// each allocation and each free.
+// The bytes that cuMemGetInfo shows as free in this context. Freed blocks that wait for the device
+// count, since a request waits for them (also while a stream captures, when none may). So does what
+// pools keep, what other contexts of the device do not use, and what other processes hold as soft
+// memory. What is free between blocks counts, too, although only a request that fits gets it: a
+// program that measures what it takes must see each allocation and each free.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
   Device& device = context.device;
   DeviceLimit& limit = device.limit;
   limit.pools.refresh();
-  // Others would give that up, to the device and to the limit.
+  // What dead members of the group have claimed counts as free.
   Group* const group = limit.group();
   if (group != nullptr && limit.budget.left() < limit.budget.own_left()) {
     group->clear_the_dead();
@@ -80,14 +80,14 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
     }
     return *lately;
   };
-  // Of the group's budget, what other members would give up.
+  // What other members would give up of the group's budget.
   const std::uint64_t of_group = is_alone_in_group(limit) ? 0 : offered().in_group;
   const std::uint64_t limit_left =
       std::min(arena::plus(limit.budget.own_left(), of_others),
                arena::plus(arena::plus(limit.budget.left(), of_others), of_group));
   std::uint64_t to_grow =
       policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others);
-  // Whoever has a limit that the device has room for need not know of others.
+  // Other processes need not be asked if the device has as much as the limit leaves.
   if (to_grow < limit_left) {
     to_grow = policy_.beyond_reserve(device_free + device.preallocation.bytes() + of_others +
                                      offered().bytes);
@@ -96,7 +96,8 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
   Server& server = *device.server;
   const std::uint64_t at_hand = server.bytes_at_hand(context);
   const std::uint64_t bytes = at_hand + server.growth_in(device.beyond_host_reserve(to_grow));
-  // Where the group's limit was lowered below what it has taken, even that is not free.
+  // If the group's limit was lowered below what the group has taken, even the bytes at hand are not
+  // free.
   return group == nullptr
              ? bytes
              : std::min(bytes,
@@ -104,7 +105,8 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
                                     group->used()));
 }
 
-// Of its device's memory, what arenas of other contexts would give up for a request in this one.
+// The bytes of the context's device that arenas of other contexts would give up for a request in
+// this one.
 std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
   int contexts = 0;
   contexts_.for_each_alive_on(context.device, [&](const Context& /*each*/) { ++contexts; });
@@ -129,13 +131,14 @@ CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) {
   return result;
 }
 
-// Of a device of so many bytes.
+// The size that is shown of a device of so many bytes.
 std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, const Device& device) {
   const std::uint64_t limited = std::min(bytes, device.limit.at_first);
   return device.limit.group() == nullptr ? limited : first_shown(device.handle, limited);
 }
 
-// The same of one that is not known yet, in whose group this process is not, either.
+// The same for a device that is not known yet, so that the process is not in its group there,
+// either.
 std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
   const auto limit = hard_limit_on(driver_, policy_, device, bytes);
   if (!limit || !limit->is_seen()) {
@@ -151,8 +154,8 @@ std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
                                                     changed_group_limit(driver_, policy_, device)));
 }
 
-// What the program was shown first as the device's size it is shown ever after: the group's limit
-// may be changed while it runs. `now`: the size of today, or 0 to look only.
+// The size that the program was shown first: this it is shown ever after, although the group's
+// limit may be changed while the program runs. `now`: the size of now, or 0 to look only.
 std::uint64_t MemoryInfo::first_shown(CUdevice device, std::uint64_t now) {
   if (static_cast<std::size_t>(device) >= first_shown_.size()) {
     return now;

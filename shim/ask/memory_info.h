@@ -1,5 +1,6 @@
-// What the program is told of a device's memory: cuMemGetInfo and cuDeviceTotalMem under the limit,
-// with what arenas hold and no block needs counted as free, and what other processes would give up.
+// What the program is told of a device's memory by cuMemGetInfo and cuDeviceTotalMem. Under a limit
+// that the program is shown, the limit is the total. What arenas hold and no block uses counts as
+// free, and so does what other processes would give up.
 #pragma once
 
 #include <cuda.h>
@@ -40,8 +41,8 @@ class MemoryInfo {
   const config::Policy& policy_;
   Contexts& contexts_;
   Rendezvous& rendezvous_;
-  // The size of each device, in bytes, that the program was shown first where it is a group's
-  // limit; 0: none yet. Those beyond are shown what it is now.
+  // For a device under a group's limit: its size, in bytes, that the program was shown first, by
+  // the device's number; 0: none yet. Devices with higher numbers are shown the limit of now.
   std::array<std::atomic<std::uint64_t>, 64> first_shown_{};
 };
 

@@ -9,8 +9,10 @@
 
 namespace cubfc {
 
-// Memory that the program has mapped, or has from a pool, is no context's. The copying device may
-// use its own; for what is on another device, the program is to arrange the access.
+// What memory there is at an address. Memory that the program has mapped, or has from a pool, has
+// no context. On the current context's device it is given that context, since the copying device
+// may use its own memory. For such memory on another device the program must arrange the access, so
+// it is given none.
 PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
   const FoundBlock found = find_block(contexts_, address);
   if (found.live) {
@@ -19,7 +21,7 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
   unsigned type = 0;
   const CUresult answer =
       driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-  if (answer != CUDA_SUCCESS) {  // as for what is the host's alone, such as this
+  if (answer != CUDA_SUCCESS) {  // compared with the answer for this function's own memory
     const bool is_unknown =
         answer == driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                 reinterpret_cast<CUdeviceptr>(&type));
@@ -63,7 +65,8 @@ std::optional<PeerCopies::Ends> PeerCopies::name_ends(CUDA_MEMCPY3D_PEER& copy,
   bool all_are_known = true;
   bool all_are_near = true;
   Ends ends{false};
-  // An array is known to the driver. What is given as the host's may be a device's all the same.
+  // Names one end. An array needs no name: the driver knows it. An address that is given as the
+  // host's may be a device's all the same.
   const auto name = [&](CUmemorytype& type, CUcontext& context, auto& host, CUdeviceptr& device,
                         std::size_t offset) {
     if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE &&

@@ -1,7 +1,7 @@
-// Copies to and from memory that cubfc has mapped or taken from a pool, by a device that cannot
-// reach it. A program expects what memory of cuMemAlloc can do: any device's stream copies to and
-// from it, between devices and between it and the host, whether the hardware lets the devices reach
-// each other or not.
+// Helps with copies to and from a block that is mapped memory or a pool's, by a device that cannot
+// reach the block. A program expects of each block what memory of cuMemAlloc can do: any device's
+// stream copies to and from it, between devices and between it and the host, whether or not the
+// hardware lets the devices reach each other.
 #pragma once
 
 #include <cuda.h>
@@ -14,36 +14,37 @@ class Contexts;
 struct Context;
 struct DriverFunctions;
 
-// Thread-safe. Asks the driver nothing where the arenas have memory of cuMemAlloc.
+// Thread-safe. Makes no driver call if all arenas have memory of cuMemAlloc.
 class PeerCopies {
  public:
   PeerCopies(const DriverFunctions& driver, Contexts& contexts)
       : driver_(driver), contexts_(contexts) {}
 
-  // The driver has refused a plain copy in this stream, which is named by its handle or as a
-  // default stream. If that may be because the stream's device cannot reach a block of ours at one
-  // end, though memory of cuMemAlloc would have been copied, `copy`, which describes it, says
-  // afterwards of each end what it is (never CU_MEMORYTYPE_UNIFIED) and whose: cuMemcpyPeer and
-  // cuMemcpy3DPeer have each end's own device do its part.
+  // Called when the driver has refused the plain copy that `copy` describes, in this stream, which
+  // is named by its handle or as a default stream. Returns nothing unless the reason may be that
+  // the stream's device cannot reach a block of cubfc's, although memory of cuMemAlloc would have
+  // been copied. Else sets for each end of `copy` what memory it is (never CU_MEMORYTYPE_UNIFIED)
+  // and in which context: with these, cuMemcpyPeer and cuMemcpy3DPeer have each end's own device do
+  // its part.
   struct Ends {
-    bool host_uses_one;  // the host's own memory, or managed
+    bool host_uses_one;  // one end is the host's own memory, or managed
   };
   std::optional<Ends> name_ends(CUDA_MEMCPY3D_PEER& copy, CUstream stream) const noexcept;
 
-  // Whether cuMemcpyPeer is not sure to write: into a pool that other devices have access to it is
-  // reported to succeed and to write nothing (CUDA.jl#3112: Turing, driver 590.48).
+  // Whether cuMemcpyPeer may lose a copy to this address: for a pool that other devices have access
+  // to, it is reported to succeed and to write nothing (CUDA.jl#3112: Turing, driver 590.48).
   bool peer_copy_may_be_lost(CUdeviceptr to) const noexcept;
 
  private:
   struct End {
-    CUmemorytype type = CU_MEMORYTYPE_HOST;  // the driver knows no such memory, or pinned
-    CUcontext context = nullptr;             // of the device's memory; nullptr: of none
-    const Context* of_ours = nullptr;        // whose block it is, if it is one of ours
-    bool is_known = false;                   // to the driver
-    bool may_be_pageable = false;  // the driver says of it what it says of the host's own memory
+    CUmemorytype type = CU_MEMORYTYPE_HOST;  // memory that the driver does not know, or pinned
+    CUcontext context = nullptr;             // of device memory; nullptr: it has none
+    const Context* of_ours = nullptr;        // whose block it is, if it is cubfc's
+    bool is_known = false;                   // whether the driver knows the memory
+    bool may_be_pageable = false;  // the driver answers for it as for the host's own memory
   };
   End end_at(CUdeviceptr address) const noexcept;
-  // The context in which the stream works; nullptr if that is not the current one.
+  // The context in which the stream works, if that is the current one; else nullptr.
   const Context* context_of(CUstream stream) const noexcept;
 
   const DriverFunctions& driver_;

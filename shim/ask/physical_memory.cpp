@@ -17,7 +17,7 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
                          properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   Device* const device = of_device ? contexts_.devices().get(properties->location.id) : nullptr;
   if (device == nullptr) {
-    return call();  // what is wrong with it the driver says best
+    return call();  // not a device's memory, or a request that the driver refuses
   }
   std::optional<Claim> claim;
   const std::uint64_t held_ready = device->preallocation.bytes();
@@ -42,7 +42,7 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
   return CUDA_SUCCESS;
 }
 
-// Once for each device: what is held ready for an arena does nothing for such a program.
+// Logs once for each device that such a program has no use for what is held ready for an arena.
 void PhysicalMemory::tell_of_preallocation(const Device& device,
                                            std::uint64_t held_ready) noexcept {
   const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(device.handle) % 64);
@@ -54,8 +54,8 @@ void PhysicalMemory::tell_of_preallocation(const Device& device,
   }
 }
 
-// The reference goes first: as soon as the driver has let go of the handle, another thread may be
-// given it.
+// The reference is given up before the driver's call: as soon as the driver has let go of the
+// handle, another thread may be given it.
 CUresult PhysicalMemory::release(Handle handle) {
   Reference last{nullptr, 0};
   {
@@ -128,7 +128,7 @@ void PhysicalMemory::retained(Handle handle, CUdeviceptr address) noexcept try {
   if (address - start < mapping.bytes) {
     handles_.insert_or_assign(handle, Reference{mapping.memory, 1});
   }
-} catch (const std::bad_alloc&) {  // it is counted as long as it is mapped
+} catch (const std::bad_alloc&) {  // no host memory: it is counted only while it is mapped
 }
 
 }  // namespace cubfc

@@ -1,5 +1,6 @@
-// Physical memory that the program makes and maps (cuMemCreate, cuMemMap). The driver serves it; it
-// is counted, limited, and asked for again when something can be given back.
+// Physical memory that the program makes and maps (cuMemCreate, cuMemMap). The driver serves it.
+// Its bytes are counted and limited, and a request that lacks memory is made again when some can be
+// given back for it.
 #pragma once
 
 #include <cuda.h>
@@ -19,7 +20,8 @@ class DriverRequests;
 struct Device;
 struct DriverFunctions;
 
-// Physical memory lives as long as somebody has its handle or it is mapped somewhere. Thread-safe.
+// Physical memory lives, and its claim with it, as long as the program has a handle of it or has it
+// mapped somewhere. Thread-safe.
 class PhysicalMemory {
  public:
   using Handle = CUmemGenericAllocationHandle;
@@ -33,7 +35,8 @@ class PhysicalMemory {
   CUresult map(CUdeviceptr address, std::size_t bytes, std::size_t offset, Handle handle,
                unsigned long long flags);
   CUresult unmap(CUdeviceptr address, std::size_t bytes);
-  // The program was given one more reference to what is mapped there.
+  // Called when cuMemRetainAllocationHandle has given the program one more reference to the memory
+  // that is mapped at this address.
   void retained(Handle handle, CUdeviceptr address) noexcept;
 
  private:
@@ -53,10 +56,10 @@ class PhysicalMemory {
   const DriverFunctions& driver_;
   Contexts& contexts_;
   DriverRequests& requests_;
-  std::mutex mutex_;  // guards both
+  std::mutex mutex_;  // guards both maps
   std::unordered_map<Handle, Reference> handles_;
   std::map<CUdeviceptr, Mapping> mappings_;
-  std::atomic<std::uint64_t> told_of_{0};  // devices, one bit each
+  std::atomic<std::uint64_t> told_of_{0};  // devices that the log has told of, one bit each
 };
 
 }  // namespace cubfc

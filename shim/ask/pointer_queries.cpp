@@ -11,8 +11,8 @@
 namespace cubfc {
 namespace {
 
-// Numbers of blocks carry the first bit, those of other processes' the second, too; the driver
-// counts its own buffers from 1.
+// Ids of blocks have the highest bit set; those of other processes' blocks also the next one. The
+// driver counts its own buffers from 1.
 constexpr unsigned long long kOurIds = 1ULL << 63;
 constexpr unsigned long long kImportedIds = kOurIds | 1ULL << 62;
 
@@ -45,9 +45,10 @@ PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
   return {address, false, 0, 0, 0};
 }
 
-// Stores the attributes that describe the allocation. The others are the region's, too: CONTEXT
-// among them, which is NULL of mapped memory and of a pool's. Libraries tell by it that such memory
-// has no legacy IPC handle (UCX then never asks for one), and that is so here.
+// Corrects the driver's answer for attributes that describe the allocation. All others are the same
+// for the block and for its region. CONTEXT is one of these, which is NULL for mapped memory and
+// for a pool's: libraries take it that such memory has no legacy IPC handle (UCX then never asks
+// for one), which is so here.
 void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, void* value) const {
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -55,13 +56,14 @@ void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, vo
       store<CUdeviceptr>(value, block.start);
       break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      // cuda.h: 1 or 0, of a width that it does not say. The driver has stored a 1.
+      // cuda.h does not say how wide this value is. The driver has stored 1 or 0: with its lowest
+      // byte cleared it is 0 at any width.
       if (policy_.ipc.value == config::Ipc::kDriver || !block.shareable) {
         store<unsigned char>(value, 0);
       }
       break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      store<CUmemoryPool>(value, nullptr);  // also of memory from our own pool
+      store<CUmemoryPool>(value, nullptr);  // cubfc's own pool is not shown
       break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -116,8 +118,8 @@ CUresult PointerQueries::attributes(unsigned count, CUpointer_attribute* attribu
     if (seen.is_block) {
       answer(seen, attributes[i], values[i]);
     } else if (seen.ask != address && attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER) {
-      // The driver takes what it does not know for the host's own memory, at the address that was
-      // asked for.
+      // For memory that it does not know, the driver answers with the address that it was asked
+      // for, which here is not the program's.
       store<CUdeviceptr>(values[i], address);
     }
   }
@@ -135,9 +137,9 @@ CUresult PointerQueries::set_attribute(const void* value, CUpointer_attribute at
 }
 
 // A caller that registers a small block rounds it out to whole pages (cuda.h: the range must be
-// aligned to the host's; some take the GPU's), so there may be neighbours in the first and the last
-// one, as there are with the driver's own small allocations. But where the program has nothing,
-// nothing is exported.
+// aligned to the host's page size; some callers take the GPU's). So the first page and the last may
+// hold parts of other blocks, as with the driver's own small allocations. But if some page holds
+// nothing of the program's, the range is refused.
 CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std::size_t bytes,
                                           CUmemRangeHandleType type, unsigned long long flags) {
   const FoundBlock found = find_block(contexts_, address);
@@ -147,7 +149,8 @@ CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std
   return driver_.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
 }
 
-// Whether part of a live block lies in what the range has of each page of the GPU's.
+// Whether in each page of the GPU's a part of a live block lies in what the range covers of the
+// page.
 bool PointerQueries::has_blocks_throughout(Context& context, CUdeviceptr address,
                                            std::size_t bytes) {
   const CUdeviceptr range_end = address + bytes;

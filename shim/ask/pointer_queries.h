@@ -1,5 +1,5 @@
-// What the driver says of a pointer, made true for blocks: each looks like an allocation of its
-// own, and one that has been freed is no device pointer any more.
+// What the driver says of a pointer, corrected for blocks: each block looks like an allocation of
+// its own, and a block that has been freed is no device pointer any more.
 #pragma once
 
 #include <cuda.h>

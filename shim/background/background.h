@@ -1,6 +1,6 @@
-// What cubfc does by threads of its own while the program uses GPU memory, and because the policy
-// asks for it. Whoever serves a request calls start_once(): a program that asks for no memory has
-// no such thread.
+// Starts those threads of cubfc's own that the policy asks for. start_once() is called by requests
+// for GPU memory that the fast path does not serve, so a program that asks for no memory has no
+// such thread.
 #pragma once
 
 #include <atomic>

@@ -22,21 +22,22 @@ constexpr std::chrono::milliseconds kLookAtMain{900};
 
 std::atomic<int> running_threads{0};
 
-// The C library gives each thread a list of its robust mutexes, and Linux takes it away when the
-// thread ends. 0: the calling thread.
+// Whether a thread has a list of its robust mutexes: the C library gives each thread one, and Linux
+// takes it away when the thread ends. `thread`: 0 is the calling thread.
 bool has_list_of_mutexes(pid_t thread) noexcept {
   void* list = nullptr;
   std::size_t bytes = 0;
   return syscall(SYS_get_robust_list, thread, &list, &bytes) == 0 && list != nullptr;
 }
 
-// Whether a file of /proc could not be opened because it cannot be seen from here, or must not: not
-// for want of a descriptor, say, which another time may not be wanting.
+// Whether a file of /proc could not be opened because it does not exist here, or must not be
+// opened. Other errors, such as a lack of descriptors, may pass.
 bool is_out_of_reach(int error) noexcept {
   return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM;
 }
 
-// Without /proc there is only that list. It says nothing where this thread seems to have none.
+// Whether the main thread has ended. Without /proc, goes by its list of mutexes; but if the calling
+// thread seems to have no list, either, that says nothing: false.
 bool main_has_ended() noexcept {
   std::array<char, 512> text{};
   const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -49,8 +50,9 @@ bool main_has_ended() noexcept {
   return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'Z';
 }
 
-// But for the calling thread and its like. Without /proc nobody can tell, and the program's end
-// must not wait for cubfc: then none are there.
+// Whether there are threads besides the main one and cubfc's own. (After its end the main thread is
+// still listed.) Without /proc nobody can tell, and the program's end must not wait for cubfc:
+// false.
 bool program_has_threads() noexcept {
   DIR* const listing = opendir("/proc/self/task");
   if (listing == nullptr) {
@@ -66,7 +68,7 @@ bool program_has_threads() noexcept {
 
 }  // namespace
 
-// Looks once a second at most.
+// Looks about once a second at most; the calls in between answer false.
 bool BackgroundThread::program_is_over() noexcept {
   using Clock = std::chrono::steady_clock;
   static std::atomic<Clock::rep> next_look{0};
@@ -117,7 +119,7 @@ void BackgroundThread::stop(int /*status*/, void* self) noexcept {
   timespec until{};
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += patience::kForDriverCall.count();
-  if (pthread_equal(thread.thread_, pthread_self()) == 0) {  // else it is the last, and exits
+  if (pthread_equal(thread.thread_, pthread_self()) == 0) {  // else this thread itself exits
     pthread_timedjoin_np(thread.thread_, nullptr, &until);
   }
 }

@@ -1,5 +1,5 @@
-// A thread of cubfc's own, beside the program's: none of the program's signal handlers run on it,
-// and the program's exit ends it before it reaches the driver.
+// A thread of cubfc's own. None of the program's signal handlers run on it. The program's exit ends
+// it before the driver's own exit handlers run.
 #pragma once
 
 #include <pthread.h>
@@ -17,19 +17,20 @@ class BackgroundThread {
  public:
   struct Work {
     std::function<void()> run;        // on the thread
-    std::function<void()> interrupt;  // makes it return soon. Called once, by the exit
+    std::function<void()> interrupt;  // makes run() return soon. Called once, by the exit
   };
   // `name`: 15 characters at most.
   BackgroundThread(const char* name, Work work) : name_(name), work_(std::move(work)) {}
 
-  // The first call starts it; later ones do nothing. False when there can be no thread.
-  // Thread-safe.
+  // The first call starts the thread, and returns false if none can be made. Later calls do nothing
+  // and return true. Thread-safe.
   bool start_once() noexcept;
-  // Whether it may be in the midst of something.
+  // Whether the thread may still be in run().
   bool is_running() const noexcept { return running_.load(std::memory_order_acquire); }
 
-  // Whether all threads of the process have ended but such as this. Then `run` has to return: with
-  // the last thread the process ends. Where there is no /proc, the main thread's end is enough.
+  // Whether all threads of the process but cubfc's own have ended. run() must ask now and then, and
+  // return when it is so, or the process would not end. Where there is no /proc, the main thread's
+  // end is enough.
   static bool program_is_over() noexcept;
 
  private:

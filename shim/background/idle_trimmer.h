@@ -1,7 +1,7 @@
-// Gives unused memory back while the program is idle, as CUBFC_TRIM_AFTER asks for. Its thread
-// looks four times in the time of CUBFC_TRIM_AFTER whether the program has allocated or freed
-// anything. When it has not for so long, what is unused goes back, and no more is done until it
-// allocates or frees again. Knows nothing of memory.
+// Gives unused memory back while the program is idle (CUBFC_TRIM_AFTER). In that time its thread
+// looks four times whether the program has allocated or freed anything. When the program has done
+// neither for so long, gives unused memory back once, and then waits until the program does so
+// again. Knows nothing of memory.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,15 @@ namespace cubfc {
 // Thread-safe.
 class IdleTrimmer {
  public:
-  // Called by the thread, without any lock.
+  // Called on the thread, without any lock.
   struct Owner {
-    std::function<std::uint64_t()> trim;        // gives back what is unused; returns bytes
+    std::function<std::uint64_t()> trim;        // gives unused memory back; returns bytes
     std::function<std::uint64_t()> operations;  // another number after each allocation and free
   };
   IdleTrimmer(std::optional<std::chrono::milliseconds> trim_after, Owner owner);
 
   bool is_wanted() const noexcept { return is_wanted_; }
-  // Once, where it is wanted.
+  // Starts the thread. Called once, if is_wanted().
   void start() noexcept;
 
  private:
@@ -34,9 +34,9 @@ class IdleTrimmer {
   const Owner owner_;
   const std::chrono::milliseconds trim_after_;
   const bool is_wanted_;
-  // The thread's.
+  // Used by the thread only.
   std::optional<std::uint64_t> operations_;
-  Clock::time_point since_;  // they are so many
+  Clock::time_point since_;  // when operations_ was set
   bool trimmed_ = false;
   TickingThread thread_;
 };

@@ -27,7 +27,7 @@ void MapDrawer::draw_wanted() noexcept {
       return;
     }
     if (drawing_.exchange(true)) {
-      return;  // another thread does
+      return;  // another thread draws one
     }
     try {
       std::vector<arena::BlockSnapshot> blocks;
@@ -39,7 +39,7 @@ void MapDrawer::draw_wanted() noexcept {
       figures.map.fill(' ');
       std::copy(map.begin(), map.end(), figures.map.begin());
       figures.map_drawn.store(wanted, std::memory_order_release);
-    } catch (const std::bad_alloc&) {  // another time
+    } catch (const std::bad_alloc&) {  // no host memory: it is drawn another time
     }
     drawing_ = false;
   });

@@ -1,5 +1,5 @@
-// Draws what is where in a device's arenas into the process's figures, for whoever has asked for
-// it (`cubfc top`).
+// Draws a map of the blocks in a device's arenas into the process's figures, when a reader has
+// asked for one (`cubfc top`).
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,11 @@ class MapDrawer {
  public:
   explicit MapDrawer(Contexts& contexts) : contexts_(contexts) {}
 
-  // Called now and then: by cubfc's own thread once a second where there is one, and when an arena
-  // has nothing at hand for a request. Next to nothing where nobody has asked.
+  // Called by the thread of SoftReserve once a second, if there is one, and by requests that an
+  // arena's fast path has not served. Takes next to no time if nobody has asked.
   void draw_wanted() noexcept;
-  // By that thread, before: so that no figure is older than a second.
+  // Has each arena write those figures that it does not write at each call. Called by the same
+  // thread once a second, and before SummaryKeeper or cubfc_stats() reads the figures.
   void refresh_figures() noexcept;
 
  private:

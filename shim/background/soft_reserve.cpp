@@ -14,7 +14,7 @@
 namespace cubfc {
 namespace {
 
-// Between two looks whether there is anything else to be done.
+// How often the thread does what else it has to do: look_around().
 constexpr std::chrono::seconds kLookAround{1};
 
 constexpr std::uint64_t kPartBytes = 1ULL << 30;
@@ -69,7 +69,7 @@ void SoftReserve::answer_rings() noexcept {
             [this](std::size_t number) { return left(number); });
         break;
     }
-    if (Clock::now() >= next_look) {  // also where somebody rings all the time
+    if (Clock::now() >= next_look) {  // also while others ask all the time
       look_around();
       next_look = Clock::now() + kLookAround;
     }
@@ -87,8 +87,8 @@ void SoftReserve::look_around() noexcept {
   map_.draw_wanted();
 }
 
-// The program ends. Nobody can ask it any more, but until its last exit handler has run, and the
-// driver has taken back what it had, that would be lacking to others.
+// Called when the program ends. From now on nobody can ask for the memory, but others would lack it
+// until the last exit handler has run and the driver has taken it back.
 void SoftReserve::give_all_back() noexcept {
   rendezvous_.begin_to_close();
   const auto until = std::chrono::steady_clock::now() + patience::kForGivingBackAtExit;
@@ -114,8 +114,9 @@ void SoftReserve::meet_groups_again() noexcept {
   }
 }
 
-// A part at a time, so that who waits sees that it goes on.
-// Nothing of a number that was never offered, whatever the file says.
+// Called by Rendezvous::answer() until it returns 0. Gives back a part of the `wanted` bytes at a
+// time, so that the process that waits sees progress. Returns the bytes given back: 0 for a number
+// that was never offered, whatever the file says.
 std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
   Offer& offer = offers_[number];
   Device* const known = offer.device.load();
@@ -134,7 +135,8 @@ std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexce
     log::debug("GPU {}: {} given to another process that asked for {}", device.handle,
                log::bytes(given), log::bytes(wanted));
   }
-  // What is there and was not given, the driver has refused to take back; or it was on its way.
+  // If nothing was given, the driver has refused to take back what is there, or another driver call
+  // has it in hand.
   offer.refused = given > 0 ? 0 : std::min(unused_.for_others(device).bytes, at_most);
   offer.refused_until = std::chrono::steady_clock::now() + kLookAround;
   return given;
@@ -147,7 +149,8 @@ Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
     return 0;
   }
   Device& device = *known;
-  // These first: what has been taken by then is counted, and what changes from then on is told.
+  // Before the bytes are counted: what takers have taken by now is in them, and the watcher is told
+  // of each change from now on.
   const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
   device.use.watch(offer);
   const auto [unused, is_all] = unused_.for_others(device);

@@ -1,9 +1,9 @@
-// What this process has taken of a device and does not use, other processes of the user that run
-// under cubfc have by asking: what was preallocated, and what arenas and the pool keep.
-// Allocations calls offer() before an arena or the pool takes anything; from then on a thread
-// answers those who ask (Rendezvous). Where somebody has asked for memory to be held it is firm
-// (Policy::gives_to_others), and there is no thread. When the program ends, the thread gives all of
-// it back to the device, and ends before the driver does.
+// Gives memory that this process has taken of a device and does not use to other processes of the
+// user under cubfc that ask for it: what was preallocated, and what arenas and the pool keep.
+// offer() is called before an arena or the pool takes anything; from then on a thread answers those
+// who ask (Rendezvous). If a setting asks for memory to be held, that memory is firm
+// (Policy::gives_to_others), and there is no thread. When the program ends, the thread gives all
+// unused memory back to the device, and ends before the driver does.
 #pragma once
 
 #include <array>
@@ -27,11 +27,13 @@ class SoftReserve {
  public:
   SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer& map);
 
-  // For a device of which something is to be taken; the first call for each counts.
+  // Called before memory of the device is taken for an arena or the pool; in a group, before any
+  // is. Only the first call for a device counts.
   void offer(Device& device) noexcept;
 
-  // Lives while memory is taken from the driver for an arena or the pool, until what is not needed
-  // of it is counted as theirs. Not while the request waits for others: they might wait for it.
+  // A scope in which memory is taken from the driver for an arena or the pool, perhaps more than
+  // the request needs: other processes that ask are told so, and wait for what will be left of it.
+  // Must end before the request waits for other processes: they might be waiting for it.
   class Taking {
    public:
     explicit Taking(Device& device) noexcept;
@@ -43,7 +45,8 @@ class SoftReserve {
     Device& device_;
   };
 
-  // When the process ends, after its exit handlers.
+  // Called by an exit handler that runs after the thread's (exit.cpp): leaves the Rendezvous,
+  // unless the thread still runs.
   void leave() noexcept;
 
  private:
@@ -57,7 +60,7 @@ class SoftReserve {
   Rendezvous& rendezvous_;
   UnusedMemory& unused_;
   MapDrawer& map_;
-  std::mutex mutex_;  // of offer()
+  std::mutex mutex_;  // guards offered_ and offers that are being made
   std::size_t offered_ = 0;
   struct Offer final : DeviceUse::Watcher {
     void device_changed() noexcept override { all->rendezvous_.changed(number); }
@@ -66,8 +69,8 @@ class SoftReserve {
     SoftReserve* all = nullptr;
     std::size_t number = 0;
     std::atomic<Device*> device{nullptr};
-    // The thread's: bytes that could not be given when they were asked for, and until when they are
-    // not spoken of.
+    // Used by the thread only: bytes that could not be given when they were asked for, and until
+    // when they are left out of answers.
     std::uint64_t refused = 0;
     std::chrono::steady_clock::time_point refused_until;
   };

@@ -12,9 +12,9 @@ SummaryKeeper::SummaryKeeper(bool is_wanted, Owner owner)
           "cubfc-summary", std::chrono::seconds(1), [this] { look(); },
           TickingThread::Descriptors::kOwn) {}
 
-// A program that does nothing with its memory has nothing new to be told.
+// Writes only if the program has allocated or freed since.
 void SummaryKeeper::look() noexcept {
-  is_due_ = !is_due_;  // the thread looks more often, whether the program is over
+  is_due_ = !is_due_;  // every other tick: each sees whether the program is over
   if (!is_due_) {
     return;
   }

@@ -1,5 +1,5 @@
 // Keeps the file that CUBFC_SUMMARY names no older than a few seconds while the program runs, so
-// that a program that is killed leaves its figures. What is written is not known here.
+// that a program that is killed leaves its figures. Does not know what is written.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace cubfc {
 // Thread-safe.
 class SummaryKeeper {
  public:
-  // Called by the thread, without any lock.
+  // Called on the thread, without any lock.
   struct Owner {
     std::function<void()> write;
     std::function<std::uint64_t()> operations;  // another number after each allocation and free
@@ -21,7 +21,8 @@ class SummaryKeeper {
   SummaryKeeper(bool is_wanted, Owner owner);
 
   bool is_wanted() const noexcept { return is_wanted_; }
-  // Once, where it is wanted. Without a thread the file is written when the program ends.
+  // Starts the thread. Called once, if is_wanted(). If no thread can be made, the file is written
+  // only when the program ends.
   void start() noexcept { thread_.start_once(); }
 
  private:
@@ -29,8 +30,8 @@ class SummaryKeeper {
 
   const Owner owner_;
   const bool is_wanted_;
-  bool is_due_ = false;                   // the thread's
-  std::optional<std::uint64_t> written_;  // operations then. The thread's
+  bool is_due_ = false;                   // used by the thread only
+  std::optional<std::uint64_t> written_;  // operations() then. Used by the thread only
   TickingThread thread_;
 };
 

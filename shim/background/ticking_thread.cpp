@@ -25,7 +25,7 @@ void TickingThread::run() noexcept {
   }
 }
 
-// Else sleeps for so long.
+// Sleeps for so long, or until stop() is called: true then.
 bool TickingThread::is_stopped_within(std::chrono::milliseconds time) noexcept {
   std::unique_lock lock(mutex_);
   return stop_wanted_.wait_for(lock, time, [this] { return stopping_; });

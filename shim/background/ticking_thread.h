@@ -1,4 +1,4 @@
-// A thread of cubfc's own that does something now and then, as long as the program runs.
+// A thread of cubfc's own that calls a function at intervals as long as the program runs.
 #pragma once
 
 #include <chrono>
@@ -15,14 +15,14 @@ class TickingThread {
  public:
   // `name`: 15 characters at most. `tick` is called on the thread, `interval` after the thread has
   // begun and after each tick, without any lock; never again once the program's exit has begun.
-  // kOwn: it has a table of descriptors of its own, in which nothing is open, so that what it opens
-  // is never one that the program has closed and opened as its own meanwhile. Where there can be no
-  // such table, it ends at once.
+  // kOwn: the thread has a descriptor table of its own, in which nothing is open. So the program
+  // cannot close a descriptor that the thread has open, and open something else under its number.
+  // If there can be no such table, the thread ends at once.
   enum class Descriptors : bool { kOfProcess, kOwn };
   TickingThread(const char* name, std::chrono::milliseconds interval, std::function<void()> tick,
                 Descriptors descriptors = Descriptors::kOfProcess);
 
-  // The first call starts it. False when there can be no thread.
+  // As BackgroundThread::start_once().
   bool start_once() noexcept { return thread_.start_once(); }
 
  private:

@@ -1,4 +1,5 @@
-// Memory that the program asks for and gives back: cuMemAlloc, managed and physical memory, arrays.
+// The wrappers of functions by which the program asks for memory and gives it back: cuMemAlloc,
+// managed and physical memory, arrays.
 #include "shim/ask/arrays.h"
 #include "shim/ask/physical_memory.h"
 #include "shim/hook/calls.h"
@@ -15,7 +16,7 @@ CUresult tidy_frees(Process& process) {
   return process.frees().tidy();
 }
 
-// What the arena does not have at hand.
+// cuMemAlloc when take_at_hand() has returned 0.
 [[gnu::noinline]] static CUresult allocate_otherwise(CUdeviceptr* address, size_t bytes,
                                                      const void* asking) {
   return answer_to(

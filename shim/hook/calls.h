@@ -1,5 +1,6 @@
-// How an entry point gets its answer: from the driver, from us, from the driver with a note taken,
-// or from the driver with memory made free for it. Knows nothing of what any one of them does.
+// The ways in which a wrapper of an entry point gets its result: from cubfc; from the driver; from
+// the driver, with a note taken of a success; or from the driver, called again when memory was
+// found for it. Knows nothing of what any one entry point does.
 #pragma once
 
 #include <new>
@@ -14,7 +15,8 @@
 
 namespace cubfc {
 
-// Calls the driver's function; one that this driver does not have is not found.
+// Calls the driver's function. CUDA_ERROR_NOT_FOUND when the program has loaded no driver, or this
+// driver does not have the function.
 template <typename... Args, typename... Given>
 CUresult call(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   const Driver* driver = Driver::find();
@@ -24,8 +26,8 @@ CUresult call(CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   return (driver->call().*function)(args...);
 }
 
-// Our answer, from `ours(process)`; the driver's when cubfc stands aside, or where the driver lacks
-// the function. Without host memory: CUDA_ERROR_OUT_OF_MEMORY.
+// Returns `ours(process)`; CUDA_ERROR_OUT_OF_MEMORY when that throws std::bad_alloc. Instead calls
+// the driver when cubfc stands aside, or when this driver does not have the function.
 template <typename Ours, typename... Args, typename... Given>
 CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Given... args) {
   Process* process = Process::active();
@@ -36,11 +38,13 @@ CUresult answer(Ours ours, CUresult (*DriverFunctions::*function)(Args...), Give
   try {
     return ours(*process);
   } catch (const std::bad_alloc&) {
-    return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+    return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory
   }
 }
 
-// The same for a request for memory, made by the code at this return address.
+// As answer(), for a request for memory. `asking`: the return address of the program's call. The
+// request counts for the object that `asking` lies in, and the trace gets the stack from there on.
+// CUDA_ERROR_OUT_OF_MEMORY when no memory may be given at all (Process::refuses_memory()).
 template <typename Ours, typename... Args, typename... Given>
 CUresult answer_to(const void* asking, Ours ours, CUresult (*DriverFunctions::*function)(Args...),
                    Given... args) {
@@ -58,17 +62,19 @@ CUresult answer_to(const void* asking, Ours ours, CUresult (*DriverFunctions::*f
       function, args...);
 }
 
-// After a free that asks for it.
+// Called when Frees::free_at_hand() has answered kFull: calls Frees::tidy(), with cancellation of
+// the thread off.
 CUresult tidy_frees(Process& process);
 
-// Returns `result`, a driver call's. After a success calls note(process) first.
+// Returns `result`, which a driver call has answered. If that is a success, calls note(process)
+// first.
 template <typename Note>
 CUresult noted(CUresult result, Note note) {
   if (Process* process = Process::active(); process != nullptr && result == CUDA_SUCCESS) {
     const NoCancellation no_cancellation;
     try {
       note(*process);
-    } catch (const std::bad_alloc&) {  // what is lost is a note, not the program's result
+    } catch (const std::bad_alloc&) {  // the note is lost; the program gets its result
     }
   }
   return result;
@@ -80,8 +86,9 @@ CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Giv
   return noted(call(function, args...), note);
 }
 
-// The driver's answer; where it lacks memory of the device, or of the current context's, the one
-// that it has when arenas have given some back. Costs nothing as long as there is memory.
+// Calls the driver's function. While the driver answers that it lacks memory, finds memory for it
+// (MemorySources) and calls again. Returns the driver's last answer. `device`: whose memory is
+// lacking; nothing: the current context's device. Costs nothing as long as the first call succeeds.
 template <typename... Args, typename... Given>
 CUresult call_with_room_on(std::optional<CUdevice> device,
                            CUresult (*DriverFunctions::*function)(Args...), Given... args) {

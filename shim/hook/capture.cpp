@@ -1,5 +1,5 @@
-// Streams: a capture begins or ends, a stream is destroyed. The driver does it; Captures and
-// WaitingFrees are told before or after.
+// The wrappers of functions that begin or end a capture, or destroy a stream. The driver does the
+// work; Captures and WaitingFrees are told before or after.
 #include "shim/driver/captures.h"
 #include "shim/hook/calls.h"
 #include "shim/wait/waiting_frees.h"
@@ -7,7 +7,8 @@
 namespace cubfc {
 namespace {
 
-// Calls the driver's function to begin a capture; nothing of ours synchronises meanwhile.
+// Calls the driver's function that begins a capture. From will_begin() until the capture has ended,
+// nothing of cubfc's synchronises.
 template <typename... Args, typename... Given>
 CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per_thread,
                        CUstream stream, Given... args) {
@@ -20,15 +21,15 @@ CUresult begin_capture(CUresult (*DriverFunctions::*function)(Args...), bool per
   try {
     process->captures().will_begin();
   } catch (const std::bad_alloc&) {
-    return CUDA_ERROR_OUT_OF_MEMORY;  // of the host: no room to remember the capture
+    return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory to remember the capture
   }
   const CUresult result = call(function, stream, args...);
   process->captures().begun(stream, per_thread, result == CUDA_SUCCESS);
   return result;
 }
 
-// Nothing is done here about the blocks that were freed meanwhile: the next free, or an allocation,
-// looks at them (DeviceFrees).
+// Calls the driver's function that ends a capture. Blocks that were freed during the capture are
+// not collected here: the next free or allocation does that (DeviceFrees).
 CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*), bool per_thread,
                      CUstream stream, CUgraph* graph) {
   const CUresult result = call(function, stream, graph);
@@ -39,7 +40,8 @@ CUresult end_capture(CUresult (*DriverFunctions::*function)(CUstream, CUgraph*),
   return result;
 }
 
-// As soon as the driver has destroyed a stream, another may have its handle.
+// WaitingFrees is told before the driver's call: as soon as a stream is destroyed, another may have
+// its handle.
 CUresult destroy_stream(CUresult (*DriverFunctions::*function)(CUstream), CUstream stream) {
   if (Process* process = Process::active(); process != nullptr) {
     const NoCancellation no_cancellation;

@@ -1,4 +1,4 @@
-// Contexts are made and ended.
+// The wrappers of functions that make a context, end one, or take or give up a reference to one.
 #include <optional>
 
 #include "shim/device/contexts.h"
@@ -72,14 +72,15 @@ CUresult cubfc_cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
       [=](Process& process) { process.contexts().reference_taken(device); });
 }
 
-// The current context's device will use other devices' memory, and may not be known yet.
+// From now on the work of the current context may use memory of the peer's device, so frees there
+// must wait for that work, too.
 CUresult cubfc_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   if (Process* process = Process::active(); process != nullptr) {
     const NoCancellation no_cancellation;
     try {
       process->contexts().peer_access_will_be_enabled(peer);
     } catch (const std::bad_alloc&) {
-      return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+      return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory
     }
   }
   return call(&Functions::cuCtxEnablePeerAccess, peer, flags);
@@ -113,7 +114,7 @@ CUresult cubfc_cuGreenCtxCreate(GreenContext* context, ResourceDescription resou
   return noted(
       call_with_room_on(device, &Functions::cuGreenCtxCreate, context, resources, device, flags),
       [=](Process& process) {
-        process.contexts().greens().made(*context, device);  // if that fails, nothing is counted
+        process.contexts().greens().made(*context, device);  // if this throws, nothing is counted
         process.contexts().reference_taken(device);
       });
 }
@@ -123,7 +124,7 @@ CUresult cubfc_cuGreenCtxDestroy(GreenContext context) {
   const auto device =
       process == nullptr ? std::nullopt : process->contexts().greens().device_of(context);
   if (process != nullptr) {
-    process->contexts().greens().will_end(context);  // before another can have its handle
+    process->contexts().greens().will_end(context);  // from the call on another may have its handle
   }
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuGreenCtxDestroy, context);
 }
@@ -133,7 +134,7 @@ CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) {
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 
-// Its stream tells the same context as cuCtxFromGreenCtx gives (cuda.h, cuStreamGetCtx).
+// cuStreamGetCtx answers for this stream the same context that cuCtxFromGreenCtx gives (cuda.h).
 CUresult cubfc_cuGreenCtxStreamCreate(CUstream* stream, GreenContext green, unsigned flags,
                                       int priority) {
   return observe(

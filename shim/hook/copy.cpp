@@ -1,6 +1,6 @@
-// The exported functions that copy from and to the devices' memory. All are the driver's; what it
-// refuses because the stream's device cannot reach a block of ours is made once more, so that each
-// end's own device does its part.
+// The wrappers of functions that copy from and to device memory. The driver makes each copy. If it
+// refuses a copy because the stream's device cannot reach a block of cubfc's, the copy is made once
+// more, in such a way that each end's own device does its part.
 #include <algorithm>
 
 #include "shim/ask/peer_copies.h"
@@ -50,7 +50,7 @@ CUDA_MEMCPY3D_PEER row_of(const RowEnd& to, const RowEnd& from, size_t bytes) {
   return copy;
 }
 
-// What a rectangle and a box have in common.
+// The fields that CUDA_MEMCPY2D and CUDA_MEMCPY3D have in common.
 template <typename Shape>
 CUDA_MEMCPY3D_PEER rectangle_of(const Shape& shape) {
   CUDA_MEMCPY3D_PEER copy{};
@@ -89,10 +89,10 @@ CUDA_MEMCPY3D_PEER box_of(const CUDA_MEMCPY3D& shape) {
   return copy;
 }
 
-// --- how each end's own device is had to do its part
+// --- a refused copy, made once more by each end's own device
 
-// The stream of a copy by its name, and whether the call returns when the host can use what is
-// copied.
+// The stream of a copy, by its handle or as a default stream. `waits`: the function is a
+// synchronous one, so the host may use what is copied when the call returns.
 struct Queue {
   CUstream stream;
   bool waits;
@@ -115,8 +115,8 @@ CUresult copy_ends_of_box(const CUDA_MEMCPY3D_PEER& box, CUstream stream) {
   return call(&Functions::cuMemcpy3DPeerAsync, &box, stream);
 }
 
-// A row of a box is no longer than the greatest pitch, which is 2 GiB less one byte
-// (CU_DEVICE_ATTRIBUTE_MAX_PITCH): it is copied in parts, by copy_part of each.
+// Copies a row in parts, each by copy_part: a row of a box is no longer than the greatest pitch,
+// which is 2 GiB less one byte (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
 constexpr size_t kMostOfARow = size_t{1} << 30;
 
 template <typename CopyPart>
@@ -147,9 +147,10 @@ CUresult copy_ends_of_row(const CUDA_MEMCPY3D_PEER& row, CUstream stream) {
                     [&](const CUDA_MEMCPY3D_PEER& part) { return copy_ends_of_box(part, stream); });
 }
 
-// The driver has refused the copy, by whatever error: INVALID_VALUE by all reports. Made once more
-// in its stream's order, if the stream's device may be unable to reach one of our blocks. What the
-// driver refuses then, too, or cannot do, has the first answer; another error is told.
+// Called when the driver has refused a copy with the error `refused`: INVALID_VALUE by all reports,
+// but any error counts. If the stream's device may be unable to reach a block of cubfc's, makes the
+// copy once more, by copy_ends, in the order of its stream. Returns `refused` if the driver refuses
+// or cannot make that copy either; else the second answer.
 template <typename CopyEnds>
 [[gnu::noinline]] CUresult copy_as_peers(CUresult refused, CopyEnds copy_ends,
                                          CUDA_MEMCPY3D_PEER copy, const Queue& queue) {
@@ -172,8 +173,9 @@ template <typename CopyEnds>
   return cannot ? refused : result;
 }
 
-// The driver's copy of a row. A thread that is cancelled in it is unwound through here, so nothing
-// here is to be cleaned up. `stream` is one argument or none.
+// Makes the driver's copy of a row, and copy_as_peers() if the driver refuses it. A thread that is
+// cancelled in the driver's call is unwound through here, so nothing here may need cleaning up.
+// `stream`: one argument, or none for a synchronous function.
 template <typename To, typename From, typename... Args, typename... Stream>
 CUresult copy_row(CUresult (*Functions::*function)(Args...), const Queue& queue,
                   const RowEnd& target, const RowEnd& source, To to, From from, size_t bytes,
@@ -184,7 +186,7 @@ CUresult copy_row(CUresult (*Functions::*function)(Args...), const Queue& queue,
              : copy_as_peers(result, &copy_ends_of_row, row_of(target, source, bytes), queue);
 }
 
-// The same of a rectangle or of a box.
+// As copy_row(), for a rectangle or a box.
 template <typename Shape, typename... Stream>
 CUresult copy_box(CUresult (*Functions::*function)(const Shape*, Stream...), const Queue& queue,
                   const Shape* shape, Stream... stream) {
@@ -226,10 +228,11 @@ CUDA_MEMCPY3D_PEER row_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr
   return row;
 }
 
-// The driver's copy between devices. Where that is not sure to write, the bytes are written once
-// more, behind the first copy, by which all earlier work of both contexts is done. Another one, of
-// a byte, has all their later work come after that: the order that cudaMemcpyPeer promises. Nothing
-// is waited for, and nothing here is to be cleaned up, either.
+// Makes the driver's copy between two contexts. If the driver may lose that copy, copies the bytes
+// once more, by `plain`. All earlier work of both contexts comes before the first copy, and so
+// before the second. A third copy, of one byte, has all later work of both come after the second:
+// the order that cudaMemcpyPeer promises. If `plain` is refused, `box` copies the bytes. Waits for
+// nothing, and nothing here may need cleaning up, either.
 CUresult copy_between(Peer peer, Plain plain, PeerBox box, CUdeviceptr to, CUcontext to_context,
                       CUdeviceptr from, CUcontext from_context, size_t bytes) {
   const CUresult result = call(peer, to, to_context, from, from_context, bytes);
@@ -243,8 +246,9 @@ CUresult copy_between(Peer peer, Plain plain, PeerBox box, CUdeviceptr to, CUcon
                     [&](const CUDA_MEMCPY3D_PEER& part) { return call(box, &part); });
 }
 
-// In a stream's order: a copy within the devices instead, where the other is not sure to write; or,
-// where the stream's device does not reach both, one that nobody has reported to lose anything.
+// As copy_between(), in the order of a stream. If the driver may lose the copy, makes it by `plain`
+// instead; or, if `plain` is refused because the stream's device does not reach both ends, by
+// cuMemcpy3DPeerAsync, which nobody has reported to lose anything.
 CUresult copy_between_async(PeerAsync peer, PlainAsync plain, CUdeviceptr to, CUcontext to_context,
                             CUdeviceptr from, CUcontext from_context, size_t bytes, CUstream stream,
                             bool per_thread) {
@@ -263,7 +267,7 @@ CUresult copy_between_async(PeerAsync peer, PlainAsync plain, CUdeviceptr to, CU
 namespace wrapper {
 extern "C" {
 
-// Each function, and its form whose stream 0 is the thread's own.
+// Each function, and its variant whose stream 0 is the per-thread default stream.
 #define CUBFC_COPY_ROW(name, To, to_end, From, from_end)                                           \
   CUresult cubfc_##name(To to, From from, size_t bytes) {                                          \
     return copy_row(&Functions::name, of_synchronous(!kPerThread), to_end(to), from_end(from), to, \

@@ -1,4 +1,4 @@
-// What a program may ask of cubfc: cubfc.h.
+// The C functions by which a program may ask cubfc for something: cubfc.h.
 #include "shim/cubfc.h"
 
 #include <algorithm>
@@ -19,7 +19,8 @@ using cubfc::Process;
 using cubfc::figures::DeviceFigures;
 using cubfc::figures::read;
 
-// nullptr where there is nothing to tell: who asks is no reason to begin.
+// nullptr if there are no figures: the Process has not been made, or is the parent's. A program
+// that asks for figures is no reason to make it.
 Process* process_with_figures() {
   Process* const process = Process::existing();
   return process == nullptr || process->is_in_child() ? nullptr : process;

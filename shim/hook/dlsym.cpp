@@ -1,5 +1,5 @@
-// What the exported dlsym (dlsym.S) answers: our wrapper where the program looks up a driver
-// function in the driver, and otherwise what the real dlsym would have answered without us.
+// What the exported dlsym (dlsym.S) answers: cubfc's function where the program looks up a driver
+// function in the driver, and otherwise what the real dlsym would have answered without cubfc.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -28,14 +28,15 @@ bool looks_like_driver_name(const char* name) noexcept {
   return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-// The answer that there is no such symbol, with dlerror set as a look-up that fails sets it.
+// Answers that there is no such symbol. This look-up behind cubfc fails and so sets dlerror, as the
+// caller's would have.
 RoutedSymbol not_found(const char* name) noexcept {
   return {real_dlsym(RTLD_NEXT, name), 1};
 }
 
 constexpr RoutedSymbol kNotOurs{nullptr, 0};
 
-// By NVML's own handle only.
+// Look-ups by a dlopen handle only; others are left to the real dlsym.
 RoutedSymbol answer_for_nvml(void* handle, const char* name) noexcept {
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
     return kNotOurs;
@@ -51,13 +52,15 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   }
   void* const wrapper = exported_wrapper(name);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-    // Relative to the caller. That we export the name must not make it appear to exist.
+    // The real dlsym looks relative to the caller. A name that only cubfc exports must not be
+    // found.
     void* const found = wrapper == nullptr ? nullptr : definition_without_us(name, caller);
     if (wrapper != nullptr && found == nullptr) {
       return not_found(name);
     }
-    // Who looks behind itself for the driver's function, and finds that, gets our wrapper, as by a
-    // handle; but what the driver brings with it gets what it asks for.
+    // With RTLD_NEXT, a caller that stands before the driver in load order and finds the driver's
+    // function gets cubfc's, as it would by a handle. A library that the driver brings with it
+    // stands behind the driver, and gets what it has asked for.
     const Routes* const routes =
         handle == RTLD_NEXT && found != nullptr && Process::intercepts() ? Routes::find() : nullptr;
     void* const routed = routes == nullptr ? found : routes->route(found);
@@ -80,8 +83,8 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   }
   if (looks_like_driver_name(name)) {
     const Routes* const routes = Routes::find(handle);
-    // What was looked up meanwhile may have failed. The caller's look-up has not, nor must dlerror
-    // say so.
+    // Routes::find() may have looked up symbols in vain, and so have set dlerror. The caller's
+    // look-up has succeeded: made once more, it clears dlerror.
     address = real_dlsym(handle, name);
     if (routes != nullptr && Process::intercepts()) {
       address = routes->route(address);

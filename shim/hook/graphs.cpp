@@ -1,6 +1,6 @@
-// Graphs are instantiated, uploaded and launched. What the driver takes for the graph itself is
-// asked for again when it lacks memory that arenas hold and nobody uses; what its nodes allocate is
-// claimed from a limit first.
+// The wrappers of functions that instantiate, upload or launch a graph. If the driver lacks memory
+// for the graph itself, and unused memory can be released for it, the call is repeated. The bytes
+// that the graph's nodes allocate are claimed from the limit before the driver takes them.
 #include "shim/driver/captures.h"
 #include "shim/hook/calls.h"
 #include "shim/serve/graph_memory.h"
@@ -8,13 +8,13 @@
 namespace cubfc {
 namespace {
 
-// What this graph allocates and frees.
+// The nodes by which this graph allocates and frees.
 GraphMemory::Nodes nodes_of(CUgraph graph) {
   Process* const process = Process::active();
   return process == nullptr ? GraphMemory::Nodes{} : process->graph_memory().nodes_of(graph);
 }
 
-// Calls the driver's function to instantiate it.
+// Calls the driver's function that instantiates the graph.
 template <typename... Args, typename... Given>
 CUresult instantiate(CUgraph graph, CUresult (*DriverFunctions::*function)(Args...),
                      CUgraphExec* made, Given... args) try {
@@ -24,10 +24,10 @@ CUresult instantiate(CUgraph graph, CUresult (*DriverFunctions::*function)(Args.
     process.graph_memory().instantiated(*made, std::move(nodes));
   });
 } catch (const std::bad_alloc&) {
-  return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+  return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory
 }
 
-// The same where the call may upload it, too.
+// As instantiate(), for a function that can upload the graph in the same call.
 template <typename... Args>
 CUresult instantiate_with(CUgraphExec* made, CUgraph graph,
                           CUDA_GRAPH_INSTANTIATE_PARAMS* parameters,
@@ -44,11 +44,12 @@ CUresult instantiate_with(CUgraphExec* made, CUgraph graph,
                                      [&] { return call(function, made, graph, parameters); });
   return noted(result, [&](Process&) { memory.instantiated(*made, std::move(nodes)); });
 } catch (const std::bad_alloc&) {
-  return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+  return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory
 }
 
-// Calls the driver's function to upload or launch it. In a stream that captures it becomes a node,
-// or is refused: nothing is taken.
+// Calls the driver's function that uploads or launches the graph. If the stream captures, the
+// driver makes the call a node of another graph or refuses it, and takes no memory: nothing is
+// claimed.
 CUresult run(GraphMemory::Runs runs, bool per_thread,
              CUresult (*DriverFunctions::*function)(CUgraphExec, CUstream), CUgraphExec graph,
              CUstream stream) try {
@@ -64,7 +65,7 @@ CUresult run(GraphMemory::Runs runs, bool per_thread,
       graph, runs, runs == GraphMemory::Runs::kYes ? "cuGraphLaunch" : "cuGraphUpload",
       [&] { return call(function, graph, stream); });
 } catch (const std::bad_alloc&) {
-  return CUDA_ERROR_OUT_OF_MEMORY;  // of the host
+  return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory
 }
 constexpr auto kUpload = GraphMemory::Runs::kNo;
 constexpr auto kLaunch = GraphMemory::Runs::kYes;

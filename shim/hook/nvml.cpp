@@ -28,8 +28,9 @@ using GetMemory = int (*)(Handle, Memory*);
 using GetMemoryV2 = int (*)(Handle, MemoryV2*);
 using GetUuid = int (*)(Handle, char*, unsigned);
 
-// Of the library that was looked into first, which stays loaded from then on: a program may close
-// it while we would call it. Made once, never destroyed.
+// The functions of the NVML library in which the program first looked up one of them. That library
+// stays loaded from then on, because the program may close it while cubfc calls it. Made once,
+// never destroyed.
 struct Nvml {
   GetMemory memory;
   GetMemoryV2 memory_v2;
@@ -37,8 +38,9 @@ struct Nvml {
 };
 std::atomic<const Nvml*> the_nvml{nullptr};
 
-// "GPU-7374616e-6469-6e20-0000-000000000000", of an instance (MIG) with "MIG-". Nothing of any
-// other form: instances had another one before driver 470, and are no GPU that CUDA knows by that.
+// Parses "GPU-7374616e-6469-6e20-0000-000000000000"; the UUID of an instance (MIG) begins with
+// "MIG-". Returns nothing for any other form. Before driver 470 instances had another form, by
+// which CUDA knows no device.
 std::optional<DeviceId> parse_uuid(std::string_view text) {
   constexpr std::size_t kPrefix = 4;
   constexpr std::size_t kDigits = 32;
@@ -62,7 +64,9 @@ std::optional<DeviceId> parse_uuid(std::string_view text) {
   return digits == kDigits ? std::optional(id) : std::nullopt;
 }
 
-// By its UUID: NVML counts GPUs in an order of its own, and CUDA may have been shown a few only.
+// The memory of this GPU under the program's limits; nothing where NVML's own figures are to be
+// passed on. Finds the GPU by its UUID, because NVML numbers GPUs in its own order, and CUDA may be
+// shown only some of them.
 std::optional<LimitedMemory> limited_memory_of(Handle handle, std::uint64_t total_bytes) {
   const NoCancellation no_cancellation;
   std::array<char, 96> text{};
@@ -121,8 +125,8 @@ Function look_up(void* handle, const char* name) noexcept {
   return reinterpret_cast<Function>(real_dlsym(handle, name));
 }
 
-// The library's functions, by a handle of it; nullptr where it has not all that are needed, or
-// where it cannot be kept loaded.
+// The functions of the library of this handle, which is kept loaded; or of the one that was looked
+// into before. nullptr if it has no nvmlDeviceGetUUID, or cannot be kept loaded.
 const Nvml* know(void* handle, const void* in_it) noexcept {
   if (const Nvml* const known = the_nvml.load()) {
     return known;
@@ -138,7 +142,7 @@ const Nvml* know(void* handle, const void* in_it) noexcept {
     return made;
   }
   delete made;
-  return known;  // another thread was quicker
+  return known;  // that of a thread that was quicker; else nullptr
 }
 
 }  // namespace
@@ -149,7 +153,7 @@ void* route_nvml(void* handle, std::string_view name, void* found) noexcept {
       !shows_limits()) {
     return found;
   }
-  // Of a second library, which no process that works has, the functions stay its own.
+  // The functions of a second NVML library are not replaced; no process that works has one.
   const Nvml* const nvml = know(handle, found);
   if (nvml != nullptr && found == reinterpret_cast<void*>(nvml->memory)) {
     return reinterpret_cast<void*>(&get_memory);

@@ -1,21 +1,24 @@
-// NVML, as far as it says how much memory a GPU has: nvidia-smi, nvitop, pynvml and their like, and
-// programs that plan with it. Under a limit that the program sees they are told of the limit.
+// The functions of NVML that say how much memory a GPU has. nvidia-smi, nvitop, pynvml and programs
+// that plan with it call them. Under a limit that the program is shown as the size of the GPU,
+// cubfc answers with the limit.
 #pragma once
 
 #include <string_view>
 
 namespace cubfc {
 
-// Whether NVML has a function of this name that cubfc answers for. Cheap: asked for every look-up
-// of a name that is not the driver's.
+// Whether this may be the name of a function of NVML's that cubfc answers for; route_nvml()
+// decides. Takes a few instructions: the exported dlsym asks for each name that does not begin with
+// "cu".
 inline bool is_name_of_nvml_memory(const char* name) noexcept {
   return name[0] == 'n' && name[1] == 'v' &&
          std::string_view(name).starts_with("nvmlDeviceGetMemoryInfo");
 }
 
-// For the exported dlsym: the program has looked up `name` by a handle, and the function is
-// `found`. Ours where that is NVML's and the program's limits are to be shown, else `found`. Ours
-// calls that function first, and passes on what it answers but for the figures of a success.
+// Called by the exported dlsym when the program has looked up `name` by a dlopen handle and the
+// real dlsym has answered `found`. If `found` is NVML's and the program's limits are to be shown,
+// returns cubfc's function; else `found`. cubfc's function calls NVML's, and changes only the sizes
+// in an answer that is a success.
 void* route_nvml(void* handle, std::string_view name, void* found) noexcept;
 
 }  // namespace cubfc

@@ -1,9 +1,9 @@
-// PyTorch gives its tensors memory from a cache of its own, which asks the device for a segment now
-// and then: which line keeps a tensor is not to be seen there. But its cache tells a function of
-// libc10.so, for PyTorch's profiler, of each block that it hands out or gets back. The function
-// here has the same name and is found before it: it records the block where stacks are recorded
-// (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then calls PyTorch's. It is called under the lock
-// of PyTorch's cache, as cudaMalloc is.
+// PyTorch takes memory for its tensors from a cache of its own, which asks CUDA for a segment now
+// and then. So the requests for segments do not show which line keeps a tensor. But the cache
+// reports each block that it hands out or gets back to a function of libc10.so, for PyTorch's
+// profiler. The function here has the same name and is found before it. It records the block if
+// stacks and tensors are recorded (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then calls
+// PyTorch's. It is called under the lock of PyTorch's cache, as cudaMalloc is.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Device {
 };
 constexpr std::int8_t kCuda = 1;  // c10/core/DeviceType.h
 
-// c10/core/Allocator.h: since PyTorch 2.1, and from 1.12 on before.
+// c10/core/Allocator.h. PyTorch has the first since 2.1, and had the second from 1.12 until then.
 __attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* address,
                                                                         std::int64_t bytes,
                                                                         std::size_t all_allocated,
@@ -41,7 +41,7 @@ namespace {
 
 using cubfc::TraceRecorder;
 
-// `bytes`: less than 0 for a block that comes back.
+// `bytes`: less than 0 for a block that the cache gets back.
 void record(const void* address, std::int64_t bytes, c10::Device device, const void* caller) {
   cubfc::Process* const process = cubfc::Process::existing();
   TraceRecorder* const trace = process == nullptr ? nullptr : process->trace();
@@ -63,9 +63,10 @@ void record(const void* address, std::int64_t bytes, c10::Device device, const v
   trace->record(what);
 }
 
-// The function of this name in the libc10.so that is loaded now, which has the other name, too, as
-// this library does not; nullptr if there is none. Its caller's libraries are loaded as a whole, so
-// it may be called.
+// PyTorch's function of this name, in the libc10.so that is loaded now; nullptr if there is none.
+// libc10.so is the object that also exports c10::memoryProfilingEnabled(), which this library does
+// not. It may be called: it is fully loaded, since the caller was linked with it. Each thread
+// remembers the answer until an object is loaded or unloaded.
 template <typename Function>
 Function real_function(const char* name) {
   struct Found {
@@ -83,7 +84,8 @@ Function real_function(const char* name) {
   return reinterpret_cast<Function>(last.function);
 }
 
-// Records, and calls PyTorch's function of this name. Count: of the type that this PyTorch has.
+// Records the block, and calls PyTorch's function of this name. Count: the type that this version
+// of PyTorch passes.
 template <typename Count>
 void record_and_pass_on(const char* name, const void* caller, void* address, std::int64_t bytes,
                         Count all_allocated, Count all_reserved, c10::Device device) {

@@ -1,4 +1,4 @@
-// What the program asks about memory.
+// The wrappers of functions that ask about memory.
 #include "shim/ask/memory_info.h"
 #include "shim/ask/physical_memory.h"
 #include "shim/ask/pointer_queries.h"

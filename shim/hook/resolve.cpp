@@ -1,10 +1,11 @@
-// The driver's own look-up of its functions.
+// The wrappers of cuGetProcAddress, the driver's own look-up of its functions.
 #include "shim/hook/calls.h"
 
 namespace cubfc {
 namespace {
 
-// Routed by the pointer, not by the name: the real resolver knows which ABI a version means.
+// Puts cubfc's function in place of the one that the driver has answered. Goes by that function's
+// address, not by its name: only the driver knows which ABI a version means.
 CUresult route_result(CUresult result, const char* symbol, void** function) {
   const Routes* const routes = Routes::find();
   if (result == CUDA_SUCCESS && routes != nullptr && symbol != nullptr && function != nullptr &&

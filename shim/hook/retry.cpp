@@ -1,5 +1,6 @@
-// What takes memory of the device by itself: modules, kernels, streams. The call is the
-// driver's, and made once more when it lacks memory that arenas hold and nobody uses.
+// The wrappers of functions for which the driver takes memory of the device by itself: modules,
+// kernels, streams. The driver serves the call. If it lacks memory, and unused memory can be
+// released for it, the call is repeated.
 #include "shim/hook/calls.h"
 
 namespace cubfc {
@@ -19,7 +20,8 @@ CUresult cubfc_cuModuleLoadData(CUmodule* module, const void* image) {
 
 CUresult cubfc_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count,
                                   CUjit_option* options, void** values) {
-  // Values of options may be results, too: a second call would take those of the first.
+  // The driver also writes results into the values of options, and a second call would read those
+  // of the first as its inputs. So a call with options is not repeated.
   return count == 0
              ? call_with_room(&Functions::cuModuleLoadDataEx, module, image, count, options, values)
              : call(&Functions::cuModuleLoadDataEx, module, image, count, options, values);

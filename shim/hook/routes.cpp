@@ -38,7 +38,7 @@ void* exported_wrapper(std::string_view name) {
   return runtime_wrapper(name);
 }
 
-// Without a lock, as Driver::find(). Two threads may both build the table; one is kept.
+// Takes no lock, as Driver::find(). Two threads may both build the table; one is kept.
 const Routes* Routes::find(void* handle) {
   static std::atomic<const Routes*> found{nullptr};
   if (const Routes* routes = found.load(std::memory_order_acquire); routes != nullptr) {

@@ -1,5 +1,5 @@
-// The functions that cubfc exports, and the routes by which a program that asks the driver for one
-// of its functions gets ours.
+// The driver functions that cubfc exports, and the routes: which of them a program gets when it
+// asks the driver for one of the driver's functions.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,9 @@
 
 namespace cubfc {
 
-// The wrappers, and the exported functions that jump to them (thunks.cpp): those are symbols of the
-// driver's names, which cuda.h declares with other types in part, and in part defines as macros.
+// The wrappers (cubfc_NAME), and the exported functions that jump to them (thunks.cpp). The symbol
+// of an exported function is the driver's name. In the source it is exported_NAME, because cuda.h
+// declares some of the driver's names with other types, and defines others as macros.
 namespace wrapper {
 extern "C" {
 #define CUBFC_DECLARE(name, base, version, per_thread, parameters)        \
@@ -22,18 +23,18 @@ CUBFC_ENTRY_POINTS(CUBFC_DECLARE)
 }
 }  // namespace wrapper
 
-// An intercepted function as data.
+// A row of CUBFC_ENTRY_POINTS, which explains the first four fields.
 struct EntryPoint {
   std::string_view name;
   std::string_view base;
   int version;
   bool per_thread;
   void* thunk;  // the function that we export under this name; it jumps to the wrapper
-  // The real function's place in the table.
+  // Returns the driver's own function; nullptr if this driver does not have it.
   void* (*real)(const DriverFunctions&);
 };
 
-// All of CUBFC_ENTRY_POINTS.
+// All rows of CUBFC_ENTRY_POINTS.
 inline constexpr std::size_t kEntryPointCount = [] {
   std::size_t count = 0;
 #define CUBFC_COUNT(name, base, version, per_thread, parameters) ++count;
@@ -49,21 +50,26 @@ struct EntryPoints {
 };
 EntryPoints entry_points();
 
-// The address that we export under this name, cudaMalloc and cudaFree included; nullptr if none is.
+// The function that cubfc exports under this name of the driver's or of the CUDA runtime's
+// (runtime.h); nullptr if there is none.
 void* exported_wrapper(std::string_view name);
 
-// From the addresses of the driver's functions to our wrappers. Immutable once found, but for the
-// addresses that are learnt. Thread-safe; takes no lock, because it is asked for from inside dlsym.
+// Maps the addresses of the driver's functions to the functions that cubfc exports in their place.
+// Once found, changes only by learn(), which adds addresses. Thread-safe; takes no lock, because
+// dlsym asks it.
 class Routes {
  public:
-  // Those of Driver::find(handle); nullptr as long as there is no driver.
+  // The routes of the driver that Driver::find(handle) finds; nullptr while it finds none, or
+  // without host memory.
   static const Routes* find(void* handle = nullptr);
 
-  // The wrapper for a real function's address, or the address itself.
+  // cubfc's function in place of the driver's at this address; any other address is returned as it
+  // is.
   void* route(void* address) const;
 
-  // Learns under which other addresses cuGetProcAddress gives the entry points of this base name,
-  // if it is one of ours.
+  // Called when the program has asked cuGetProcAddress for this base name. For each entry point of
+  // that name, asks the driver for its address by cuGetProcAddress, which may not be that of the
+  // symbol, and adds it.
   void learn(std::string_view base) const;
 
  private:
@@ -74,7 +80,7 @@ class Routes {
     std::atomic<void*> address{nullptr};
     std::atomic<void*> wrapper{nullptr};
   };
-  // Every entry point, once by symbol and once by cuGetProcAddress.
+  // Each entry point has at most two addresses: by symbol and by cuGetProcAddress.
   static constexpr std::size_t kMostRoutes = 2 * kEntryPointCount;
 
   const Driver& driver_;

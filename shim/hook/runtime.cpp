@@ -15,10 +15,10 @@
 #include "shim/serve/allocations.h"
 #include "shim/serve/frees.h"
 
-// Thin on purpose: what is plain goes to the arena; everything else, every failure included, goes
-// to the program's runtime, which comes back through the driver's entry points and keeps its last
-// error right. Others are left to see every call: a library that overrides these functions, too, or
-// a tool that has replaced the driver's.
+// Thin on purpose. What an arena can serve without growing is served here. Everything else, every
+// failure included, goes to the program's CUDA runtime, which comes back through the driver's entry
+// points and keeps its own last error right. So does every call where another library overrides
+// these functions, too, or where a tool has replaced the driver's: these are to see every call.
 
 namespace {
 
@@ -28,7 +28,10 @@ using RuntimeError = int;
 constexpr RuntimeError kSuccess = 0;
 constexpr RuntimeError kInitializationError = 3;
 
-// Looked up again when it is called from elsewhere, or another object may have it.
+// The function of this name that `caller` would have found without cubfc, else that of any CUDA
+// runtime that is loaded; nullptr if there is none. Each thread remembers the answer by caller
+// until an object is loaded or unloaded. Each name must have its own Function type, and so has its
+// own array.
 template <typename Function>
 Function real_function(const char* name, const void* caller) {
   struct Found {
@@ -56,12 +59,13 @@ CUdeviceptr look_further(cubfc::Process& process, std::size_t bytes, const void*
     trace->capture_stack(caller);
   }
   return process.allocations().try_allocate(bytes);
-} catch (const std::bad_alloc&) {  // of the host: the driver's entry point says so
+} catch (const std::bad_alloc&) {  // no host memory: the driver's entry point will say so
   return 0;
 }
 
-// Calls the runtime's function of this name, which comes back by the driver's entry point: what is
-// allocated there is asked for by the program's object that `caller` lies in, not by the runtime.
+// Calls the CUDA runtime's function of this name, which comes back through a driver entry point.
+// What is allocated there counts for the program's object that `caller` lies in, not for the
+// runtime.
 template <typename... Arguments>
 RuntimeError allocate_for(const char* name, const void* caller, Arguments... arguments) {
   using Function = RuntimeError (*)(Arguments...);
@@ -75,8 +79,8 @@ RuntimeError allocate_for(const char* name, const void* caller, Arguments... arg
   return result;
 }
 
-// What the arena does not have at hand, and what is not ours (`process` is nullptr). `caller` is
-// whom the program's call returns to.
+// cudaMalloc when take_at_hand() has returned 0, or when the call is to be passed on (`process` is
+// nullptr). `caller`: the return address of the program's call.
 [[gnu::noinline]] RuntimeError allocate_otherwise(cubfc::Process* process, void** address,
                                                   std::size_t bytes, const void* caller) {
   const CUdeviceptr got = process == nullptr ? 0 : look_further(*process, bytes, caller);
@@ -121,7 +125,7 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
     const auto block = reinterpret_cast<CUdeviceptr>(address);
     const auto freed = process->frees().free_at_hand(block);
     if (freed == cubfc::arena::Arena::Gathered::kFull) [[unlikely]] {
-      return static_cast<RuntimeError>(cubfc::tidy_frees(*process));  // both have the same numbers
+      return static_cast<RuntimeError>(cubfc::tidy_frees(*process));  // both types share numbers
     }
     if (freed != cubfc::arena::Arena::Gathered::kNot || free_otherwise(*process, block))
         [[likely]] {
@@ -133,7 +137,7 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
   return real == nullptr ? kInitializationError : real(address);
 }
 
-// Stream and pool are pointers to what the runtime keeps to itself.
+// `stream` and `pool` are the runtime's handles, which are opaque pointers.
 __attribute__((visibility("default"))) RuntimeError cudaMallocAsync(void** address,
                                                                     std::size_t bytes,
                                                                     void* stream) {

@@ -1,13 +1,13 @@
-// cudaMalloc, cudaFree and the two that allocate in a stream, for programs whose runtime is a
-// shared library. (One that is linked into the program has no such symbols; it comes through the
-// driver's entry points like everything else.)
+// cubfc's cudaMalloc, cudaFree, cudaMallocAsync and cudaMallocFromPoolAsync, for programs whose
+// CUDA runtime is a shared library. (A runtime that is linked into the program is not intercepted;
+// its requests come through the driver's entry points.)
 #pragma once
 
 #include <string_view>
 
 namespace cubfc {
 
-// Our wrapper of a runtime function; nullptr for a name that is not one of them.
+// cubfc's function of this name of the CUDA runtime; nullptr if there is none.
 void* runtime_wrapper(std::string_view name);
 
 }  // namespace cubfc

@@ -1,4 +1,4 @@
-// Memory that is shared with other processes.
+// The wrappers of functions that share memory with other processes.
 #include "shim/hook/calls.h"
 #include "shim/share/ipc.h"
 

@@ -1,4 +1,5 @@
-// Memory in the order of a stream, and the pools that it comes from.
+// The wrappers of functions that allocate and free in the order of a stream, and of those that make
+// or change the pools for it.
 #include "shim/serve/stream_ordered.h"
 #include "shim/hook/calls.h"
 #include "shim/serve/graph_memory.h"

@@ -1,8 +1,9 @@
-// The exported driver functions: each jumps to its wrapper (in the file of its family). Tools that
-// watch allocations, UCX's memory hooks for one, replace the beginning of a driver function in
-// memory by a jump to their own, and run what stood there from elsewhere. So what stands there must
-// be long enough for a jump to any address, and must be instructions that such a tool knows how to
-// move: none that refers to its own place, none of a kind that a compiler just happens to emit.
+// The exported driver functions. Each jumps to its wrapper, which is in the file of its family.
+// Tools that watch allocations, such as UCX's memory hooks, overwrite the beginning of a driver
+// function with a jump to their own function, and execute the overwritten instructions elsewhere.
+// So the beginning must be long enough for a jump to any address, and must consist of instructions
+// that such a tool can move: none that depends on its own address, none that a compiler just
+// happens to emit.
 #include "shim/hook/thunks.h"
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include "shim/driver/entry_points.h"
 
 #if defined(__x86_64__)
-// A function's result register has no meaning before it returns. 15 bytes: a jump through a
-// register takes 13.
+// These set the result register, which has no meaning before a function returns. 15 bytes: a jump
+// through a register takes 13.
 #define CUBFC_MOVABLE "movl $0, %eax\n movl $0, %eax\n movl $0, %eax\n"
 #define CUBFC_JUMP "jmp"
 #elif defined(__aarch64__)

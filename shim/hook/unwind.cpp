@@ -1,9 +1,10 @@
-// What the static libgcc and libstdc++ would bring along is replaced by something smaller.
+// Takes the place of two functions: _dl_find_object(), which the static libgcc's unwinder calls,
+// and the handler that the static libstdc++ would bring along.
 //
-// _dl_find_object for the unwinder of the static libgcc. The C library has one since glibc 2.35;
-// using it would raise the oldest glibc that libcubfc.so runs on from 2.34. Ours walks over the
-// loaded objects, and remembers for each thread where it has been: the stacks of a trace are of the
-// same few objects again and again.
+// The C library has a _dl_find_object() since glibc 2.35; using it would raise the oldest glibc
+// that libcubfc.so runs on from 2.34. The one here walks over the loaded objects, and remembers for
+// each thread the segments where it found something: the stacks of a trace lie in the same few
+// objects again and again.
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -26,7 +27,8 @@ struct FoundObject {
   unsigned long long reserved[7];
 };
 
-// Where the calling thread has found something, as long as no object is loaded or unloaded.
+// The segments in which the calling thread has found an address. Forgotten when an object has been
+// loaded or unloaded.
 struct Remembered {
   struct Segment {
     std::uintptr_t start;
@@ -35,7 +37,7 @@ struct Remembered {
   };
   unsigned long long loaded;
   unsigned long long unloaded;
-  unsigned next;  // to be replaced
+  unsigned next;  // the index of the segment that is replaced next
   Segment segments[8];
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Remembered remembered{};
@@ -101,8 +103,8 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) {
 
 }  // namespace
 
-// 0 when the object was found, -1 otherwise, as in glibc. Under a name of ours in the source: newer
-// headers declare the real one, with the type that is spelled out above.
+// Returns 0 when the object was found, -1 otherwise, as in glibc. In the source it has another
+// name, because newer headers declare _dl_find_object with the type that FoundObject stands for.
 extern "C" __attribute__((visibility("hidden"))) int cubfc_find_object(void* address,
                                                                        FoundObject* result) noexcept
     __asm__("_dl_find_object");
@@ -111,9 +113,9 @@ extern "C" int cubfc_find_object(void* address, FoundObject* result) noexcept {
   return dl_iterate_phdr(&look_at, &search) == 1 ? 0 : -1;
 }
 
-// libstdc++'s names the exception that nobody has caught, for which its demangler has several
-// hundred addresses that would have to be relocated in every process. None of ours leaves the
-// library.
+// libstdc++'s own handler prints the name of an exception that nobody has caught. Its demangler has
+// several hundred addresses that would have to be relocated in every process. No exception leaves
+// this library, so its handler need not print any.
 namespace __gnu_cxx {
 __attribute__((visibility("hidden"))) void __verbose_terminate_handler() {
   std::abort();

@@ -11,7 +11,8 @@
 namespace cubfc {
 namespace {
 
-// A piece that is longer, or ends beyond the last address, is none.
+// A piece that is longer, or that ends beyond the last address, is not read: its address or its
+// length is wrong.
 constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
 
 bool is_possible(const MemoryPiece& piece) noexcept {
@@ -40,8 +41,8 @@ void OwnMemory::read(std::span<MemoryPiece> pieces) {
   }
 }
 
-// Linux copies page by page, and stops at the first that is not there: that one is passed over, and
-// the rest asked for again.
+// Reads pages by number. Linux copies page by page, and stops at the first that is not there. That
+// page is passed over, and the rest is asked for again.
 void OwnMemory::fetch(std::vector<std::uintptr_t> numbers) {
   constexpr std::size_t kAtOnce = 64;
   for (std::size_t done = 0; done < numbers.size() && !is_forbidden_;) {

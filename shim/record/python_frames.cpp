@@ -14,11 +14,12 @@ namespace {
 using Problem = PythonFrames::Problem;
 using Instruction = PythonLayout::Instruction;
 
-// A file's name may be longer, and a table of lines: then its end counts, or its beginning.
+// A file's name may have more characters, of which the last are read. A table of lines may have
+// more bytes, of which the first are read.
 constexpr std::uint64_t kMostCharacters = 1024;
 constexpr std::uint64_t kMostOfLines = 64 * 1024;
 constexpr std::uint64_t kMarksOfPointer = 7;
-// Frames of the interpreter's own are passed over, but not for ever.
+// The most frames that are looked at: the interpreter's own are passed over, but not for ever.
 constexpr std::size_t kMostPassedOver = 1024;
 
 template <typename T>
@@ -46,8 +47,8 @@ std::uint64_t mixed(std::uint64_t hash, std::string_view text) noexcept {
   return hash;
 }
 
-// The bits of PyASCIIObject::state. How many `interned` has, before them, is not the same in all
-// versions; with a wrong number none of these is possible.
+// Reads the bits of PyASCIIObject::state. The versions differ in how many bits `interned` has,
+// which come first. With a wrong number the rest is not possible.
 struct StringState {
   std::uint8_t kind;
   bool is_ascii;
@@ -152,7 +153,7 @@ PythonFrames Python::read(std::size_t most) const {
   PythonFrames frames;
   OwnMemory memory;
   if (is_finalizing_ != nullptr && is_finalizing_() != 0) {
-    return frames;  // states of threads that still run are freed
+    return frames;  // the states of threads that still run are freed by now
   }
   const std::optional<std::vector<Place>> places = places_of_thread(most, memory);
   std::vector<char> codes;
@@ -160,13 +161,13 @@ PythonFrames Python::read(std::size_t most) const {
     return frames;
   }
   frames.all.clear();
-  if (is_finalizing_ == nullptr || is_finalizing_() == 0) {  // else it has begun meanwhile
+  if (is_finalizing_ == nullptr || is_finalizing_() == 0) {  // else Python has begun to end
     frames.problem = memory.is_forbidden() ? Problem::kForbidden : Problem::kNoPython;
   }
   return frames;
 }
 
-// Where each frame is, from the innermost out. Nothing where one is not there.
+// Where each frame is, from the innermost out. Nothing if the memory of one is not there.
 std::optional<std::vector<Python::Place>> Python::places_of_thread(std::size_t most,
                                                                    OwnMemory& memory) const {
   std::vector<Place> places;
@@ -200,7 +201,8 @@ std::optional<std::vector<Python::Place>> Python::places_of_thread(std::size_t m
   return places;
 }
 
-// The code objects one after the other; makes the frames, without text. False where one is none.
+// Reads the code objects, one after the other, and makes the frames, still without text. False if
+// one is no code object.
 bool Python::read_codes(std::span<const Place> places, OwnMemory& memory, std::vector<char>& codes,
                         PythonFrames& frames) const {
   codes.resize(places.size() * layout_.code_bytes);
@@ -232,12 +234,12 @@ bool Python::read_codes(std::span<const Place> places, OwnMemory& memory, std::v
   return true;
 }
 
-// File, function and lines of each frame: first how long they are, then all of them. False where
-// one is not what it should be.
+// Reads the file, the function and the lines of each frame: first how long they are, then all of
+// them. False if one is not of the type that it should be.
 bool Python::read_text(const std::vector<char>& codes, OwnMemory& memory,
                        PythonFrames& frames) const {
   struct Head {
-    std::array<char, 40> bytes;  // as much as the shortest of these objects has
+    std::array<char, 40> bytes;  // no more than the shortest of these objects has
   };
   constexpr std::size_t kTexts = 3;
   std::vector<Head> heads(frames.all.size() * kTexts);
@@ -272,7 +274,7 @@ bool Python::read_text(const std::vector<char>& codes, OwnMemory& memory,
       piece.character_bytes = state->kind;
       piece.is_latin_1 = state->kind == 1 && !state->is_ascii;
       before = state->is_ascii ? layout_.ascii_header_bytes : layout_.compact_header_bytes;
-      before += i % kTexts == 0 ? (length - used) * state->kind : 0;  // a path's end
+      before += i % kTexts == 0 ? (length - used) * state->kind : 0;  // of a path, the end is read
     }
     piece.start = bytes;
     piece.length = used * piece.character_bytes;

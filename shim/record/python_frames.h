@@ -1,7 +1,8 @@
-// The Python functions that the calling thread is in. Reads what the thread's own frames say, while
-// it is in a call that Python made, so that none of them can change: takes no lock of Python's (the
-// GIL may be another thread's by then), touches no reference count, calls nothing that makes
-// objects. All is read by system calls that survive an address that is none.
+// The Python functions that the calling thread is in. Reads the thread's own frames while the
+// thread is in a call that Python has made, so that none of them can change. Takes no lock of
+// Python's (another thread may have the GIL by then), touches no reference count, and calls nothing
+// that makes objects. Everything is read by system calls, which survive an address where no memory
+// is.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +18,20 @@
 
 namespace cubfc {
 
-// Copies of what tells where a thread is, so that nothing of Python's is needed any more.
+// Copies of all that says where a thread is. Nothing of Python's is needed any more.
 struct PythonFrames {
   struct Piece {
     std::size_t start = 0;  // in `bytes`
     std::size_t length = 0;
     std::uint8_t character_bytes = 1;
-    bool is_latin_1 = false;  // of one byte each, but not ASCII
+    bool is_latin_1 = false;  // one byte for each character, but not ASCII
   };
   struct Frame {
     Piece file;
     Piece function;
-    Piece lines;                   // the table that tells the lines of instructions
+    Piece lines;                   // the table that gives the lines of instructions
     std::int32_t first_line = 0;   // of the function
-    std::int64_t instruction = 0;  // its place in the code, in bytes
+    std::int64_t instruction = 0;  // place in the code, in bytes
     std::uint64_t identity = 0;    // a hash of all of this
   };
   std::vector<Frame> all;  // the innermost first
@@ -38,7 +39,7 @@ struct PythonFrames {
 
   enum class Problem : std::uint8_t {
     kNone,
-    kForbidden,  // the system does not let this process read so
+    kForbidden,  // the system does not let this process read its memory so
     kNoPython,   // what was read is not what a Python of this version has
   };
   Problem problem = Problem::kNone;
@@ -47,20 +48,20 @@ struct PythonFrames {
 // An interpreter that is loaded in this process. Thread-safe.
 class Python {
  public:
-  // Nothing where none is loaded. It may be half loaded, or about to be unloaded: nothing of it is
-  // called before a thread that is in it calls begin(). Waits for no lock that the dynamic linker
-  // holds while constructors run.
+  // Nothing if none is loaded. The interpreter that is found may be half loaded, or about to be
+  // unloaded: none of its functions is called before a thread that is in it calls begin(). Waits
+  // for no lock that the dynamic linker holds while constructors run.
   static std::optional<Python> seen() noexcept;
-  // Where it lies. A thread is in it when a function of its stack lies there.
+  // Where the interpreter lies. A thread is in it if a function of the thread's stack lies there.
   const ObjectRange& range() const { return range_; }
 
-  // All that follows is for a thread that is in it, which so is whole and stays.
+  // The rest is for a thread that is in the interpreter, which therefore is whole and stays.
 
-  // False where its frames cannot be read: `why` says so. Throws std::bad_alloc.
+  // False if its frames cannot be read: `why` says why. Throws std::bad_alloc.
   bool begin(std::string& why);
 
-  // After begin(): of the calling thread, at most so many. None where Python does not know it.
-  // Throws std::bad_alloc.
+  // After begin(): the calling thread's frames, at most so many. None if Python does not know the
+  // thread. Throws std::bad_alloc.
   PythonFrames read(std::size_t most) const;
 
   struct Text {
@@ -76,7 +77,7 @@ class Python {
   std::uintptr_t code_address() const { return reinterpret_cast<std::uintptr_t>(thread_state_); }
 
  private:
-  struct Place {  // of a frame
+  struct Place {  // where a frame is
     std::uintptr_t code;
     std::int64_t instruction;  // an address, for PythonLayout::Instruction::kPointer
   };

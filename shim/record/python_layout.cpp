@@ -70,29 +70,30 @@ constexpr PythonLayout of_3_12() {
   return layout;
 }
 
-// Where _Py_DebugOffsets of a version has what is wanted, in words.
+// Where a version's _Py_DebugOffsets has what is needed here: indices of words.
 struct DebugOffsets {
-  std::size_t current_frame;  // of the thread
+  std::size_t current_frame;  // in the thread
   std::size_t previous;       // of the frame; then executable, instr_ptr, localsplus, owner
   std::size_t code_size;      // of the code; then filename, name, qualname, linetable, firstlineno
   std::size_t instructions;   // of the code
 };
 constexpr std::size_t kVersionWord = 1;
 constexpr std::size_t kFreeThreadedWord = 2;
-// Header 3 words, runtime 3, interpreter 13 and from 3.14 on 16, thread 9 and from 3.15 on 16 and
-// one of exceptions, frame 6 and from 3.14 on 8, code 10. By minor version, from 13 on.
+// They follow from the sizes of its parts, in words: header 3, runtime 3, interpreter 13 and from
+// 3.14 on 16, thread 9 and from 3.15 on 16 and one of exceptions, frame 6 and from 3.14 on 8, code
+// 10. By minor version, from 13 on.
 constexpr std::array<DebugOffsets, 3> kDebugOffsets{
     {{23, 29, 34, 43}, {26, 32, 39, 48}, {26, 40, 47, 56}}};
 constexpr unsigned kFirstMinor = 13;
 
-// Whether a version, as PY_VERSION_HEX has it, is of this minor one, and a candidate or later:
-// before, its offsets may still have been others.
+// Whether a version, as PY_VERSION_HEX has it, is of this minor version, and a release candidate or
+// later: before that, its offsets may have been others.
 bool is_final(std::uint64_t version, unsigned minor) {
   constexpr std::uint64_t kCandidate = 0xc;
   return version >> 16 == minor + 0x300 && (version >> 4 & 0xf) >= kCandidate;
 }
 
-// No thread's state is longer, in any version: else it is no offset.
+// No version's thread state is longer: a higher number is no offset.
 constexpr std::uint64_t kMostOfThread = 64 * 1024;
 
 std::optional<PythonLayout> of_debug_offsets(const DebugOffsets& at,

@@ -1,8 +1,8 @@
 // Where CPython keeps what a thread is doing: which versions are known, and their offsets in bytes.
-// 3.9 to 3.12 by tables, as their headers have it (Include/cpython/frameobject.h, Include/internal/
-// pycore_frame.h, cpython/code.h); from 3.13 on by what each interpreter says of itself
-// (_Py_DebugOffsets, the first thing in _PyRuntime). Only for 64-bit processors. Nothing is read
-// here.
+// For 3.9 to 3.12 there are tables, as in the headers (Include/cpython/frameobject.h,
+// Include/internal/pycore_frame.h, cpython/code.h). From 3.13 on each interpreter has its own table
+// (_Py_DebugOffsets, which _PyRuntime begins with). Only for 64-bit processors. Reads no memory
+// itself.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,12 @@
 namespace cubfc {
 
 struct PythonLayout {
-  // Of PyThreadState, a pointer: to the innermost frame, or to what has a pointer to it.
+  // Offset in PyThreadState of a pointer to the innermost frame, or to a _PyCFrame, which has that
+  // pointer.
   std::size_t thread_frame = 0;
-  std::optional<std::size_t> cframe_frame;  // 3.11 and 3.12: of what is between
+  std::optional<std::size_t> cframe_frame;  // 3.11 and 3.12: offset in _PyCFrame
 
-  // Of a frame. `frame_bytes`: as many as hold all of these.
+  // Offsets in a frame. `frame_bytes`: how many of its bytes hold all that is read.
   std::size_t frame_bytes = 0;
   std::size_t frame_code = 0;      // a pointer; from 3.14 on with marks in its lowest bits
   std::size_t frame_previous = 0;  // a pointer
@@ -27,39 +28,41 @@ struct PythonLayout {
   Instruction instruction = Instruction::kPointer;
   std::optional<std::size_t> frame_owner;  // a byte; see kFirstOwnerOfNone
 
-  // Of a code object.
-  std::size_t code_bytes = 0;  // as many as hold all of these
+  // Offsets in a code object.
+  std::size_t code_bytes = 0;  // how many of its bytes hold all that is read
   std::size_t code_first_line = 0;
   std::size_t code_file = 0;
   std::size_t code_name = 0;
   std::size_t code_lines = 0;         // a bytes object
-  std::size_t code_instructions = 0;  // where they begin; for Instruction::kPointer
+  std::size_t code_instructions = 0;  // where the instructions begin; for Instruction::kPointer
   enum class Lines : std::uint8_t { kLnotab, kDeltas, kLocations };
   Lines lines = Lines::kLocations;  // Objects/lnotab_notes.txt, and locations.md since 3.11
 
-  // Of strings (PyASCIIObject, PyCompactUnicodeObject): how much stands before the characters.
+  // The bytes before the characters of a string (PyASCIIObject, PyCompactUnicodeObject).
   std::size_t ascii_header_bytes = 0;
   std::size_t compact_header_bytes = 0;
 };
 
-// From this owner on a frame is the interpreter's own (FRAME_OWNED_BY_CSTACK and what came later).
+// A frame with this owner, or a higher one, is the interpreter's own (FRAME_OWNED_BY_CSTACK and
+// later ones).
 inline constexpr std::uint8_t kFirstOwnerOfNone = 3;
 
-// What is the same in all of them: PyObject and PyVarObject, and strings' state.
+// Offsets that are the same in all versions: in PyObject and PyVarObject, and of strings' state.
 inline constexpr std::size_t kPythonType = 8;
 inline constexpr std::size_t kPythonSize = 16;
 inline constexpr std::size_t kPythonBytesHeader = 32;
 inline constexpr std::size_t kPythonStringState = 32;
 
-// No frame and no code object is longer, as far as it is read.
+// The most bytes that are read of a frame or a code object.
 inline constexpr std::size_t kMostPythonBytes = 512;
 
-// Of the version that Py_GetVersion() tells ("3.12.1 (main, ...) [GCC ...]"). `runtime`: the first
-// words of _PyRuntime. Nothing for what is not known; `why` says what it is then, for people.
+// The layout of the version that Py_GetVersion() tells ("3.12.1 (main, ...) [GCC ...]"). `runtime`:
+// the first words of _PyRuntime. Nothing if the layout is not known: `why` then tells people the
+// reason.
 std::optional<PythonLayout> python_layout_of(const std::string& version,
                                              std::span<const std::uint64_t> runtime,
                                              std::string& why);
-// As many words of _PyRuntime are looked at.
+// How many words of _PyRuntime are looked at.
 inline constexpr std::size_t kPythonRuntimeWords = 64;
 
 }  // namespace cubfc

@@ -35,7 +35,7 @@ class Bytes {
   std::size_t next_ = 0;
 };
 
-// Pairs: so many bytes of code further, so many lines further.
+// Lines::kLnotab: pairs that say how many bytes of code further, and how many lines further.
 std::int64_t line_by_lnotab(Bytes table, bool is_cut, std::int64_t line,
                             std::int64_t instruction) noexcept {
   std::int64_t at = 0;
@@ -49,7 +49,8 @@ std::int64_t line_by_lnotab(Bytes table, bool is_cut, std::int64_t line,
   return is_cut ? 0 : line;
 }
 
-// Pairs: a stretch of code of so many bytes, so many lines further; -128: of no line.
+// Lines::kDeltas: pairs that say how many bytes of code a stretch has, and how many lines further
+// it is; -128: it has no line.
 std::int64_t line_by_deltas(Bytes table, std::int64_t line, std::int64_t instruction) noexcept {
   constexpr std::int32_t kNoLine = -128;
   std::int64_t end = 0;
@@ -64,8 +65,8 @@ std::int64_t line_by_deltas(Bytes table, std::int64_t line, std::int64_t instruc
   return 0;
 }
 
-// Entries for stretches of one to eight units of two bytes. The first byte has the kind of entry
-// and the length; how lines and columns follow goes by the kind.
+// Lines::kLocations: entries for stretches of one to eight units of two bytes. The first byte has
+// the kind of entry and the length. The kind says how the line and the columns follow.
 std::int64_t line_by_locations(Bytes table, std::int64_t line, std::int64_t instruction) noexcept {
   enum : std::uint8_t { kOneLine = 10, kNoColumns = 13, kLong = 14, kNone = 15 };
   std::int64_t end = 0;

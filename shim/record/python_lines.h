@@ -1,4 +1,4 @@
-// The line of an instruction, by the tables that CPython keeps with its code. Pure.
+// Finds the line of an instruction in the tables that CPython keeps with its code. Pure.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace cubfc {
 
-// `table` may be anything; `is_cut`: its end is missing. `instruction`: its place in the code, in
-// bytes. 0: the table does not tell.
+// `table` may hold anything; `is_cut`: its end is missing. `instruction`: the place in the code, in
+// bytes. Returns 0 if the table does not tell the line.
 std::uint32_t python_line(PythonLayout::Lines kind, std::string_view table, bool is_cut,
                           std::int32_t first_line, std::int64_t instruction) noexcept;
 

@@ -63,7 +63,8 @@ std::span<const std::uint32_t> PythonStacks::take() noexcept {
   return {captured_of_python.numbers.data(), std::exchange(captured_of_python.frames, 0)};
 }
 
-// A copy: another one may be found while this thread works with it.
+// Python with its frames ready to be read; nothing if they cannot be, and `why_none` says why. A
+// copy, because python_ may be replaced while this thread works with it.
 std::optional<Python> PythonStacks::begun_python(const Tell& tell, std::string& why_none) {
   const std::lock_guard lock(mutex_);
   if (python_ && !is_begun_) {

@@ -28,7 +28,7 @@ struct Walk {
   std::uintptr_t* frames;
   std::size_t most;
   const ObjectRange& wanted;
-  std::size_t count = 0;  // that are kept
+  std::size_t count = 0;  // frames that are kept
   std::size_t seen = 0;
   bool is_in_wanted = false;
 };
@@ -36,7 +36,7 @@ struct Walk {
 _Unwind_Reason_Code add_frame(_Unwind_Context* context, void* data) {
   auto& walk = *static_cast<Walk*>(data);
   const auto frame = static_cast<std::uintptr_t>(_Unwind_GetIP(context));
-  if (frame == 0) {  // there is nobody whom a thread's first function returns to
+  if (frame == 0) {  // a thread's first function returns to nobody
     return _URC_END_OF_STACK;
   }
   constexpr std::size_t kMostSeen = 1024;
@@ -75,7 +75,7 @@ class BuildIds {
     }
     return 0;
   } catch (const std::bad_alloc&) {
-    return 1;  // not through the C library
+    return 1;  // the exception must not pass through the C library
   }
 
   static std::string_view id_of(const dl_phdr_info& info) noexcept {
@@ -129,8 +129,8 @@ bool Stacks::is_known(std::uintptr_t frame) const {
   return behind != code_.begin() && frame < std::prev(behind)->end;
 }
 
-// Code that was made, and lies in no object, is not looked for again and again: only where objects
-// have been loaded or unloaded since.
+// Looks again only if objects have been loaded or unloaded since: code that was generated lies in
+// no object, and would be looked for at each call.
 void Stacks::tell_new_objects(std::span<const std::uintptr_t> frames,
                               const std::function<void(const std::string& text)>& tell) {
   const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// The stacks of allocations that are recorded: captured before the arena's lock is taken, written
-// down under it.
+// The stacks of allocations that are recorded. A stack is captured before the arena's lock is
+// taken, and recorded under it.
 #pragma once
 
 #include <cstddef>
@@ -19,26 +19,27 @@ class Stacks {
  public:
   static constexpr std::size_t kMostFrames = 64;
 
-  // `depth`: frames of each stack, at most; 0: none are captured.
+  // `depth`: the most frames of a stack; 0: none are captured.
   explicit Stacks(std::uint32_t depth)
       : depth_(depth < kMostFrames ? depth : std::uint32_t{kMostFrames}) {}
   std::uint32_t depth() const noexcept { return depth_; }
 
-  // Captures the calling thread's stack, from where the program's call returns to, until take()
-  // takes it. Must not be called under a lock that a library's constructor may wait for: finding
-  // the way up may take the dynamic linker's. `wanted`: also says whether a function of the whole
-  // stack, however deep, lies there.
+  // Captures the calling thread's stack, from the program's call (`return_address`) on, for take().
+  // Must not be called under a lock that a library's constructor may wait for: unwinding may take
+  // the dynamic linker's lock. `wanted`: Capture also says whether a function anywhere in the whole
+  // stack lies in this object.
   struct Capture {
     std::span<const std::uintptr_t> frames;
     bool is_in_wanted;
   };
   Capture capture(const void* return_address, const ObjectRange& wanted) noexcept;
-  // What the calling thread has captured last; empty when that was taken before. Valid until the
-  // thread captures again.
+  // The stack that the calling thread has captured last; empty if it was taken before. Valid until
+  // the thread captures again.
   std::span<const std::uintptr_t> take() noexcept;
 
-  // Calls `tell` with what code is loaded, for trace::Kind::kObjects, if any of these frames lies
-  // in code that was not told of. Nobody's new frames are told of before. Throws std::bad_alloc.
+  // If any of these frames lies in code that was not told of, calls `tell` with the text of
+  // trace::Kind::kObjects, which lists the code that is loaded. Another thread with frames in that
+  // code waits meanwhile. Throws std::bad_alloc.
   void tell_new_objects(std::span<const std::uintptr_t> frames,
                         const std::function<void(const std::string& text)>& tell);
 
@@ -52,7 +53,7 @@ class Stacks {
 
   const std::uint32_t depth_;
   std::mutex mutex_;           // guards what follows; nothing is recorded under it but objects
-  std::vector<Range> code_;    // that was told of, by address
+  std::vector<Range> code_;    // what was told of, by address
   std::uint64_t told_at_ = 0;  // objects_generation() then
 };
 

@@ -1,5 +1,5 @@
-// Tells whether a call took long, for a dozen instructions: by the processor's counter of ticks. A
-// clock takes ten times as many.
+// Tells whether a call took long, by the processor's counter of ticks. That takes a dozen
+// instructions; reading a clock takes ten times as many.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace cubfc {
 
-// Counts from when it is made. Thread-safe.
+// Thread-safe.
 class TickCounter {
  public:
   using Ticks = std::uint64_t;
@@ -29,13 +29,15 @@ class TickCounter {
 #endif
   }
 
-  // What lies between two answers of now(), if that is long: some 10 µs, more or less by the
-  // processor's frequency. Never where a thread has come to a processor whose counter is behind.
+  // Whether the time between two answers of now() is long: some 10 µs, depending on the counter's
+  // frequency. Never true if `end` is before `start`, because the thread has come to a processor
+  // whose counter is behind.
   bool is_long(Ticks start, Ticks end) const noexcept {
     return end - start > long_ && end > start;
   }
 
-  // So much time was that: the counter's rate is what it has been from the beginning until now.
+  // The time between two answers of now(), by the counter's average rate since this object was
+  // made.
   std::chrono::nanoseconds time_between(Ticks start, Ticks end) const noexcept {
     const std::chrono::duration<double, std::nano> all = std::chrono::steady_clock::now() - began_;
     const auto ticks = static_cast<double>(std::max<Ticks>(now() - began_ticks_, end - start));
@@ -46,7 +48,7 @@ class TickCounter {
  private:
   static Ticks long_ticks() noexcept {
 #if defined(__x86_64__)
-    return 20'000;  // all of them count between 2 and 4 GHz, give or take
+    return 20'000;  // such counters run at some 2 to 4 GHz
 #elif defined(__aarch64__)
     Ticks hertz = 0;
     asm volatile("mrs %0, cntfrq_el0" : "=r"(hertz));

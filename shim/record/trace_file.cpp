@@ -25,7 +25,7 @@ std::size_t page_bytes() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Wherever the program goes.
+// As an absolute path, which still holds when the program changes its working directory.
 std::string absolute(const std::string& path) {
   std::array<char, 4096> folder{};
   return path.starts_with('/') || getcwd(folder.data(), folder.size()) == nullptr
@@ -111,7 +111,7 @@ bool TraceFile::write(const void* data, std::size_t bytes, std::uint64_t at) noe
   return is_written;
 }
 
-// The first reason is kept, until somebody may say it.
+// Keeps the first problem until tell_problem() is called.
 void TraceFile::note(Problem problem, int error) noexcept {
   Problem none = Problem::kNone;
   if (problem_.compare_exchange_strong(none, problem)) {

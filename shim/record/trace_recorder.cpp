@@ -25,7 +25,7 @@ namespace {
 using trace::Kind;
 using trace::Record;
 
-// Of a file: its header, and a record that says it is full.
+// The least that a file may have: its header, and a record that says that it is full.
 constexpr std::uint64_t kLeastBytes = sizeof(trace::Header) + sizeof(Record);
 
 inline std::uint64_t monotonic_ns() noexcept {
@@ -35,11 +35,11 @@ inline std::uint64_t monotonic_ns() noexcept {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-// How many there have been.
+// How many recorders have been made.
 std::atomic<std::uint64_t> recorders{0};
 
 struct ThreadState {
-  std::uint64_t recorder;  // whose number it has
+  std::uint64_t recorder;  // TraceRecorder::number_ of the recorder that has given `number`
   std::uint16_t number;
 };
 constinit thread_local ThreadState this_thread{};
@@ -119,8 +119,8 @@ void TraceRecorder::begin(const Settings& settings) {
   flush();
 }
 
-// The file has room for so many bytes, from `at` on. The last record of a file that is full says
-// so.
+// Gives a record so many bytes of the file, from `at` on. False if recording has stopped or the
+// file has no room for it; a file without room gets a last record that says so.
 inline bool TraceRecorder::reserve(std::uint64_t bytes, std::uint64_t& at) noexcept {
   if (stopped_.load(std::memory_order_relaxed)) {
     return false;
@@ -133,18 +133,18 @@ inline bool TraceRecorder::reserve(std::uint64_t bytes, std::uint64_t& at) noexc
   return false;
 }
 
-// There is no room at `at`. Nothing is said here: the arena's lock is held.
+// Called when the file has no room at `at`. Logs nothing, because the arena's lock may be held.
 [[gnu::noinline]] void TraceRecorder::full(std::uint64_t at) noexcept {
   file_->is_full();
   stopped_ = true;
-  if (at <= limit_) {  // of all that have come too late this one is the first
+  if (at <= limit_) {  // the first that did not fit: all later ones begin beyond the limit
     const Record full{trace::time_and_kind(now_ns(), Kind::kFull), 0, 0, 0, 0, 0, 0};
     copy(at, &full, sizeof(full));
     end_ = at + sizeof(full);
   }
 }
 
-// Into the buffers, from one into the next where it must be.
+// Copies into the buffers, from one into the next if the bytes lie in several.
 void TraceRecorder::copy(std::uint64_t at, const void* data, std::size_t bytes) noexcept {
   const auto* from = static_cast<const std::byte*>(data);
   while (bytes > 0) {
@@ -161,8 +161,8 @@ void TraceRecorder::copy(std::uint64_t at, const void* data, std::size_t bytes) 
   }
 }
 
-// The buffer for this place of the file, when it is there: another thread may have to write it out
-// first. nullptr when that does not come to an end.
+// The buffer for byte `at` of the file. Waits if another thread must write out an earlier part
+// first; nullptr if that does not come to an end.
 inline TraceRecorder::Buffer* TraceRecorder::buffer_at(std::uint64_t at) noexcept {
   const std::uint64_t number = at / kBufferBytes;
   Buffer& buffer = (*buffers_)[number % kBuffers];
@@ -172,8 +172,9 @@ inline TraceRecorder::Buffer* TraceRecorder::buffer_at(std::uint64_t at) noexcep
   return is_there() || waits_until(is_there) ? &buffer : nullptr;
 }
 
-// For other threads. False when it has waited in vain, or another thread has: then nothing more is
-// recorded. What was asked for by then leaves a hole in the file, up to which it can be read.
+// Waits for other threads until is_so(). False if it has waited in vain, or another thread has:
+// then nothing more is recorded. A record that has its place but was not written leaves a hole in
+// the file, which can be read up to there.
 template <typename IsSo>
 [[gnu::noinline]] bool TraceRecorder::waits_until(IsSo is_so) noexcept {
   constexpr timespec kNap{0, std::chrono::nanoseconds(patience::kNapForTrace).count()};
@@ -194,12 +195,13 @@ template <typename IsSo>
   return true;
 }
 
-// So many bytes are in the buffer. Who fills it writes it out.
+// Called when so many bytes have been copied into the buffer. The thread that makes it full writes
+// it out.
 inline void TraceRecorder::filled(Buffer& buffer, std::uint64_t at, std::size_t bytes) noexcept {
   if (buffer.filled.fetch_add(bytes, std::memory_order_acq_rel) + bytes == kBufferBytes)
       [[unlikely]] {
     write_out(buffer, at / kBufferBytes * kBufferBytes, kBufferBytes);
-    buffer.turn.fetch_add(1, std::memory_order_seq_cst);  // flush() keeps away, or is waited for
+    buffer.turn.fetch_add(1, std::memory_order_seq_cst);  // flush() skips it now, or is waited for
     if (!waits_until([&] { return buffer.flushing.load(std::memory_order_seq_cst) == 0; })) {
       return;
     }
@@ -233,7 +235,7 @@ std::uint16_t TraceRecorder::new_thread() noexcept {
   return this_thread.number;
 }
 
-// No record without a payload lies in two buffers.
+// A record without a payload lies in one buffer: buffers are a multiple of its size.
 void TraceRecorder::record(const What& what) noexcept {
   const std::uint16_t thread = thread_number();
   std::uint64_t at = 0;
@@ -328,7 +330,7 @@ void TraceRecorder::capture_stack(const void* return_address) noexcept try {
     });
     capture_python(captured.is_in_wanted);
   }
-} catch (const std::bad_alloc&) {  // stacks without names
+} catch (const std::bad_alloc&) {  // no host memory: the stack may have no names
 }
 
 void TraceRecorder::capture_python(bool is_in_python) {
@@ -360,8 +362,8 @@ void TraceRecorder::record_stack() noexcept {
   }
 }
 
-// A thread may be between its place in the file and its record there: it is waited for, a while at
-// most; then what is not written yet stays so.
+// Another thread may have a place in the file and no record there yet. Waits for such a thread, a
+// while at most; then gives up.
 void TraceRecorder::flush() noexcept {
   constexpr int kLooks = 1000;
   constexpr timespec kPause{0, 100'000};
@@ -369,7 +371,8 @@ void TraceRecorder::flush() noexcept {
     const std::uint64_t number = std::min(head_.load(), end_.load()) / kBufferBytes;
     Buffer& buffer = (*buffers_)[number % kBuffers];
     buffer.flushing.fetch_add(1, std::memory_order_seq_cst);
-    // In this order: when nobody has asked for a place since, all that was asked for is filled.
+    // `filled` is read first: if no place has been given since then, every place that was given is
+    // filled.
     const std::uint64_t filled = buffer.filled.load(std::memory_order_seq_cst);
     const std::uint64_t head = std::min(head_.load(std::memory_order_seq_cst), end_.load());
     const bool whole = buffer.turn.load(std::memory_order_seq_cst) == turn_of(number) &&

@@ -1,6 +1,6 @@
-// Writes the trace (CUBFC_TRACE): whatever thread has something to record puts it into a buffer,
-// and the one that fills the buffer writes it to the file (trace_file.h). Knows what a record is
-// (trace_format.h), not what it is for.
+// Writes the trace (CUBFC_TRACE). Each thread puts its records into a buffer, and the thread that
+// fills a buffer writes it to the file (trace_file.h). Knows what a record is (trace_format.h), not
+// what it is for.
 #pragma once
 
 #include <array>
@@ -21,21 +21,21 @@
 
 namespace cubfc {
 
-// Thread-safe, without a lock that one record waits for behind another: a record has its place in
-// the file by one atomic addition, so records stand there in the order in which they were begun.
-// Whoever records under a lock so has them in that lock's order. A thread waits only when it comes
-// round to a buffer that another one is still writing to the file. No call is a cancellation point.
+// Thread-safe. record() takes no lock: a record gets its place in the file by one atomic addition,
+// so records stand in the file in the order in which they were begun. Records that are made under
+// one lock stand in that lock's order. A thread waits only when it comes round to a buffer that
+// another one is still writing to the file. No call is a cancellation point.
 class TraceRecorder {
  public:
   struct Settings {
     std::string path;               // %p and %h replaced
     std::uint64_t limit_bytes = 0;  // of the file
     std::uint32_t stack_depth = 0;
-    bool tensors = false;  // where stacks are recorded
+    bool tensors = false;  // whether to record tensors, if stacks are recorded
     std::string text;      // the settings in force, for people
   };
-  // nullptr when no file can be made; the log says why. A file of that name that a process writes
-  // right now is left alone: this one's is PATH.PID then. Throws std::bad_alloc.
+  // nullptr when no file can be made; the log says why. If another process is writing a file of
+  // that name, makes PATH.PID instead. Throws std::bad_alloc.
   static std::unique_ptr<TraceRecorder> open(const Settings& settings);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
@@ -44,7 +44,7 @@ class TraceRecorder {
   std::uint32_t stack_depth() const noexcept { return stacks_.depth(); }
   bool records_tensors() const noexcept { return records_tensors_; }
 
-  // What happens, see trace::Kind. The time and the thread are added.
+  // What is recorded: see trace::Kind. The time and the thread are added.
   struct What {
     trace::Kind kind;
     std::uint64_t address = 0;
@@ -54,46 +54,49 @@ class TraceRecorder {
     std::uint8_t caller = 0;
   };
   void record(const What& what) noexcept;
-  // The same for each of these, for little more than one.
+  // As above, once for each block, with its address and bytes; costs little more than one record.
   void record(const What& what, std::span<const arena::FreedBlock> each) noexcept;
-  // With a payload, whose length becomes `bytes`.
+  // As above, with a payload, whose length becomes `bytes`.
   void record(What what, const void* payload, std::size_t payload_bytes) noexcept;
   void record(const What& what, std::string_view text) noexcept {
     record(what, text.data(), text.size());
   }
 
-  // A new place, and its number.
+  // Records that a place begins, and returns its number; records that it ends.
   std::uint8_t begin_place(const trace::PlaceText& place) noexcept;
   void end_place(std::uint8_t place) noexcept;
 
-  // See Stacks::capture() and PythonStacks::capture(): for the next allocation that the calling
-  // thread records.
+  // Called by a hook before any lock of cubfc's is taken. Captures the calling thread's stack,
+  // native and Python's, for the next allocation that the thread records. Does nothing where no
+  // stacks are recorded.
   void capture_stack(const void* return_address) noexcept;
-  // Before the allocation's own record.
+  // Called just before an allocation is recorded: records the captured stack, if there is one.
   void record_stack() noexcept;
 
-  // Writes what there is to the file now, as far as it is whole.
+  // Writes to the file what has been recorded so far. If another thread does not finish a record
+  // for some time, writes nothing.
   void flush() noexcept;
-  // If it had to stop: says so, once. Where nothing is locked.
+  // Logs, once, why recording has stopped, if it has. To be called where nothing is locked.
   void tell_problem() noexcept;
-  // The process ends in order: nothing is recorded any more.
+  // Called when the process ends in order: records that (trace::Kind::kClose) and flushes. Nothing
+  // is recorded any more.
   void close() noexcept;
 
  private:
   static constexpr std::size_t kBufferBytes = 256 * 1024;
   static constexpr std::size_t kBuffers = 4;
   struct Buffer {
-    // Twice how often it has been written out; odd when that is just being finished.
+    // Twice how often the buffer has been written out; odd from then until it can be filled again.
     std::atomic<std::uint64_t> turn{0};
-    std::atomic<std::uint64_t> filled{0};    // bytes, in this turn
-    std::atomic<std::uint32_t> flushing{0};  // threads that write a part of it out: flush()
+    std::atomic<std::uint64_t> filled{0};    // bytes copied into it in this turn
+    std::atomic<std::uint32_t> flushing{0};  // threads in flush() that look at it
     alignas(trace::Record) std::array<std::byte, kBufferBytes> bytes;
   };
 
-  // Numbers of places that are there. Thread-safe.
+  // Gives each place a number. Thread-safe.
   class Places {
    public:
-    // 255 where all are taken, whose places cannot be told apart.
+    // A number that no other place has; 255 if there is none, and such places cannot be told apart.
     std::uint8_t take() noexcept;
     void give_back(std::uint8_t place) noexcept;
 
@@ -113,7 +116,7 @@ class TraceRecorder {
   Buffer* buffer_at(std::uint64_t at) noexcept;
   template <typename IsSo>
   bool waits_until(IsSo is_so) noexcept;
-  // Of the buffer for part number `number` of the file, when it is for that part.
+  // What Buffer::turn is when the buffer takes part number `number` of the file.
   static std::uint64_t turn_of(std::uint64_t number) { return number / kBuffers * 2; }
   static_assert(kBufferBytes % sizeof(trace::Record) == 0);
   void filled(Buffer& buffer, std::uint64_t at, std::size_t bytes) noexcept;
@@ -128,10 +131,10 @@ class TraceRecorder {
   const std::uint64_t start_ns_;  // of the monotonic clock
   std::unique_ptr<std::array<Buffer, kBuffers>> buffers_;
 
-  alignas(64) std::atomic<std::uint64_t> head_{0};  // bytes of the file that are given away
+  alignas(64) std::atomic<std::uint64_t> head_{0};  // bytes of the file that records were given
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> is_stuck_{false};  // a thread was waited for in vain: see waits_until()
-  std::atomic<std::uint64_t> end_{~std::uint64_t{0}};  // of the file, once it is full
+  std::atomic<bool> is_stuck_{false};  // a thread was waited for in vain by waits_until()
+  std::atomic<std::uint64_t> end_{~std::uint64_t{0}};  // where a full or closed file ends
   std::atomic<std::uint32_t> threads_{0};
 
   Places places_;

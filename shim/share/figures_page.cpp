@@ -18,7 +18,7 @@
 namespace cubfc {
 namespace {
 
-// All that does not change; `magic` last.
+// Writes all that never changes; `magic` last, by which readers know that the rest is there.
 void begin(figures::ProcessFigures& figures, const config::Policy& policy,
            FiguresPage::Origin origin) {
   figures.bytes = sizeof(figures);
@@ -34,8 +34,9 @@ void begin(figures::ProcessFigures& figures, const config::Policy& policy,
   figures.magic.store(figures::kMagic, std::memory_order_release);
 }
 
-// Room that a file was given can be written to, whatever happens: else a store would end the
-// process (SIGBUS). Not so over a network, and where each write takes new room.
+// Whether the file keeps the room that it was given: then a store to its mapping never fails, which
+// would end the process (SIGBUS). False for file systems over a network, and for those on which
+// each write takes new room.
 bool keeps_its_room(int file) noexcept {
   constexpr std::array<std::uint64_t, 10> kMayNot{
       0x6969,      // NFS
@@ -68,14 +69,14 @@ FiguresPage::FiguresPage(const config::Policy& policy, Origin origin) {
   begin(*figures_, policy, origin);
 }
 
-// Only one that nobody uses ends: its making has failed.
+// Called only if the Process that was to have it could not be made.
 FiguresPage::~FiguresPage() {
   leave();
 }
 
-// nullptr when there can be none. The mapping that keeps the file locked is not inherited by a
-// child that is forked, so the figures are in a second one, which is: whatever a child still does
-// in the library must not end it.
+// Makes the shared file; nullptr if there can be none. A forked child does not inherit the mapping
+// that keeps the file locked. So the figures lie in a second mapping, which a child does inherit:
+// what a child still does in the library must not end it.
 figures::ProcessFigures* FiguresPage::make_file() {
   std::uint64_t key = 0;
   constexpr std::size_t kBytes = sizeof(figures::ProcessFigures);

@@ -1,5 +1,6 @@
-// The figures of this process (tell/figures.h): in a file that others read, for as long as the
-// process lives, or in memory of its own. What is in them is not known here.
+// Where the figures of this process lie (tell/figures.h): in a shared file, which other processes
+// read while this one lives, and after it was killed; or in memory of its own. Writes only those
+// figures that never change.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@ class FiguresPage {
     pid_t run;  // the `cubfc run` that the process comes from; 0: none
     bool is_forked;
   };
-  // In memory of its own where CUBFC_SHARE_STATS is off, or there can be no file. Throws
+  // In memory of its own if CUBFC_SHARE_STATS is off, or if there can be no file. Throws
   // std::bad_alloc.
   FiguresPage(const config::Policy& policy, Origin origin);
   ~FiguresPage();
@@ -27,8 +28,8 @@ class FiguresPage {
   FiguresPage& operator=(const FiguresPage&) = delete;
 
   figures::ProcessFigures& get() const { return *figures_; }
-  // The process ends: the file goes. What is mapped stays mapped: threads go on writing until the
-  // very end. No lock.
+  // Called when the process ends in order: removes the file. The mapping stays, because threads
+  // write figures until the very end. No lock.
   void leave() noexcept;
 
  private:

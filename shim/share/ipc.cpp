@@ -92,7 +92,7 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   }
   const Ticket ticket = shared_.publish(block);
   if (!fresh) {
-    shared_.withdraw(entry->second.ticket);  // of a block that was there before
+    shared_.withdraw(entry->second.ticket);  // of an earlier block at this address
   }
   if (ticket.number == 0) {
     exports_.erase(entry);
@@ -129,7 +129,7 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
         "folder "
         "is not ours",
         ticket->owner);
-    return driver(address, handle, flags);  // which has a word for a handle that is none
+    return driver(address, handle, flags);  // which has an error for an unknown handle
   }
   CUipcMemHandle of_region{};
   std::memcpy(&of_region, block->region.data(), sizeof(of_region));
@@ -167,7 +167,8 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
   return CUDA_SUCCESS;
 }
 
-// That is open already. Precondition: the lock is held.
+// The region of this handle that is open already in this context with these flags. Precondition:
+// the lock is held.
 Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, unsigned flags,
                                         std::uint64_t context_id) {
   return std::find_if(regions_.begin(), regions_.end(), [&](const auto& entry) {
@@ -176,7 +177,7 @@ Ipc::Regions::iterator Ipc::find_region(const CUipcMemHandle& handle, unsigned f
   });
 }
 
-// Where it was being closed meanwhile, the driver is asked once more.
+// If the driver refuses because another thread is closing the region, asks once more.
 CUresult Ipc::open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                           Open driver, std::uint64_t context_id) {
   const CUresult result = try_to_open_region(region, handle, flags, driver, context_id);
@@ -185,9 +186,9 @@ CUresult Ipc::open_region(CUdeviceptr* region, const CUipcMemHandle& handle, uns
              : result;
 }
 
-// A region that is open, with the same flags, is there for the next of its blocks, whatever the
-// driver says; but for an error that stays. If it says that the region is open, another thread may
-// just have got it, or have been about to close it.
+// If the driver refuses to open a region that is open here with the same flags, uses that; but not
+// after an error that stays. If the driver says that the region is open, waits for other threads
+// that are in such driver calls: one may just have opened it, or be about to close it.
 CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                                  Open driver, std::uint64_t context_id) {
   {
@@ -231,7 +232,8 @@ CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& hand
   return CUDA_SUCCESS;
 }
 
-// For one opening of a block.
+// Ends one opening of a block. Calls the driver if it has opened the region more often than there
+// are openings left.
 CUresult Ipc::close_region(CUdeviceptr region) {
   bool is_due = true;
   Region before{};
@@ -256,7 +258,7 @@ CUresult Ipc::close_region(CUdeviceptr region) {
   const std::lock_guard lock(mutex_);
   --in_driver_;
   driver_is_back_.notify_all();
-  if (result != CUDA_SUCCESS && before.used > 0) {  // it is open still
+  if (result != CUDA_SUCCESS && before.used > 0) {  // the region is still open
     Region& known =
         regions_.try_emplace(region, Region{before.handle, before.flags, before.context_id, 0, 0})
             .first->second;
@@ -309,7 +311,7 @@ std::optional<Ipc::Import> Ipc::find_import(CUdeviceptr address) const {
   return std::nullopt;
 }
 
-// What it shared, and what was opened in it, went with it.
+// Forgets what the context shared and what was opened in it: both went with the context.
 void Ipc::context_ended(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   std::erase_if(imports_, [&](const auto& entry) { return entry.second.context_id == id; });

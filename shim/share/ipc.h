@@ -1,15 +1,15 @@
-// Memory shared with other processes: blocks of the arena by handles of cubfc's own, all else by
-// the driver's.
+// Memory shared with other processes: blocks of arenas by handles of cubfc's own, all else by the
+// driver's.
 //
-// The driver's handle of a block denotes its whole region, and an importer would see other blocks
-// where it expects this one. So the importer is told where in the region the block is: our handle
-// finds that in the owner's file (shared_blocks.h), the driver maps the region, once however many
-// of its blocks are opened, and the offset is added. A process without cubfc asks its driver, for
-// which our handle is none.
+// The driver's handle of a block denotes the block's whole region, so an importer would find
+// another block where it expects this one. cubfc's handle names an entry in the owner's shared file
+// (shared_blocks.h), which has the driver's handle of the region and the block's offset in it. The
+// importer has the driver map the region, once for all blocks in it that are opened, and adds the
+// offset. A process without cubfc passes the handle to its driver, which refuses it.
 //
-// A driver that is asked for a region once more may give the same address and count that, as CUDA
-// documents, or refuse because it is open already (CUDA_ERROR_ALREADY_MAPPED, or another error).
-// Both are right here: what it has given is known, and is closed as often as it was given.
+// A driver that is asked to open a region again may answer with the same address and count the
+// call, as CUDA documents, or refuse because the region is open already (CUDA_ERROR_ALREADY_MAPPED,
+// or another error). Either will do: the region is closed as often as the driver has opened it.
 #pragma once
 
 #include <cuda.h>
@@ -30,7 +30,8 @@ namespace cubfc {
 class Contexts;
 struct DriverFunctions;
 
-// Requests of this size and more are the driver's own under CUBFC_IPC=driver.
+// Under CUBFC_IPC=driver the driver itself serves requests of so many bytes and more, and shares
+// them.
 inline constexpr std::uint64_t kSmallestDriverShared = std::uint64_t{1} << 20;
 
 // Thread-safe. Its lock is never held across a driver call.
@@ -38,14 +39,16 @@ class Ipc : private ContextListener {
  public:
   Ipc(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts);
 
-  // As the driver's functions of these purposes would answer.
+  // Answer as cuIpcGetMemHandle, cuIpcOpenMemHandle and cuIpcCloseMemHandle would if each block
+  // were an allocation of its own. `driver`: the version of cuIpcOpenMemHandle that the program has
+  // called. Throw std::bad_alloc.
   CUresult handle_of(CUipcMemHandle* handle, CUdeviceptr address);
   using Open = CUresult (*)(CUdeviceptr*, CUipcMemHandle, unsigned);
   CUresult open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags, Open driver);
   CUresult close(CUdeviceptr address);
 
-  // The block of another process that contains the address; of 0 bytes where its region is mapped
-  // but no open block is.
+  // The block of another process that is open here and contains the address. `bytes` is 0 if the
+  // address lies in a region that is mapped here, but in no open block.
   struct Import {
     CUdeviceptr address;
     std::uint64_t bytes;
@@ -53,9 +56,10 @@ class Ipc : private ContextListener {
   };
   std::optional<Import> find_import(CUdeviceptr address) const;
 
-  // Whether a block has been shared that may still be: else will_free() has nothing to do.
+  // Whether any block is shared; if not, will_free() has nothing to do. No lock.
   bool any_exports() const noexcept { return any_exports_.load(std::memory_order_acquire); }
-  // A block that starts here is about to be free: its handle opens nothing any more.
+  // Called before the block that starts at this address is freed: from now on its handle opens
+  // nothing.
   void will_free(CUdeviceptr address) noexcept {
     if (any_exports()) {
       withdraw(address);
@@ -79,13 +83,13 @@ class Ipc : private ContextListener {
     std::uint64_t id;
     unsigned times;
   };
-  // Of another process, as the driver has mapped it.
+  // A region of another process that the driver has mapped here.
   struct Region {
     CUipcMemHandle handle;
     unsigned flags;
     std::uint64_t context_id;
-    unsigned given;  // how often the driver has
-    unsigned used;   // by how many openings of blocks
+    unsigned given;  // how often the driver has opened it
+    unsigned used;   // how many openings of blocks use it
   };
   using Regions = std::map<CUdeviceptr, Region>;
 
@@ -109,8 +113,8 @@ class Ipc : private ContextListener {
   mutable std::mutex mutex_;               // guards all below
   std::map<CUdeviceptr, Export> exports_;  // by the block's start
   std::map<CUdeviceptr, Opened> imports_;  // by the block's start in this process
-  Regions regions_;                        // of those
-  unsigned in_driver_ = 0;                 // calls that open or close one
+  Regions regions_;                        // that imports_ lie in, by their start
+  unsigned in_driver_ = 0;                 // driver calls under way that open or close one
   std::condition_variable driver_is_back_;
   std::uint64_t last_import_ = 0;
 };

@@ -26,9 +26,9 @@ bool is_same_for_all(const config::Policy& policy) {
          policy.enforced.mem_limit.value.listed.empty();
 }
 
-// Whether a process that has these figures of a GPU has its limit from the same setting. NVML's
-// size of a GPU is not always CUDA's, of which a share is taken, so theirs counts. The name may be
-// cut.
+// Whether the process with these figures has its limit on the GPU from the same setting as this
+// process. A fraction is taken of CUDA's size of the GPU, which is in these figures; NVML's may
+// differ. The variable's name in the figures may be cut.
 bool has_this_limit(const config::Policy& policy, const figures::DeviceFigures& device) {
   const auto limit = policy.hard_limit(device.total_bytes, device.number);
   if (!limit || limit->origin == nullptr) {
@@ -37,7 +37,7 @@ bool has_this_limit(const config::Policy& policy, const figures::DeviceFigures& 
   const auto is = [&](const auto& text, std::string_view all) {
     return text.get() == all.substr(0, sizeof(text.characters) - 1);
   };
-  // Which the group has by now is in its file.
+  // The group's name is enough: its limit may have changed, and is read from the group's file.
   if (limit->origin == &policy.group_limit.origin) {
     return is(device.group, *policy.group.value);
   }
@@ -45,10 +45,10 @@ bool has_this_limit(const config::Policy& policy, const figures::DeviceFigures& 
          is(device.limit_origin, limit->origin->variable);
 }
 
-// The GPU as those who have this limit know it, and what they have taken of it.
+// What the processes that have this limit know of the GPU, and what they have taken of it together.
 struct Known {
-  std::optional<int> number;      // as CUDA counts
-  std::uint64_t total_bytes = 0;  // as CUDA says; 0: nobody has used it
+  std::optional<int> number;      // by which CUDA knows it in one of them
+  std::uint64_t total_bytes = 0;  // as CUDA says; 0: none has used it
   std::uint64_t taken_bytes = 0;
 };
 Known known_of(const config::Policy& policy, const DeviceId& id,
@@ -56,7 +56,7 @@ Known known_of(const config::Policy& policy, const DeviceId& id,
   Known known;
   const figures::DeviceFigures* const own_device = own_figures(id, own);
   const auto add = [&](const figures::DeviceFigures& device) {
-    if (!known.number) {  // this process's own first
+    if (!known.number) {  // this process's own first, if there are any
       known.number = device.number;
       known.total_bytes = device.total_bytes;
     }
@@ -71,7 +71,7 @@ Known known_of(const config::Policy& policy, const DeviceId& id,
     }
   });
   if (!known.number && is_same_for_all(policy)) {
-    known.number = 0;  // any
+    known.number = 0;  // the limit is the same for any number
   }
   return known;
 }

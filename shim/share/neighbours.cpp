@@ -22,7 +22,7 @@ void for_each_neighbour(const std::array<char, 16>& uuid, const figures::Process
     constexpr auto kBytes = static_cast<ssize_t>(sizeof(figures::ProcessFigures));
     if (pread(file, process.get(), sizeof(figures::ProcessFigures), 0) != kBytes ||
         process->magic.load() != figures::kMagic ||
-        // In another container there may be another one with this number.
+        // The process id is not enough: in another container a process may have the same.
         (own != nullptr && process->pid == own->pid &&
          process->start_unix_ns == own->start_unix_ns)) {
       return;

@@ -12,19 +12,19 @@
 
 namespace cubfc {
 
-// Whether these are figures, and of the device of that UUID.
+// Whether these are published figures, and of the device of that UUID.
 bool are_of(const figures::DeviceFigures& device, const std::array<char, 16>& uuid) noexcept;
 
-// Calls `look` with the figures of each that this user may see and that uses the device of that
-// UUID, and its figures of that device. Reads files. Throws std::bad_alloc. `own`: the figures of
-// this process, which is none of them; nullptr where it has none.
+// Calls `look` for each other process that this user may see and that uses the device of that UUID,
+// with the process's figures and with those of the device among them. `own`: the figures of this
+// process, which is left out; nullptr if it has none. Reads files. Throws std::bad_alloc.
 void for_each_neighbour(const std::array<char, 16>& uuid, const figures::ProcessFigures* own,
                         const std::function<void(const figures::ProcessFigures& process,
                                                  const figures::DeviceFigures& device)>& look);
 
-// Those that this user may see, on the device of that UUID, whoever has taken most first. Reads
-// files; for reports. Throws std::bad_alloc.
-// `own`: the figures of this process, which is none of them.
+// The other processes that this user may see on the device of that UUID; the one that has taken
+// most comes first. For reports. `own`: the figures of this process, which is left out. Reads
+// files. Throws std::bad_alloc.
 std::vector<OutOfMemory::Neighbour> neighbours_on(const std::array<char, 16>& uuid,
                                                   const figures::ProcessFigures& own);
 

@@ -14,14 +14,14 @@
 
 namespace cubfc {
 
-// A part of an allocation of the driver's, which `region` is the handle of.
+// A part of an allocation of the driver's; `region` is the driver's handle of that allocation.
 struct SharedBlock {
   std::uint64_t offset;
   std::uint64_t bytes;
   std::array<std::byte, 64> region;  // a CUipcMemHandle
 };
 
-// What finds a SharedBlock again, in any process. Plain bytes.
+// By which any process finds a SharedBlock (find_shared()). Plain bytes.
 struct Ticket {
   pid_t owner;
   std::uint32_t slot;
@@ -29,15 +29,16 @@ struct Ticket {
   std::uint64_t number;  // of the publication: slots are used again
 };
 
-// What this process shares. Not thread-safe.
+// The blocks that this process shares. Not thread-safe.
 class SharedBlocks {
  public:
-  // The ticket finds the block until it is withdrawn. Its number is 0 when there is no folder to
-  // share in, or no room: a message says so, and errno; ENOMEM: the host has no memory.
+  // find_shared() finds the block by the ticket until withdraw(). On failure the ticket's number is
+  // 0 and errno is set: ENOMEM without host memory; else there is no folder to share in, or no slot
+  // is left, and the log says so.
   Ticket publish(const SharedBlock& block) noexcept;
   void withdraw(const Ticket& ticket) noexcept;
 
-  // Removes the file: the process ends.
+  // Called when the process ends: removes the file.
   void leave() noexcept;
 
  private:
@@ -58,11 +59,11 @@ class SharedBlocks {
   std::uint64_t last_number_ = 0;
   std::uint32_t used_ = 0;  // slots ever used
   std::vector<std::uint32_t> free_;
-  bool said_ = false;  // that there can be no file
+  bool said_ = false;  // the log says that there can be no file
 };
 
-// What the owner of the ticket has published under it. Nothing when it was withdrawn, the owner is
-// gone, or is another user.
+// What the owner of the ticket has published under it. Nothing if it was withdrawn, or if the owner
+// is gone or is another user. Throws std::bad_alloc.
 std::optional<SharedBlock> find_shared(const Ticket& ticket);
 
 }  // namespace cubfc

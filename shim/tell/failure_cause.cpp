@@ -8,8 +8,9 @@
 namespace cubfc {
 namespace {
 
-// What the request can take that no block has, in how many pieces ever. Under vmm pieces of pages
-// are no use to it, and nothing that it could have is lost to their lying apart.
+// The bytes that the request could have if they were in one piece: what is free in the arena, if
+// one was asked, and `beside`. Under vmm only whole free pages count, since they can be mapped
+// together and parts of pages cannot.
 std::uint64_t free_for(const config::Policy& policy, const FailedRequestFacts& facts,
                        std::uint64_t beside) {
   const bool is_in_pages = policy.allocator.value == config::Allocator::kVmm && facts.free_in_pages;
@@ -31,18 +32,18 @@ bool is_in_file(const FailedRequestFacts::Limit& limit) {
   return limit.origin != nullptr && !limit.origin->file.empty();
 }
 
-// Whether the setting no longer says it.
+// Whether the limit is the group's, and no longer what the setting says.
 bool is_changed(const config::Policy& policy, const FailedRequestFacts& facts) {
   return facts.group && facts.group->is_changed &&
          facts.limit->origin == &policy.group_limit.origin;
 }
 
-// As it is to be set for this request alone: a size, or a share of the device. Empty where there is
-// none that would do.
+// The least limit that would do for this request alone, as it is to be set: a size, or a fraction
+// of the device. Empty if none would do.
 std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
   constexpr std::uint64_t kMiB = 1 << 20;
   const config::Origin* const origin = facts.limit->origin;
-  // A little more than needed: the arena's first regions have a lead.
+  // A little more than needed, because blocks cannot use the lead of a slice.
   const std::uint64_t needed = facts.limit->taken + facts.asked + 4 * kMiB;
   if (origin == nullptr || !facts.device) {
     return {};

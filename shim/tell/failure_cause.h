@@ -1,5 +1,5 @@
-// Why a request for memory of a device has failed, found out from what is there: what an arena or
-// the driver has answered is often only the last thing that was tried.
+// Finds why a request for memory of a device has failed, from what there is of memory and limits:
+// the error of the arena or the driver is often only about what was tried last.
 #pragma once
 
 #include <cstdint>
@@ -12,62 +12,62 @@
 namespace cubfc {
 
 enum class Cause : std::uint8_t {
-  kUnusableLimit,    // a limit that cannot be read, or is none
-  kLargerThanLimit,  // and so it always will be
+  kUnusableLimit,    // the limit cannot be read, or its group cannot be joined
+  kLargerThanLimit,  // so no such request can ever succeed
   kLargerThanDevice,
   kOverLimit,
-  kWaiting,      // for a capture to end: what was freed meanwhile is not used before
+  kWaiting,      // enough was freed, but waits for work, or for a capture to end
   kFragmented,   // enough is free, but not in one piece
   kReserve,      // CUBFC_RESERVE
   kHostReserve,  // CUBFC_HOST_RESERVE
   kDeviceFull,
-  kDriver,  // it has refused, though the device has enough
+  kDriver,  // the driver has refused, though the device has enough
   kHostMemory,
 };
 
-// Sizes are bytes; of the device at the moment of the failure.
+// Sizes are in bytes, at the moment of the failure.
 struct FailedRequestFacts {
   std::uint64_t asked = 0;
-  bool of_arena = true;  // it may lie in an arena, if that has room; else only beside
-  arena::Failure failure = arena::Failure::kExhausted;  // as the arena has it
-  std::uint64_t free_in_arena = 0;                      // of the arena that was asked
-  std::uint64_t waiting_in_arena = 0;                   // freed, and not to be used yet
-  // What is free there in whole pages of CUBFC_ALLOCATOR=vmm, which could move; if the device can
-  // map memory, and it was looked at.
+  bool of_arena = true;  // an arena was asked; false: it can only be served outside of arenas
+  arena::Failure failure = arena::Failure::kExhausted;  // as an arena would call it
+  std::uint64_t free_in_arena = 0;                      // of the arena asked, or of the largest
+  std::uint64_t waiting_in_arena = 0;                   // freed there, and not to be used yet
+  // What is free in that arena in whole pages of CUBFC_ALLOCATOR=vmm, which could be mapped
+  // elsewhere. Nothing if the device cannot map memory, or if the blocks were not looked at.
   std::optional<std::uint64_t> free_in_pages;
   struct Limit {
     std::uint64_t bytes;
     std::uint64_t taken;
-    const config::Origin* origin;  // nullptr: nobody can be named
+    const config::Origin* origin;  // who has set it; nullptr: it is unusable
   };
-  std::optional<Limit> limit;  // that counts such requests, and has least left
+  std::optional<Limit> limit;  // the limit with the least left of those that count the request
   bool limit_is_unusable = false;
   struct Group {
     std::string name;
     std::uint64_t bytes;
     std::uint64_t taken;
     std::size_t processes;
-    bool is_changed;  // while they run, by `cubfc limit`
+    bool is_changed;  // by `cubfc limit`, while the processes run
   };
-  std::optional<Group> group;  // whose budget the limit is, or shares
+  std::optional<Group> group;  // the process's group
   struct Device {
     std::uint64_t total;
     std::uint64_t free;
-    std::uint64_t ours;  // in all arenas of the process and beside them
+    std::uint64_t ours;  // taken by this process: in arenas, beside them, preallocated
   };
-  std::optional<Device> device;  // if the driver tells
+  std::optional<Device> device;  // nothing if the driver does not tell
   bool host_reserve_refuses = false;
 };
 
 Cause cause_of(const config::Policy& policy, const FailedRequestFacts& facts);
 
-// As scripts know it, and so it stays: "over_limit".
+// The name by which scripts know the cause, which must not change: "over_limit".
 const char* name_of(Cause cause);
 
 // One line: "over the limit (12.00 GiB of 16.00 GiB taken)".
 std::string describe(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause);
 
-// What would help here and is not set already; empty if nothing would.
+// What setting would help here and is not set already; empty if none would.
 std::string advice(const config::Policy& policy, const FailedRequestFacts& facts, Cause cause);
 
 }  // namespace cubfc

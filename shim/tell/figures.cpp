@@ -4,7 +4,7 @@
 
 namespace cubfc::figures {
 
-// A group's limit may have become the least, and have been another's at first.
+// The group's limit may be the least by now, although another one was at first.
 std::string_view limit_origin(const DeviceFigures& device) noexcept {
   const bool is_of_group =
       !device.group.get().empty() && read(device.limit_bytes) == read(device.group_limit_bytes);
@@ -81,7 +81,7 @@ std::vector<CallerPart> callers_of(const ProcessFigures& process, const Sums& su
       std::min<std::size_t>(process.num_callers.load(std::memory_order_acquire), arena::kCallers);
   std::vector<CallerPart> parts;
   if (count == 1) {
-    return parts;  // they are not told apart
+    return parts;  // objects are not told apart
   }
   for (std::size_t i = 0; i < count; ++i) {
     const Sums::Caller& caller = sums.by_caller[i];

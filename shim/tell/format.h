@@ -8,8 +8,9 @@
 
 namespace cubfc {
 
-// Compiles {fmt}'s formatter once: it is built from headers, and each file that calls it gets a
-// copy, which takes longer to compile than the file. Call format() (log.cpp, with spdlog, differs).
+// The only place where {fmt}'s formatter is compiled. {fmt} is built from headers: each file that
+// calls it directly gets a copy, which takes longer to compile than the rest of the file. So call
+// format(). (log.cpp, which includes spdlog, differs.)
 std::string vformat(fmt::string_view format, fmt::format_args args);
 
 template <typename... Args>
@@ -17,7 +18,7 @@ std::string format(fmt::format_string<Args...> format, Args&&... args) {
   return cubfc::vformat(format, fmt::make_format_args(args...));
 }
 
-// 1.5 GiB, 512 B: a size for people.
+// A size for people: "1.50 GiB", "512 B".
 std::string bytes_text(std::uint64_t count);
 
 }  // namespace cubfc

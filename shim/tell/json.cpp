@@ -6,7 +6,7 @@
 namespace cubfc::json {
 namespace {
 
-// How many bytes the character at the beginning has; 0 if it is no UTF-8.
+// How many bytes the first character has; 0 if it is no UTF-8. Precondition: there is one.
 std::size_t character_length(std::string_view text) {
   const auto byte = static_cast<unsigned char>(text[0]);
   const std::size_t length = byte < 0x80   ? 1
@@ -26,7 +26,7 @@ std::size_t character_length(std::string_view text) {
     }
     point = point << 6 | (next & 0x3FU);
   }
-  // Not what a shorter form would say, nor half of a pair of UTF-16, nor beyond all characters.
+  // Refuses a form that is longer than needed, half of a pair of UTF-16, and what is no character.
   constexpr std::array<std::uint32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
   const bool good =
       point >= kLeast[length] && (point < 0xD800 || point > 0xDFFF) && point <= 0x10FFFF;

@@ -10,7 +10,7 @@
 
 namespace cubfc::json {
 
-// In quotation marks. What a name may hold that is no UTF-8 becomes a question mark.
+// A string in quotation marks. Each byte that is no UTF-8 becomes a question mark.
 std::string quoted(std::string_view text);
 
 // An object's fields, one after the other.

@@ -50,8 +50,8 @@ spdlog::level::level_enum level_of(Level level) {
 }
 
 // Neither the settings nor the logger are ever destroyed: the program may allocate from a static
-// destructor, after ours would have run. And neither has a lock or changes once it is there: a
-// child that is forked while another thread makes them finds them whole, or not at all.
+// destructor, after cubfc's would have run. Each is made whole, then set by one atomic store: a
+// child that is forked while another thread makes one finds it whole, or not at all.
 struct Settings {
   Level level;
   std::string file;
@@ -64,9 +64,9 @@ std::string file() {
   return settings == nullptr ? "" : settings->file;
 }
 
-// "cubfc: " and the message; when calls are traced, UTC and the process and thread before it.
-// spdlog's own asks localtime_r, whose lock stays taken in the forked child of a process that had
-// another thread in it.
+// "cubfc: " and the message; under CUBFC_LOG_LEVEL=debug or lower, UTC and the process and thread
+// before the message. spdlog's own formatter calls localtime_r, whose lock stays taken in a forked
+// child if another thread of the parent was in it.
 class Formatter final : public spdlog::formatter {
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& text) override {
     const auto end = std::back_inserter(text);
@@ -94,15 +94,15 @@ void give_format(spdlog::logger& logger) {
   logger.set_error_handler([](const std::string&) {});  // a full disk is no reason to fail
 }
 
-// Which file a descriptor is of.
+// Identifies the file that a descriptor is of.
 struct Identity {
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
   std::uint64_t inode = 0;
   bool operator==(const Identity&) const = default;
 };
-// By the system call itself: at load, a library that stands between us and the C library's function
-// may not be ready for it.
+// Makes the system call itself: at load, another library that overrides the C library's function
+// may not be ready for a call.
 std::optional<struct statx> status_of(int descriptor) {
   struct statx status {};
   constexpr unsigned kWanted = STATX_TYPE | STATX_NLINK | STATX_INO;
@@ -120,9 +120,10 @@ std::optional<struct statx> status_of(int descriptor) {
 // What stderr was when the program started; zeros: it was closed.
 std::atomic<const Identity*> first_stderr{nullptr};
 
-// Whether descriptor 2 is still where messages belong. A program may point it elsewhere, and they
-// follow it; but one that has closed it may have been given the number for a file or a connection
-// of its own. (One that it opens for writing only, nobody can tell from a new stderr.)
+// Whether descriptor 2 is still where messages belong. If the program has pointed stderr elsewhere,
+// messages follow it. But if the program has closed it, the number may be that of a file or
+// connection of the program's. (A file that the program has opened for writing only cannot be told
+// from a new stderr.)
 bool is_stderr() {
   const auto now = identity_of(STDERR_FILENO);
   const Identity* const first = first_stderr.load(std::memory_order_acquire);
@@ -157,8 +158,8 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-// Appends to a file. A program may close the descriptor, and be given its number for a file of its
-// own: then the log's is opened again.
+// Appends to a file. The program may close the descriptor, and get its number for a file of its
+// own: then the log's file is opened again.
 class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   // Throws std::runtime_error when it cannot be opened.
@@ -197,7 +198,7 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
   Identity identity_;
 };
 
-// Where the log goes; to stderr, with `problem` set, where it cannot go to its file.
+// Where the log goes. If it cannot go to its file, it goes to stderr, and `problem` says why.
 spdlog::sink_ptr make_sink(std::string& problem) {
   if (!file().empty()) {
     try {
@@ -209,10 +210,10 @@ spdlog::sink_ptr make_sink(std::string& problem) {
   return std::make_shared<StderrSink>();
 }
 
-// Never destroyed, and in no registry: that is a global that is destroyed at exit.
+// Never destroyed. Not in spdlog's registry, which is destroyed at exit.
 std::atomic<spdlog::logger*> the_logger{nullptr};
 
-// Made for the first message. Of several threads that make one, the first one's is kept.
+// Makes the logger for the first message. If several threads make one, the first one's is kept.
 spdlog::logger& logger() {
   spdlog::logger* known = the_logger.load(std::memory_order_acquire);
   if (known == nullptr) {
@@ -244,7 +245,7 @@ void start(Level level, const std::string& file) {
     the_settings.store(new Settings{level, file, "cubfc: " + (rank.empty() ? "" : rank + ": ")},
                        std::memory_order_release);
   }
-  lowest.store(level, std::memory_order_release);  // then the file is there, too
+  lowest.store(level, std::memory_order_release);  // so whoever sees the level sees the file, too
 }
 
 [[gnu::section(".text.startup")]] void at_load() noexcept {

@@ -15,34 +15,35 @@ namespace cubfc::log {
 
 using Level = config::LogLevel;
 
-// When the library is loaded: remembers what stderr is. One system call.
+// Called when the library is loaded: remembers which file stderr is. One system call.
 void at_load() noexcept;
 
-// Process calls it before it writes, one thread at a time; again in a forked child, and when it
-// could not be made for lack of the host's memory, with the same arguments: the first call counts.
-// `file`: a path, in which %p becomes the process id and %h the host; empty for stderr.
+// Called before anything is written, by one thread at a time: by Process, or at the exit of a
+// program that has made none. Called again, with the same arguments, in a forked child, and when
+// Process could not be made for lack of host memory: the first call counts. `file`: a path, in
+// which %p becomes the process id and %h the host; empty for stderr.
 void start(Level level, const std::string& file);
 
-// In the child: a thread of the parent may have been in the middle of a message. The child's next
-// message makes a log of its own, which goes on in the same place.
+// Called in a forked child. A thread of the parent may have been in the middle of a message, so the
+// child's next message makes a log of its own, which goes on in the same place.
 void forked_in_child() noexcept;
 
-// Of CUBFC_LOG_LEVEL, from start() on.
+// The level of CUBFC_LOG_LEVEL, from start() on.
 inline std::atomic<Level> lowest{Level::kWarn};
 inline bool enabled(Level level) noexcept {
   return level >= lowest.load(std::memory_order_acquire) && level != Level::kOff;
 }
 
-// One message, without "cubfc: " and end of line. Thread-safe; never throws; after fork() in the
-// child, too.
+// Writes one message, given without "cubfc: " and end of line. Thread-safe, also in a forked child;
+// never throws.
 void write(Level level, const std::string& text) noexcept;
 
 // A message that the user asked for or must see, whatever the level: reports and summaries.
 void always(const std::string& text) noexcept;
-// The same of several lines, each with what stands before a message; nothing without any.
+// The same for several lines, each with prefix() before it. Writes nothing if there are none.
 void always(const std::vector<std::string>& lines);
 
-// What stands before each message: "cubfc: ", and of a job of several processes also which one says
+// What stands before each message: "cubfc: "; in a job of several processes also which one writes
 // it, "cubfc: rank 3: ".
 std::string prefix();
 

@@ -1,6 +1,6 @@
-// While it lives, a signal that a write of ours may cause does not reach the program, which would
-// die of a message or a file of ours: SIGPIPE of a pipe that nobody reads, SIGXFSZ of a file that
-// may not become larger. The write answers an error then.
+// A scope in which a signal that a write of cubfc's may cause does not reach the program, which
+// would die of it: SIGPIPE from a pipe that nobody reads, SIGXFSZ from a file that must not become
+// larger. The write returns an error then.
 #pragma once
 
 #include <pthread.h>
@@ -22,8 +22,8 @@ class NoSignal {
     was_pending_ = sigismember(&pending, signal) == 1;
     pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   }
-  // Takes ours, if there is one. By the system call: the C library's function is a cancellation
-  // point.
+  // Takes the signal that the write has caused, if any. Makes the system call itself, because the C
+  // library's function is a cancellation point.
   ~NoSignal() {
     constexpr timespec kNow{0, 0};
     constexpr unsigned kSignals = 64;

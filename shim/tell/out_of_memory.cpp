@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kSecond = 1'000'000'000;  // ns
 constexpr std::int64_t kMinute = 60 * kSecond;
 
-// True for the one thread that comes first when something is due; it is due again after `pause`.
+// True for one thread, the first that comes when something is due; due again after `pause`.
 bool is_due(std::atomic<std::int64_t>& next_ns, std::int64_t now, std::int64_t pause) {
   std::int64_t next = next_ns.load(std::memory_order_relaxed);
   return now >= next &&
@@ -117,7 +117,7 @@ std::string OutOfMemoryReporter::report(Request request, std::uint64_t bytes,
   const bool first = possible && !waits_already(bytes);
   const bool full = possible && !first && is_due(next_full_ns_, now, kMinute);
   Lines& lines = possible ? possible_ : impossible_;
-  const bool line = is_line_due(lines, now);  // not at once after a full report, either
+  const bool line = is_line_due(lines, now);  // asked always: none comes right after a full report
   if (!first && !full && !line) {
     lines.left_out.fetch_add(1, std::memory_order_relaxed);
     return {};

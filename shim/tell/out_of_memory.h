@@ -1,5 +1,5 @@
-// When an allocation that failed for lack of memory is told of, and in how many words
-// (out_of_memory_text.h).
+// Decides when the user is told of an allocation that failed for lack of memory, and in how many
+// words (out_of_memory_text.h).
 #pragma once
 
 #include <atomic>
@@ -16,32 +16,34 @@ namespace cubfc {
 
 // Writes the reports. Thread-safe.
 //
-// Many a program that is refused frees what it keeps and asks again: a thread's first failure is a
-// line. The full report comes with its second one, unless it was served as much between; and at the
-// process's end, where it never was. Programs that find out by trying how much there is fail again
-// and again: a full report comes at most once a minute, between two a line. What can never be had
-// gets lines only, apart from those. The first line comes at once, each next one after twice the
-// time, up to a minute; after two quiet minutes as at first.
+// Many a program that is refused frees what it keeps and asks again. So of a thread's first failure
+// only a line is written. The full report comes with the thread's second one, unless it was served
+// as much in between; or, if it was never served as much, at the process's end. Other programs fail
+// again and again, to find out how much there is. So a full report comes at most once a minute,
+// with lines in between. The first line comes at once, and after each the pause is twice as long as
+// before it, up to a minute; after two quiet minutes it is short again. A request that can never
+// succeed gets lines only, with pauses of their own.
 class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}
 
-  // Finds out what there is to say; with kAll also the blocks. Called when something is due, on
-  // this thread.
+  // `find_out` finds out what there is to say; with kFacts only the facts and the arena's figures.
+  // Called on this thread, if something is due.
   enum class Detail : bool { kFacts, kAll };
-  enum class Request : bool { kPossible, kImpossible };  // whether it can ever be had
-  // Returns what was found out, for the trace: empty when nothing was due. What is found out in
-  // full also goes to the file that CUBFC_OOM_REPORT names, as JSON.
+  enum class Request : bool { kPossible, kImpossible };  // whether it can ever succeed
+  // Returns the full report if there is one, else the line that was written, for the trace; empty
+  // if nothing was due. What is found out with kAll is also appended to the file of
+  // CUBFC_OOM_REPORT, as JSON.
   std::string report(Request request, std::uint64_t bytes,
                      const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
-  // Whether requests that are served are to be told of: a thread has failed, and may try again.
-  // Ends after so many of them that it has gone on without.
+  // Whether served() is to be called: a thread has failed, and may try again. False again after so
+  // many calls that it must have gone on without.
   bool listens() const noexcept { return heard_of_.load(std::memory_order_relaxed) > 0; }
-  // This thread was served so many bytes.
+  // Called when this thread was served so many bytes.
   void served(std::uint64_t bytes) noexcept;
 
-  // At the process's end.
+  // Called at the process's end: writes the full report that is still due.
   void finish() noexcept;
 
  private:
@@ -49,28 +51,28 @@ class OutOfMemoryReporter {
   struct Waiting {
     long thread;
     std::uint64_t bytes;
-    std::string
-        report;  // of its first failure, in full; empty once the thread's second was told of
+    std::string report;  // the full one of its first failure; empty once its second was told of
   };
 
-  // Whether this thread waits; else it does from now on.
+  // Whether this thread is in waiting_; adds it if not.
   bool waits_already(std::uint64_t bytes);
   void keep_for_end(std::string&& report);
   void tell(const std::string& text) const;
   void write_json(const OutOfMemory& failure) const;
 
   struct Lines {
-    std::atomic<std::int64_t> next_ns{0};   // of the steady clock
-    std::atomic<std::int64_t> pause_ns{0};  // between two
+    std::atomic<std::int64_t> next_ns{0};   // when the next line is due, by the steady clock
+    std::atomic<std::int64_t> pause_ns{0};  // between the last two
     std::atomic<std::uint64_t> left_out{0};
   };
   static bool is_line_due(Lines& lines, std::int64_t now);
 
   static constexpr int kMostHeardOf = 10'000;
-  static constexpr std::size_t kMostWaiting = 64;  // threads; of more the first are forgotten
+  static constexpr std::size_t kMostWaiting = 64;  // threads; if there are more, the first are
+                                                   // forgotten
 
   const config::Policy& policy_;
-  std::atomic<int> heard_of_{0};  // requests that are still to be told of
+  std::atomic<int> heard_of_{0};  // how many more requests served() is to be called for
   std::mutex mutex_;
   std::vector<Waiting> waiting_;
   std::atomic<std::int64_t> next_full_ns_{0};

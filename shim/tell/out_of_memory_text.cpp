@@ -17,7 +17,7 @@ namespace cubfc {
 namespace {
 
 constexpr std::size_t kMapColumns = 100;
-constexpr std::size_t kProgramBytes = 128;  // of the command line
+constexpr std::size_t kProgramBytes = 128;  // of the command line, at most
 
 struct SizeClass {
   std::uint64_t below;  // bytes
@@ -67,7 +67,8 @@ std::string listed(const std::vector<OutOfMemory::Part>& parts) {
   return text;
 }
 
-// The first few. What a name may hold does nothing to a terminal.
+// The first few. Control characters in a name become question marks, so that they do nothing to a
+// terminal.
 std::string listed(const std::vector<OutOfMemory::Neighbour>& neighbours) {
   constexpr std::size_t kMost = 4;
   constexpr std::size_t kNameBytes = 40;
@@ -262,11 +263,11 @@ std::string draw_map(const std::vector<arena::BlockSnapshot>& blocks, std::size_
     for (;;) {
       (blocks[at].state == arena::BlockState::kFree ? unused : used) = true;
       if (block_end > end || at + 1 == blocks.size()) {
-        break;  // it goes on in the next column
+        break;  // this block goes on in the next column
       }
       block_end += Wide{blocks[++at].bytes} * columns;
       if (block_end - Wide{blocks[at].bytes} * columns == end) {
-        break;  // this one begins there
+        break;  // this block begins in the next column
       }
     }
     map += used ? (unused ? 'x' : '*') : '_';

@@ -1,5 +1,5 @@
 // What is said of an allocation that failed for lack of memory: what was asked, who holds what,
-// why, and what would help. All that it says is handed to it.
+// why, and what would help. Everything that is said is passed in.
 #pragma once
 
 #include <cstddef>
@@ -31,16 +31,16 @@ struct OutOfMemory {
     std::string program;
     std::uint64_t bytes_taken;
   };
-  std::vector<Neighbour> neighbours;         // on the device, the most first
-  std::vector<figures::CallerPart> callers;  // who has asked for what is in use, the most first
+  std::vector<Neighbour> neighbours;         // other processes on the device, the most first
+  std::vector<figures::CallerPart> callers;  // who asked for what is in use, the most first
 };
 
 // "GPU 0, pid 4711 (python train.py), thread 4720"
 std::string who(const OutOfMemory& failure);
 std::string in_a_line(const config::Policy& policy, const OutOfMemory& failure, Cause cause);
-// Several lines; the last one is not ended.
+// Several lines, without an end of line after the last.
 std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Cause cause);
-// All of it as one JSON object and an end of line. Throws std::bad_alloc.
+// All of it as one JSON object, with an end of line. Throws std::bad_alloc.
 std::string out_of_memory_json(const config::Policy& policy, const OutOfMemory& failure);
 
 // The blocks of an arena drawn in `columns` characters: '*' in use, 'x' partly, '_' free.

@@ -22,7 +22,7 @@ std::string in_words(int error) {
                           : std::strerror(error);
 }
 
-// All of it, and closes the file. Answers errno, 0 if all is well.
+// Writes all of the text, and closes the file. Returns errno, or 0 if all is well.
 int write_and_close(int file, const std::string& text) {
   int error = 0;
   for (std::size_t written = 0; written < text.size() && error == 0;) {

@@ -32,7 +32,7 @@ std::string counted(std::uint64_t number, const char* what) {
   return grouped(number) + " " + what + (number == 1 ? "" : "s");
 }
 
-// For people, and as the fields of the JSON are called.
+// A kind of memory in words for people, and as the JSON's field is called.
 struct MemoryName {
   const char* words;
   const char* field;
@@ -170,7 +170,6 @@ std::vector<std::string> summary_lines(const Summary& summary) {
     }
     waited += std::chrono::nanoseconds(read(device.free_waits_ns));
   });
-  // Worth a word when it is true.
   if (waited >= std::chrono::seconds(1)) {
     lines.push_back(format(
         "frees waited {:.0f} s for the device; CUBFC_FREE=deferred avoids that if the program "

@@ -13,13 +13,13 @@ namespace cubfc {
 struct Summary {
   const figures::ProcessFigures& process;
   std::chrono::nanoseconds in_calls;  // TimeInCalls::spent(); 0 where it was not measured
-  bool is_end;                        // the process ends, or has ended; else it goes on
+  bool is_end;                        // whether the process ends, or has ended
 };
 
-// A line for each device and more for what it holds; none when there is nothing to say.
+// A line for each device, and more for what it holds; none if there is nothing to say.
 std::vector<std::string> summary_lines(const Summary& summary);
 
-// The same and all else that is known, as one JSON object and an end of line.
+// The same, and all else that is known, as one JSON object with an end of line.
 std::string summary_json(const Summary& summary);
 
 }  // namespace cubfc

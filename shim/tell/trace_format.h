@@ -1,11 +1,11 @@
 // The file that CUBFC_TRACE writes, and that `cubfc report` and `cubfc replay` read: what happened
 // to the device memory of one process, in the order in which it happened. Knows nothing of CUDA, of
-// writing or of reading; all numbers are little-endian.
+// writing or of reading. All numbers are little-endian.
 //
-// A file is a Header and then records of 32 bytes. Some kinds are followed by a payload: `bytes`
-// bytes, padded with zeros to a multiple of 32. A file may end after any record: the process was
-// killed, or goes on. A reader skips kinds that it does not know, by their payload's length if
-// their number has kHasPayload.
+// A file is a Header and then records of 32 bytes. A record whose kind has kHasPayload is followed
+// by a payload: `bytes` bytes, padded with zeros to a multiple of 32. A file may end after any
+// record, because the process was killed or goes on. A reader skips kinds that it does not know,
+// with their payloads.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace cubfc::trace {
 
 inline constexpr std::array<char, 8> kMagic{'c', 'u', 'b', 'f', 'c', 't', 'r', 'c'};
-// Another one: a file that an older reader must not read.
+// Raised only if an older reader must not read the file.
 inline constexpr std::uint32_t kVersion = 1;
 
 struct Header {
@@ -35,50 +35,50 @@ inline constexpr std::uint8_t kHasPayload = 0x80;
 enum class Kind : std::uint8_t {
   kNothing = 0,  // to be skipped
 
-  // What happens to blocks. `place`, `thread` and `time` are set in all of them; `caller` is who
-  // asked, for kReclaim nobody.
+  // What happens to blocks. `place`, `thread` and `time` are set in all of these; `caller`, who
+  // asked, only in kAllocate.
   kAllocate = 1,  // address; bytes as asked for; padding: what the block has beyond that
-  kFree = 2,      // address; bytes of the block, padding included. Its memory is free at once
-  kRetire = 3,    // the same, freed by the program, but its memory is in use until kReclaim
+  kFree = 2,      // address; bytes of the block, padding included. The memory is free at once
+  kRetire = 3,    // the same; the program has freed it, but its memory is in use until kReclaim
   kReclaim = 4,   // address, bytes: the memory of a retired block is free
 
-  // What a place has of the device: regions of arenas; pages that are mapped or unmapped; where
-  // memory comes from no arena, what is allocated; and, in a place of its own, what is held for
-  // arenas and in none of them.
+  // What a place has of the device: in an arena's place, regions, or pages that are mapped or
+  // unmapped; in the place of memory that comes from no arena, each piece of it; and, in a place of
+  // its own, what is held for arenas and in none of them.
   kGrow = 5,      // address, bytes
   kShrink = 6,    // address, bytes
   kEndPlace = 7,  // the place is gone with all of its blocks and memory: its context has ended
 
   // Moments.
   kEpoch = 8,   // blocks that were retired together now wait for the work before them; bytes: of
-                // these blocks; padding: how many they are
-  kWaited = 9,  // a free has waited for the device, some 10 µs or more; bytes: nanoseconds; `time`
-                // is when it had
+                // these blocks; padding: how many blocks
+  kWaited = 9,  // a free has waited for the device, some 10 µs or more; bytes: nanoseconds; `time`:
+                // when the wait was over
 
   kFull = 10,   // the file has reached its limit: nothing was recorded from here on
   kClose = 11,  // the process has ended in order
 
-  // What PyTorch's cache hands out, and gets back, of the blocks that it has allocated. `place` is
+  // What PyTorch's cache hands out and gets back, of the memory that it has allocated. `place` is
   // 0; padding: the number of the device.
   kTensor = 12,      // address, bytes
-  kTensorFree = 13,  // likewise
+  kTensorFree = 13,  // the same
 
   // With a payload: text in UTF-8 without a zero at its end, unless said otherwise.
   kProgram = kHasPayload | 1,   // the command line, its arguments separated by zeros
   kSettings = kHasPayload | 2,  // "NAME=value (origin)" lines
   kDevice = kHasPayload | 3,    // address: its number; payload: DeviceText
-  kPlace = kHasPayload | 4,     // place: what it is called from here on; payload: PlaceText
-  kCaller = kHasPayload | 5,    // caller: what it is called; payload: the path of the shared object
-  kThread = kHasPayload | 6,    // thread: what it is called; address: its kernel id; payload: name
+  kPlace = kHasPayload | 4,     // place: its number from here on; payload: PlaceText
+  kCaller = kHasPayload | 5,    // caller: its number; payload: the path of the shared object
+  kThread = kHasPayload | 6,    // thread: its number; address: its kernel id; payload: its name
   kStack = kHasPayload | 7,     // of the next kAllocate or kTensor of this thread; payload: return
                                 // addresses of 8 bytes each, the innermost first
-  kObjects = kHasPayload | 8,   // what is loaded, as far as code goes, whenever it has changed
-                                // before a stack: lines "start end offset path" in hexadecimal,
-                                // and "=start id", the build id of what is mapped there
+  kObjects = kHasPayload | 8,   // the code that is loaded, before a stack that lies in code not
+                                // told of: lines "start end offset path" in hexadecimal, and
+                                // "=start id", the build id of what is mapped there
   kOutOfMemory = kHasPayload | 9,   // address: bytes asked for; payload: the report
   kNote = kHasPayload | 10,         // anything for people
-  kPython = kHasPayload | 11,       // whose frames are recorded; address: in its code; payload: the
-                                    // version
+  kPython = kHasPayload | 11,       // the Python whose frames are recorded; address: in its code;
+                                    // payload: the version
   kPythonFrame = kHasPayload | 12,  // address: its number, from 1 on; padding: the line, 0 where it
                                     // is not known; payload: file, zero, function
   kPythonStack = kHasPayload | 13,  // of the same allocation as the kStack before it; payload:
@@ -90,9 +90,9 @@ struct Record {
   std::uint64_t address;
   std::uint64_t bytes;
   std::uint32_t padding;
-  std::uint16_t thread;  // 0: not known; the last number stands for all that came later
-  std::uint8_t place;    // likewise
-  std::uint8_t caller;   // likewise
+  std::uint16_t thread;  // 0: not known; 65535: one of all that came later
+  std::uint8_t place;    // the same; 255: one of all that came when all others were taken
+  std::uint8_t caller;   // the same; 31: one of all that came later
 };
 static_assert(sizeof(Record) == 32);
 
@@ -108,7 +108,7 @@ constexpr std::uint64_t time_ns_of(const Record& record) {
 constexpr bool has_payload(const Record& record) {
   return (record.time_and_kind & kHasPayload) != 0;
 }
-// Of a payload of so many bytes.
+// The bytes in the file of a payload of so many bytes.
 constexpr std::uint64_t padded(std::uint64_t bytes) {
   return (bytes + sizeof(Record) - 1) / sizeof(Record) * sizeof(Record);
 }
@@ -120,7 +120,7 @@ enum class Memory : std::uint8_t {
   kOwnPool = 2,  // the same, by a pool of the driver's (CUBFC_ALLOCATOR=cuda_async)
   kPool = 3,     // cuMemAllocAsync and its like
   kManaged = 4,  // cuMemAllocManaged
-  kMapped = 5,   // cuMemCreate
+  kMapped = 5,   // cuMemCreate; also the place of what is held for arenas
   kArray = 6,    // cuArrayCreate and its like
 };
 inline constexpr std::size_t kMemories = 7;
@@ -133,7 +133,7 @@ struct DeviceText {
 };
 // The payload of kPlace, followed by nothing.
 struct PlaceText {
-  std::uint64_t context_id;  // tells contexts apart; 0: memory that goes with no context
+  std::uint64_t context_id;  // tells arenas' contexts apart; 0: memory outside of arenas
   std::uint8_t device;
   Memory memory;
   std::array<std::uint8_t, 6> reserved;
