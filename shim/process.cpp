@@ -64,7 +64,7 @@ std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
                               static_cast<std::uint32_t>(policy.trace_stacks.value),
                               policy.trace_tensors.value, settings});
 } catch (const std::bad_alloc&) {
-  log::warn("CUBFC_TRACE: the host has no memory for it; nothing is recorded");
+  log::warn("CUBFC_TRACE: the host has no memory for a recording; nothing is recorded");
   return nullptr;
 }
 

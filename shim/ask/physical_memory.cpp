@@ -48,8 +48,8 @@ void PhysicalMemory::tell_of_preallocation(const Device& device,
   const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(device.handle) % 64);
   if ((told_of_.fetch_or(bit) & bit) == 0) {
     log::info(
-        "GPU {}: the program takes its memory by cuMemCreate, which is served from the {} that are "
-        "preallocated; CUBFC_PREALLOCATE=false takes nothing ahead",
+        "GPU {}: the program allocates by cuMemCreate; the {} that are preallocated serve these "
+        "requests. CUBFC_PREALLOCATE=false preallocates nothing",
         device.handle, log::bytes(held_ready));
   }
 }

@@ -14,7 +14,7 @@ IdleTrimmer::IdleTrimmer(std::optional<std::chrono::milliseconds> trim_after, Ow
 
 void IdleTrimmer::start() noexcept {
   if (!thread_.start_once()) {
-    log::warn("CUBFC_TRIM_AFTER is without effect: no thread can be made");
+    log::warn("CUBFC_TRIM_AFTER has no effect: no thread can be started (is `ulimit -u` reached?)");
   }
 }
 
@@ -25,7 +25,7 @@ void IdleTrimmer::look() noexcept {
     trimmed_ = false;
   } else if (!trimmed_ && Clock::now() - since_ >= trim_after_) {
     if (const std::uint64_t bytes = owner_.trim(); bytes > 0) {
-      log::info("idle: {} given back", log::bytes(bytes));
+      log::info("idle: {} returned to the GPU", log::bytes(bytes));
     }
     trimmed_ = true;
   }

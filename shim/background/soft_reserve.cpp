@@ -41,13 +41,15 @@ void SoftReserve::offer(Device& device) noexcept {
   offer.number = offered_;
   offer.device = &device;
   if (!rendezvous_.offer(device.id, device.limit.group_key())) {
-    log::info("GPU {}: other processes cannot ask for what is not in use: {}", device.handle,
+    log::info("GPU {}: other processes cannot get memory that this one does not use: {}", device.handle,
               why_no_shared_file(errno));
     return;
   }
   ++offered_;
   if (!thread_.start_once()) {
-    log::info("other processes cannot ask for what is not in use: no thread can be made");
+    log::info(
+        "other processes cannot get memory that this one does not use: no thread can be started "
+        "(is `ulimit -u` reached?)");
     rendezvous_.close();
   }
 }

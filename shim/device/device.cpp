@@ -74,7 +74,7 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
       managed(policy.unified_memory.value && has_managed_memory(driver, device_handle)),
       server(choose_server(driver, policy, *this)) {
   if (policy.unified_memory.value && !managed) {
-    log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY is without effect there",
+    log::warn("GPU {} ({}) has no managed memory, so CUBFC_UNIFIED_MEMORY has no effect there",
               handle, name);
   }
   write_figures();

@@ -58,8 +58,10 @@ const config::Policy& Devices::policy_of_new(CUdevice handle) const {
   if (policy_beside_xla_.limits() != policy_.limits() ||
       policy_beside_xla_.allocator.value != policy_.allocator.value ||
       policy_beside_xla_.unified_memory.value != policy_.unified_memory.value) {
-    log::info("{} is loaded: its settings are its own, and no limit or allocator of GPU {}",
-              runtime, handle);
+    log::info(
+        "GPU {}: the program uses {}, which reads settings such as XLA_PYTHON_CLIENT_MEM_FRACTION "
+        "itself; cubfc does not apply them a second time. Use the CUBFC_ names for cubfc's",
+        handle, runtime);
   }
   return policy_beside_xla_;
 }

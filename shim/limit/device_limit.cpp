@@ -52,7 +52,8 @@ std::unique_ptr<Group> DeviceLimit::join_group(const Of& of) {
             *policy_.group.value, why_not);
   } else if (const auto other = group->member_that_disagrees()) {
     log::warn(
-        "GPU {}: group {}: process {} has the limit {}, and this one {}; each is held to its own",
+        "GPU {}: group {}: process {} has a limit of {}, and this one {}; each keeps to its own. "
+        "Give all members one CUBFC_GROUP_LIMIT",
         of.device, *policy_.group.value, other->first, log::bytes(other->second),
         log::bytes(group->limit()));
   }

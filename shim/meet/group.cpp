@@ -296,9 +296,9 @@ void Group::move_to_new_file() noexcept try {
     now.file().bring_along(now.member, before.file(), before.member);
   } else if (!std::exchange(told_of_missing_file_, true)) {
     log::warn(
-        "{} cannot be seen any more, since it was removed, or this process is in another root "
-        "folder or mount namespace now: {}. It stays within its group's limit with those that "
-        "are in it; who joins the group from now on may not meet it",
+        "the group's file {} is no longer there ({}): it was removed, or this process has another "
+        "root folder or mount namespace now. The members that have it open still share the limit; "
+        "processes that join from now on may be in another group",
         before.shared.path, why_not);
   }
 } catch (const std::bad_alloc&) {  // another time

@@ -78,12 +78,12 @@ std::unique_ptr<TraceRecorder> TraceRecorder::open(const Settings& settings) {
   Settings ours = settings;
   ours.limit_bytes = TraceFile::allowed_bytes(std::max(settings.limit_bytes, kLeastBytes));
   if (ours.limit_bytes < kLeastBytes) {
-    log::warn("CUBFC_TRACE: the program may not write files; nothing is recorded");
+    log::warn("CUBFC_TRACE: the program may not write files (RLIMIT_FSIZE); nothing is recorded");
     return nullptr;
   }
   std::unique_ptr<TraceRecorder> recorder(new TraceRecorder(std::move(file), ours));
   recorder->begin(ours);
-  log::info("recording to {}; `cubfc report {}` shows it then", path, path);
+  log::info("recording to {}; to read it: cubfc report {}", path, path);
   return recorder;
 }
 

@@ -127,7 +127,10 @@ CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
     if (const CUresult broken = driver_.cuCtxGetId(current, &id); broken != CUDA_SUCCESS) {
       return broken;  // a context that was destroyed, for example
     }
-    log::warn("the driver does not say what its current context is; refused: {} bytes", bytes);
+    log::warn(
+        "a request of {} bytes is refused: the driver does not say which context is current, and "
+        "a limit is set",
+        bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return driver_.cuMemAlloc_v2(address, bytes);
@@ -184,8 +187,8 @@ bool Allocations::is_refused_to_us(const Context& context, CUresult result) {
   }
   if (!context.device.says_refusal.exchange(true)) {
     log::warn(
-        "GPU {}: CUBFC_ALLOCATOR={} cannot go on as it did, since the driver answers {}: requests "
-        "that meet this are served by the driver itself",
+        "GPU {}: CUBFC_ALLOCATOR={}: the driver answers {}; it serves the requests for which "
+        "this happens itself",
         context.device.handle, config::name_of(allocator), name_of(driver_, result));
   }
   return true;

@@ -43,8 +43,8 @@ void announce(const DriverFunctions& driver, const config::Policy& policy,
       policy.free_mode.origin.text());
   if (policy.free_mode.value == config::FreeMode::kDeferred && driver.cuCtxRecordEvent == nullptr) {
     log::warn(
-        "CUBFC_FREE=deferred: this driver (before 12.5) cannot record a context's work, so every "
-        "few frees wait for the device instead of none");
+        "CUBFC_FREE=deferred: with this driver (before 12.5) one free in some tens waits for the "
+        "GPU, as it cannot record an event for a whole context");
   }
 } catch (const std::bad_alloc&) {  // the line is left out
 }

@@ -245,7 +245,7 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
         return std::make_unique<PageServer>(driver, device, page_bytes);
       }
       if (!device.managed) {
-        log::warn("GPU {} ({}) cannot map memory{}, so CUBFC_ALLOCATOR=vmm is bfc there",
+        log::warn("GPU {} ({}) cannot map memory{}; it gets CUBFC_ALLOCATOR=bfc instead of vmm",
                   device.handle, device.name, in_brackets(driver, refused));
       }
       break;
@@ -258,7 +258,7 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
         return std::make_unique<PoolServer>(driver, policy, device);
       }
       if (!device.managed) {
-        log::warn("GPU {} ({}) has no memory pools{}, so CUBFC_ALLOCATOR=cuda_async is bfc there",
+        log::warn("GPU {} ({}) has no memory pools{}; it gets CUBFC_ALLOCATOR=bfc instead of cuda_async",
                   device.handle, device.name, in_brackets(driver, refused));
       }
       break;

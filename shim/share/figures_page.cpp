@@ -92,8 +92,8 @@ figures::ProcessFigures* FiguresPage::make_file() {
                          : MAP_FAILED;
   if (data == MAP_FAILED) {
     log::info(
-        "cubfc top and cubfc metrics will not see this process: {} lies on a file system "
-        "that may take a file's room away",
+        "cubfc top and cubfc metrics will not see this process: the file system of {} cannot "
+        "reserve space for a file",
         file_->path);
     leave();
     file_.reset();

@@ -52,8 +52,8 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   }
   if (policy_.ipc.value == config::Ipc::kDriver) {
     log::warn(
-        "cuIpcGetMemHandle: a block of {} shares its allocation with others (CUBFC_IPC=driver), so "
-        "it has no handle; only requests of {} and more have one",
+        "cuIpcGetMemHandle: with CUBFC_IPC=driver only blocks of {1} and more have a handle, and "
+        "this one has {0}; CUBFC_IPC=cubfc gives each block one",
         log::bytes(found.info.bytes), log::bytes(kSmallestDriverShared));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -70,8 +70,7 @@ CUresult Ipc::handle_of(CUipcMemHandle* handle, CUdeviceptr address) {
   if (!found.context->is_shareable()) {
     log::warn(
         "cuIpcGetMemHandle: mapped memory, managed memory and a pool's memory cannot be shared "
-        "with "
-        "other processes; with CUBFC_ALLOCATOR=bfc and without CUBFC_UNIFIED_MEMORY it can");
+        "with other processes; set CUBFC_ALLOCATOR=bfc, and not CUBFC_UNIFIED_MEMORY");
     return CUDA_ERROR_INVALID_VALUE;  // as the driver says of all three
   }
   CUdeviceptr region = 0;
@@ -125,9 +124,8 @@ CUresult Ipc::open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned 
   const std::optional<SharedBlock> block = find_shared(*ticket);
   if (!block) {
     log::warn(
-        "cuIpcOpenMemHandle: process {} does not share this block (any more), or its runtime "
-        "folder "
-        "is not ours",
+        "cuIpcOpenMemHandle: process {} does not share this block, or no longer, or the two "
+        "processes have different folders of files (XDG_RUNTIME_DIR)",
         ticket->owner);
     return driver(address, handle, flags);  // which has an error for an unknown handle
   }

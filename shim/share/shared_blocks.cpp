@@ -37,7 +37,7 @@ Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
     return {};
   }
   if (free_.empty() && used_ == kSlots) {
-    log::warn("{} blocks are shared with other processes, and no more can be", kSlots);
+    log::warn("cuIpcGetMemHandle: {} blocks of this process are shared already, the most at once", kSlots);
     errno = ENOSPC;
     return {};
   }

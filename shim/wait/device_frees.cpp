@@ -300,8 +300,8 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
 void DeviceFrees::tell_of_long_wait() noexcept try {
   if (!told_of_long_wait_.exchange(true)) {
     log::warn(
-        "GPU {}: an allocation has waited {} s for work that may still use what was freed "
-        "before it, since nothing else is left; CUBFC_FREE=sync waits in the frees instead",
+        "GPU {}: an allocation has waited {} s: all memory left is freed, and may still be used by "
+        "work on the GPU; with CUBFC_FREE=sync the frees wait instead",
         device_.handle, patience::kUntilTold.count());
   }
 } catch (...) {  // the wait goes on

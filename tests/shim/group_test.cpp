@@ -376,8 +376,8 @@ TEST_CASE("group: in another root folder a member stays within the limit, and sa
     return;
   }
   INFO(said);
-  CHECK(said.find("cannot be seen any more") != std::string::npos);
-  CHECK(said.find("cannot be seen any more") == said.rfind("cannot be seen any more"));
+  CHECK(said.find("is no longer there") != std::string::npos);
+  CHECK(said.find("is no longer there") == said.rfind("is no longer there"));
   CHECK(std::count(said.begin(), said.end(), '\n') == 1);
   CHECK(other->take(70));  // it is dead
 }

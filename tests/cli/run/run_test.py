@@ -61,8 +61,8 @@ class Start(Run):
         words = ("fill:10", "create:1500", "create:1500")
         done = self.run_under("--", self.allocates, *words, CUBFC_LOG_LEVEL="info")
         self.assertEqual(done.returncode, 0, done.stderr)
-        told = re.findall(r"^cubfc: GPU 0: the program takes its memory by cuMemCreate, which is served from the \d\.\d\d GiB that are "
-                          r"preallocated; CUBFC_PREALLOCATE=false takes nothing ahead$", done.stderr, re.M)
+        told = re.findall(r"^cubfc: GPU 0: the program allocates by cuMemCreate; the \d\.\d\d GiB that are "
+                          r"preallocated serve these requests. CUBFC_PREALLOCATE=false preallocates nothing$", done.stderr, re.M)
         self.assertEqual(len(told), 1, done.stderr)
         for more in ({"CUBFC_PREALLOCATE": "false"}, {"CUBFC_LOG_LEVEL": "warn"}):
             self.assertNotIn("takes its memory by", self.run_under("--", self.allocates, *words, **more).stderr)
