@@ -18,17 +18,18 @@
 namespace cubfc {
 namespace {
 
-// What runs in every process that inherits the preload, CUDA or not, stands in one section of the
-// library, here and in other files: reading it costs such a process one page fault.
+// All code that runs in every process that inherits the preload, with CUDA or without, is in one
+// section of the library (.text.startup), here and in other files. So such a process reads it with
+// one page fault.
 
 // Strings of the environment, the last one nullptr.
 using Entries = char* const*;
 constinit std::atomic<Entries> kept_entries{nullptr};
 constexpr char* kNoEntries[] = {nullptr};
 
-// Copies the strings and does no more: this runs in every process that inherits the preload, most
-// of which never use CUDA. Who runs a setuid program does not decide what is done in its name.
-// Without memory for a few strings none is kept: the program has other worries.
+// Copies the strings that concern cubfc, and does no more: this runs in every process that inherits
+// the preload, most of which never use CUDA. In a setuid program copies nothing: the user who runs
+// it must not decide what it does. Strings for which the host has no memory are left out.
 [[gnu::section(".text.startup")]] Entries copy_entries() noexcept {
   char** const all = getauxval(AT_SECURE) != 0 ? nullptr : environ;
   std::size_t count = 0;
@@ -50,7 +51,8 @@ constexpr char* kNoEntries[] = {nullptr};
   return copies;
 }
 
-// Those of the first call. Another library's constructor may need them before ours has run.
+// The strings, copied at the first call. That may come before our own constructor runs, from
+// another library's constructor.
 [[gnu::section(".text.startup")]] Entries entries() noexcept {
   Entries known = kept_entries.load(std::memory_order_acquire);
   if (known == nullptr) {
@@ -120,8 +122,8 @@ std::unique_ptr<const config::Policy> read_policy_of(const std::vector<std::stri
 const config::Policy& policy_of_process() {
   const config::Policy* known = kept_policy.load(std::memory_order_acquire);
   if (known == nullptr) {
-    // Of several threads that read it, the first one's is kept. No lock: a child that is forked
-    // meanwhile would inherit it, with nobody to let it go.
+    // If several threads read the policy at once, the first one's is kept. There is no lock: a
+    // child that is forked meanwhile would inherit it locked, and never get it.
     auto made = read_policy_of(strings_of(entries()));
     if (kept_policy.compare_exchange_strong(known, made.get())) {
       known = made.release();

@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
 
-// What is shared is shared until the very end: the program's exit handlers may count on it. Removes
-// a file by a system call of its own, and does no more: other libraries that are preloaded, and
-// stand between us and the C library, may have ended before a destructor of ours runs.
+// Runs after the exit handlers of the program, which may still share memory, and allocate. Removes
+// the files of this process and ends the trace, by system calls of its own: other preloaded
+// libraries that override functions of the C library may have ended before this destructor runs.
 [[gnu::section(".text.startup")]] __attribute__((destructor)) void at_end() noexcept {
   Process* const process = Process::existing();
   if (process != nullptr && !process->is_in_child()) {
@@ -36,12 +36,12 @@ constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
   }
 }
 
-// All else.
+// Does everything else that is to be done at exit, once for each Process.
 void at_exit() noexcept {
   static std::atomic<const Process*> done{nullptr};
   Process* const process = Process::existing();
   if (process == nullptr || process->is_in_child() || done.exchange(process) == process) {
-    return;  // a child that begins anew has its parent's handler, too
+    return;  // a child that makes a Process has its parent's handler, too
   }
   process->soft_reserve().leave();
   process->failed_requests().finish();
@@ -62,8 +62,8 @@ void at_exit() noexcept {
   }
 }
 
-// Registered where `cubfc run` started this process. Who asked for cubfc learns in this way that
-// the program had no use for it: from the summary's place, and by the same rules.
+// Registered only in the process that `cubfc run` has become. If that process has allocated no GPU
+// memory itself, says so in the log: the user has asked for cubfc, and there is no summary.
 void at_exit_of_run() noexcept try {
   const Process* const process = Process::existing();
   const config::Policy& policy = policy_of_process();

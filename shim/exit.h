@@ -4,8 +4,10 @@
 
 namespace cubfc {
 
-// Called when the process's object is made: its threads end, its files are whole, and what the
-// program has used is told, when the exit handlers run that were registered before this.
+// Called when the Process has been made. Registers handlers that, at the program's exit, write the
+// trace to its file, tell the user what the program has used, and remove the files of this process.
+// Handlers that are registered later run first, those of cubfc's own threads (BackgroundThread)
+// among them.
 void finish_at_exit();
 
 }  // namespace cubfc

@@ -13,7 +13,7 @@
 namespace cubfc {
 namespace {
 
-// Empty where that cannot be said.
+// Why a file with this owner and mode may not enforce settings; empty if it may.
 std::string why_it_may_not_enforce(const struct stat& status) {
   if (status.st_uid != 0) {
     return "it is not root's";
@@ -21,8 +21,9 @@ std::string why_it_may_not_enforce(const struct stat& status) {
   return (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 ? "others than root may write it" : "";
 }
 
-// Root's may enforce something. But a file without a byte enforces nothing, and a sandbox that
-// hides a file from its programs puts such a one, or a device, in its place.
+// Whether a file that cannot be read may enforce something, as one of root's may. But not if it is
+// empty, or a device: a sandbox that hides the policy file from its programs puts one of these in
+// its place.
 bool may_enforce_unread(const char* path) {
   struct stat status {};
   return stat(path, &status) == 0 && why_it_may_not_enforce(status).empty() &&

@@ -1,13 +1,14 @@
-// The policy file of the machine, or the container, as it lies on the disk.
+// Reads the policy file of the machine, or of the container, from the disk.
 #pragma once
 
 #include "config/policy_file.h"
 
 namespace cubfc {
 
-// What it says; nothing where there is none. It may enforce if it is root's and nobody else may
-// write it. If such a file cannot be read it is `unusable`; any other is told of in its `problems`.
-// Throws std::bad_alloc. Thread-safe.
+// Reads the policy file; an empty PolicyFile if there is none. The file may enforce settings if it
+// belongs to root and nobody else may write it. If such a file cannot be read, `unusable` says why.
+// If any other cannot be read, `problems` says why, and no setting of it is in force. Throws
+// std::bad_alloc. Thread-safe.
 config::PolicyFile read_policy_file(const char* path = config::kPolicyFile);
 
 }  // namespace cubfc

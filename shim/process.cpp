@@ -51,7 +51,8 @@ namespace cubfc {
 
 namespace {
 
-// The settings as lines, and the file that CUBFC_TRACE asks for; nullptr if it does not.
+// Begins the recording that CUBFC_TRACE asks for, and gives it the settings in force as text.
+// nullptr without CUBFC_TRACE, or if no file can be made.
 std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
   if (!policy.trace.value) {
     return nullptr;
@@ -70,7 +71,8 @@ std::unique_ptr<TraceRecorder> recorder_for(const config::Policy& policy) try {
 
 }  // namespace
 
-// All that acts, in the order in which it is made: each knows only what stands before it.
+// The objects that act, in the order in which they are made: each is passed only those that are
+// declared before it.
 struct Process::Parts {
   Parts(const DriverFunctions& driver, const config::Policy& policy)
       : summary_path(policy.summary.value ? absolute_path(expanded_path(*policy.summary.value))
@@ -108,13 +110,13 @@ struct Process::Parts {
         pointers(driver, policy, contexts, ipc),
         peer_copies(driver, contexts) {}
 
-  // While the program runs.
+  // Called by SummaryKeeper while the program runs.
   void keep_summary() noexcept {
     map.refresh_figures();
     write_summary(summary_path, {figures.get(), time_in_calls.spent(), /*is_end=*/false});
   }
 
-  // Another number after each allocation and each free.
+  // A number that changes with each allocation, each failure in an arena and each free.
   std::uint64_t operations() const noexcept {
     const Ledger<CUdeviceptr>::Totals at_driver = requests.ledger().totals();
     std::uint64_t operations = at_driver.allocations + at_driver.frees;
@@ -160,9 +162,9 @@ struct Process::Parts {
 namespace {
 
 std::atomic<bool> stand_aside{false};
-std::atomic<bool> refuse_memory{false};  // beside that
+std::atomic<bool> refuse_memory{false};  // only together with stand_aside
 
-// How far the process's object is.
+// Whether the Process is not made, being made at this moment, or made.
 enum class Making : std::uint8_t { kNot, kNow, kDone };
 std::atomic<Making> making{Making::kNot};
 
@@ -271,7 +273,8 @@ bool Process::intercepts() noexcept try { return !policy_of_process().disable.va
   return false;
 }
 
-// The policy is everybody's from the moment on that the object is made.
+// Once the Process is made, its parts go by the policy, which must not change any more. So this
+// keeps other threads from making the Process until the limit is set.
 int Process::set_limit(const char* limit) noexcept try {
   if (limit == nullptr) {
     return EINVAL;
@@ -317,12 +320,13 @@ Process* Process::make() {
   const RuntimeOverrides overridden{is_overridden_behind_us("cudaMalloc"),
                                     is_overridden_behind_us("cudaFree")};
   static std::atomic<bool> watches_forks{false};
-  if (!watches_forks.load()) {  // before the object is made; twice does no harm
+  if (!watches_forks.load()) {  // before the Process is made; twice does no harm
     pthread_atfork(nullptr, nullptr, &Process::forked_in_child);
     watches_forks.store(true);
   }
-  // No lock, which a child could inherit with nobody to let it go; and a thread waits for no more
-  // than what is below, where nothing waits for the loader.
+  // There is no lock, which a child might inherit locked; forked_in_child() sets `making` back. A
+  // thread that waits here waits only for the lines below, and these do not wait for the dynamic
+  // loader's lock.
   for (Making before = Making::kNot; !making.compare_exchange_strong(before, Making::kNow);
        before = Making::kNot) {
     if (before == Making::kDone) {
@@ -341,7 +345,7 @@ Process* Process::make() {
   }
 }
 
-// nullptr where cubfc is to stand aside.
+// Returns nullptr if cubfc must stand aside in this process.
 Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overridden) {
   const config::Policy& policy = policy_of_process();
   if (policy.disable.value) {
@@ -368,9 +372,10 @@ Process* Process::make_one(const Driver& driver, const RuntimeOverrides& overrid
   return process;
 }
 
-// In the child. Another thread of the parent may have held any of our locks, so the parent's object
-// is never touched again. A child of a process that had a context cannot use CUDA (the driver says
-// so), and is left to the driver; any other begins anew.
+// Called in a forked child. Another thread of the parent may have held any of our locks, so the
+// parent's Process is not used again, except for its list of contexts, which needs no lock. A child
+// of a process that had a context cannot use CUDA (the driver says so): its calls go straight to
+// the driver. Any other child makes a Process of its own.
 void Process::forked_in_child() noexcept {
   log::forked_in_child();
   locked_mappings_forked_in_child();

@@ -1,5 +1,6 @@
-// cubfc in one process: the policy, and what acts on it. One object, made on first use, never
-// destroyed: programs allocate and free until the very end of their exit.
+// All of cubfc in one process: the policy, and the objects that act on it. There is one Process,
+// made at first use and never destroyed, since programs allocate and free until the very end of
+// their exit.
 #pragma once
 
 #include <atomic>
@@ -38,41 +39,41 @@ class WaitingFrees;
 
 class Process {
  public:
-  // The process's object if calls are to be intercepted; nullptr when they are to go straight to
-  // the driver: CUBFC_DISABLE, a driver too old, or the child of a process that used CUDA before it
-  // forked.
+  // The Process, made now if there is none yet. nullptr when calls must go straight to the driver:
+  // with CUBFC_DISABLE, with a driver that is too old, in the child of a process that had a context
+  // when it forked, before a driver is loaded, and when the host has no memory.
   static Process* active() noexcept {
     Process* const process = existing();
     return process != nullptr ? process : make_active();
   }
-  // The same, but it is not made.
+  // The Process if it has been made; else nullptr.
   static Process* existing() noexcept { return instance_.load(std::memory_order_acquire); }
-  // Nothing can be intercepted, but a limit is to be kept: nobody gets device memory, nor a context
-  // in which to ask for it. Known once active() was called.
+  // Whether all requests for device memory, and for contexts, must fail: nothing can be intercepted
+  // (old_driver.h), but a limit must be kept. Known once active() was called.
   static bool refuses_memory() noexcept;
-  // All calls go straight to the driver, from the first one on that had to decide.
+  // Whether all calls of this process go straight to the driver. Known once active() was called.
   static bool stands_aside() noexcept;
-  // False when nothing is intercepted at all (CUBFC_DISABLE). For the resolver; makes no driver
-  // call.
+  // False with CUBFC_DISABLE. Called when the program looks up a driver function: it gets the
+  // driver's own function then, and not our wrapper. Makes no driver call.
   static bool intercepts() noexcept;
 
   // For cubfc_limit(): 0, or the error that it returns.
   static int set_limit(const char* limit) noexcept;
 
-  // Whether another library, preloaded behind this one, defines these functions, too: then it is to
-  // see every call, and our wrapper passes them on.
+  // Whether another library that is preloaded behind this one defines these functions, too. If so,
+  // our wrapper passes every call on, so that the library sees it.
   struct RuntimeOverrides {
     bool cuda_malloc = false;
     bool cuda_free = false;
   };
-  // For make_one(). `driver` must outlive it. A tool that watches allocations may change the
-  // policy.
+  // Called by make_one(). `driver` must outlive this object. Changes the policy if a tool watches
+  // allocations (watching_tool()).
   Process(const DriverFunctions& driver, config::Policy policy, const RuntimeOverrides& overridden);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // What acts, one object for each purpose (see each one's header).
+  // The objects that act, one for each purpose: see its header.
   Allocations& allocations() const { return allocations_; }
   Frees& frees() const { return frees_; }
   Contexts& contexts() const { return contexts_; }
@@ -99,17 +100,18 @@ class Process {
   // Whether this is a child of the process that made the object.
   bool is_in_child() const { return mark_.is_in_child(); }
 
-  // What the program uses.
+  // The figures of what the program uses.
   const figures::ProcessFigures& figures() const;
-  // Of these some are written now and then only, such as the largest free block: now they are.
+  // Writes now those figures that are else written only now and then, such as the largest free
+  // block.
   void refresh_figures() const noexcept;
   // See TimeInCalls::spent().
   std::chrono::nanoseconds time_in_calls() const;
-  // Where CUBFC_SUMMARY asks for it; empty where it does not.
+  // The path of the summary that CUBFC_SUMMARY asks for; empty without one.
   const std::string& summary_path() const noexcept;
   // nullptr if nothing is recorded.
   TraceRecorder* trace() const noexcept;
-  // At the very end: nobody is to read them any more.
+  // Called at the very end of the process: removes the file in which others read the figures.
   void leave_figures() const noexcept;
 
  private:
@@ -126,7 +128,7 @@ class Process {
   const ForkMark mark_;
   struct Parts;
   const std::unique_ptr<Parts> parts_;
-  // Of the parts: what is asked most.
+  // The parts that are asked most.
   Allocations& allocations_;
   Frees& frees_;
   Contexts& contexts_;

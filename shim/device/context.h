@@ -1,4 +1,4 @@
-// A context on a GPU, with its arena; and what an arena takes its memory from. Plain objects:
+// A context on a GPU, with its arena and the source of the arena's memory. Plain objects:
 // contexts.h has the list of contexts.
 #pragma once
 
@@ -12,20 +12,21 @@
 
 namespace cubfc {
 
-// What a context's arena takes its memory from.
+// Where the arena of a context takes its memory from.
 class RegionSource : public arena::MemorySource {
  public:
-  // The context has ended, and its object may serve another: what did not go with it. nullptr when
-  // there is nothing. No driver call, and needs no host memory.
+  // Called when the context has ended; the Context may then serve a later one. Returns the memory
+  // that the driver has not freed with the context; nullptr if there is none. Makes no driver call
+  // and needs no host memory.
   virtual std::unique_ptr<Leftovers> leave_behind() noexcept { return nullptr; }
-  // Whether the driver has IPC handles for it.
+  // Whether the driver has IPC handles for this memory.
   virtual bool is_shareable() const noexcept = 0;
-  // Whether giving some of it back waits for the work of its context.
+  // Whether giving memory back to the driver waits for the work of the context.
   virtual bool release_waits() const noexcept = 0;
 };
 
-// Whether every later call in the context answers this error, too: its work has gone wrong, and the
-// process must end (cuda.h).
+// Whether every later call in the context fails with this error, too: work in the context has gone
+// wrong, and the process must end (cuda.h).
 constexpr bool stays(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -44,8 +45,9 @@ constexpr bool stays(CUresult result) {
   }
 }
 
-// A context. Its object outlives it, and may serve a later context of the same device: a thread
-// that still holds a pointer finds an arena in which its address is not.
+// A context. The object is never destroyed, and may serve a later context of the same device. A
+// thread that still has a pointer to it then finds an arena without the blocks of the ended
+// context.
 struct Context {
   Context(Device& its_device, std::unique_ptr<RegionSource> source)
       : device(its_device), memory(std::move(source)), arena(*memory, its_device.limit.budget, {}) {
@@ -60,23 +62,24 @@ struct Context {
   std::atomic<bool> primary{false};
   std::atomic<bool> announced{false};
   enum State : std::uint8_t {
-    kStarted = 1,      // its arena has its options: memory was asked for
+    kStarted = 1,      // memory was requested, and the arena has its options
     kEnding = 2,       // the driver has been asked to end it
-    kBroken = 4,       // by an error that stays: the driver answers for it from then on
-    kElsewhere = 8,    // its device's blocks are no arena's
+    kBroken = 4,       // by an error that stays: requests go to the driver from then on
+    kElsewhere = 8,    // its device's server is not By::kArena
     kObserved = 16,    // its arena keeps figures
-    kListenedTo = 32,  // a request has failed in it: of those that are served FailedRequests hears
+    kListenedTo = 32,  // a request has failed: FailedRequests is told of those that succeed
   };
-  std::atomic<std::uint8_t> state{0};  // bits
-  // Devices whose memory the program lets it reach (cuCtxEnablePeerAccess).
+  std::atomic<std::uint8_t> state{0};  // bits of State
+  // Devices whose memory the program has let this context reach (cuCtxEnablePeerAccess).
   std::atomic<PeerSet> reaches{0};
   const std::unique_ptr<RegionSource> memory;
   arena::Arena arena;
-  // Bytes that its arena takes at first, and keeps; what is the device's is in `preallocation`.
+  // Bytes that the arena takes at its first allocation and keeps. Memory that was preallocated for
+  // all arenas of the device is in Device::preallocation.
   std::atomic<std::uint64_t> preallocated{0};
   int users = 0;            // ContextUses that are allowed; guarded by ContextUses, as `ends` is
   int ends = 0;             // ContextEnds under way that may end it
-  References references;    // if it is not primary; a primary context's are its Device's
+  References references;    // of a context that is not primary; else Device::references
   Context* next = nullptr;  // in the list of all; set once
 
   bool alive() const noexcept { return id.load(std::memory_order_acquire) != 0; }
@@ -85,19 +88,21 @@ struct Context {
   void clear(State bit) noexcept {
     state.fetch_and(static_cast<std::uint8_t>(~bit), std::memory_order_acq_rel);
   }
-  // Whether its arena serves, and nothing else is to be thought of.
+  // Whether requests and frees may go to the arena without a further check.
   bool is_plain() const noexcept {
     return (state.load(std::memory_order_acquire) & ~(kObserved | kListenedTo)) == kStarted;
   }
-  // To be called with what the driver has answered in it.
+  // To be called with the driver's answer to a call in this context.
   void note(CUresult result) noexcept {
     if (stays(result)) {
       set(kBroken);
     }
   }
-  // Whether every call in it answers an error that one of ours has seen. Asks the driver then.
+  // Whether every call in the context fails with an error that stays. Asks the driver, but only
+  // after a call of ours has seen such an error. Precondition: the context is current.
   bool is_broken(const DriverFunctions& driver);
-  // Whether its work may use memory of that device: of its own, or as the program has arranged.
+  // Whether work in the context may use memory of that device: its own, or one that the program has
+  // let it reach.
   bool may_use(const Device& other) const {
     return &device == &other ||
            (reaches.load(std::memory_order_acquire) & peer_bit(other.handle)) != 0;

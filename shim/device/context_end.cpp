@@ -19,7 +19,7 @@ void ContextUses::forgotten(References& references) {
   references.held = 0;
 }
 
-// Until the ends that are under way now, and concern the device, are over.
+// Keeps the memory until the ends that are under way now, and concern the device, are over.
 void ContextUses::keep(std::unique_ptr<Leftovers> leftovers, CUdevice device) noexcept {
   const std::lock_guard lock(mutex_);
   leftovers->device = device;
@@ -28,7 +28,8 @@ void ContextUses::keep(std::unique_ptr<Leftovers> leftovers, CUdevice device) no
   leftovers_ = std::move(leftovers);
 }
 
-// To be destroyed without the lock. Precondition: the lock is held.
+// Removes from the list what no end under way needs any more. The caller must destroy that without
+// the lock. Precondition: the lock is held.
 std::unique_ptr<Leftovers> ContextUses::take_unneeded() noexcept {
   std::unique_ptr<Leftovers> unneeded;
   std::unique_ptr<Leftovers>* place = &leftovers_;
@@ -77,8 +78,9 @@ ContextEnd::ContextEnd(Contexts& contexts, const Which& which, Call call)
   }
 }
 
-// Two threads may give up references at once: whoever gives up the last waits until the others'
-// calls are over, and so it is the driver's last one, too.
+// Counts the reference that the call gives up, and returns whether others are left. If two threads
+// give up references at once, the one that gives up the last waits until the other's call is over.
+// So it is the last for the driver, too.
 bool ContextEnd::is_not_last() {
   references_ = contexts_.references_to(which_.handle, which_.device);
   if (references_ == nullptr) {
@@ -124,13 +126,14 @@ void ContextEnd::keep_others_out() {
   });
 }
 
-// Of a context object it is always the same.
+// The answer for a Context never changes.
 bool ContextEnd::concerns(const Context& context) const {
   return !which_.device || context.device.handle == *which_.device;
 }
 
-// From here until the driver has answered no address is looked up in its arena: the driver may
-// already give its memory to others. Which one it is must be asked while its handle is good.
+// Finds the context that the call will end; later its handle may be invalid. From here until the
+// driver has answered, Contexts::owner_of_region() passes this context over: the driver may already
+// have given its memory to others.
 void ContextEnd::find_what_ends() {
   ending_handle_ = which_.device ? contexts_.handle_of_primary(*which_.device) : which_.handle;
   ending_ = contexts_.known_as(ending_handle_, &ending_id_);
@@ -141,8 +144,8 @@ void ContextEnd::find_what_ends() {
 
 void ContextEnd::answered(CUresult result) noexcept try {
   const bool success = result == CUDA_SUCCESS;
-  // Whether a call that fails has given its reference up nobody says: one too few is counted then,
-  // which costs a wait, and not one too many.
+  // The driver does not tell whether a call that failed has given the reference up. The reference
+  // stays counted as given up: a count that is too low only costs a wait.
   if (!last_) {
     const std::lock_guard lock(contexts_.uses_.mutex_);
     --references_->leaving;
@@ -153,12 +156,12 @@ void ContextEnd::answered(CUresult result) noexcept try {
       contexts_.drop_all_gone(which_.handle);
     }
   } else {
-    if (which_.device && success) {  // a reset, after which nobody knows what is left of them
+    if (which_.device && success) {  // a reset: how many references are left is unknown
       contexts_.forget_references(*which_.device);
     }
     contexts_.ended(ending_, ending_id_, ending_handle_, success);
   }
-} catch (const std::bad_alloc&) {  // who was not told keeps a note of what is gone
+} catch (const std::bad_alloc&) {  // listeners that were not told keep what they have
 }
 
 ContextEnd::~ContextEnd() {
@@ -196,7 +199,7 @@ ContextUse::~ContextUse() {
   const std::lock_guard lock(uses_.mutex_);
   --context_.users;
   if (context_.ends > 0) {
-    uses_.changed_.notify_all();  // who is to end it waits
+    uses_.changed_.notify_all();  // a ContextEnd may wait for it
   }
 }
 

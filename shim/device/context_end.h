@@ -1,6 +1,7 @@
-// How a context ends. The driver's call that ends one, or gives up a reference to one, is made
-// while a ContextEnd lives. Before the call it keeps our own threads out of what may end and tells
-// those who have something there; after the call it finds out what has ended, and tells them.
+// How a context ends. The driver's call that ends a context, or gives up a reference to one, is
+// made while a ContextEnd lives. Before the call the ContextEnd tells the ContextListeners and
+// keeps our own threads out of the contexts that may end. After the call it finds out which
+// contexts have ended, and tells the listeners.
 #pragma once
 
 #include <cuda.h>
@@ -25,43 +26,47 @@ struct WhichContexts {
   std::optional<CUdevice> device = std::nullopt;
 };
 
-// Who has something in contexts. Told in the order of Contexts::add_listener(), under no lock, by
-// the thread that makes the driver's call. Not told when a reference that is not the last is given
-// up.
+// Implemented by objects that keep something for contexts. They are told in the order of
+// Contexts::add_listener(), under no lock, on the thread that makes the driver's call. They are not
+// told when a reference is given up that is not the last.
 class ContextListener {
  public:
   virtual ~ContextListener() = default;
-  // Before the driver's call: one or more contexts may end by it. May wait for work on a device.
+  // Called before the driver's call, by which one or more contexts may end. May wait for work on a
+  // device.
   virtual void context_may_end(const WhichContexts& /*which*/) noexcept {}
-  // Then, only if the call is to end one context and it is known here: cuCtxDestroy, or a reset of
-  // the primary one. It may still fail.
+  // Called next, but only if the call is to end one context that is known here: cuCtxDestroy, or a
+  // reset of the primary context. The call may still fail.
   virtual void context_will_end(Context& /*context*/) noexcept {}
-  // After the call, or a later one that finds it gone: this context (cuCtxGetId) has ended, and its
-  // arena is dropped. May throw std::bad_alloc: who comes after it is then not told.
+  // Called after the call that has ended the context of this id (cuCtxGetId), or after a later call
+  // that finds the context gone. Its arena has been emptied. May throw std::bad_alloc: the
+  // listeners after this one are not told then.
   virtual void context_ended(std::uint64_t /*id*/) {}
 };
 
-// What the driver does not free with a context: pages, a pool's blocks. Destroying it gives them
-// back to the driver, so not under a lock. Made ahead, because nothing may fail when a context
-// ends.
+// Memory that the driver does not free with a context: pages, a pool's blocks. The destructor gives
+// it back to the driver, so it must not run under a lock. The object is made ahead of the end, at
+// which nothing may fail.
 struct Leftovers {
   std::shared_ptr<void> memory;
   CUdevice device = 0;
-  // The newest ContextEnd when the context was found to be gone: this is kept until all up to that
-  // one which concern the device are over.
+  // The number of the newest ContextEnd when the context was found gone. The object is kept until
+  // all ContextEnds up to that number that concern the device are over: their driver calls may
+  // still wait for work that uses the memory.
   std::uint64_t end = 0;
   std::unique_ptr<Leftovers> next = nullptr;
 };
 
 // Counts the references to a context that the program was seen to take; the driver does not tell.
-// If one was not seen, a reference is taken for the last too early, which costs a wait only.
+// If one was not seen, another reference is taken for the last one too early, which only costs a
+// wait.
 struct References {
   int held = 0;
   int leaving = 0;  // driver calls under way that give one up, none of them the last
 };
 
-// Who uses which context, against who may end it. Thread-safe; its lock is never held across a
-// driver call.
+// Which of our threads use which context, and which driver calls under way may end it. Thread-safe;
+// its lock is never held across a driver call.
 class ContextUses {
  private:
   friend class ContextUse;
@@ -82,16 +87,18 @@ class ContextUses {
 };
 
 // Made before and destroyed after a driver call that may end contexts, on the program's thread
-// (hook/context.cpp). What may end is kept from our own threads as long as it lives.
+// (hook/context.cpp). As long as it lives, our own threads are kept out of the contexts that may
+// end.
 class ContextEnd {
  public:
   using Which = WhichContexts;
   enum class Call : bool { kEndsIt, kGivesUpReference };
 
-  // Tells the listeners, and waits up to 2 seconds until our threads have left what may end. For a
-  // reference that is not the last: does nothing but count it.
+  // Tells the listeners, and waits up to 2 seconds until our threads have left the contexts that
+  // may end. If the call gives up a reference that is not the last, only counts that.
   ContextEnd(Contexts& contexts, const Which& which, Call call);
-  // Once, with the driver's answer: drops what has ended and tells the listeners.
+  // Called once, with the driver's answer: drops the contexts that have ended and tells the
+  // listeners.
   void answered(CUresult result) noexcept;
   ~ContextEnd();
   ContextEnd(const ContextEnd&) = delete;
@@ -108,15 +115,15 @@ class ContextEnd {
   Contexts& contexts_;
   const Which which_;
   const Call call_;
-  References* references_ = nullptr;  // one of which the call gives up
-  bool last_ = true;                  // or it ends the context in any case
-  // What our threads are kept out of: from `first_` up to `end_` in the list of contexts, those
-  // that it concerns.
+  References* references_ = nullptr;  // the call gives up one of these
+  bool last_ = true;                  // false: other references are left
+  // The contexts that our threads are kept out of: in the list of contexts those from `first_` to
+  // before `end_` for which concerns() is true.
   Context* first_ = nullptr;
   Context* end_ = nullptr;
   std::uint64_t number_ = 0;    // among all ends
-  ContextEnd* next_ = nullptr;  // in the list of those under way
-  // What the call will end, if that is known.
+  ContextEnd* next_ = nullptr;  // in the list of ends under way
+  // The context that the call will end, if that is known.
   Context* ending_ = nullptr;
   std::uint64_t ending_id_ = 0;
   CUcontext ending_handle_ = nullptr;

@@ -9,9 +9,10 @@ struct Context;
 
 // If allowed(), no driver call that ends the context is made while this lives (a ContextEnd waits
 // for it, 2 seconds at most): cuda.h (cuCtxDestroy) makes that the duty of whoever calls into a
-// context. If such a call is under way already: with Waits::kNo it is not allowed; with kYes it
-// waits up to 2 seconds first, no longer, because a hook of the program's may have called us on
-// that call's own thread. Use it in one scope, around driver calls.
+// context. While such a call is under way, allowed() is false; but with Waits::kYes the constructor
+// first waits up to 2 seconds for the call to end. It waits no longer, because a hook of another
+// library may have called us on the thread that makes that call. Use it in one scope, around driver
+// calls.
 class ContextUse {
  public:
   enum class Waits : bool { kNo, kYes };

@@ -95,7 +95,7 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   Device* const its_device = devices_.get(device_handle);
   const std::optional<CUcontext> primary = primary_of(driver_, device_handle);
   if (its_device == nullptr || !primary) {
-    return nullptr;  // what is to be known of it for as long as it lives, the driver must tell
+    return nullptr;  // both are kept for the context's whole life: the next call asks again
   }
   const std::lock_guard lock(mutex_);
   if (Context* known = find(id); known != nullptr) {
@@ -103,7 +103,8 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   }
   Context* context = first();
   {
-    // One that a call may still be ending stays out of use: that call would hold up this context.
+    // An object whose context a call may still be ending is not used again yet: our threads are
+    // kept out of it.
     const std::lock_guard uses_lock(uses_.mutex_);
     while (context != nullptr &&
            (context->alive() || context->ends > 0 || &context->device != its_device)) {
@@ -133,8 +134,9 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   return context;
 }
 
-// Gives the arena its options, by what is free now. Precondition: the context, or a green one of
-// its device, is current. Where the driver cannot tell what is free, that counts as nothing.
+// Gives the arena its options, which depend on what is free on the device now. Precondition: the
+// context, or a green one of its device, is current. Where the driver cannot tell what is free,
+// that counts as nothing.
 void Contexts::start(Context& context) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -163,7 +165,7 @@ void Contexts::created(CUcontext handle, CUdevice device) {
 void Contexts::turned_green(CUcontext context) {
   const std::uint64_t id = id_of(driver_, context);
   greens_.turned_into(id);
-  forget_handles();  // who looks it up from here on is told
+  forget_handles();  // from here on look_up_current() finds it green
 }
 
 void Contexts::reference_taken(CUdevice device) {
@@ -178,7 +180,8 @@ void Contexts::forget_references(CUdevice device) {
   }
 }
 
-// nullptr where they are not counted.
+// The count of references to the context of this handle, or else to the primary context of this
+// device; nullptr if they are not counted.
 References* Contexts::references_to(CUcontext handle, std::optional<CUdevice> device) const {
   if (handle != nullptr) {
     Context* const context = known_as(handle);
@@ -188,7 +191,7 @@ References* Contexts::references_to(CUcontext handle, std::optional<CUdevice> de
   return known == nullptr ? nullptr : &known->references;
 }
 
-// nullptr if there is none.
+// The handle of the device's primary context; nullptr if there is none.
 CUcontext Contexts::handle_of_primary(CUdevice device) const {
   if (const auto handle = primary_of(driver_, device)) {
     return *handle;
@@ -234,13 +237,15 @@ void Contexts::drop_all_gone(CUcontext handle) {
     const std::uint64_t id = context->id.load(std::memory_order_acquire);
     if (id != 0 && (context->primary || context->handle == handle) && is_gone(*context)) {
       captures_.context_ended(context->handle);
-      // The driver's call that ends it may be another thread's, and still wait for its work.
+      // The driver's call that has ended the context may be another thread's, and may still wait
+      // for work of the context.
       drop(*context, id, Needed::kByOtherCalls);
     }
   }
 }
 
-// The handle means the context of this id now: another one that had it has ended, unseen.
+// The handle means the context of this id now. Drops any other context that had it, which has ended
+// by a call that was not seen.
 void Contexts::drop_others_of(CUcontext handle, std::uint64_t id) {
   for (Context* context = first(); context != nullptr; context = context->next) {
     const std::uint64_t other = context->id.load(std::memory_order_acquire);
@@ -251,7 +256,8 @@ void Contexts::drop_others_of(CUcontext handle, std::uint64_t id) {
   }
 }
 
-// A reference may have been taken again: then the handle means a context of another id.
+// Whether the context has ended. If the program has made a primary context again since, its handle
+// means a context of another id.
 bool Contexts::is_gone(const Context& context) const {
   unsigned flags = 0;
   int active = 1;
@@ -265,8 +271,9 @@ bool Contexts::is_gone(const Context& context) const {
   return result == CUDA_SUCCESS ? id != context.id : result != CUDA_ERROR_DEINITIALIZED;
 }
 
-// The driver takes its memory back, or has done so already; what does not go with it is given back
-// now, or when all calls are over that may still need it. Nothing if another thread was quicker.
+// Called when the context has ended: empties its arena, and tells the listeners. Memory that the
+// driver does not free with the context is given back now, or when all calls are over that may
+// still need it. Does nothing if another thread was quicker.
 void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
   std::unique_ptr<Leftovers> leftovers;  // given back without a lock
   {
@@ -291,7 +298,7 @@ void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
 }
 
 void Contexts::peer_access_will_be_enabled(CUcontext peer) {
-  PeerSet reached = ~PeerSet{0};  // of any, where the driver does not tell
+  PeerSet reached = ~PeerSet{0};  // all devices, if the driver does not tell which
   if (const Context* const known = known_as(peer); known != nullptr) {
     reached = peer_bit(known->device.handle);
   } else {
@@ -303,7 +310,7 @@ void Contexts::peer_access_will_be_enabled(CUcontext peer) {
   }
   Context* const user = current();
   for (Context* context = first(); context != nullptr; context = context->next) {
-    if (user == nullptr || context == user) {  // or any, where the driver does not tell
+    if (user == nullptr || context == user) {  // all contexts, if the driver does not tell which
       context->reaches.fetch_or(reached, std::memory_order_acq_rel);
     }
   }
@@ -315,8 +322,9 @@ bool Contexts::knows_current() const {
   return current == nullptr || known_as(current) != nullptr;
 }
 
-// Which of the contexts is current is asked for, unless `context` is: a green one is current where
-// current() answers the primary one.
+// The handle of the context that is current on this thread. `context`: what current() has just
+// answered, or nullptr. The driver is not asked if that context itself is current. It is asked if a
+// green context may be current, for which current() answers the primary context.
 CUcontext Contexts::handle_of_current(const Context* context) const {
   CUcontext current = nullptr;
   if (context != nullptr && remembered_.context == context && remembered_.id == context->id) {
@@ -341,7 +349,8 @@ CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
         std::find(others.begin(), others.end(), context) == others.end()) {
       continue;
     }
-    // cuda.h, cuCtxDestroy: it is for the program not to end a context that it is calling into.
+    // The current context needs no ContextUse: the program must not end a context that it is
+    // calling into (cuda.h, cuCtxDestroy).
     std::optional<ContextUse> use;
     if (!is_current) {
       use.emplace(*this, *context, ContextUse::Waits::kNo);
@@ -355,10 +364,10 @@ CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
     if (context == &owner) {
       of_owner = result;
     } else if (result != CUDA_SUCCESS && !stays(result)) {
-      all = false;  // refused, perhaps because of a capture; where the error stays, no work is left
+      all = false;  // refused, perhaps because of a capture (an error that stays leaves no work)
     }
   }
-  if (!knows_current) {  // a green context, or one that the driver could not tell
+  if (!knows_current) {  // the current one is green, or not known here
     all = permit.given() &&
           permit.block([&] { return driver_.cuCtxSynchronize(); }) == CUDA_SUCCESS && all;
   }

@@ -32,10 +32,11 @@ class Contexts {
     Context* const known = current_if_remembered();
     return known != nullptr ? known : look_up_current();
   }
-  // The same, but nullptr also where this thread has not looked it up yet, or has to do so again.
-  // One driver call, and nothing that throws or is to be cleaned up. The current context changes by
-  // calls that pass us by, so it is asked for each time, and by its id (cuda.h, cuCtxGetId of
-  // nullptr), because a handle may mean another context by now.
+  // As current(), but only if this thread has looked this context up before, and forget_handles()
+  // was not called since; else nullptr. Makes one driver call; throws nothing and holds nothing
+  // meanwhile, so the thread may be cancelled in it. The driver is asked each time, because the
+  // program changes the current context by calls that cubfc does not intercept. It is asked for the
+  // id (cuda.h, cuCtxGetId of nullptr), because a handle may mean another context by now.
   Context* current_if_remembered() {
     unsigned long long id = 0;
     const bool is_known = driver_.cuCtxGetId(nullptr, &id) == CUDA_SUCCESS &&
@@ -43,8 +44,8 @@ class Contexts {
                           remembered_.generation == generation_.load(std::memory_order_acquire);
     return is_known ? remembered_.context : nullptr;
   }
-  // The same, its arena ready: what is to be preallocated is settled by what is free at the first
-  // call.
+  // As current(). The first call for a context also gives its arena the options: what is free on
+  // the device at that moment decides how much is preallocated.
   Context* current_to_allocate();
 
   // Every context ever known, ended ones included (see Context::alive). Lock-free.
@@ -60,34 +61,37 @@ class Contexts {
   }
   // The context in whose arena's regions an address lies; nullptr if in none. Lock-free.
   Context* owner_of_region(CUdeviceptr address) const noexcept;
-  // That one, else the one that has the block there from a pool of ours. nullptr: the memory is the
-  // driver's.
+  // As owner_of_region(); if there is none, the context that has the block there from cubfc's pool.
+  // nullptr: the memory is the driver's.
   Context* owner_of(CUdeviceptr address) const noexcept;
 
-  // The driver has made a context, or handed out the primary one.
+  // Called when the driver has made a context, or handed out the primary one. Throws
+  // std::bad_alloc.
   void created(CUcontext handle, CUdevice device);
-  // After cuCtxFromGreenCtx: this context came from a green one, so current() gives the device's
-  // primary context for it. Throws std::bad_alloc.
+  // Called after cuCtxFromGreenCtx: this context came from a green one, so current() gives the
+  // device's primary context for it. Throws std::bad_alloc.
   void turned_green(CUcontext context);
 
-  // The program has taken a reference: by cuDevicePrimaryCtxRetain or cuGreenCtxCreate to the
-  // device's primary context, by cuCtxAttach to this one.
+  // Called when the program has taken a reference: to the device's primary context, by
+  // cuDevicePrimaryCtxRetain or cuGreenCtxCreate, or to this context, by cuCtxAttach.
   void reference_taken(CUdevice device);
   void reference_taken(Context& context) { uses_.taken(context.references); }
 
-  // Registers who is told of each end, in this order. Only while Process is made: not locked.
+  // Registers a listener. Called only while Process is made, so there is no lock.
   void add_listener(ContextListener& listener) { listeners_.push_back(&listener); }
-  // Every thread asks the driver again which context is current: a handle may mean another by now.
+  // Called when a context may have ended. Makes every thread look its current context up again: a
+  // handle may mean another context by now.
   void forget_handles() noexcept { generation_.fetch_add(1, std::memory_order_acq_rel); }
 
-  // Before the program lets the current context use the memory of this one's device.
+  // Called before the program lets the current context use memory of the device of the context
+  // `peer`.
   void peer_access_will_be_enabled(CUcontext peer);
 
-  // Whether the current context, if there is one, has a Context that is alive: not a green one, nor
+  // Whether the current context is known here, or there is none. False for a green context, and for
   // one that the driver could not tell of.
   bool knows_current() const;
-  // What the driver has free of the device, in bytes; nothing: there is no context in which it
-  // could be asked.
+  // What the driver has free of the device, in bytes; nothing if there is no context in which it
+  // can be asked.
   std::optional<std::uint64_t> free_at_driver(const Device& device) const;
   // Waits for the work that was submitted in every context that may use memory of the owner's
   // device, in `others`, and in the current one if it is not known here. Returns what `owner`
@@ -105,8 +109,9 @@ class Contexts {
   References* references_to(CUcontext handle, std::optional<CUdevice> device) const;
   CUcontext handle_of_primary(CUdevice device) const;
   Context* known_as(CUcontext handle, std::uint64_t* its_id = nullptr) const;
-  // After it: the context is dropped if it has ended; after giving up a reference all are that are
-  // gone, among the primary contexts and `handle`, if not nullptr.
+  // After it: ended() drops the context if the call has ended it. drop_all_gone(), after a
+  // reference was given up, drops all contexts that are gone, of the primary contexts and the
+  // context of `handle`.
   void ended(Context* context, std::uint64_t id, CUcontext handle, bool success);
   void drop_all_gone(CUcontext handle);
   void drop_others_of(CUcontext handle, std::uint64_t id);
@@ -135,9 +140,9 @@ class Contexts {
   Captures& captures_;
   GreenContexts greens_;
   std::atomic<Context*> first_{nullptr};
-  std::atomic<std::uint64_t> generation_{1};  // of what handles mean
+  std::atomic<std::uint64_t> generation_{1};  // raised by forget_handles()
 
-  mutable std::mutex mutex_;  // guards changes of the list, and of what a Context is for
+  mutable std::mutex mutex_;  // guards changes of the list, and which context a Context is
   ContextUses uses_;
   std::vector<ContextListener*> listeners_;
 };

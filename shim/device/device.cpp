@@ -24,7 +24,8 @@ bool has(const DriverFunctions& driver, CUdevice device, CUdevice_attribute attr
   return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;
 }
 
-// What programs can have of the host's memory without swapping; nothing where Linux does not tell.
+// The bytes of the host's memory that programs can get without swapping; nothing if the kernel does
+// not tell.
 std::optional<std::uint64_t> available_on_host() noexcept {
   std::optional<std::uint64_t> bytes;
   if (std::FILE* const file = std::fopen("/proc/meminfo", "re"); file != nullptr) {
@@ -80,7 +81,7 @@ Device::Device(const DriverFunctions& driver, const config::Policy& its_policy,
   write_figures();
 }
 
-// What does not change, and the limit of today.
+// Writes the figures that do not change, and the limits as they are now.
 void Device::write_figures() {
   figures::DeviceFigures& figures = use.figures();
   figures.number = handle;

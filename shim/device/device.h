@@ -1,4 +1,4 @@
-// A GPU: a plain object. devices.h has the list of them, context.h what there is of a context.
+// A GPU: a plain object. devices.h has the list of them, context.h the contexts.
 #pragma once
 
 #include <array>
@@ -23,11 +23,11 @@ namespace cubfc {
 
 class DeviceFrees;
 
-// By which other processes know the device; zeros where the driver does not tell. One of several
-// GPU instances (MIG) has its own.
+// The id by which other processes know the device, too; zeros if the driver does not tell it. Each
+// GPU instance (MIG) has its own.
 DeviceId device_id_of(const DriverFunctions& driver, CUdevice device);
 
-// Where what the program uses is written down, and who asks for it.
+// The objects that record the use of memory, and that tell which caller requests it.
 struct Observers {
   figures::ProcessFigures& figures;
   Callers& callers;
@@ -39,61 +39,63 @@ struct Device {
   Device(const DriverFunctions& driver, const config::Policy& policy, ChooseServer choose_server,
          CUdevice device_handle, std::uint64_t its_bytes, Observers observers);
 
-  // How a context's arena is to begin, when so many bytes are to be preallocated: in
-  // `preallocation`, which all arenas share, where memory can be held so.
+  // The options with which a context's arena begins. `wanted`: the bytes to be preallocated for it.
+  // Where the device supports that, they are planned in `preallocation`, which all arenas share,
+  // and are not in the options.
   arena::Options begin_arena(std::uint64_t wanted);
 
-  // Whether what is to stay free (CUBFC_RESERVE, CUBFC_HOST_RESERVE) does when so many bytes more
-  // are taken, of which so many are ours already. True where nobody can tell. A context of the
-  // device is current.
+  // Whether as much stays free as CUBFC_RESERVE and CUBFC_HOST_RESERVE say when `bytes` are taken,
+  // of which this process has `of_ours` already. True if what is free cannot be found out.
+  // Precondition: a context of the device is current.
   bool reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
                       std::uint64_t of_ours) const noexcept;
-  // The host's only: of so many bytes, how many may be taken; whether all may.
+  // For CUBFC_HOST_RESERVE alone: how many of so many bytes may be taken; whether all of them may.
   std::uint64_t beyond_host_reserve(std::uint64_t bytes) const noexcept;
   bool host_reserve_allows(std::uint64_t bytes) const noexcept {
     return beyond_host_reserve(bytes) == bytes;
   }
 
-  // Of what is held of it, how much others that ask may have: all but what CUBFC_MEM_REQUEST keeps.
+  // The bytes that other processes may have of what this one has taken: those beyond
+  // CUBFC_MEM_REQUEST, without which there is no bound.
   std::uint64_t beyond_request() const noexcept;
 
-  const config::Policy& policy;  // for what is taken of it
+  const config::Policy& policy;  // as it is for this device
   CUdevice handle;
   std::string name;
   const DeviceId id;
   std::uint64_t total_bytes = 0;
   DeviceUse use;
   DeviceLimit limit;
-  Preallocation preallocation;          // of its arenas
+  Preallocation preallocation;          // for its arenas
   std::atomic<bool> is_offered{false};  // to other processes, by SoftReserve (background/)
-  // Requests that are just taking memory from the driver, perhaps more than they need: who asks
-  // this process for memory is told so, and waits for what will be left of it.
+  // Requests that are taking memory from the driver at this moment, perhaps more than they need. A
+  // process that asks this one for memory is told so, and waits for what is left over.
   std::atomic<int> takers{0};
-  // That the driver refuses what its server needs (Allocations) was said.
+  // Whether Allocations has logged that the driver refuses calls that the server needs.
   std::atomic<bool> says_refusal{false};
   // The pitch of cuMemAllocPitch is a multiple of this, by log2 of the element size; 0: not asked
   // yet.
   std::atomic<std::size_t> pitch_alignment[5] = {};
-  const bool has_pools;   // memory pools of the driver's
+  const bool has_pools;   // the driver has memory pools for it
   const bool integrated;  // its memory is the host's
   // Arenas have managed memory, which may be more than the device has: CUBFC_UNIFIED_MEMORY.
   const bool managed;
-  const std::unique_ptr<Server> server;  // who serves cuMemAlloc
+  const std::unique_ptr<Server> server;  // what serves cuMemAlloc
 
   References references;  // to its primary context
 
-  // What cuMemAlloc gives, any device can copy to and from; what is mapped or comes from a pool
-  // only one that was given access. So every device of which the process has a context, and which
-  // the hardware lets reach this one's memory, has access to it.
+  // Every device can copy to and from memory of cuMemAlloc; to and from mapped memory, or a pool's,
+  // only a device that was given access. So access is given to every other device that the process
+  // uses and that the hardware lets reach this one's memory. These are those devices.
   std::atomic<PeerSet> peers{0};
-  std::atomic<bool> introduced{false};  // the devices that were known before have been told
+  std::atomic<bool> introduced{false};  // access was exchanged with devices known before
 
-  std::atomic<DeviceFrees*> frees{nullptr};  // of its blocks: WaitingFrees (wait/) makes it
+  std::atomic<DeviceFrees*> frees{nullptr};  // those that wait; WaitingFrees (wait/) makes it
 
-  // Its figures are there for readers: once it is known to be the only object of its device.
+  // Called once this is known to be the only Device of its GPU: lets others read its figures.
   void publish() noexcept { use.publish(); }
-  // As long as it is in a group, whose limit others may change: writes it to the figures, and tells
-  // the log. To be called now and then, by one thread.
+  // Called now and then by one thread. If another process has changed the limit of the group,
+  // writes the new limit to the figures and the log.
   void look_at_group_limit();
 
  private:

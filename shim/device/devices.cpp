@@ -21,7 +21,7 @@ Device* Devices::known(CUdevice handle) const {
   return find(handle);
 }
 
-// The same. Precondition: the lock is held.
+// As known(). Precondition: the lock is held.
 Device* Devices::find(CUdevice handle) const {
   const auto known = std::find_if(devices_.begin(), devices_.end(),
                                   [&](const auto& each) { return each->handle == handle; });
@@ -49,7 +49,8 @@ Device* Devices::find_or_make(CUdevice handle) {
   return device;
 }
 
-// By what is loaded now; it stays for the device.
+// The policy for a device that becomes known now, by whether XLA or TensorFlow is loaded now; the
+// device keeps it.
 const config::Policy& Devices::policy_of_new(CUdevice handle) const {
   const char* const runtime = loaded_xla_runtime();
   if (runtime == nullptr) {
@@ -66,8 +67,9 @@ const config::Policy& Devices::policy_of_new(CUdevice handle) const {
   return policy_beside_xla_;
 }
 
-// A device is known now that was not: it may use the memory of the others, and they its. Two
-// threads that come upon it do the same, rather than one go on before the other is done.
+// Called for a device that was not known before: gives it access to the memory of the others, and
+// the others access to its memory. If two threads come here for one device, both do this, so that
+// neither goes on before it is done.
 void Devices::introduce(Device& newcomer) const {
   for_each([&](Device& other) {
     if (&other != &newcomer) {
@@ -77,7 +79,8 @@ void Devices::introduce(Device& newcomer) const {
   });
 }
 
-// What the owner's server gives from now on has the access from the beginning.
+// Lets `peer` reach the owner's memory, if the hardware can. Memory that the owner's server takes
+// later gets the access when it is taken.
 void Devices::give_access(Device& owner, CUdevice peer) const {
   int can = 0;
   if (!owner.server->needs_access() || driver_.cuDeviceCanAccessPeer == nullptr ||

@@ -1,4 +1,4 @@
-// The GPUs of the process that something was asked of, and who may use whose memory.
+// The GPUs that the process uses, and which of them may use the memory of which other.
 #pragma once
 
 #include <atomic>
@@ -44,16 +44,16 @@ class Devices {
     }
   }
 
-  // The one that the pool's memory is on; nullptr if the pool is not known.
+  // The device that the pool's memory is on; nullptr if the pool is not known.
   Device* of_pool(CUmemoryPool pool) const noexcept;
 
-  // The block beside all arenas that contains the address, whether live or not.
+  // The block outside of all arenas that contains the address, whether live or not.
   std::optional<Server::Block> find_beside_arenas(CUdeviceptr address) const noexcept;
-  // Some device has such blocks.
+  // Whether any device has such blocks.
   bool any_beside_arenas() const noexcept {
     return any_beside_arenas_.load(std::memory_order_acquire);
   }
-  // Blocks of some device are reached by another only where that was given access.
+  // Whether another device can reach the blocks of some device only if it was given access.
   bool any_needs_access() const noexcept {
     return any_needs_access_.load(std::memory_order_acquire);
   }

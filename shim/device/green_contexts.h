@@ -20,19 +20,19 @@ class GreenContexts {
     const std::lock_guard lock(mutex_);
     devices_[green] = device;
   }
-  // It will end, and its handle may mean another.
+  // Called before the green context ends: its handle may mean another one after that.
   void will_end(const void* green) {
     const std::lock_guard lock(mutex_);
     devices_.erase(green);
   }
-  // Nothing where it was not seen to be made.
+  // Nothing if the call that made it was not seen.
   std::optional<CUdevice> device_of(const void* green) const {
     const std::lock_guard lock(mutex_);
     const auto known = devices_.find(green);
     return known == devices_.end() ? std::nullopt : std::optional(known->second);
   }
 
-  // A green context was turned into the context of this id (cuCtxGetId).
+  // Called when a green context was turned into the context of this id (cuCtxGetId).
   void turned_into(std::uint64_t context_id) {
     const std::lock_guard lock(mutex_);
     if (std::find(context_ids_.begin(), context_ids_.end(), context_id) == context_ids_.end()) {

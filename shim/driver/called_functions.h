@@ -1,11 +1,11 @@
-// The driver's functions that cubfc calls and nobody needs intercepted: a list like that of the
-// entry points, with names and parameters.
+// The driver's functions that cubfc calls but does not intercept, with their parameters: a list
+// like that in entry_points.h.
 #pragma once
 
 #include <cuda.h>
 
 // clang-format off
-// Functions that we call and nobody needs intercepted: Y(name, parameters).
+// CUBFC_CALLED_FUNCTIONS(Y) calls Y(name, parameters) for each.
 #define CUBFC_CALLED_FUNCTIONS(Y) \
   Y(cuCtxGetCurrent, (CUcontext* context)) \
   Y(cuCtxGetDevice, (CUdevice* device)) \

@@ -32,7 +32,8 @@ void Captures::will_begin() {
   ++beginning_;
   has_begun_.store(true, std::memory_order_release);
   recount();
-  // Until none is out, or each was in one blocking call all the time.
+  // Wait until no permit is out, or each permit that is out has been in the same blocking call for
+  // kTimeToEnter.
   const auto end = std::chrono::steady_clock::now() + patience::kLongestPermit;
   std::uint64_t before = permits_.load(std::memory_order_seq_cst);
   while (out_of(before) > 0 && std::chrono::steady_clock::now() < end) {
@@ -46,7 +47,7 @@ void Captures::will_begin() {
   }
 }
 
-// A permit has gone, for which a capture may wait.
+// Called by the end of a permit that a capture may be waiting for.
 void Captures::let_begin() noexcept {
   const std::lock_guard lock(mutex_);
   no_wait_.notify_all();
@@ -77,7 +78,8 @@ bool Captures::is_capturing(CUstream stream, bool per_thread) const {
                            CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// One that may be open still counts.
+// If ending has failed, the capture counts as open unless the driver says that the stream does not
+// capture.
 void Captures::end_called(CUstream stream, bool per_thread, bool success) {
   if (!any_open() || (!success && status_of(stream, per_thread) != CU_STREAM_CAPTURE_STATUS_NONE)) {
     return;

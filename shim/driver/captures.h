@@ -24,24 +24,26 @@ class Captures {
 
   // Some stream captures, or is about to.
   bool any_open() const noexcept { return open_.load(std::memory_order_acquire) > 0; }
-  // Some stream has captured in this process, or was about to: another may any time.
+  // Whether any stream has captured in this process so far, or was about to: then another capture
+  // may begin at any time.
   bool any_has_begun() const noexcept { return has_begun_.load(std::memory_order_acquire); }
 
   // Whether this stream captures. Asks the driver, if any_open(). Arguments as of stream_id().
   bool is_capturing(CUstream stream, bool per_thread) const;
 
-  // The two go around the driver's call that begins a capture; begun() always follows. will_begin()
-  // waits until the permits that are out have ended, with one exception: a permit whose thread is
-  // in a call that waits for work is waited for only until that thread must be inside the driver
-  // (patience::kTimeToEnter), and as long again each time it goes on to the next such call. With a
-  // driver that can record a context's work (12.5) there are such permits only at the first capture
-  // of the process: later ones wait by events. Throws std::bad_alloc and has changed nothing then.
+  // will_begin() is called before the driver's call that begins a capture, begun() always after it.
+  // will_begin() waits, 2 seconds at most, until the permits that are out have ended, with one
+  // exception: while a permit's thread is in a call that waits for work (WaitPermit::block()), only
+  // until that thread must be inside the driver (patience::kTimeToEnter), and as long again each
+  // time the thread goes on to the next such call. With a driver that can record a context's work
+  // (12.5) frees make such calls only until the first capture of the process has begun: later they
+  // wait by events. Throws std::bad_alloc, and has changed nothing then.
   void will_begin();
-  // `success`: the driver's.
+  // `success`: whether the driver's call has begun a capture.
   void begun(CUstream stream, bool per_thread, bool success);
 
-  // After the driver's call that ends a capture, and after those that destroy a stream or a
-  // context. If ending failed, the driver is asked whether the stream still captures.
+  // Called after the driver's call that ends a capture, and after those that destroy a stream or a
+  // context. If ending has failed, the driver is asked whether the stream still captures.
   void end_called(CUstream stream, bool per_thread, bool success);
   void stream_destroyed(CUstream stream);
   void context_ended(CUcontext context);
@@ -143,9 +145,9 @@ class WaitPermit {
  private:
   Captures& captures_;
   bool given_ = false;
-  bool is_out_ = false;                 // it is counted
-  bool is_counted_as_blocked_ = false;  // all the time that it lives
-  bool has_blocked_ = false;            // it has been in one
+  bool is_out_ = false;                 // it is counted in permits_
+  bool is_counted_as_blocked_ = false;  // as long as it lives
+  bool has_blocked_ = false;            // block() has been called
 };
 
 }  // namespace cubfc

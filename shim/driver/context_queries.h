@@ -13,8 +13,8 @@ namespace cubfc {
 // cuCtxGetId; 0 if the driver does not tell.
 std::uint64_t id_of(const DriverFunctions& driver, CUcontext context);
 
-// The primary context's handle, nullptr if it is not active: asking never makes it active. Nothing
-// if the driver cannot tell.
+// The handle of the device's primary context; nullptr if that is not active: asking does not make
+// it active. Nothing if the driver fails.
 std::optional<CUcontext> primary_of(const DriverFunctions& driver, CUdevice device);
 
 }  // namespace cubfc

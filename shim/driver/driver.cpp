@@ -12,8 +12,8 @@ namespace {
 
 constexpr const char* kDriverSoname = "libcuda.so.1";
 
-// The handle under which the program has the driver loaded. It is kept for good: the functions in
-// the table stay valid when the program closes its own.
+// A dlopen handle of the driver that the program has loaded. It is never closed, so the functions
+// in the table stay valid when the program closes its own handle.
 void* find_handle(void* hint) noexcept {
   if (void* handle = dlopen(kDriverSoname, RTLD_LAZY | RTLD_NOLOAD); handle != nullptr) {
     return handle;
@@ -21,8 +21,9 @@ void* find_handle(void* hint) noexcept {
   if (hint == nullptr) {
     return nullptr;
   }
-  // Loaded under another soname: the object that defines both names, the first of which we do not
-  // export, in our own namespace.
+  // The driver may be loaded under another soname. Then it is the object in our own linker
+  // namespace that defines both of these names. It is not this library, which does not export the
+  // first name.
   Lmid_t name_space = LM_ID_BASE;
   void* const version = real_dlsym(hint, "cuDriverGetVersion");
   void* const allocate = real_dlsym(hint, "cuMemAlloc_v2");
@@ -60,8 +61,8 @@ const Driver* Driver::find(void* handle) {
   if (library == nullptr) {
     return nullptr;
   }
-  // Without a lock: one held here could be waited for by a thread that holds the loader's, which
-  // dlsym needs. Two threads may both build the table; one is kept.
+  // Takes no lock: a thread that holds the loader's lock might wait for it while this thread needs
+  // the loader's lock for dlsym. If two threads build the table at once, one table is kept.
   const Driver* made = new (std::nothrow) Driver(library);
   const Driver* expected = nullptr;
   if (made != nullptr &&

@@ -1,5 +1,5 @@
-// The driver that the program has loaded, as a table of its functions. Knows how it is found in the
-// process.
+// The driver that the program has loaded, as a table of its functions. Knows how to find the driver
+// in the process.
 #pragma once
 
 #include "shim/driver/called_functions.h"
@@ -7,8 +7,8 @@
 
 namespace cubfc {
 
-// The driver's functions as it exports them. Tests fill it with others. A function that this driver
-// does not have is nullptr.
+// The addresses of the driver's functions, as the driver exports them; nullptr for a function that
+// this driver does not have. Tests fill in other functions.
 struct DriverFunctions {
 #define CUBFC_MEMBER(name, base, version, per_thread, parameters) \
   CUresult(*name) parameters = nullptr;
@@ -22,7 +22,7 @@ struct DriverFunctions {
 // What a driver call answered, for a message: "CUDA_ERROR_INVALID_VALUE".
 const char* name_of(const DriverFunctions& driver, CUresult result) noexcept;
 
-// Immutable. Thread-safe; takes no lock, because it is asked for from inside dlsym.
+// Immutable. Thread-safe; has no lock, because find() is called from inside dlsym.
 class Driver {
  public:
   // The driver that the program has loaded, or nullptr as long as it has loaded none: cubfc never

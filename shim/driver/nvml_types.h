@@ -1,5 +1,6 @@
-// What of nvml.h is used, so that no header of NVIDIA's management library is needed. All of it has
-// been the same since driver 450; the functions with it are looked up by name.
+// The declarations of nvml.h that cubfc uses, so that no header of NVIDIA's management library is
+// needed. They have been the same since driver 450, but for MemoryV2. The functions that take them
+// are looked up by name.
 #pragma once
 
 namespace cubfc::nvml {
@@ -16,7 +17,7 @@ struct Memory {
 
 // nvmlMemory_v2_t, from driver 510 on
 struct MemoryV2 {
-  unsigned version;  // kVersion2, by whoever asks
+  unsigned version;  // the caller sets it to kVersion2
   unsigned long long total, reserved, free, used;
 };
 constexpr unsigned kVersion2 = sizeof(MemoryV2) | 2U << 24U;

@@ -1,4 +1,4 @@
-// Physical memory of a device apart from addresses, as cuMemCreate gives it.
+// Physical memory of a device, as cuMemCreate gives it: mapped at no address yet.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,21 @@
 
 namespace cubfc {
 
-// Of the device's memory, to be mapped into its own and its peers' addresses; network adapters
-// reach it where the device can have that.
+// The properties with which cubfc calls cuMemCreate: memory of this device, to be mapped for the
+// device and its peers. If the device supports that, network adapters can reach the memory
+// (GPUDirect RDMA).
 CUmemAllocationProp physical_memory_of(const DriverFunctions& driver, CUdevice device) noexcept;
 
-// In bytes: every such allocation is a multiple of it. 0 where the device or the driver has no such
-// memory.
+// The size of such memory must be a multiple of this, in bytes: a power of two. 0 if the device or
+// the driver does not support such memory.
 std::uint64_t physical_granularity(const DriverFunctions& driver, CUdevice device) noexcept;
 
-// Whether the device decompresses in hardware, into and from memory that is made for it: then
-// memory that stands for cuMemAlloc's is made so (cuda.h, cuMemBatchDecompressAsync).
+// Whether the device can decompress in hardware. It does so only to and from memory that was
+// allocated for that, as cuMemAlloc's is (cuda.h, cuMemBatchDecompressAsync). So memory that cubfc
+// gives in place of cuMemAlloc's must be, too.
 bool decompresses(const DriverFunctions& driver, CUdevice device) noexcept;
-// For the `usage` of physical memory and of pools; of CUDA 12.8.
+// The value of `usage` for such memory: CU_MEM_CREATE_USAGE_HW_DECOMPRESS, and for pools
+// CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS. Headers before CUDA 12.8 lack both.
 inline constexpr unsigned short kForDecompression = 2;
 
 }  // namespace cubfc

@@ -4,13 +4,15 @@
 
 namespace cubfc {
 
-// While it lives, if result() is a success, the context is current on this thread.
+// While an object of this class lives, and if result() is a success, the context is current on this
+// thread.
 class PushedContext {
  public:
   PushedContext(const DriverFunctions& driver, CUcontext context)
       : driver_(driver), result_(driver.cuCtxPushCurrent_v2(context)) {}
 
-  // A call may report an error of earlier work instead of what it was asked (cuda.h).
+  // cuCtxPopCurrent may report an error of earlier work (cuda.h). If it has popped nothing then, it
+  // is called once more.
   ~PushedContext() {
     CUcontext popped = nullptr;
     if (pushed() && driver_.cuCtxPopCurrent_v2(&popped) != CUDA_SUCCESS && popped == nullptr) {

@@ -1,13 +1,14 @@
-// Around driver calls of ours that allocate or free: in a thread's own mode they would invalidate
-// the program's stream captures (cuda.h, cuThreadExchangeStreamCaptureMode).
+// Stands around driver calls of cubfc's own that allocate or free. In the thread's own capture mode
+// such a call would invalidate the program's stream captures (cuda.h,
+// cuThreadExchangeStreamCaptureMode).
 #pragma once
 
 #include "shim/driver/driver.h"
 
 namespace cubfc {
 
-// While it lives, this thread's driver calls do not disturb captures, those of other threads that
-// begin meanwhile among them.
+// While an object of this class lives, driver calls of this thread do not invalidate captures, nor
+// those that other threads begin meanwhile.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const DriverFunctions& driver)
@@ -23,7 +24,7 @@ class RelaxedCapture {
 
  private:
   const DriverFunctions& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // once constructed: the thread's own
   const bool changed_;
 };
 

@@ -1,4 +1,4 @@
-// A stream, told apart from the others of the process. Knows which names mean the same stream.
+// Identifies a stream among all streams of the process. Knows which handles mean the same stream.
 #pragma once
 
 #include <cuda.h>
@@ -10,11 +10,12 @@
 namespace cubfc {
 
 struct StreamId {
-  // Unique in the process, but for the default streams', which are unique in a context.
+  // Unique in the process; but the handle of a default stream is unique only in a context.
   std::uintptr_t handle;
-  // Only of a per-thread default stream, which has one handle for all threads.
+  // number_of_thread() for a per-thread default stream, whose handle is the same in all threads;
+  // else 0.
   std::uint64_t thread;
-  // clang-tidy 14 sees a 0 in what the compiler makes of it.
+  // clang-tidy 14 takes a 0 in the code that the compiler generates here for a null pointer.
   auto operator<=>(const StreamId&) const = default;  // NOLINT(modernize-use-nullptr)
 
   bool is_default() const {

@@ -9,7 +9,7 @@
 namespace cubfc {
 namespace {
 
-// The GNU hash table's own function of a name.
+// The hash of a name, as the GNU hash table has it.
 std::uint32_t hash_of(const char* name) noexcept {
   std::uint32_t hash = 5381;
   for (; *name != '\0'; ++name) {
@@ -18,7 +18,7 @@ std::uint32_t hash_of(const char* name) noexcept {
   return hash;
 }
 
-// One object's tables. Layout: the ELF gABI, and glibc's elf/dl-lookup.c for the hash table.
+// The tables of one object. Layout: the ELF gABI, and glibc's elf/dl-lookup.c for the hash table.
 class Exports {
  public:
   explicit Exports(const dl_phdr_info& info) noexcept : base_(info.dlpi_addr) {
@@ -70,7 +70,7 @@ class Exports {
  private:
   void read_dynamic(const ElfW(Dyn) * entry) noexcept {
     for (; entry->d_tag != DT_NULL; ++entry) {
-      // glibc has made addresses of them, but not where the table cannot be written to.
+      // glibc has turned the values into addresses, except where the table is read-only.
       const std::uintptr_t value = entry->d_un.d_ptr;
       const std::uintptr_t address = value < base_ ? base_ + value : value;
       switch (entry->d_tag) {

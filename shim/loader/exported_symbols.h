@@ -1,6 +1,6 @@
-// What a loaded object exports, read from its own tables: dlsym waits for the dynamic linker's
-// lock, which a thread may hold that runs a library's constructor, and that waits for the thread
-// that asks here.
+// Finds what a loaded object exports in the object's own tables. dlsym would wait for the dynamic
+// linker's lock. A thread that runs a library's constructor holds that lock, and may be waiting for
+// the thread that calls here.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace cubfc {
 
-// Where an object lies.
+// The addresses at which an object is loaded.
 struct ObjectRange {
   std::uintptr_t start = 0;
-  std::uintptr_t end = 0;  // behind it; both 0: there is none
+  std::uintptr_t end = 0;  // one past the last; both 0: there is no object
   bool contains(std::uintptr_t address) const noexcept { return address >= start && address < end; }
 };
 
-// The addresses of these names in the first loaded object, in load order, that exports all of them,
-// and where it lies; nowhere if none does. It may be half loaded yet: nothing of it may be called
-// by a thread that it has not called. Objects without a GNU hash table are passed over. Allocates
-// nothing.
+// Looks for the first loaded object, in load order, that exports all of these names. Stores the
+// address of each and returns the range of the object; an empty range if there is none. The object
+// may not be fully loaded yet: a thread may call its functions only if the object has called that
+// thread. Objects without a GNU hash table are passed over. Allocates nothing.
 ObjectRange find_exported_together(std::span<const char* const> names,
                                    std::span<void*> addresses) noexcept;
 

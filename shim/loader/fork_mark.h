@@ -1,5 +1,5 @@
-// Tells a forked child from its parent, however it was forked: pthread_atfork does not see every
-// clone, and in a process namespace of its own a child may have its parent's number.
+// Tells a forked child from its parent, however it was forked. The handlers of pthread_atfork do
+// not run at every clone, and in a pid namespace of its own a child may have its parent's pid.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ class ForkMark {
   bool is_in_child() const noexcept;
 
  private:
-  char* page_;  // which the kernel empties in a child; nullptr where it cannot. Never unmapped
+  char* page_;  // the kernel zeroes it in a child; nullptr: it cannot do that. Never unmapped
   pid_t pid_;
 };
 

@@ -35,7 +35,7 @@ bool is_named(const char* path, std::string_view start) noexcept {
   return whole.substr(whole.rfind('/') + 1).starts_with(start);
 }
 
-// libcudart.so.13, and under the names that Python packages give their copies.
+// True for libcudart.so.13, and for the names that Python packages give their copies.
 bool is_name_of_cuda_runtime(const char* path) noexcept {
   return is_named(path, "libcudart");
 }
@@ -98,7 +98,8 @@ void* open_cuda_runtime(std::size_t number) noexcept {
     std::strncpy(wanted.path.data(), info->dlpi_name, wanted.path.size() - 1);
     return 1;
   };
-  // Opened when the walk is over: under its lock the loader's must not be waited for.
+  // dlopen is called after the walk: the walk holds a lock under which nothing may wait for the
+  // loader's lock.
   return dl_iterate_phdr(look, &search) == 0 ? nullptr
                                              : dlopen(search.path.data(), RTLD_LAZY | RTLD_NOLOAD);
 }

@@ -22,7 +22,8 @@ bool is_ours(const void* function) noexcept {
   return in_same_object(function, &cubfc_real_dlsym);
 }
 
-// In what the object at `caller` was linked with, in that order; nullptr if it is not there.
+// The definition in the object at `caller` or in the libraries that it was linked with, in that
+// order; nullptr if there is none, or if it is ours.
 void* definition_linked_with(const char* name, const void* caller) noexcept {
   void* const handle = open_object_with(caller);
   if (handle == nullptr) {
@@ -35,8 +36,8 @@ void* definition_linked_with(const char* name, const void* caller) noexcept {
 
 }  // namespace
 
-// dlvsym is how an overrider of dlsym can find the C library's; that one finds the next in load
-// order, which may be another overrider's.
+// A library that overrides dlsym finds the C library's dlsym by dlvsym. That dlsym finds the next
+// one in load order, which may be another overriding library's.
 void find_real_dlsym() noexcept {
   if (cubfc_real_dlsym.load(std::memory_order_acquire) != nullptr) {
     return;
@@ -54,7 +55,7 @@ void find_real_dlsym() noexcept {
 }
 
 void clear_dlerror() noexcept {
-  real_dlsym(RTLD_NEXT, "dlsym");  // found
+  real_dlsym(RTLD_NEXT, "dlsym");  // a look-up that succeeds clears the error
 }
 
 void* definition_in_loaded_runtime(const char* name) noexcept {
@@ -78,19 +79,20 @@ void* real_dlsym(void* handle, const char* name) noexcept {
 }
 
 void* definition_without_us(const char* name, const void* caller) noexcept {
-  // What was loaded with the program, behind this library.
+  // A definition that comes after this library in load order.
   void* const next = real_dlsym(RTLD_NEXT, name);
   if (next != nullptr && !is_of_cuda_runtime(next)) {
     return next;
   }
-  // What the caller was linked with. A Python extension and the libraries it needs see each other,
-  // and nobody else sees them; of several CUDA runtimes each has its own, because their symbols
-  // have versions.
+  // A definition that the caller was linked with. A Python extension and the libraries it needs see
+  // each other's definitions, but no other object sees these. Of several CUDA runtimes each has its
+  // own callers, because its symbols have versions.
   void* const own = definition_linked_with(name, caller);
   if (next == nullptr) {
     return own;
   }
-  // Not what the caller itself defines, nor what overrides it before us: they have called us.
+  // A definition in the caller itself, or in a library that overrides it before us, is not taken:
+  // these have called us.
   return own != nullptr && is_of_cuda_runtime(own) && !in_same_object(own, caller) ? own : next;
 }
 

@@ -1,4 +1,4 @@
-// What a symbol means, as the program would have it without us.
+// Looks symbols up as the program would find them without this library.
 #pragma once
 
 #include <atomic>
@@ -10,13 +10,14 @@ extern "C" __attribute__((visibility("hidden"))) std::atomic<void* (*)(void*, co
 
 namespace cubfc {
 
-// Sets cubfc_real_dlsym: to the next dlsym in load order, so that another library that overrides
-// dlsym keeps its place.
+// Sets cubfc_real_dlsym, at the first call, to the next dlsym in load order, so that another
+// library that overrides dlsym still sees the call.
 void find_real_dlsym() noexcept;
-// Calling it through here makes this library the caller (it matters for RTLD_NEXT).
+// Calls the real dlsym with this library as the caller, from which RTLD_NEXT searches.
 void* real_dlsym(void* handle, const char* name) noexcept;
 
-// After a look-up that failed: what we look for in vain is nobody's error.
+// Called after a look-up of our own that may have failed, so that the program's dlerror() does not
+// report it.
 void clear_dlerror() noexcept;
 
 // What `name` would mean to code at `caller` if this library were not loaded; nullptr if nothing.
@@ -26,8 +27,9 @@ void* definition_without_us(const char* name, const void* caller) noexcept;
 // Takes the loader's lock.
 bool is_overridden_behind_us(const char* name) noexcept;
 
-// The function of this name in any CUDA runtime that is loaded; nullptr if none. For cudaMalloc and
-// cudaFree, when the caller's own cannot be found: its address is not known after a tail jump.
+// The function of this name in the first loaded CUDA runtime that has it; nullptr if none has. For
+// cudaMalloc and cudaFree, when definition_without_us() finds nothing: after a tail jump the
+// caller's address is not known.
 void* definition_in_loaded_runtime(const char* name) noexcept;
 
 }  // namespace cubfc

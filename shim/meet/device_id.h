@@ -1,4 +1,4 @@
-// By what processes know that they speak of the same GPU.
+// The id by which processes know that they use the same GPU.
 #pragma once
 
 #include <array>

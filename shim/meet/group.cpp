@@ -41,8 +41,9 @@ Group::~Group() {
   }
 }
 
-// Files of groups that have no member any more, but for those that have just lost one: who joins
-// next is to know it. Those of another version go at once, and what is no group's file stays.
+// Removes the files of groups that have no member any more. But a file whose group has just lost a
+// member stays, for a process that joins next must know that. A file of another version is removed
+// at once. A file that is no group's stays.
 void Group::remove_left_files() {
   cubfc::remove_left_files(GroupFile::kFileKind, [](int descriptor) {
     std::uint64_t magic = 0;
@@ -66,10 +67,11 @@ void Group::remove_left_files() {
   });
 }
 
-// From now on this process's part is in that. False: all is as it was. Throws std::bad_alloc.
+// Joins the group's file, made now if there is none, and uses this process's part in it from now
+// on. False: nothing has changed, and `why_not` says why. Throws std::bad_alloc.
 bool Group::join_file(std::string& why_not) {
   std::string unusable;
-  std::forward_list<Place> found(1);  // memory first
+  std::forward_list<Place> found(1);  // host memory first
   Place& place = found.front();
   const auto joined = join_shared_file(
       file_name_, sizeof(GroupFile), IfMissing::kMake,
@@ -90,7 +92,8 @@ bool Group::join_file(std::string& why_not) {
   return false;
 }
 
-// Before anybody else may use the mapping. False: errno says why.
+// Called by join_shared_file() before the mapping is used. Takes a part of the file. False: errno
+// says why.
 bool Group::become_member(int descriptor, GroupFile& file, std::size_t& member) const {
   if (!make_room_in(descriptor, 0, sizeof(GroupFile))) {
     return false;
@@ -100,7 +103,8 @@ bool Group::become_member(int descriptor, GroupFile& file, std::size_t& member) 
     errno = EPROTO;
     return false;
   }
-  // Who joins where all others are dead forgets a limit that was for them: one at a time.
+  // A changed limit was meant for the members of that time: if all of them are dead, it is
+  // forgotten. Only one process may clear at a time.
   const bool is_changed = file.changed_limit_bytes.load() != 0;
   const bool is_alone = is_changed && wait_to_clear(descriptor);
   if (is_alone) {
@@ -115,7 +119,7 @@ bool Group::become_member(int descriptor, GroupFile& file, std::size_t& member) 
   return has_entered;
 }
 
-// One that is nobody's, whoever may have had it. False: errno says why.
+// Takes the first part that no living process has. False: errno says why.
 bool Group::take_part(int descriptor, GroupFile& file, std::size_t& member) const {
   for (std::size_t i = 0; i < GroupTable::kMembers; ++i) {
     if (lock_byte(descriptor, i, F_WRLCK)) {
@@ -152,7 +156,7 @@ bool Group::take(std::uint64_t bytes) noexcept {
   return true;
 }
 
-// The same when another thread is at it.
+// take() while another thread has the lock, for which this waits.
 bool Group::take_beside_others(std::uint64_t bytes) noexcept {
   lock_.lock();
   const Place& place = this->place();
@@ -160,8 +164,9 @@ bool Group::take_beside_others(std::uint64_t bytes) noexcept {
                                                          place.file().limit_of(place.member)));
 }
 
-// The rest of it: what was kept when the limit was lowered may be enough, or what dead members
-// held. Lets the lock go.
+// The rest of take(), when the first step has not done it. Tries again with what this process kept
+// when the limit was lowered, then with what dead members held. Releases the lock, which the caller
+// has taken.
 bool Group::end_take(std::uint64_t bytes, GroupTable::Begun begun) noexcept {
   const std::lock_guard guard(lock_, std::adopt_lock);
   const Place& place = this->place();
@@ -235,8 +240,8 @@ void Group::clear_the_dead() noexcept {
   clear_the_dead_at(place(), IfBusy::kWait);
 }
 
-// One process at a time: a part that somebody has locked to clear it would seem to be a living
-// member's. Precondition: the lock is held.
+// Only one process clears at a time: another one would take a part that is locked to be cleared for
+// a living member's. Precondition: the lock is held.
 void Group::clear_the_dead_at(const Place& place, IfBusy if_busy) noexcept {
   const Descriptor locks = open_again(place.shared);
   if (!locks) {
@@ -285,7 +290,7 @@ void Group::meet_again() noexcept {
   }
 }
 
-// Precondition: the lock is held.
+// Goes on in a new file, with all that this process holds. Precondition: the lock is held.
 void Group::move_to_new_file() noexcept try {
   const Place& before = place();
   const std::uint64_t held = table().held_by(before.member);
@@ -301,7 +306,7 @@ void Group::move_to_new_file() noexcept try {
         "processes that join from now on may be in another group",
         before.shared.path, why_not);
   }
-} catch (const std::bad_alloc&) {  // another time
+} catch (const std::bad_alloc&) {  // the next call tries again
 }
 
 }  // namespace cubfc

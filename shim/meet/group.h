@@ -1,8 +1,8 @@
-// A group: the processes of a user that share one budget on a device (CUBFC_GROUP). What each has
-// claimed stands in a file that they share (group_table.h), in a part that is its own as long as it
-// holds the lock of the part's byte. That lock dies with it however it ends; then the next claim
-// that finds too little left gives back what the part says. Knows bytes and processes; nothing of
-// CUDA.
+// A group: the processes of a user that share one limit on a device (CUBFC_GROUP). What each has
+// claimed is in a file that they share (group_file.h). A process has a part of the file for itself
+// as long as it holds the lock of the part's byte. The lock ends with the process, however that
+// ends. The next claim for which too little is left then gives back what the dead process's part
+// says. Knows bytes and processes; nothing of CUDA.
 #pragma once
 
 #include <algorithm>
@@ -24,17 +24,17 @@
 
 namespace cubfc {
 
-// One process's part in a group. Thread-safe. A process leaves by its end, since it has its memory
-// until then. A forked child must not touch its parent's.
+// One process's membership in a group. Thread-safe. A process is a member until it ends, since it
+// has its memory until then. A forked child must not use its parent's Group.
 class Group final : public arena::SharedAccount {
  public:
   struct Terms {
-    Where where = Where::kAsSet;     // kFixed: they meet whatever their environment says
-    bool limit_is_enforced = false;  // the group's cannot be raised above it as long as this is in
+    Where where = Where::kAsSet;     // kFixed: one folder whatever the environment says
+    bool limit_is_enforced = false;  // limit_bytes holds even if the group's is raised
   };
-  // As one more member, whose claims are to stay within `limit_bytes` together with all others'.
-  // nullptr where that cannot be had: `why_not` is a line that says what is wrong, and the remedy.
-  // Throws std::bad_alloc.
+  // Joins the group as one more member, whose claims must stay within `limit_bytes` together with
+  // all others'. If that fails, returns nullptr, and `why_not` is a line that says what is wrong,
+  // and the remedy. Throws std::bad_alloc.
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
                                      std::uint64_t limit_bytes, std::string& why_not, Terms terms);
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
@@ -47,39 +47,43 @@ class Group final : public arena::SharedAccount {
   void force(std::uint64_t bytes) noexcept override;
   void give(std::uint64_t bytes) noexcept override;
   std::uint64_t used() const noexcept override;
-  // With which it has joined, or less where the group's had been lowered; whoever changes the
-  // group's (GroupControl) changes it at any time.
+  // The limit by which this process claims now: the one that it has joined with, until GroupControl
+  // changes the group's, which may be at any time; then see GroupFile::limit_of().
   std::uint64_t limit() const noexcept override;
   std::uint64_t most() const noexcept override;
   std::uint64_t left() const noexcept override;
   std::uint64_t highest() const noexcept override {
     return terms_.limit_is_enforced ? limit_bytes_ : arena::Budget::kUnlimited;
   }
-  // That is what somebody has made of the group's while its programs run.
+  // Whether limit() is what somebody has changed the group's limit to (GroupControl).
   bool goes_by_changed_limit() const noexcept;
-  // So many bytes of what it did not use it has given back because somebody asked: where that was
-  // who has lowered the limit, it is not kept. Asks the kernel.
+  // Called when this process has given back so many unused bytes because another process asked. If
+  // a command that has lowered the limit is asking members to give back, this process may not claim
+  // these bytes beyond the limit again. Asks the kernel.
   void has_given_back(std::uint64_t bytes) noexcept;
 
-  // To be called now and then: a folder of the system's for a user may go when the user logs out,
-  // and who comes then makes a new file. Goes on in that, with what it holds.
+  // To be called now and then. If the file has been removed, moves to a new one, with all that this
+  // process holds. The system may remove a user's runtime folder when the user logs out, and
+  // processes that join after that make a new file.
   void meet_again() noexcept;
 
-  // Gives back what dead members hold, so that used() counts the living. Asks the kernel.
+  // Gives back what dead members hold, so that used() counts only living members. Asks the kernel.
   void clear_the_dead() noexcept;
-  // A member has died so short a time ago that the driver may not have all of its memory back.
+  // Whether a member has died so short a time ago (patience::kUntilTakenBack) that the driver may
+  // not have taken back all of its memory yet.
   bool has_just_lost_member() const noexcept;
 
-  // A member that names another limit: its process and that. Nothing when all agree.
+  // The pid and the limit of a member that claims by another limit than this one. Nothing when all
+  // agree.
   std::optional<std::pair<std::int32_t, std::uint64_t>> member_that_disagrees() const noexcept;
 
   const std::string& name() const noexcept { return name_; }
-  // By which its members know each other in a Rendezvous: of the name, never 0.
+  // The key by which its members find each other in a Rendezvous: made from the name, never 0.
   std::uint64_t key() const noexcept { return GroupFile::key_of(name_); }
-  // Processes that are in it, this one too; a dead one may be among them until somebody claims.
+  // The number of members, this one included. Dead ones count until they are cleared.
   std::size_t members() const noexcept;
 
-  // For whoever looks on.
+  // For tests, which measure how often members retry.
   const GroupTable& table() const noexcept;
   std::size_t member() const noexcept { return place().member; }
 
@@ -101,7 +105,7 @@ class Group final : public arena::SharedAccount {
   static void remove_left_files();
   bool become_member(int descriptor, GroupFile& file, std::size_t& member) const;
   bool take_part(int descriptor, GroupFile& file, std::size_t& member) const;
-  enum class IfBusy : bool { kLeave, kWait };  // when another member is at it
+  enum class IfBusy : bool { kLeave, kWait };  // when another process is clearing
   void clear_the_dead_at(const Place& place, IfBusy if_busy) noexcept;
   bool take_beside_others(std::uint64_t bytes) noexcept;
   bool end_take(std::uint64_t bytes, GroupTable::Begun begun) noexcept;
@@ -109,14 +113,14 @@ class Group final : public arena::SharedAccount {
 
   const std::string name_;
   const std::string file_name_;
-  const std::uint64_t limit_bytes_;  // of its own
+  const std::uint64_t limit_bytes_;  // its own limit
   const Terms terms_;
   std::atomic<const Place*> place_{nullptr};
 
   arena::Lock lock_;                 // guards this process's part, and all below
-  std::forward_list<Place> places_;  // the last first: what was mapped stays, somebody may read it
+  std::forward_list<Place> places_;  // the newest first: older ones stay mapped for readers
   bool told_of_missing_file_ = false;
-  bool clearing_is_stuck_ = false;  // whoever clears was waited for in vain, and is at it still
+  bool clearing_is_stuck_ = false;  // the last wait for another process to clear was in vain
 };
 
 }  // namespace cubfc

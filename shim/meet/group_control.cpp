@@ -93,7 +93,8 @@ GroupControl::Member GroupControl::member(std::size_t number) const noexcept {
           file().table.held_by(number), each.sealed.load() != 0};
 }
 
-// As who clears, after the dead are cleared.
+// Clears the dead members, then calls `what`, while no other process can clear or change the file.
+// False: errno says why, and `what` was not called.
 template <typename Do>
 bool GroupControl::alone(Do what) {
   const Descriptor locks = open_again(shared_);
@@ -109,7 +110,8 @@ bool GroupControl::alone(Do what) {
   return true;
 }
 
-// Where another command is at it, that is as good.
+// Locks the byte by which members see that the limit was lowered. If another command has it locked,
+// that does as well.
 Descriptor GroupControl::begin_to_ask() const {
   Descriptor file = open_again(shared_);
   if (file) {

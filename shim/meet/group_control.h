@@ -1,5 +1,5 @@
-// A group, for whoever is none of its members: what they have claimed, and the limit, which can be
-// changed while they run (`cubfc limit`). Knows bytes and processes; nothing of CUDA.
+// A group as a process sees it that is no member: what the members have claimed, and the limit,
+// which can be changed while they run (`cubfc limit`). Knows bytes and processes; nothing of CUDA.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,22 @@
 
 namespace cubfc {
 
-// The budget of a group on one device. It is there as long as this is, also when its last member
-// has gone meanwhile. Not for several threads at once.
+// A group on one device. Its file is there as long as this object, also when its last member has
+// ended meanwhile. Must not be used by several threads at once.
 class GroupControl {
  public:
-  // All of that name, one for each device and each folder of files in which processes of this user
-  // meet. Throws std::bad_alloc. Of files that cannot be used, a line that says why.
+  // All groups of that name: one for each device, and for each folder in which processes of this
+  // user meet. Adds a line to `unusable` for each file that cannot be used, which says why. Throws
+  // std::bad_alloc.
   static std::vector<GroupControl> all_of(const std::string& name,
                                           std::vector<std::string>& unusable);
 
-  // What somebody sees without a lock of his own, so that nobody who joins meanwhile has to wait.
+  // What can be seen without a lock, so that no process that joins meanwhile must wait.
   struct Seen {
     std::uint64_t used;                          // by living members
     std::optional<std::uint64_t> changed_limit;  // the group's, where it was changed
   };
-  // Nothing where there is no such group. Throws std::bad_alloc.
+  // Nothing if there is no such group. Throws std::bad_alloc.
   static std::optional<Seen> see(const std::string& name, const DeviceId& device, Where where);
 
   GroupControl(GroupControl&& other) noexcept;
@@ -40,24 +41,27 @@ class GroupControl {
 
   struct Member {
     std::int32_t pid;               // in its own namespace
-    std::uint64_t limit_bytes;      // by which it claims
+    std::uint64_t limit_bytes;      // by which it claims now
     std::uint64_t own_limit_bytes;  // with which it has joined
     std::uint64_t held_bytes;
-    bool is_sealed;  // a policy file enforces that
+    bool is_sealed;  // a policy file enforces own_limit_bytes
   };
-  // Those that live. False, and errno says why, where the file is no longer there, or somebody who
-  // clears it was waited for in vain (patience::kMostNapsForClearing).
+  // Adds the living members to `members`. False, and errno says why, if the file is no longer
+  // there, or if another process has been clearing it for too long
+  // (patience::kMostNapsForClearing).
   bool look(std::vector<Member>& members);
   std::uint64_t limit() const noexcept { return file().limit(); }  // 0: nobody is in it
   std::uint64_t used() const noexcept { return file().table.used(); }
 
-  // From now on the members claim by this limit, but for those that have joined with a lower one
-  // than the others, which keep to that. Nothing is taken from anybody: who has more keeps it, and
-  // may have it again. Nothing is changed where it would be raised above a sealed one. `bytes`:
-  // more than 0.
+  // Changes the limit by which the members claim from now on. A member that has joined with a lower
+  // limit than the others, or with a sealed one, claims by the lower of that and the new one. No
+  // memory is taken from a member: one that holds more keeps it, and may claim as much again.
+  // kIsSealed: nothing has changed, since all members' limits are sealed and `bytes` is above the
+  // highest of them. Precondition: `bytes` is more than 0.
   enum class Changed : std::uint8_t { kYes, kIsSealed, kNot };  // kNot: errno says why
   Changed change_limit(std::uint64_t bytes);
-  // Calls `ask`, which has members give back what they do not use: what they do they do not keep.
+  // Calls `ask`, which must ask members to give back what they do not use. They may not claim
+  // beyond the limit again what they give back meanwhile.
   template <typename Ask>
   void ask_for_unused(Ask ask) {
     const Descriptor asking = begin_to_ask();

@@ -108,8 +108,9 @@ void GroupFile::enter(std::size_t member, std::uint64_t limit_bytes, bool is_sea
   members[member].pid.store(getpid(), std::memory_order_release);
 }
 
-// The first that comes brings the group's limit along, for those that were in the new file already,
-// too; all that come after it were told the same, or something older.
+// The first member that comes from the removed file brings the changed limit along, also for
+// members that were in the new file already. Those that come later bring the same limit or an older
+// one, which is ignored.
 void GroupFile::bring_along(std::size_t member, const GroupFile& before,
                             std::size_t before_as) noexcept {
   std::uint64_t none = 0;
@@ -119,7 +120,7 @@ void GroupFile::bring_along(std::size_t member, const GroupFile& before,
   members[member].kept_bytes.store(before.members[before_as].kept_bytes.load());
 }
 
-// What it has is in use, or came later than who noted it.
+// What the member holds stays kept: that is in use, or was claimed after kept_bytes was noted.
 void GroupFile::keep_less(std::size_t member, std::uint64_t bytes) noexcept {
   std::atomic<std::uint64_t>& kept = members[member].kept_bytes;
   std::uint64_t now = kept.load(std::memory_order_relaxed);
@@ -147,7 +148,8 @@ void GroupFile::give_all_back() noexcept {
   }
 }
 
-// Each lock is taken away again by hand: a child that is forked meanwhile has it, too.
+// Each lock is unlocked explicitly: closing the descriptor does not end it if a child that was
+// forked meanwhile has a copy.
 void GroupFile::clear_the_dead(int file, std::size_t own) noexcept {
   bool is_any_alive = own != kMembers;
   for (std::size_t i = 0; i < kMembers; ++i) {
@@ -183,7 +185,7 @@ std::uint64_t GroupFile::limit_of(std::size_t member) const noexcept {
   return keeps_to_own ? std::min(own, changed) : changed;
 }
 
-// By 512 members of kMostBytes each the sum does not overflow.
+// What all members kept, in bytes. The sum of 512 members with kMostBytes each does not overflow.
 std::uint64_t GroupFile::kept_by_all() const noexcept {
   std::uint64_t kept = 0;
   for (const Member& member : members) {
@@ -229,9 +231,9 @@ void GroupFile::for_each_member(Do what) noexcept {
   }
 }
 
-// Where it is lowered, what each member has is noted before and after: nobody is refused what he
-// may have in between, also when this process is killed there, and what was claimed by the old
-// limit in the last moment counts, too.
+// If the limit is lowered, what each member holds is noted before and after the change. The first
+// note keeps a member from being refused in between what it may have, also if this process is
+// killed there. The second counts what was claimed by the old limit at the last moment.
 bool GroupFile::change_limit(std::uint64_t bytes) noexcept {
   const std::uint64_t before = limit();
   std::uint64_t largest_sealed = 0;

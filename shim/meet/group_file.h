@@ -1,10 +1,10 @@
-// What the members of a group share, as it lies in their file: who they are, the limit by which
-// each of them claims, and the claims themselves (group_table.h). Knows bytes and processes;
-// nothing of CUDA.
+// The layout of the file that the members of a group share: who they are, the limit by which each
+// of them claims, and the claims themselves (group_table.h). Knows bytes and processes; nothing of
+// CUDA.
 //
-// Each member has the lock of its part's byte (lock_byte), which dies with it however it ends. Who
-// clears the parts of the dead, or changes the group's limit, has the lock of a byte behind them,
-// and is alone in that.
+// Each member holds the lock of its part's byte (lock_byte()), which ends with the process, however
+// that ends. A process that clears the parts of dead members, or changes the group's limit, holds
+// the lock of one byte more (kClearing), so only one process does so at a time.
 #pragma once
 
 #include <algorithm>
@@ -21,82 +21,90 @@
 
 namespace cubfc {
 
-// Zeros are a group without members. What is in it may be nonsense: that gives wrong numbers, and
-// no more.
+// All zeros are a group without members. If other programs write nonsense into the file, numbers
+// are wrong, but nothing worse happens.
 struct GroupFile {
   static constexpr std::size_t kMembers = GroupTable::kMembers;
-  // The bytes behind the members': of who clears, and of who has members give back what they do not
-  // use because the limit was lowered.
+  // The bytes after the members': kClearing is locked by a process that clears, kAsking by a
+  // command that has lowered the limit and asks members to give back what they do not use.
   static constexpr std::size_t kClearing = kMembers;
   static constexpr std::size_t kAsking = kMembers + 1;
   static constexpr char kFileKind[] = "group-";
 
-  // Of this layout, and of the same file as another version of cubfc makes it: those are not to
-  // share a budget by halves, so the version is no part of the file's name.
+  // kMagic marks this layout. is_other_version(): whether this is the mark of another version's
+  // layout. The version is not part of the file's name, so that a process of another version finds
+  // the file and cannot join, and does not make a second file with a limit of its own.
   static constexpr std::uint64_t kMagic = 0x0272676366627563;  // "cubfcgr" and the version
   static bool is_other_version(std::uint64_t magic) noexcept;
   static std::string name_of(const std::string& group, const DeviceId& device);
-  // The device of a file of that name; nothing where it is none of this group's.
+  // The device that the name of a file says; nothing if the file is not this group's.
   static std::optional<DeviceId> device_of(const std::string& file_name, const std::string& group);
 
-  // For a message, when such a file could not be joined.
+  // For a message: why such a file could not be joined. `error`: errno then.
   static std::string why_unusable(const std::string& path, int error);
-  // By which the members of a group know each other in a Rendezvous: never 0.
+  // The key by which the members of a group find each other in a Rendezvous: never 0.
   static std::uint64_t key_of(const std::string& group) noexcept;
 
   struct alignas(64) Member {
     std::atomic<std::int32_t> pid;               // in its own namespace; 0: the part is nobody's
     std::atomic<std::uint32_t> sealed;           // 1: a policy file enforces its own limit
     std::atomic<std::uint64_t> own_limit_bytes;  // with which it has joined
-    // What it had when the group's limit was lowered below what all had: so much it may have again.
+    // What it held when the group's limit was lowered below what all held: up to so much it may
+    // claim again, beyond the limit.
     std::atomic<std::uint64_t> kept_bytes;
   };
 
   std::atomic<std::uint64_t> magic;
   std::atomic<std::uint64_t> lost_ns;  // when something was given back for a dead member
-  // The group's limit since it was changed; 0: it was not, and each member claims by its own. By
-  // this one word it is changed for all at once. No limit is above GroupTable::kMostBytes.
+  // What the group's limit was changed to; 0: it was not changed, and each member claims by its
+  // own. This one word changes the limit for all at once. No limit is above GroupTable::kMostBytes.
   std::atomic<std::uint64_t> changed_limit_bytes;
-  std::atomic<std::uint64_t> named_limit_bytes;  // the largest of its members' when it was
+  std::atomic<std::uint64_t> named_limit_bytes;  // the largest member's when it was first changed
   std::array<Member, kMembers> members;
   GroupTable table;
 
-  // For a member, by who has the lock of its part: it joins, with this limit of its own.
+  // enter(), bring_along() and keep_less() are called for a member by the process that holds the
+  // lock of its part. enter(): the member joins, with this limit of its own.
   void enter(std::size_t member, std::uint64_t limit_bytes, bool is_sealed) noexcept;
-  // The same, with what it kept and was told in the file of its group that somebody has removed.
+  // Takes over the group's changed limit, and what the member kept, from a file of the group that
+  // was removed.
   void bring_along(std::size_t member, const GroupFile& before, std::size_t before_as) noexcept;
-  // For a member: what it has given back because it did not use it, so many bytes, it keeps no
-  // more.
+  // The member has given back so many unused bytes: it may not claim these beyond the limit again.
   void keep_less(std::size_t member, std::uint64_t bytes) noexcept;
-  // By who has the lock of that part's byte: what a dead member held.
+  // Gives back what a dead member held. Called by a process that holds the lock of that part's
+  // byte.
   void give_back(std::size_t member) noexcept;
-  // By who has the file for himself: the same for all.
+  // Does so for all members. Called by a process that has locked the whole file.
   void give_all_back() noexcept;
-  // By who clears: the same for all that are dead, but for `own`. Asks the kernel by this
-  // descriptor. When nobody is left, the limit is each member's own again.
+  // Gives back what each dead member held, except `own`. Called by a process that holds the lock of
+  // kClearing. Asks the kernel by the descriptor `file`. If no member is left, each member that
+  // joins later claims by its own limit again.
   void clear_the_dead(int file, std::size_t own = kMembers) noexcept;
-  // The driver may not have all of its memory back.
+  // Whether a member has died so short a time ago that the driver may not have taken back all of
+  // its memory yet.
   bool has_just_lost_member() const noexcept;
 
-  // For a member, and whoever looks on. By which limit it claims: a member that has joined with a
-  // lower one than the others keeps to that when the group's is raised, and so does one whose limit
-  // is sealed; all others go by the group's.
+  // The functions that follow are for members, and for processes that look on. limit_of(): the
+  // limit by which a member claims. That is the group's, once it has been changed. But a member
+  // whose limit is sealed, or lower than the largest was then, claims by the lower of its own and
+  // the group's.
   std::uint64_t limit_of(std::size_t member) const noexcept;
-  // The most that it could ever claim by that: what it keeps may be more.
+  // The most that the member could ever claim: its limit, or what it kept when that was lowered, if
+  // that is more.
   std::uint64_t most_of(std::size_t member) const noexcept {
     return std::max(limit_of(member), members[member].kept_bytes.load(std::memory_order_relaxed));
   }
-  // Up to what all claims together may go when it claims so many bytes more. That is its limit, but
-  // for what it had before that was lowered.
+  // What all claims together must not exceed when the member claims so many bytes more: its limit.
+  // As long as the member stays within what it kept, what all members kept counts if that is more.
   std::uint64_t bound_of_claim(std::size_t member, std::uint64_t bytes) const noexcept;
-  // And how many more it could claim now.
+  // How many bytes more the member could claim now.
   std::uint64_t left_to(std::size_t member) const noexcept;
-  // The group's limit; where it was not changed, the largest of the members'. 0 without members.
+  // The group's limit; if it was not changed, the largest of the members'. 0 without members.
   std::uint64_t limit() const noexcept;
 
-  // By who clears, when the dead are cleared. What members have beyond a limit that is lowered they
-  // keep, and may have again. False, and nothing is changed, where it would be raised above a
-  // sealed one.
+  // Called by a process that holds the lock of kClearing, after clear_the_dead(). What members hold
+  // beyond a lowered limit they keep, and may claim again. False, and nothing is changed, if all
+  // members' limits are sealed and this would raise the limit above the highest of them.
   bool change_limit(std::uint64_t bytes) noexcept;
 
  private:
@@ -105,8 +113,8 @@ struct GroupFile {
   void for_each_member(Do what) noexcept;
 };
 
-// Takes the lock of who clears, by this descriptor. False when somebody else has had it all the
-// time (patience::kMostNapsForClearing), or for another reason that errno says.
+// Locks kClearing by this descriptor; waits while another process has it locked. False if that was
+// so all the time (patience::kMostNapsForClearing), or for another reason that errno says.
 bool wait_to_clear(int file) noexcept;
 
 }  // namespace cubfc

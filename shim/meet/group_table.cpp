@@ -7,14 +7,15 @@
 namespace cubfc {
 namespace {
 
-// Rather than be overtaken again at once.
+// After so many retries in a row a thread yields the processor before each further one, or it might
+// be overtaken again at once.
 constexpr std::uint64_t kRetriesWithoutPause = 8;
 
 }  // namespace
 
-// Before the total names another change: the last one is done, though its own process may not have
-// come to say so. If the total still names it after `begun` was read, `begun` is its number, since
-// a member begins one change at a time.
+// Called before the total is made to name another change. Marks the change that the total names as
+// done, because its own process may not have come to that. If the total still names it after
+// `begun` was read, `begun` is its number, since a member begins one change at a time.
 void GroupTable::finish(std::uint64_t total) noexcept {
   Member& last = members_[member_of(total)];
   const std::uint64_t begun = last.begun.load(std::memory_order_acquire);

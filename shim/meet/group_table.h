@@ -1,10 +1,10 @@
-// One budget for the processes of a group, in memory that they share. Knows bytes and members;
-// nothing of files, processes or CUDA.
+// What the members of a group have claimed of one limit, in memory that their processes share.
+// Knows bytes and members; nothing of files, processes or CUDA.
 //
-// A claim changes two words, the group's total and what its member holds, and its process may be
-// killed between the two. So the total names the change that made it, by member and number: who
-// changes it next first marks that change as done at its member. What a dead member holds is
-// therefore always known exactly, whatever it was doing, and nobody waits for anybody.
+// A claim changes two words, the group's total and what the member holds, and the process may be
+// killed between the two. So the total names the change that made it, by member and number. Whoever
+// changes the total next first marks that change as done in its member's part. So it is always
+// known exactly what a dead member holds, whatever it was doing, and no process waits for another.
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@
 
 namespace cubfc {
 
-// Zeros are an empty one. Whoever changes a member's part must be alone in that: Group sees to it
-// by locks that end with their process. Everything else is for anybody at any time, whatever is in
-// the memory: a table of nonsense gives wrong numbers, and no more.
+// All zeros are an empty table. Only one thread at a time may change a member's part: Group ensures
+// that, by locks that end with their process. Everything else may be called by anybody at any time.
+// If the memory has nonsense in it, numbers are wrong, but nothing worse happens.
 class GroupTable {
  public:
   static constexpr std::size_t kMembers = 512;
@@ -26,12 +26,13 @@ class GroupTable {
   bool take(std::size_t member, std::uint64_t bytes, std::uint64_t limit) noexcept {
     return change(member, bytes, limit);
   }
-  // The same whether they fit or not: they are taken already.
+  // As take(), whether the bytes fit or not: they are taken already.
   void force(std::size_t member, std::uint64_t bytes) noexcept { change(member, bytes, kNoLimit); }
   void give(std::size_t member, std::uint64_t bytes) noexcept { change(member, -bytes, kNoLimit); }
 
-  // The same in two steps, for a caller whose fast path is to call nothing. By how much the claim
-  // changes: below 0, that is a large number, and `limit` is kNoLimit.
+  // A change in two steps, the first of which calls no function. `difference`: how many bytes more
+  // the member claims; to give back n bytes it is -n, as an unsigned number, and `limit` is
+  // kNoLimit. kAndDone: the change is done. Else end_change() must follow.
   static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
   enum class Begun : std::uint8_t { kAndDone, kAfterOthers, kOvertaken };
   Begun begin_change(std::size_t member, std::uint64_t difference, std::uint64_t limit) noexcept {
@@ -46,7 +47,7 @@ class GroupTable {
     if (member_of(total) != member || used > limit) {
       return Begun::kAfterOthers;
     }
-    // Nobody else has changed it since this member did, whose own last change is done.
+    // The last change of the total was this member's own, which is done: there is nothing to mark.
     if (!total_.compare_exchange_strong(total, total_of(used, member, number),
                                         std::memory_order_acq_rel)) {
       return Begun::kOvertaken;
@@ -54,23 +55,24 @@ class GroupTable {
     own.done.store(number, std::memory_order_release);
     return Begun::kAndDone;
   }
-  // Where begin_change() has not done it. False: it does not fit, and nothing has changed.
+  // Called if begin_change() has not done the change. False: the bytes do not fit, and nothing has
+  // changed.
   bool end_change(std::size_t member, std::uint64_t difference, std::uint64_t limit,
                   Begun begun) noexcept;
 
-  // For who takes over the part of a member that is dead: what it was doing has happened or has
-  // not. Before any other change of that part.
+  // Called by a process that takes over the part of a dead member, before any other change of the
+  // part. Decides whether the change that the member was making has happened.
   void recover(std::size_t member) noexcept;
 
-  // Bytes that are claimed, by all and by one. The latter is exact for who may change that member's
-  // part, or when nobody does; for others it may be a moment old.
+  // The bytes claimed by all members, and by one. held_by() is exact for a process that may change
+  // the member's part, and while no process changes it; else it may be a moment old.
   std::uint64_t used() const noexcept { return bytes_of(total_.load(std::memory_order_relaxed)); }
   std::uint64_t held_by(std::size_t member) const noexcept;
 
-  // What whoever looks on wants to know.
+  // How often members got in each other's way; for tests.
   struct Contention {
     std::uint64_t changes = 0;
-    std::uint64_t retries = 0;       // of changes that another member's came before
+    std::uint64_t retries = 0;       // because another member's change came first
     std::uint64_t most_retries = 0;  // of one change
   };
   Contention contention_of(std::size_t member) const noexcept;
@@ -93,8 +95,9 @@ class GroupTable {
   static_assert(kMembers == std::uint64_t{1} << (kBytesShift - kMemberShift));
   static_assert(kMostBytes == ~std::uint64_t{0} >> kBytesShift);
 
-  // Changes are numbered from 1. Of the one that is begun, and of the one before it, it is written
-  // down what the member holds after it: so it holds what the last one that is done says.
+  // Changes are numbered from 1. held_after says what the member holds after the change that was
+  // begun last, and after the one before, each at its number modulo 2. The member holds what the
+  // last change that is done says.
   struct alignas(128) Member {
     std::atomic<std::uint64_t> begun;
     std::atomic<std::uint64_t> done;  // begun, or one less

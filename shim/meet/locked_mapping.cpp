@@ -12,7 +12,7 @@
 
 namespace cubfc {
 
-// What a thread has in hand: what a child that is forked meanwhile inherits.
+// A file that a thread is working on, which a child that is forked meanwhile inherits.
 struct InHand {
   std::atomic<bool> used{false};
   std::atomic<int> file{-1};
@@ -40,8 +40,8 @@ void leave(InHand& mine) noexcept {
   mine.used = false;
 }
 
-// For a moment another process may have it locked, to see whether anybody has it: on a machine with
-// much to do, that may be long.
+// Locks the file; waits 5 s at most. Another process may have it locked for a moment, to see
+// whether anybody has it; on a machine with much to do that may take long.
 bool is_locked_soon(int file, Lock lock) {
   for (int attempt = 0; attempt < 5000; ++attempt) {
     if (flock(file, (lock == Lock::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) {
@@ -133,7 +133,7 @@ void locked_mappings_forked_in_child() noexcept {
     if (const int file = each.file.exchange(-1); file >= 0) {
       close(file);
     }
-    // Not there once it is not to be inherited: then this does nothing.
+    // After madvise(MADV_DONTFORK) the child has no such mapping, and this does nothing.
     if (void* const data = each.data.exchange(nullptr); data != nullptr) {
       munmap(data, each.bytes);
     }

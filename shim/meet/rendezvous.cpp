@@ -22,7 +22,8 @@ std::optional<SharedFile> Rendezvous::join_with_slot() {
   });
 }
 
-// Somebody may have rung for whoever had the slot before: the counts go on.
+// Begins to use an entry for a device. Its counts go on from their last values, because somebody
+// may have rung for the process that had the slot before.
 void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept {
   entry.device = device;
   entry.group = group;
@@ -35,7 +36,8 @@ void Rendezvous::begin(Entry& entry, const DeviceId& device, std::uint64_t group
   entry.answers = entry.rings.load();
 }
 
-// As one that gives: with a slot. Who has asked before leaves, and comes again.
+// Joins the file as a process that gives, with a slot. If this process has asked before, without a
+// slot, it leaves the file and joins again.
 bool Rendezvous::join_as_giver() {
   if (left_ || interrupted_) {
     return false;
@@ -55,7 +57,7 @@ bool Rendezvous::join_as_giver() {
   return true;
 }
 
-// The first that nobody has. False: errno says why.
+// Takes the first slot that no living process has. False: errno says why.
 bool Rendezvous::take_slot(int file, Table& table) {
   int error = EUSERS;
   for (std::size_t i = 0; i < kSlots && error == EUSERS; ++i) {
@@ -68,7 +70,7 @@ bool Rendezvous::take_slot(int file, Table& table) {
       continue;
     }
     Slot& slot = table.slots[i];
-    table.header.taken[i].store(Taken::kNot, std::memory_order_relaxed);  // of one that is dead
+    table.header.taken[i].store(Taken::kNot, std::memory_order_relaxed);  // of a dead process
     slot.devices.store(0, std::memory_order_relaxed);
     slot.pid.store(getpid(), std::memory_order_relaxed);
     std::uint32_t known = table.header.slots;
@@ -85,7 +87,8 @@ bool Rendezvous::take_slot(int file, Table& table) {
   return false;
 }
 
-// As one that asks. Nothing where nobody else is.
+// Joins the file as a process that asks. Nothing if there is no file, or if no other process gives
+// or closes.
 std::optional<Asking> Rendezvous::join_as_asker() {
   if (left_ || mark_.is_in_child()) {
     return std::nullopt;
@@ -188,8 +191,8 @@ void Rendezvous::answer(const std::function<std::uint64_t(std::size_t, std::uint
   }
 }
 
-// In this order: who sees when it was answered, and how long it lasts, sees the answer, or a newer
-// one.
+// Stores an answer. The order matters: a process that reads when it was given, and how long it
+// lasts, then reads that answer or a newer one.
 void Rendezvous::put(Entry& entry, const Before& before, Left left) const noexcept {
   entry.left.store(left.bytes, std::memory_order_relaxed);
   entry.is_taking.store(left.is_taking, std::memory_order_relaxed);
@@ -215,7 +218,7 @@ void Rendezvous::resized(std::size_t number) noexcept {
   }
 }
 
-// What was mapped stays mapped: interrupt() may be looking at it.
+// The removed file stays mapped: interrupt() may be using it.
 void Rendezvous::meet_again() noexcept try {
   const std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard.owns_lock() || left_ || interrupted_ || !file_ || open_again(*file_)) {
@@ -234,7 +237,7 @@ void Rendezvous::meet_again() noexcept try {
   now.devices.store(static_cast<std::uint32_t>(devices), std::memory_order_release);
   forget_others();
   file_ = joined;
-} catch (const std::bad_alloc&) {  // another time
+} catch (const std::bad_alloc&) {  // the next call tries again
 }
 
 void Rendezvous::interrupt() noexcept {
@@ -246,7 +249,8 @@ void Rendezvous::interrupt() noexcept {
   }
 }
 
-// Those who have rung look every now and then, and see that nobody is there.
+// Processes that wait for an answer look every now and then (Asking::is_there()), and see that this
+// process has gone.
 void Rendezvous::close() noexcept {
   interrupt();
   set_taken(Taken::kNot);
@@ -362,7 +366,7 @@ std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32
   for (const Asking::Other& other : all) {
     given_before.push_back(other.entry->given.load(std::memory_order_relaxed));
   }
-  // What is given first may be what has kept more from being given.
+  // Memory that is given back in one round may have kept more from being given back.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
     asking->ask_what_is_left(others, waiting);
@@ -384,7 +388,7 @@ std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32
 void Rendezvous::leave() noexcept {
   const std::unique_lock guard(mutex_, std::try_to_lock);
   if (!guard.owns_lock() || mark_.is_in_child()) {
-    return;  // a thread waits for an answer still: the next that leaves removes the file
+    return;  // a thread still waits for an answer: the next process that leaves removes the file
   }
   left_ = true;
   own_ = nullptr;

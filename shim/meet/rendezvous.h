@@ -1,11 +1,11 @@
-// Where the processes of a user meet that use the same GPU: a file in which each one that has
-// memory to give up for others has a slot, with what it has, and a bell. Whoever lacks memory looks
-// there, rings, and waits until it is answered (rendezvous_asking.h). Knows bytes and processes;
-// nothing of CUDA.
+// Where the processes of a user that use the same GPU meet: a file with a slot for each process
+// that can give memory to others. The slot says what the process can give, and has a bell (a futex)
+// to wake it. A process that lacks memory looks there, rings, and waits for the answers
+// (rendezvous_asking.h). Knows bytes and processes; nothing of CUDA.
 //
-// A slot is its process's as long as that holds the lock of the slot's byte, which dies with it
-// however it ends; the slot of a dead process is cleared by the next that looks at it. The last
-// process that leaves removes the file.
+// A process has its slot as long as it holds the lock of the slot's byte, which ends with the
+// process, however that ends. The next process that looks at the slot of a dead one clears it. The
+// last process that leaves removes the file.
 #pragma once
 
 #include <atomic>
@@ -27,93 +27,100 @@
 
 namespace cubfc {
 
-// Thread-safe. Missing rights, a full file system or a file that is none of ours cost what it is
-// for, and nothing else.
+// Thread-safe. If rights are missing, the file system is full or the file is not ours, no memory is
+// exchanged, but nothing else fails.
 class Rendezvous {
  public:
   using Now = Asking::Now;
 
-  // Those meet that give the same name. A version is part of it: cubfc with another layout of the
-  // file meets elsewhere. `now`: the time for which others' answers are waited for.
+  // Processes meet that give the same name. The version of the layout is part of the name, so that
+  // cubfc with another layout uses another file. `now`: the clock by which answers are waited for.
   explicit Rendezvous(
       std::string name = "rendezvous-6", Now now = [] { return std::chrono::steady_clock::now(); })
       : name_(std::move(name)), now_(now) {}
 
   // For a process that has something to give.
   //
-  // From now on others may ask it for memory of this device. Its number in answer(), counted from
-  // 0; nothing when there is no file to be had, or no slot: errno says why. Makes the file if there
-  // is none. `group`: by which others of its group know it (Group::key()); 0: it is in none.
+  // Lets others ask this process for memory of the device from now on. Returns the device's number,
+  // counted from 0, for answer(). Nothing if there is no file to be had, or no slot: errno says
+  // why. Makes the file if there is none. `group`: the key by which others of the group know this
+  // process (Group::key()); 0: it is in none.
   std::optional<std::size_t> offer(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // Waits until somebody has rung, interrupt() has been called, or so much time has passed.
   enum class Woken : std::uint8_t { kByRing, kByTime, kByInterrupt };
   Woken wait_for_ring(std::chrono::nanoseconds most) noexcept;
   using Left = meeting::Left;
-  // Answers whoever has rung. For each device that was asked for, `give` is called with its number
-  // and how many bytes are wanted; it returns what it has given up, which may be less, and is
-  // called again as long as there is something. Then `left` is called: a Left, or its bytes.
+  // Answers the processes that have rung. For each device that they asked for, calls `give` with
+  // its number and the bytes wanted. `give` returns the bytes that it has given back, which may be
+  // fewer, and is called again until it returns 0 or nothing more is wanted. Then calls `left`,
+  // which says what could still be given: a Left, or its bytes.
   void answer(const std::function<std::uint64_t(std::size_t, std::uint64_t)>& give,
               const std::function<Left(std::size_t)>& left) noexcept;
-  // What was answered for the device of this number, and was to last, is no longer so. Takes no
-  // lock, for callers that have one; in a forked child nothing happens.
+  // Called when the last answer for the device of this number no longer holds, if it was to last
+  // (Left::is_lasting). Takes no lock, because callers hold one; does nothing in a forked child.
   void changed(std::size_t number) noexcept;
-  // And is not even to be counted as what was so a moment ago: memory came from the device or went
-  // back, and who adds up what the device has and what others have would count it twice, or never.
+  // Called when memory was taken of the device or went back. The last answer may not be used any
+  // more then, not even as what held a moment ago: a process that adds up what the device has and
+  // what others have would count that memory twice, or never. Locks as changed().
   void resized(std::size_t number) noexcept;
-  // If somebody has removed the file: goes on in a new one. To be called now and then.
+  // To be called now and then. If somebody has removed the file, goes on in a new one.
   void meet_again() noexcept;
-  // From now on wait_for_ring() returns at once. Nothing else is offered.
+  // From now on wait_for_ring() returns at once, and no further device is offered.
   void interrupt() noexcept;
-  // Nobody asks this process any more: it is about to give back all that it does not use.
+  // Called when this process is about to give back all that it does not use. Others do not ask it
+  // any more, but may wait for it.
   void begin_to_close() noexcept { set_taken(Taken::kByOneThatCloses); }
-  // It has, or has nothing to give. Nobody waits for it.
+  // Called when it has done so, or has nothing to give: others do not wait for it any more.
   void close() noexcept;
 
-  // For a process that lacks memory. Both wait for the others' answers: as long as one gives
-  // something each second, half a minute at most, and not again for one that has not answered.
+  // For a process that lacks memory. offered(), look() and ask() ask all others that offer
+  // something, or with a group those that are in it. They wait for the answers as long as one of
+  // the others gives something each second, half a minute at most. They do not wait again for a
+  // process that has not answered, until it has.
   //
-  // Both ask all others that offer something, or with a group those that are in it.
-  //
-  // What others could give up of this device.
+  // The bytes that others could give up of this device.
   std::uint64_t offered(const DeviceId& device, std::uint64_t group = 0) noexcept {
     return look(device, group).bytes;
   }
-  // The same of all others, and of those in the group, by their last answers: of those that have
-  // not changed since, or have given it within patience::kOldestAnswer, nobody wakes up.
+  // As offered(), for all others and for those in the group, by their last answers. Wakes only
+  // processes whose last answer may not be used any more, or is too old (patience::kOldestAnswer,
+  // patience::kOldestLastingAnswer).
   using Lately = Asking::Lately;
   Lately offered_lately(const DeviceId& device, std::uint64_t group = 0) noexcept;
-  // What offered() says, and whether any of them is just taking memory.
+  // As offered(), and whether any of them is taking memory from the driver at this moment.
   Left look(const DeviceId& device, std::uint64_t group = 0) noexcept;
-  // Has them give up so many bytes, as few of them as have enough. Returns the bytes given up, for
-  // whomever: 0 when there were none.
+  // Asks as few of them as have enough to give up so many bytes. Returns the bytes that they have
+  // given up meanwhile, also for other askers.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
-  // How many other processes have something to give of this device, or had.
+  // How many other processes offer memory of this device, even if they have none left.
   std::size_t givers(const DeviceId& device) noexcept;
 
-  // Whether another process is about to give back all that it does not use of this device. Not one
-  // for which this process has waited in vain: it may be stopped.
+  // Whether another process is about to give back all that it does not use of this device.
+  // Processes for which this one has waited in vain do not count: they may be stopped.
   bool is_any_closing(const DeviceId& device) noexcept;
-  // Those that are about to do so now were waited for as long as that is worth.
+  // Called when this process has waited in vain for those that are about to do so now.
   void give_up_on_closing(const DeviceId& device) noexcept;
 
-  // Changes whenever a process comes, has given something up, begins to close or is gone, whatever
-  // the device. Who has looked at one process after the other, and finds the same number as before,
-  // has not missed what went from one to the next meanwhile. 0 where there is no file.
+  // A number that changes whenever a process comes, has given something up, begins to close or is
+  // gone, for whatever device. A process that has looked at the others one after the other, and
+  // then finds the same number as before, has missed no memory that went from one to the next
+  // meanwhile. 0 if there is no file.
   std::uint32_t changes() noexcept;
 
   using Waiting = Asking::Waiting;
-  // For a command that looks on. Has all others, or the one of this number, give up all that they
-  // can, of every device. Throws std::bad_alloc.
+  // For `cubfc trim`. Asks all others, or the process with this pid, to give up all that they can,
+  // of every device. Throws std::bad_alloc.
   struct Answer {
     std::int32_t pid;  // in its own namespace
     DeviceId device;
     std::uint64_t given;
-    bool is_answered;  // false: not, or not all, within that time
+    bool is_answered;  // false: there was no answer, or not the last one
   };
   std::vector<Answer> ask_for_all(std::optional<std::int32_t> pid, const Waiting& waiting);
 
-  // Before the process ends, when no thread waits for a ring any more.
+  // Called before the process ends, when no thread waits for a ring any more. Removes the file if
+  // no other process has it.
   void leave() noexcept;
 
  private:
@@ -124,7 +131,7 @@ class Rendezvous {
 
   std::optional<SharedFile> join_with_slot();
   static void begin(Entry& entry, const DeviceId& device, std::uint64_t group) noexcept;
-  // Those in the file that this process has left.
+  // Forgets the processes in the file that this process has left.
   void forget_others() noexcept {
     unanswered_.clear();
     closing_in_vain_.clear();
@@ -135,7 +142,7 @@ class Rendezvous {
   void set_taken(Taken taken) noexcept;
   void note_change() noexcept { table_.load()->header.changes.fetch_add(1); }
   struct Before {
-    std::uint32_t rings, changes, resizes;  // of an entry, before it was looked at what is left
+    std::uint32_t rings, changes, resizes;  // of an entry, before `left` was called
   };
   void put(Entry& entry, const Before& before, Left left) const noexcept;
 

@@ -14,7 +14,7 @@ using meeting::Entry;
 using meeting::Slot;
 using meeting::Taken;
 
-// With all who are rung at once.
+// How long all processes that are rung at once are waited for.
 struct Asking::Patience {
   Patience(Now clock, const Waiting& waiting) : clock_(clock), waiting_(waiting) {}
   const Now clock_;
@@ -44,7 +44,7 @@ bool Asking::is_there(std::size_t slot) {
   return false;
 }
 
-// Those that are alive and for which `which` is true.
+// The living processes, with the devices for which `which` is true.
 template <typename Which>
 Asking::Others Asking::those_that(Which which, Taken how) {
   Others others;
@@ -90,9 +90,9 @@ void Asking::ask_what_is_left(Others& others, const Waiting& waiting) {
   }
 }
 
-// Its last answer. One of the future is of a process with another clock. One that lasts is asked
-// for again now and then all the same: the process may not know of everything that changes what it
-// has.
+// Whether the last answer may be used, and is not too old. Not one from the future, which is from a
+// process with another clock. An answer that lasts is asked for again after a while all the same:
+// the process may not notice everything that changes what it can give.
 bool Asking::is_good(const Entry& entry, Clock::time_point now) {
   const std::int64_t answered = entry.answered_ns.load(std::memory_order_acquire);
   const std::uint32_t lasts_while = entry.lasts_while.load(std::memory_order_acquire);
@@ -106,7 +106,7 @@ bool Asking::is_good(const Entry& entry, Clock::time_point now) {
 
 Asking::Lately Asking::lately_left(Others others, std::uint64_t group) {
   const auto now = now_();
-  // Nothing could be had of it. When it goes on, it answers what it was asked then.
+  // A process that is silent would give nothing. When it goes on, it answers the earlier rings.
   std::erase_if(others, [&](const Other& other) { return is_silent(other); });
   const auto unknown = std::partition(
       others.begin(), others.end(), [&](const Other& other) { return is_good(*other.entry, now); });
@@ -131,8 +131,8 @@ std::uint64_t Asking::ask_for_bytes(Others& others, const Waiting& waiting) {
   return ring(others, Wanted::kBytes, waiting);
 }
 
-// Rings all of them, then waits. Who does not answer is taken out, and is not waited for again
-// until it has answered. Returns what they have given up meanwhile.
+// Rings all of them, then waits. Removes those that do not answer; these are not waited for again
+// until they have answered. Returns the bytes that all have given up meanwhile.
 std::uint64_t Asking::ring(Others& others, Wanted wanted, const Waiting& waiting) {
   struct Ring {
     std::uint32_t number;
@@ -162,7 +162,7 @@ std::uint64_t Asking::ring(Others& others, Wanted wanted, const Waiting& waiting
   return given;
 }
 
-// That it has given so far, of all its devices. They count round.
+// The number of answers that the process has given so far, for all its devices. It wraps around.
 std::uint32_t Asking::answers_of(const Other& other) const {
   const Slot& slot = table_.slots[other.slot];
   std::uint32_t answers = 0;
@@ -172,21 +172,21 @@ std::uint32_t Asking::answers_of(const Other& other) const {
   return answers;
 }
 
-// It was waited for in vain, and has answered nothing since.
+// Whether the process was waited for in vain, and has answered nothing since.
 bool Asking::is_silent(const Other& other) const {
   const auto silent = unanswered_.find(process_of(other));
   return silent != unanswered_.end() && silent->second == answers_of(other);
 }
 
-// Waits for it.
+// Waits until the process has answered this ring. False if it does not in time, or is gone.
 bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patience) {
   Entry& entry = *other.entry;
   std::uint64_t given = entry.given.load(std::memory_order_relaxed);
   for (;;) {
-    // First of all: whatever it answers from here on makes it one that is not silent.
+    // Read before anything else: any answer after this one shows that the process is not silent.
     const std::uint32_t answers = answers_of(other);
     const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
-    if (static_cast<std::int32_t>(last - ring) >= 0) {  // they count round
+    if (static_cast<std::int32_t>(last - ring) >= 0) {  // the numbers wrap around
       unanswered_.erase(process_of(other));
       return true;
     }

@@ -1,5 +1,5 @@
-// A process asks the others that meet in a Rendezvous: it rings, and waits until they have
-// answered. Made by Rendezvous for one question, under its lock.
+// How a process asks the others that meet in a Rendezvous: it rings, and waits until they have
+// answered. Rendezvous makes an object for each question, under its lock.
 #pragma once
 
 #include <chrono>
@@ -22,20 +22,21 @@ class Asking {
  public:
   using Clock = std::chrono::steady_clock;
   using Now = Clock::time_point (*)();
-  // By slot, and by number in its own namespace: the slot may be another's soon.
+  // A process, by its slot and by its pid in its own namespace: another process may have the slot
+  // soon.
   using Process = std::pair<std::size_t, std::int32_t>;
   using Processes = std::set<Process>;
-  // Those that did not answer in time, and how many answers they had given by then, of all devices.
-  // They are not waited for again until there are more.
+  // The processes that did not answer in time, and how many answers each had given by then, for all
+  // devices. A process is not waited for again until it has given more.
   using Unanswered = std::map<Process, std::uint32_t>;
 
   // `own`: the asking process's slot, or nullptr. `probe`: the file, opened for this question: its
-  // locks say who is alive.
+  // locks tell which processes are alive.
   Asking(meeting::Table& table, const meeting::Slot* own, Descriptor probe, Unanswered& unanswered,
          Now now)
       : table_(table), own_(own), probe_(std::move(probe)), unanswered_(unanswered), now_(now) {}
 
-  // Another process, and what it is asked for.
+  // A device of another process, and what that is asked for.
   struct Other {
     std::size_t slot;
     meeting::Entry* entry;
@@ -43,32 +44,32 @@ class Asking {
   };
   using Others = std::vector<Other>;
 
-  // Those that are alive and share this device; with a group, those that are in it.
+  // The living processes that offer this device; with a group, those that are in it.
   Others at(const DeviceId& device, std::uint64_t group,
             meeting::Taken how = meeting::Taken::kByGiver);
-  // The same, as processes.
+  // As at(), as a set of processes.
   Processes processes(const DeviceId& device, meeting::Taken how);
-  // Those that are alive, of every device; of this process only, if it is named.
+  // The living processes, with every device; only the process with this pid if there is one.
   Others of_process(std::optional<std::int32_t> pid);
 
-  // For how long an answer, or a part of what was asked for, is waited for.
+  // `most`: for how long an answer, or the next part of what was asked for, is waited for.
   struct Waiting {
     Clock::duration most = patience::kForAnswer;
-    // Whether the process of this number is known to be stopped, and gives none. Null: nobody
-    // knows.
+    // Tells whether the process with this pid is known to be stopped, and so gives no answer. Null:
+    // that is not known.
     bool (*is_stopped)(std::int32_t pid) = nullptr;
   };
-  // How much each can give, by what it answers now. Who does not answer is taken out.
+  // Asks each how much it can give up. Removes those that do not answer.
   void ask_what_is_left(Others& others, const Waiting& waiting);
-  // How much all of them can give, and those in the group, by their last answers, and by new ones
-  // of those whose last one is no longer so and too old.
+  // How much all of them can give up, and how much those in the group, by their last answers. Asks
+  // those anew whose last answer may not be used any more, or is too old.
   struct Lately {
     std::uint64_t bytes = 0;
     std::uint64_t in_group = 0;
   };
   Lately lately_left(Others others, std::uint64_t group);
-  // Has each give up its `bytes`. Who does not answer is taken out. Returns what they have given up
-  // meanwhile.
+  // Asks each to give up its `bytes`. Removes those that do not answer. Returns the bytes that they
+  // have given up meanwhile.
   std::uint64_t ask_for_bytes(Others& others, const Waiting& waiting);
 
   static std::int64_t ns_of(Clock::time_point time) {
@@ -84,7 +85,7 @@ class Asking {
   Others those_that(Which which, meeting::Taken how);
   bool is_there(std::size_t slot);
   static bool is_good(const meeting::Entry& entry, Clock::time_point now);
-  enum class Wanted : bool { kWord, kBytes };  // what they could give up, or that they do
+  enum class Wanted : bool { kWord, kBytes };  // how much they could give up, or to do so
   std::uint64_t ring(Others& others, Wanted wanted, const Waiting& waiting);
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience);
   Process process_of(const Other& other) const { return {other.slot, pid_of(other)}; }

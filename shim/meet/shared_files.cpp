@@ -20,14 +20,16 @@
 namespace cubfc {
 namespace {
 
-// Another process may remove a file before it is locked here, but hardly often.
+// Another process may remove a file before it is locked here. That hardly happens so often in a
+// row.
 constexpr int kMostAttempts = 10;
 
 Descriptor open_file(int folder, const char* name, int flags) {
   return Descriptor(openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
-// One that grows beyond the program's own limit would end it (SIGXFSZ).
+// Whether a file may have this size: one that grows beyond the process's limit would end the
+// process (SIGXFSZ).
 bool may_grow_to(std::size_t bytes) {
   struct rlimit limit {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
@@ -37,7 +39,7 @@ bool may_grow_to(std::size_t bytes) {
   return true;
 }
 
-// Whether a process has made it for itself: name_of_shared_file().
+// Whether the name is of a file that a process has made for itself (name_of_shared_file()).
 bool has_owner(std::string_view name) {
   constexpr std::size_t kKeyDigits = 16;
   if (name.size() <= kKeyDigits) {
@@ -52,9 +54,10 @@ bool is_nobodys(const Descriptor& file) {
   return file && is_ours_alone(file.get(), S_IFREG) && flock(file.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
-// Removes the files in `folder`, which is at `path`, that are `wanted` by their name, that nobody
-// has locked, and that `may_go` lets go. It is locked here until it is gone: who makes or joins it
-// meanwhile waits for the lock, and then sees that it has no name any more (map_locked).
+// Removes the files in `folder`, which is at `path`, that are `wanted` by their name, that no
+// process has locked, and for which `may_go` returns true. A file is locked here until it is
+// removed: a process that makes or joins it meanwhile waits for the lock, then sees that the file
+// has no name any more (map_locked()).
 void remove_nobodys(const std::string& path, int folder,
                     const std::function<bool(std::string_view)>& wanted,
                     const std::function<bool(int file)>& may_go) {
@@ -68,8 +71,8 @@ void remove_nobodys(const std::string& path, int folder,
   }
 }
 
-// What dead processes have made for themselves in the folder. Of what outlives them the newest
-// stay.
+// Removes the files in the folder that dead processes have made for themselves. Of those that
+// outlive their process the newest stay.
 void remove_of_the_dead(const std::string& path, int folder) {
   std::vector<std::pair<time_t, std::string>> left;
   std::string name;  // of the file that is looked at
@@ -95,7 +98,7 @@ void remove_of_the_dead(const std::string& path, int folder) {
   }
 }
 
-// Everything of `shared` but its path and its length.
+// Maps the file, and fills in `shared` except for its path and its length.
 bool map(Descriptor file, Lock lock, const std::function<bool(int, void*)>& then,
          SharedFile& shared) {
   struct stat status {};
@@ -120,7 +123,7 @@ bool make_in(const std::string& path, int folder, std::string_view kind, SharedF
   }
   made.path = path + '/' + name;
   fchmod(file.get(), S_IRUSR | S_IWUSR);
-  // All of it now: a page that a full file system cannot give later would end the process.
+  // Room for all of it now: a page for which there is no room later would end the process.
   if (make_room_in(file.get(), 0, made.bytes) && map(std::move(file), Lock::kExclusive, {}, made)) {
     return true;
   }
@@ -130,7 +133,8 @@ bool make_in(const std::string& path, int folder, std::string_view kind, SharedF
   return false;
 }
 
-// The file as long as it should be, its first page there. errno says what is wrong.
+// Opens the file, or makes it, with a length of `bytes` and room for its first page. An empty
+// Descriptor: errno says what is wrong.
 Descriptor open_to_join(int folder, const char* name, std::size_t bytes, IfMissing if_missing) {
   const bool make = if_missing == IfMissing::kMake;
   if (make && !may_grow_to(bytes)) {
@@ -155,7 +159,8 @@ Descriptor open_to_join(int folder, const char* name, std::size_t bytes, IfMissi
   return ready ? std::move(file) : Descriptor();
 }
 
-// In a folder of this user's own. Leaves errno as it is.
+// Whether there is a file of this name in the folder, if that is this user's own. Leaves errno as
+// it is.
 bool is_there(const std::string& path, const std::string& name) {
   const int error = errno;
   struct stat status {};
@@ -280,7 +285,7 @@ std::optional<SharedFile> join_shared_file(const std::string& name, std::size_t 
         return joined;
       }
       if (unusable != nullptr && is_there(path, name)) {
-        // Or it has just been made, and is not yet as long as it will be.
+        // Another process may just have made the file, which has no length yet.
         if (now == IfMissing::kNothing && errno == ENOENT && if_missing == IfMissing::kMake &&
             join_in(path, name, IfMissing::kMake, then, *joined)) {
           return joined;

@@ -1,10 +1,10 @@
 // Files by which the processes of a user find each other, in a folder of the user's own:
 // $XDG_RUNTIME_DIR/cubfc or /run/user/UID/cubfc where there is such a folder, else
 // /dev/shm/cubfc-UID, else /tmp/cubfc-UID. They are made in the first that there is, and looked for
-// in all of them. Whoever has a file mapped keeps it locked
-// (locked_mapping.h), so a file that nobody has locked is left over from the dead.
-// Nothing here ends a program: not a limit on the size of files, a full file system, or a mask that
-// takes away the user's own rights. Knows nothing of what is in the files.
+// in all of them. A process that has a file mapped keeps it locked (locked_mapping.h), so a file
+// that nobody has locked is left over from dead processes. Nothing here ends the program: not a
+// limit on the size of files, a full file system, or a umask that takes away the user's own rights.
+// Knows nothing of what is in the files.
 #pragma once
 
 #include <sys/types.h>
@@ -30,51 +30,54 @@ struct SharedFile {
   ino_t inode = 0;
 };
 
-// Makes a file of this process's, which has it until it ends. Nothing when there is no folder to
-// share in, or no room; errno says why. Throws std::bad_alloc. `key` becomes a random number, which
-// is part of the name: a process id that comes back finds no file in its way, and nobody takes one
-// file for another. Removes the files that dead processes have made so, but for the newest of those
-// that outlive them.
-inline constexpr std::string_view kOutliving = "figures-";  // how their names begin
+// Makes a file that belongs to this process until that ends. Nothing if no folder can be used, or
+// there is no room; errno says why. Throws std::bad_alloc. `kind`: how the name begins. `key` is
+// set to a random number, which is part of the name: a later process with the same pid finds no
+// file in its way, and nobody takes one file for another. Also removes such files of dead
+// processes, except for the newest kMostOutliving of those whose names begin with kOutliving.
+inline constexpr std::string_view kOutliving = "figures-";  // files that outlive their process
 inline constexpr std::ptrdiff_t kMostOutliving = 16;
 std::optional<SharedFile> make_shared_file(std::string_view kind, std::size_t bytes,
                                            std::uint64_t& key);
-// Of another process, to be read. An empty Descriptor when there is none, or somebody else may
-// write there.
+// Opens a file of another process to read it. An empty Descriptor if there is none, or if other
+// users may write to it.
 Descriptor open_shared_file(const std::string& name, Where where = Where::kAsSet);
 std::string name_of_shared_file(std::string_view kind, pid_t owner, std::uint64_t key);
 
-// The names that begin so, of all files in the folders of this user. Throws std::bad_alloc.
+// The names of all files in the folders of this user that begin so. Throws std::bad_alloc.
 std::vector<std::string> names_of_shared_files(std::string_view beginning,
                                                Where where = Where::kAsSet);
 
-// Calls `look` with each file of that kind whose process lives, or does no more: of this user's,
-// and for root of all users'. It may be written to meanwhile, and shorter than it should be. Throws
-// std::bad_alloc.
+// Calls `look` with each file of that kind whose process lives, or with kIsDead is dead. Looks at
+// this user's files; for root, at those of all users. A file may be written to meanwhile, and may
+// be shorter than it should be. Throws std::bad_alloc.
 enum class Owner : bool { kLives, kIsDead };
 void for_each_shared_file(std::string_view kind,
                           const std::function<void(const std::string& path, int file)>& look,
                           Owner owner = Owner::kLives);
 
-// A file of this name that several processes have, and that is there as long as one of them does:
-// the first makes it, if it is kMake. Only its first page has room on the file system. `then`: see
-// map_locked(). Nothing when there is none, or none can be made; errno says why. Throws
-// std::bad_alloc. `unusable`: a file of that name that is there and cannot be joined ends the
-// search, and this becomes its path; else another is looked for, or made, elsewhere.
+// Joins a file that several processes have, and that is there as long as one of them has it. With
+// kMake the first process makes it. Only its first page has room on the file system; see
+// make_room_in(). `then`: see map_locked(). Nothing if there is no such file, or none can be made;
+// errno says why. Throws std::bad_alloc. `unusable`: a file of that name that is there and cannot
+// be joined ends the search, and its path is stored here. With nullptr another file is looked for,
+// or made, in the other folders.
 enum class IfMissing : bool { kNothing, kMake };
 std::optional<SharedFile> join_shared_file(
     const std::string& name, std::size_t bytes, IfMissing if_missing,
     const std::function<bool(int file, void* data)>& then = {}, std::string* unusable = nullptr,
     Where where = Where::kAsSet);
-// The file system has room for these bytes from now on: a page that it cannot give later would end
-// the process. False: errno says why.
+// Reserves room on the file system for these bytes of the file: a page for which there is no room
+// later would end the process. False: errno says why.
 bool make_room_in(int file, std::size_t start, std::size_t bytes) noexcept;
-// Of the files that several had, whose names begin so: those that nobody has any more and `may_go`
-// wants removed. It sees each; nobody can join it meanwhile. Throws std::bad_alloc.
+// Removes the files that several processes had, whose names begin so, that no process has any more,
+// and for which `may_go` returns true. No process can join a file while `may_go` looks at it.
+// Throws std::bad_alloc.
 void remove_left_files(std::string_view names, const std::function<bool(int file)>& may_go);
-// The same file once more, for locks that end with the Descriptor. Empty if it is no longer there.
+// Opens the same file once more, for locks that end with the Descriptor. Empty if the file is no
+// longer at its path.
 Descriptor open_again(const SharedFile& file);
-// Unmaps it, and removes it if nobody else has it.
+// Unmaps the file, and removes it if no other process has it.
 void leave_shared_file(const SharedFile& file) noexcept;
 
 }  // namespace cubfc

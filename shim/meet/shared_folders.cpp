@@ -19,7 +19,8 @@
 namespace cubfc {
 namespace {
 
-// The folder's name where the folders of all users are; the user's number follows.
+// How the folder's name begins in a place where the folders of all users are; the user's number
+// follows.
 constexpr std::string_view kShared = "cubfc-";
 
 bool is_number(std::string_view text) {
@@ -39,8 +40,8 @@ Descriptor open_shared_folder(const std::string& path) {
   return folder && is_ours_alone(folder.get(), S_IFDIR) ? std::move(folder) : Descriptor();
 }
 
-// Where the folder may be. A runtime folder is there for one user alone, who cannot be kept from
-// it; the other two places are everybody's.
+// A runtime folder belongs to one user, so no other user can make a folder of the name there first.
+// In the other two places anybody can.
 std::vector<std::string> shared_folders(Where where) {
   std::vector<std::string> found;
   const auto add_runtime_folder = [&](const std::string& runtime) {

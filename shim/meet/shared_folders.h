@@ -11,25 +11,26 @@ namespace cubfc {
 
 class Descriptor;
 
-// Whether XDG_RUNTIME_DIR counts, which whoever starts a process may set: with kFixed all processes
-// of a user in one container look in the same places.
+// kAsSet: the folder that XDG_RUNTIME_DIR names counts, too; whoever starts a process can set that.
+// kFixed: it does not, so that all processes of a user in one container look in the same places.
 enum class Where : bool { kAsSet, kFixed };
 
-// Another user may have made a folder or a file of our name. `type`: S_IFDIR or S_IFREG.
+// Whether the open file is of this type, belongs to this user, and no other user has rights to it:
+// another user may have made a folder or a file of the name. `type`: S_IFDIR or S_IFREG.
 bool is_ours_alone(int descriptor, mode_t type);
 
-// Where the folder may be, the best place first. Throws std::bad_alloc.
+// The paths at which this user's folder may be, the best place first. Throws std::bad_alloc.
 std::vector<std::string> shared_folders(Where where = Where::kAsSet);
-// Of every user.
+// The same for every user.
 std::vector<std::string> shared_folders_of_all();
 
-// Empty where there is none that is this user's alone.
+// Opens the folder; empty if there is none that is this user's alone.
 Descriptor open_shared_folder(const std::string& path);
-// Makes it where it is not there, whatever the program's file mode mask is, or was when the folder
-// was made.
+// As open_shared_folder(), but makes the folder if it is not there. Its mode is right whatever the
+// program's umask is, or was when the folder was made.
 Descriptor make_shared_folder(const std::string& path);
 
-// But for those that begin with a dot. Empty for what is no folder.
+// The names in a folder, without those that begin with a dot. Empty if it is no folder.
 std::vector<std::string> names_in_folder(const std::string& path);
 
 // For a message, when no file could be made: which folders were tried, and what is wrong with each.

@@ -81,13 +81,14 @@ std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
   return holdings_;
 }
 
-// The driver does not take physical memory with a context.
+// The driver does not free physical memory with a context.
 std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
   const std::lock_guard lock(mutex_);
   if (holdings_ == nullptr) {
     return nullptr;
   }
-  // The arena forgets what it has of the limit.
+  // The call of Arena::abandon() that follows gives up the arena's claim on the limit. These bytes
+  // are claimed anew, until they are given back to the driver.
   holdings_->left_behind_bytes = (holdings_->pages.size() + holdings_->spare.size()) * page_bytes_;
   holdings_->budget.force(holdings_->left_behind_bytes);
   leftovers_->memory = std::exchange(holdings_, nullptr);
@@ -103,7 +104,7 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
       holdings_ = std::make_shared<Holdings>(*this);
     }
   }
-  std::map<arena::Address, std::uint64_t> range{{0, bytes}};  // what needs memory comes first
+  std::map<arena::Address, std::uint64_t> range{{0, bytes}};  // what needs host memory comes first
   CUdeviceptr base = 0;
   const CUresult result = driver_.cuMemAddressReserve(&base, bytes, page_bytes_, 0, 0);
   device_.use.driver_called();
@@ -126,7 +127,7 @@ arena::MemorySource::Region MappedMemory::reserve(std::uint64_t bytes) noexcept 
   return {0, CUDA_ERROR_OUT_OF_MEMORY, false};
 }
 
-// A spare one, if there is one.
+// Gets one page: a spare one if there is any, else from the driver. Returns the driver's answer.
 CUresult MappedMemory::create(Handle& handle) {
   {
     const std::lock_guard lock(mutex_);
@@ -140,7 +141,8 @@ CUresult MappedMemory::create(Handle& handle) {
   return driver_.cuMemCreate(&handle, page_bytes_, &page_properties_, 0);
 }
 
-// A page for each address, as far as the driver has them. Throws std::bad_alloc.
+// Gets a page for each address of the range, until the driver refuses one. Returns the driver's
+// answer. Throws std::bad_alloc.
 CUresult MappedMemory::make(arena::Address base, std::uint64_t bytes, Pages& made) {
   CUresult result = CUDA_SUCCESS;
   for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
@@ -154,7 +156,7 @@ CUresult MappedMemory::make(arena::Address base, std::uint64_t bytes, Pages& mad
   return result;
 }
 
-// Nothing is left of them where the context has ended.
+// Makes the pages spare. If the context has ended they stay in `made`, for the caller to release.
 void MappedMemory::keep_as_spare(Pages& made, const Holdings* of_context) {
   const std::lock_guard lock(mutex_);
   if (holdings_.get() == of_context) {
@@ -162,7 +164,8 @@ void MappedMemory::keep_as_spare(Pages& made, const Holdings* of_context) {
   }
 }
 
-// For the memory's own device, if it is to be among them, and for the peers.
+// Gives the peers, and with Own::kYes the memory's own device, access to mapped pages. Returns the
+// driver's answer.
 CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes, Own own,
                                   PeerSet peers) {
   std::array<CUmemAccessDesc, kMostPeers + 1> access{};
@@ -181,8 +184,9 @@ CUresult MappedMemory::set_access(arena::Address base, std::uint64_t bytes, Own 
   return driver_.cuMemSetAccess(base, bytes, access.data(), count);
 }
 
-// The pages are the arena's, unless the context has ended; once all peers of this moment have
-// access. That the device itself has it is enough where they cannot be given it.
+// Gives the device and its peers access to pages that have just been mapped, and enters them. If
+// the peers cannot be given access, access for the device itself is enough. Fails if the context
+// has ended. Returns the driver's answer.
 CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& made,
                              const Holdings* of_context) {
   for (;;) {
@@ -212,7 +216,7 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
     return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
   }
   const RelaxedCapture relaxed(driver_);
-  const std::shared_ptr<Holdings> of_context = holdings();  // its addresses stay meanwhile
+  const std::shared_ptr<Holdings> of_context = holdings();  // keeps its addresses reserved
   if (of_context == nullptr) {
     return {0, CUDA_ERROR_CONTEXT_IS_DESTROYED, false};
   }
@@ -228,9 +232,9 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
   return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY && !host_has_none};
 }
 
-// All of them, or none; but all are made before one is mapped, and where the device has too few,
-// those that it had are spare. The driver's answer; CUDA_ERROR_OUT_OF_MEMORY, too, where the host
-// has no memory.
+// Maps all pages of the range, or none. Gets all of them before it maps the first; if the device
+// has too few, those that it had become spare. Returns the driver's answer. If the host has no
+// memory, sets `host_has_none` and returns CUDA_ERROR_OUT_OF_MEMORY.
 CUresult MappedMemory::map_pages(arena::Address base, std::uint64_t bytes,
                                  const Holdings* of_context, bool& host_has_none) noexcept {
   Pages made;
@@ -264,7 +268,7 @@ std::uint64_t MappedMemory::spare_bytes() const noexcept {
   return holdings_ == nullptr ? 0 : holdings_->spare.size() * page_bytes_;
 }
 
-// Those below `mapped_end` are mapped.
+// Gives the pages back to the driver; unmaps those below `mapped_end` first.
 void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages,
                                arena::Address mapped_end, std::uint64_t page_bytes) {
   for (const auto& [address, handle] : pages) {
@@ -281,13 +285,14 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
   if (of_context == nullptr) {
     return false;
   }
-  // Out of `pages` before the driver is called: give_access() must not take them for refused.
+  // The pages leave `pages` before the driver is called, so that give_access() does not report
+  // access to them as refused.
   Pages going;
   {
     const std::lock_guard lock(mutex_);
     Pages& pages = of_context->pages;
     for (auto page = pages.lower_bound(base); page != pages.end() && page->first < base + bytes;) {
-      going.insert(pages.extract(page++));  // needs no memory
+      going.insert(pages.extract(page++));  // needs no host memory
     }
   }
   const CUresult result = driver_.cuMemUnmap(base, bytes);
@@ -317,8 +322,8 @@ void MappedMemory::drop_spare() noexcept {
   }
 }
 
-// Pages that are unmapped meanwhile need no access any more. One refusal is no reason to leave out
-// the rest.
+// After a refusal the other pages are tried all the same. A refusal for a page that has been
+// unmapped meanwhile does not count: it needs no access.
 void MappedMemory::give_access(CUdevice peer) noexcept try {
   std::vector<std::pair<arena::Address, std::uint64_t>> runs;  // of pages side by side
   {

@@ -1,5 +1,5 @@
-// The memory of an arena under CUBFC_ALLOCATOR=vmm: pages of physical memory, mapped into addresses
-// of our own.
+// The memory of an arena under CUBFC_ALLOCATOR=vmm: pages of physical memory, mapped at addresses
+// that cubfc has reserved.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace cubfc {
 
-// Pages are of one device. Thread-safe; its lock is never held across a driver call.
+// All pages are of one device. Thread-safe; its lock is never held across a driver call.
 class MappedMemory : public RegionSource {
  public:
   MappedMemory(const DriverFunctions& driver, Device& device, std::uint64_t page_bytes)
@@ -19,12 +19,12 @@ class MappedMemory : public RegionSource {
         page_bytes_(page_bytes),
         page_properties_(page_properties(driver, device.handle)) {}
 
-  // Page size in bytes, for as much of the device as its limit allows; 0 where it cannot be mapped,
-  // or arenas have managed memory.
-  // Tries once all that it does to a page. What the driver answers to the first call that it
-  // refuses, but not that the device is full.
+  // Makes once all driver calls that this class makes for a page. Returns the driver's answer to
+  // the first call that fails. That the device is full counts as CUDA_SUCCESS.
   static CUresult try_page(const DriverFunctions& driver, CUdevice device,
                            std::uint64_t page_bytes) noexcept;
+  // The page size in bytes that suits the device's memory, or its limit if that is less. 0 if the
+  // device cannot map memory, or if arenas have managed memory.
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, const Device& device);
 
   bool release_waits() const noexcept override { return false; }
@@ -36,19 +36,19 @@ class MappedMemory : public RegionSource {
   void drop_spare() noexcept override;
   std::uint64_t spare_bytes() const noexcept override;
   std::uint64_t bytes_ahead() const noexcept override { return device_.preallocation.bytes(); }
-  // Not called of a source with pages.
+  // Not called, because this source has pages (arena/memory_source.h).
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(std::span<const Extent> regions) noexcept override;
 
   std::unique_ptr<Leftovers> leave_behind() noexcept override;
-  // A device has been added to its device's peers.
+  // Called when `peer` has been added to the device's peers: gives it access to the mapped pages.
   void give_access(CUdevice peer) noexcept;
 
  private:
   using Handle = CUmemGenericAllocationHandle;
   using Pages = std::map<arena::Address, Handle>;
 
-  // All that is to be given back; its end does that.
+  // All that must be given back to the driver, which the destructor does.
   struct Holdings {
     explicit Holdings(const MappedMemory& memory)
         : driver(memory.driver_),
@@ -61,10 +61,10 @@ class MappedMemory : public RegionSource {
     const DriverFunctions& driver;
     arena::Budget& budget;
     const std::uint64_t page_bytes;
-    std::uint64_t left_behind_bytes = 0;             // of the budget, since the context has ended
+    std::uint64_t left_behind_bytes = 0;  // claimed in the budget since the context ended
     std::map<arena::Address, std::uint64_t> ranges;  // reserved addresses: start and bytes
-    Pages pages;                                     // what is mapped
-    std::multimap<arena::Address, Handle> spare;     // not mapped now: by where it was
+    Pages pages;                                     // mapped pages
+    std::multimap<arena::Address, Handle> spare;     // not mapped now, by their last address
   };
 
   std::shared_ptr<Holdings> holdings();
@@ -84,11 +84,11 @@ class MappedMemory : public RegionSource {
   const DriverFunctions& driver_;
   Device& device_;
   const std::uint64_t page_bytes_;
-  // Of every page; the driver is asked for them once.
+  // The properties of every page; the driver is asked for them once.
   const CUmemAllocationProp page_properties_;
 
   mutable std::mutex mutex_;              // guards all below
-  std::shared_ptr<Holdings> holdings_;    // nullptr before the first range
+  std::shared_ptr<Holdings> holdings_;    // nullptr while nothing is reserved
   std::unique_ptr<Leftovers> leftovers_;  // for leave_behind()
 };
 

@@ -50,14 +50,14 @@ CUresult OwnPool::ready_pool(CUstream stream) noexcept {
   return CUDA_SUCCESS;
 }
 
-// nullptr when it has not allocated yet. Precondition: the lock is held.
+// The entry of the context; nullptr when it has not allocated yet. Precondition: the lock is held.
 OwnPool::User* OwnPool::user(std::uint64_t context_id) noexcept {
   const auto found = std::find_if(users_.begin(), users_.end(),
                                   [&](const User& each) { return each.context_id == context_id; });
   return found == users_.end() ? nullptr : &*found;
 }
 
-// The one in which the context allocates, which is made at its first request.
+// Gets the stream in which the context allocates; makes it at the context's first request.
 CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept try {
   const std::uint64_t id = context.id.load(std::memory_order_acquire);
   {
@@ -67,7 +67,7 @@ CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept t
       return CUDA_SUCCESS;
     }
   }
-  // What needs memory comes first.
+  // What needs host memory comes first.
   auto leftovers = std::make_unique<Leftovers>();
   leftovers->memory = std::make_shared<ContextBlocks>(*this, id);
   {
@@ -89,7 +89,7 @@ CUresult OwnPool::stream_of(const Context& context, CUstream& stream) noexcept t
     driver_.cuStreamDestroy_v2(spare);
     return CUDA_SUCCESS;
   }
-  users_.push_back({id, stream});  // a failure must not end the ContextBlocks under the lock
+  users_.push_back({id, stream});  // if this throws, `leftovers` ends without the lock
   users_.back().leftovers = std::move(leftovers);
   return CUDA_SUCCESS;
 } catch (const std::bad_alloc&) {
@@ -127,7 +127,7 @@ CUresult OwnPool::allocate(const Context& context, CUdeviceptr* address,
   }
   if (result != CUDA_SUCCESS) {
     driver_.cuMemFree_v2(got);
-    // It is not for lack of memory, and giving back some would help nobody.
+    // The request has not failed for lack of memory, so no memory must be given back for it.
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_UNKNOWN : result;
   }
   *address = got;
@@ -150,10 +150,11 @@ CUresult OwnPool::free(CUdeviceptr address) noexcept {
   return going ? take_back(*going) : CUDA_ERROR_INVALID_VALUE;
 }
 
-// cuda.h: cuMemFree takes a pool's memory. A driver that refuses it may not know it (any more),
-// which it is asked; else it gets the memory in the order of the stream in which it gave it, and
-// has it with that. The wait is for who asks for it next: once more, where an error that is none of
-// its own has cut it short.
+// Gives memory back to the driver. cuMemFree takes a pool's memory, too (cuda.h). If the driver
+// refuses that, it is asked whether it knows the address; if not, the memory is gone already. If it
+// does, the memory is freed in the order of the stream in which it was allocated, and counts as
+// given back from then on. The wait for that stream is for the next request. It is repeated once,
+// because an error of other work may have cut it short.
 OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address, std::uint64_t context_id) noexcept {
   const RelaxedCapture relaxed(driver_);
   const CUresult result = driver_.cuMemFree_v2(address);
@@ -181,8 +182,8 @@ OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address, std::uint64_t context
   return {CUDA_SUCCESS, true};
 }
 
-// Gives the block to the driver. Once it has gone the pool has something for the next request
-// again.
+// Gives the block to the driver, and notes the result. If the driver has taken it, the pool has
+// memory for the next request again.
 CUresult OwnPool::take_back(const PoolBlocks::Going& going) noexcept {
   const GivenBack back = give_back(going.address, going.context_id);
   std::optional<Claim> claim;          // ends without the lock
@@ -195,14 +196,14 @@ CUresult OwnPool::take_back(const PoolBlocks::Going& going) noexcept {
 void OwnPool::free_all_of(const Context& context) noexcept {
   give_back_orphans();
   const std::uint64_t context_id = context.id.load(std::memory_order_acquire);
-  CUdeviceptr from = 0;  // what the driver refuses to take back is asked for once
+  CUdeviceptr from = 0;  // so that a block that the driver refuses is tried once
   while (const auto going = blocks_.begin_next_of(context_id, from)) {
     take_back(*going);
     from = going->address + 1;
   }
 }
 
-// Until the driver refuses one, as it does while no context is there.
+// Gives orphans back to the driver until it refuses one, as it does while there is no context.
 void OwnPool::give_back_orphans() noexcept {
   for (bool is_gone = true; is_gone;) {
     PoolBlocks::Orphan orphan = blocks_.take_orphan();
@@ -226,9 +227,9 @@ std::unique_ptr<Leftovers> OwnPool::leave_behind(std::uint64_t context_id) noexc
   return leftovers;
 }
 
-// Called when a context's ContextBlocks end: after the context has, or when stream_of() did not
-// need the ones it made. One step under the lock, so that no block is made an orphan of a context
-// that stream_of() has entered meanwhile, and only the last context takes the pool with it.
+// Called by the destructor of ContextBlocks: after the context has ended, or when stream_of() did
+// not need the ones it made. One step under the lock, so that no block is made an orphan of a
+// context that stream_of() has entered meanwhile, and only the last context takes the pool with it.
 void OwnPool::give_up(std::uint64_t context_id) noexcept {
   CUmemoryPool pool = nullptr;
   {
@@ -250,7 +251,7 @@ void OwnPool::give_up(std::uint64_t context_id) noexcept {
   }
 }
 
-// Nothing to do before the pool is there: it begins with all peers of its device.
+// Before the pool is made there is nothing to do: ready_pool() gives all peers access.
 void OwnPool::give_access(CUdevice peer) noexcept {
   const CUmemoryPool pool = handle();
   if (pool == nullptr) {
@@ -268,7 +269,7 @@ void OwnPool::give_access(CUdevice peer) noexcept {
   }
 }
 
-// What it is known to hold: the most that was ever in use, because it keeps what is freed.
+// Counts the most that was ever in use as what the pool holds, because it keeps what is freed.
 arena::Headroom OwnPool::headroom() const noexcept {
   const std::lock_guard lock(mutex_);
   const Stats stats = blocks_.stats();
@@ -305,8 +306,8 @@ CUmemoryPool OwnPool::handle() const noexcept {
   return pool_;
 }
 
-// By our own count of blocks: the driver's (CU_MEMPOOL_ATTR_USED_MEM_CURRENT) does not go down when
-// cuMemFree takes one back, on an H200 with driver 580.159.04.
+// By cubfc's own count of blocks: the driver's (CU_MEMPOOL_ATTR_USED_MEM_CURRENT) does not go down
+// when cuMemFree takes one back, on an H200 with driver 580.159.04.
 std::uint64_t OwnPool::idle_bytes() noexcept {
   const CUmemoryPool pool = handle();
   const std::uint64_t reserved = pool == nullptr ? 0 : device_.limit.pools.reserved_by(pool);

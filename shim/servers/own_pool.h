@@ -1,5 +1,5 @@
 // The memory pool of the driver's that cubfc makes for a device under CUBFC_ALLOCATOR=cuda_async,
-// and the driver calls by which it serves. Which blocks it has given, pool_blocks.h knows.
+// and the driver calls that serve requests from it. pool_blocks.h keeps the list of its blocks.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ namespace cubfc {
 // context that used it has ended. Each context allocates in a stream of its own in which nothing
 // else is done, so that no request waits for the program's work.
 //
-// To its callers its memory is as cuMemAlloc gives it: any stream may use it at once, and it goes
-// with its context. What is freed here must be in no use any more.
+// For callers its memory is like that of cuMemAlloc: any stream may use it at once, and it is freed
+// with its context. No work may use memory any more that is freed here.
 //
 // Thread-safe; no lock is held across a driver call. PoolBlocks has a lock of its own, which is
 // taken after this one where what both guard must agree.
@@ -32,63 +32,66 @@ class OwnPool {
   // Whether driver and device have memory pools, and all functions that are needed.
   static bool is_possible(const DriverFunctions& driver, CUdevice device);
 
-  // A request: prepare(), allocate(), then add(), or undo() if what was given cannot be kept.
-  // First makes the context's stream, and the pool if there is none. The context, or a green one
-  // made from it, is current. The driver's answer.
+  // For each request: prepare(), allocate(), then add(), or undo() if the memory cannot be kept.
+  // prepare(): makes the context's stream, and the pool if there is none. Precondition: the
+  // context, or a green one that uses its memory, is current. Returns the driver's answer.
   CUresult prepare(const Context& context) noexcept;
-  // Memory for it. The driver's answer.
+  // Takes memory from the pool. Returns the driver's answer.
   CUresult allocate(const Context& context, CUdeviceptr* address, std::size_t bytes) noexcept;
-  // Gives it back at once.
+  // Returns memory of allocate() to the pool at once.
   void undo(CUdeviceptr address) noexcept;
-  // Enters what allocate() gave. Throws std::bad_alloc: the claim is gone then, the memory is the
-  // caller's still.
+  // Makes memory of allocate() a live block. Throws std::bad_alloc: the claim is gone then, and the
+  // memory is still the caller's.
   void add(Context& context, CUdeviceptr address, Claim&& claim) {
     blocks_.add(context, address, std::move(claim));
   }
-  // For the statistics: the request could not be served.
 
   using Block = PoolBlocks::Block;
-  // That contains the address, not yet given back to the driver.
+  // The block that contains the address and was not given back to the driver yet.
   std::optional<Block> find(CUdeviceptr address) const noexcept { return blocks_.find(address); }
-  // The one that is live and contains it, else the next one.
+  // The live block that contains the address, else the next live one above it.
   std::optional<Block> find_live_from(CUdeviceptr address) const noexcept {
     return blocks_.find_live_from(address);
   }
 
-  // A live block that starts there is the program's no longer; nothing if there is none.
+  // Called when the program has freed the live block that starts there, and work may still use it.
+  // Nothing if there is no such block.
   std::optional<Block> retire(CUdeviceptr address) noexcept { return blocks_.retire(address); }
   // Gives a retired block back to the pool, unless it went with its context.
   void reclaim(CUdeviceptr address, std::uint64_t id) noexcept;
-  // Both for a live block: the driver's answer, or CUDA_ERROR_INVALID_VALUE.
+  // Gives the live block that starts there, which no work uses, back to the pool. Returns the
+  // driver's answer, or CUDA_ERROR_INVALID_VALUE if there is no such block.
   CUresult free(CUdeviceptr address) noexcept;
 
-  // The context's work is done, and it will end: gives back all its blocks, in the context.
+  // Called before the context ends, when its work is done: gives all its blocks back to the pool.
+  // Precondition: the context is current.
   void free_all_of(const Context& context) noexcept;
-  // The context has ended. What blocks it has left go back once the result is gone and a context is
-  // there for it; the pool goes after the last context. nullptr if it never allocated. No driver
-  // call, and needs no host memory.
+  // Called when the context has ended. The destructor of the result makes the blocks that are left
+  // orphans, which go back to the driver when it takes them, and destroys the pool with the last
+  // context. nullptr if the context never allocated. Makes no driver call, and needs no host
+  // memory.
   std::unique_ptr<Leftovers> leave_behind(std::uint64_t context_id) noexcept;
-  // A device has been added to its device's peers.
+  // Called when `peer` has been added to the device's peers: gives it access to the pool.
   void give_access(CUdevice peer) noexcept;
 
-  // Gives back what nothing is allocated in, but for so much of what it holds. Returns the bytes.
+  // Gives memory in which nothing is allocated back to the device, but keeps `keep_bytes` of what
+  // the pool holds. Returns the bytes given back.
   std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
-  // What it was warmed with.
+  // The bytes that the pool was warmed with.
   std::uint64_t warm_bytes() const noexcept;
 
   // See Server::headroom: `free` is its peak less what is in use, as the pool keeps what is freed.
   arena::Headroom headroom() const noexcept;
-  // nullptr before the first allocation.
+  // The pool; nullptr before the first allocation.
   CUmemoryPool handle() const noexcept;
-  // Of what the pool holds, what no block is in. Asks the driver how much it holds.
+  // The bytes that the pool holds and that no block is in. Asks the driver how much it holds.
   std::uint64_t idle_bytes() noexcept;
 
   using Stats = PoolBlocks::Stats;
   Stats stats() const noexcept { return blocks_.stats(); }
 
  private:
-  struct ContextBlocks {  // in a User's leftovers; when it ends, the context's blocks are given
-                          // back
+  struct ContextBlocks {  // in a User's leftovers; its destructor gives the blocks back
     ContextBlocks(OwnPool& its_pool, std::uint64_t id) : pool(its_pool), context_id(id) {}
     ~ContextBlocks() { pool.give_up(context_id); }
     ContextBlocks(const ContextBlocks&) = delete;
@@ -98,7 +101,7 @@ class OwnPool {
   };
   struct User {  // a context that allocates
     std::uint64_t context_id = 0;
-    CUstream stream = nullptr;                       // in which it does, and nothing else is done
+    CUstream stream = nullptr;  // in which it allocates; nothing else is done there
     std::unique_ptr<Leftovers> leftovers = nullptr;  // its ContextBlocks, for leave_behind()
   };
 

@@ -9,7 +9,8 @@
 namespace cubfc {
 namespace {
 
-// Of all pools of the process: beyond those of arenas' blocks.
+// The newest id of a block, of all pools of the process. These ids are above those of blocks in
+// arenas.
 std::atomic<std::uint64_t> last_id{std::uint64_t{1} << 60};
 
 }  // namespace
@@ -19,7 +20,7 @@ PoolBlocks::Block PoolBlocks::block_of(const Entries::value_type& entry) {
           entry.second.state == State::kLive};
 }
 
-// The first that ends beyond the address.
+// The first block that ends above the address.
 PoolBlocks::Entries::const_iterator PoolBlocks::first_beyond(const Entries& entries,
                                                              CUdeviceptr address) noexcept {
   auto found = entries.upper_bound(address);
@@ -33,7 +34,7 @@ PoolBlocks::Entries::const_iterator PoolBlocks::first_beyond(const Entries& entr
 void PoolBlocks::add(Context& context, CUdeviceptr address, Claim&& claim) {
   const std::uint64_t context_id = context.id.load(std::memory_order_acquire);
   const std::uint64_t bytes = claim.bytes();
-  // What needs memory comes first, and without the lock: should it fail, the claim ends here.
+  // What needs host memory comes first, without the lock: if it fails, the claim ends here.
   Entries added;
   added.emplace(address, Entry{std::move(claim), ++last_id, &context, context_id, State::kLive});
   Entries removed;  // whose claims end without the lock
@@ -53,7 +54,7 @@ std::optional<PoolBlocks::Block> PoolBlocks::find(CUdeviceptr address) const noe
   const std::lock_guard lock(mutex_);
   for (const Entries* const entries : {&entries_, &orphans_}) {
     const auto found = first_beyond(*entries, address);
-    // What the driver is freeing right now may be another pool's already.
+    // Memory that the driver is freeing at this moment may be another pool's already.
     if (found != entries->end() && found->first <= address &&
         found->second.state != State::kGoing) {
       return block_of(*found);
@@ -71,7 +72,7 @@ std::optional<PoolBlocks::Block> PoolBlocks::find_live_from(CUdeviceptr address)
   return found == entries_.end() ? std::nullopt : std::optional(block_of(*found));
 }
 
-// end() when there is none. Precondition: the lock is held.
+// The live block that starts there; end() when there is none. Precondition: the lock is held.
 PoolBlocks::Entries::iterator PoolBlocks::find_live(CUdeviceptr address) noexcept {
   const auto found = entries_.find(address);
   return found != entries_.end() && found->second.state == State::kLive ? found : entries_.end();

@@ -27,8 +27,9 @@ namespace cubfc {
 // may call add() before finish() is called.
 //
 // Thread-safe: every function is one step under a lock of its own. A caller may hold another lock
-// meanwhile, because nothing is called under this one that takes a lock. Claims take the device's
-// locks when they end, and end after this one is released.
+// meanwhile: under this one only the locks of DeviceUse and Callers are taken, by the functions of
+// Claim. A Claim that ends may take the locks of the limit, too, so it ends after this lock is
+// released.
 class PoolBlocks {
  private:
   enum class State : std::uint8_t { kLive, kRetired, kGoing };  // orphans have a map of their own
@@ -51,8 +52,8 @@ class PoolBlocks {
   // A request failed. For the statistics only.
   void count_failure() noexcept;
 
-  // The block that contains the address, in whatever state; nothing while a thread has it by
-  // take_orphan().
+  // The live, retired or orphaned block that contains the address. Nothing for a block that is
+  // going, or that a thread has by take_orphan().
   std::optional<Block> find(CUdeviceptr address) const noexcept;
   // The live block that contains the address, else the next live one.
   std::optional<Block> find_live_from(CUdeviceptr address) const noexcept;
@@ -71,14 +72,15 @@ class PoolBlocks {
   // The program frees the live block that starts there, which no work uses. Nothing if there is
   // none, also when another thread is freeing it.
   std::optional<Going> begin_free(CUdeviceptr address) noexcept;
-  // No work uses the retired block any more. Nothing if it is no longer there, or an orphan by now.
+  // Called when no work uses the retired block any more. Nothing if it is no longer there, or an
+  // orphan by now.
   std::optional<Going> begin_reclaim(CUdeviceptr address, std::uint64_t id) noexcept;
-  // The context will end: its next live or retired block, the first that starts at `from` or
-  // beyond.
+  // Called when the context will end: its next live or retired block, the first that starts at
+  // `from` or beyond.
   std::optional<Going> begin_next_of(std::uint64_t context_id, CUdeviceptr from) noexcept;
-  // Whether the driver has the memory, or never had it. If so the block is removed, and its claim
-  // is returned. Else it is live again, or an orphan if it was retired. Nothing changes if add()
-  // has removed it meanwhile.
+  // `is_gone`: whether the driver has the memory again, or never had it. If so the block is
+  // removed, and its claim is returned. Else it is live again, or an orphan if it was retired.
+  // Nothing changes if add() has removed it meanwhile.
   std::optional<Claim> finish(const Going& going, bool is_gone) noexcept;
 
   // The context has ended: its live and retired blocks are made orphans. Those that are going are
@@ -89,14 +91,14 @@ class PoolBlocks {
   using Orphan = Entries::node_type;
   Orphan take_orphan() noexcept;
   static std::uint64_t context_of(const Orphan& orphan) { return orphan.mapped().context_id; }
-  // The same as for a block that was going, but after a refusal it is an orphan as before.
+  // As finish() for a block that was going, but after a refusal the block is an orphan as before.
   void finish(Orphan orphan, bool is_gone) noexcept;
 
   struct Stats {
     std::uint64_t bytes_in_use = 0;  // of all blocks, whatever their state
     std::uint64_t peak_bytes_in_use = 0;
     std::uint64_t bytes_retired = 0;
-    std::uint64_t operations = 0;  // another number after each allocation and each free
+    std::uint64_t operations = 0;  // changes with each allocation and each free
   };
   Stats stats() const noexcept;
 

@@ -10,10 +10,10 @@
 namespace cubfc {
 namespace {
 
-// Less is not worth being kept ready.
+// A pool is not warmed with less.
 constexpr std::uint64_t kLeastWarmBytes = std::uint64_t{1} << 20;
 
-// Headers before CUDA 12.2 do not know it.
+// Headers before CUDA 12.2 lack this field.
 template <typename Properties>
 void set_most(Properties& properties, std::uint64_t bytes) {
   if constexpr (requires { properties.maxSize; }) {
@@ -21,7 +21,7 @@ void set_most(Properties& properties, std::uint64_t bytes) {
   }
 }
 
-// Headers before CUDA 12.8 do not know it.
+// Headers before CUDA 12.8 lack this field.
 template <typename Properties>
 void set_usage(Properties& properties, unsigned short usage) {
   if constexpr (requires { properties.usage; }) {
@@ -45,7 +45,7 @@ CUresult create_pool(const DriverFunctions& driver, const Device& device,
     set_most(properties, most);
     result = driver.cuMemPoolCreate(&pool, &properties);
   }
-  if (result == CUDA_ERROR_INVALID_VALUE) {  // no bound, or a driver that knows none
+  if (result == CUDA_ERROR_INVALID_VALUE) {  // no bound, or the driver knows no bound
     set_most(properties, 0);
     result = driver.cuMemPoolCreate(&pool, &properties);
   }
@@ -93,7 +93,7 @@ std::uint64_t warm_pool(const DriverFunctions& driver, const config::Policy& pol
         done ? log::Level::kInfo : log::Level::kWarn, "GPU {}: the pool is warmed with {}{}",
         device.handle, log::bytes(warmed),
         done ? "" : format(" of {}: the device, or the limit, has not more", log::bytes(wanted)));
-  } catch (const std::bad_alloc&) {  // a line less
+  } catch (const std::bad_alloc&) {  // the line is left out
   }
   return warmed;
 }

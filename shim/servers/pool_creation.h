@@ -10,9 +10,9 @@
 
 namespace cubfc {
 
-// Makes a pool that keeps what is freed, instead of giving it back to the device, and that gives
-// nothing which work in another stream has yet to leave. It holds no more than the device's limit
-// where there is one and the driver can be told. The driver's answer.
+// Makes a pool that keeps freed memory instead of giving it back to the device, and that gives out
+// no memory that work of another stream may still use. If the device has a limit, and the driver
+// can be told, the pool never holds more than that. Returns the driver's answer.
 CUresult create_pool(const DriverFunctions& driver, const Device& device,
                      CUmemoryPool& pool) noexcept;
 

@@ -1,4 +1,4 @@
-// What an arena takes of its device in place of what is preallocated there.
+// How an arena takes memory of its device in place of memory that is preallocated there.
 #pragma once
 
 #include <cuda.h>
@@ -9,11 +9,13 @@
 
 namespace cubfc {
 
-// Has `obtain` take so many bytes of the device; returns its answer, which is the driver's. Before
-// that, as much of what is preallocated is released. Nothing is released, and obtain not called,
-// where the device or a reserve could not serve the request even then. If obtain succeeds, what was
-// released and not taken is created again; if it fails, all of it. `spare`: so many of the bytes
-// are in pages that the server has already. A context of the device is current.
+// Called when an arena takes `bytes` of the device. Releases as much of what is preallocated, then
+// calls `obtain`, which calls the driver, and returns the driver's answer. If the device, or a
+// reserve, could not serve the request even then, releases nothing, does not call `obtain`, and
+// returns CUDA_ERROR_OUT_OF_MEMORY. After a success, what was released and not taken is created
+// again (the first time: what was planned); after a failure, all that was released. `spare`: so
+// many of the bytes are in pages that the arena's source has already. Precondition: a context of
+// the device is current.
 template <typename Obtain>
 CUresult in_place_of_preallocated(const DriverFunctions& driver, Device& device,
                                   std::uint64_t bytes, std::uint64_t spare, Obtain obtain) {

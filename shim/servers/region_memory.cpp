@@ -33,9 +33,9 @@ CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept
   });
 }
 
-// No work uses them, so that they need not wait for any, as they would in the driver's cuMemFree:
-// they go in the order of a stream in which nothing else is done. What the driver does not take so
-// waits.
+// No work uses the regions, so giving them back needs no wait for work. cuMemFree would wait, so
+// the regions are freed in the order of a stream in which nothing else is done. A region that the
+// driver does not free so is freed by cuMemFree.
 void RegionMemory::release(std::span<const Extent> regions) noexcept {
   const RelaxedCapture relaxed(driver_);
   CUstream stream = nullptr;
@@ -52,8 +52,8 @@ void RegionMemory::release(std::span<const Extent> regions) noexcept {
                name_of(driver_, result));
   }
   if (in_stream) {
-    // Until they are the device's: who asked for them asks for memory next. Once more, where an
-    // error that is none of theirs has cut it short.
+    // Wait until the device has the regions, since the caller requests memory next. Wait once more
+    // if an error of other work has cut the first wait short.
     if (driver_.cuStreamSynchronize(stream) != CUDA_SUCCESS) {
       driver_.cuStreamSynchronize(stream);
     }

@@ -5,8 +5,8 @@
 
 namespace cubfc {
 
-// Regions by cuMemAlloc, or of managed memory, in the context that is current when one is obtained,
-// or given back. Thread-safe.
+// Gets regions by cuMemAlloc, or by cuMemAllocManaged if arenas have managed memory. Precondition:
+// the arena's context is current. Thread-safe.
 class RegionMemory : public RegionSource {
  public:
   RegionMemory(const DriverFunctions& driver, Device& device)

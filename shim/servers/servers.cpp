@@ -16,8 +16,8 @@ namespace cubfc {
 
 namespace {
 
-// What the four have in common: blocks are the arena's of their context, and arenas are made of
-// regions. Where a pool or the driver serves, arenas stay empty.
+// What the four servers have in common: blocks lie in the arena of their context, and arenas
+// consist of regions. With By::kPool and By::kDriver the arenas stay empty.
 class ArenaServer : public Server {
  public:
   ArenaServer(By how, const DriverFunctions& driver, Device& device)
@@ -67,7 +67,7 @@ class ArenaServer : public Server {
   Device& device_;
 };
 
-// CUBFC_ALLOCATOR=bfc, and what is chosen where a device cannot do what is asked.
+// CUBFC_ALLOCATOR=bfc, and the server of a device that does not support the allocator asked for.
 class RegionServer : public ArenaServer {
  public:
   RegionServer(const DriverFunctions& driver, Device& device)
@@ -85,7 +85,7 @@ class PageServer : public ArenaServer {
 
   config::Allocator allocator() const noexcept override { return config::Allocator::kVmm; }
   std::unique_ptr<RegionSource> make_source() override { return std::make_unique<Listed>(*this); }
-  // Else nobody could have all that is free.
+  // The arena grows in whole pages: a request for all bytes that cuMemGetInfo tells must succeed.
   std::uint64_t growth_in(std::uint64_t bytes) const noexcept override {
     return arena::round_down(bytes, page_bytes_);
   }
@@ -105,8 +105,8 @@ class PageServer : public ArenaServer {
   }
 
  private:
-  // In the list as long as it lives. A context's memory stays once the context is made; where the
-  // host has too little to make it, the memory goes again.
+  // A MappedMemory that is in the server's list as long as it lives. It lives as long as its
+  // Context, and so for good, unless the host has no memory to make the Context.
   class Listed : public MappedMemory {
    public:
     explicit Listed(PageServer& server)
@@ -212,13 +212,13 @@ class DriverServer : public ArenaServer {
   }
 };
 
-// Of an answer that is worth a word.
+// The driver's answer in brackets, for a message. Empty for CUDA_ERROR_NOT_SUPPORTED.
 std::string in_brackets(const DriverFunctions& driver, CUresult refused) {
   return refused == CUDA_ERROR_NOT_SUPPORTED ? ""
                                              : std::string(" (") + name_of(driver, refused) + ")";
 }
 
-// What the driver answers when it is to make a pool as we need it.
+// Makes a pool as OwnPool needs it, and destroys it. Returns the driver's answer.
 CUresult try_pool(const DriverFunctions& driver, const Device& device) {
   const RelaxedCapture relaxed(driver);
   CUmemoryPool pool = nullptr;

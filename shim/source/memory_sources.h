@@ -22,14 +22,14 @@ class MemorySources {
                 Rendezvous& rendezvous)
       : contexts_(contexts), driver_(driver), unused_(unused), rendezvous_(rendezvous) {}
 
-  // Calls the driver for what takes memory by itself (a context, a module, a graph): again as long
-  // as it lacks memory of this device, of the current context's if none is named, and some is
-  // found. The driver's last answer.
+  // Makes a driver call that takes memory by itself (for a context, a module, a graph). Repeats it
+  // as long as it fails for lack of memory and more memory is found on this device; on that of the
+  // current context if none is named. Returns the driver's last answer.
   template <typename Call>
   CUresult call_with_room(std::optional<CUdevice> device, Call call) const {
     return call_again_with_room(call(), device, call);
   }
-  // The same when the driver has answered `result` already.
+  // As call_with_room(), when the driver has answered a first call with `result` already.
   template <typename Call>
   CUresult call_again_with_room(CUresult result, std::optional<CUdevice> device, Call call) const {
     Device* const of = result == CUDA_ERROR_OUT_OF_MEMORY ? device_of(device) : nullptr;
@@ -42,8 +42,9 @@ class MemorySources {
     return result;
   }
 
-  // Before the driver allocates managed memory, which takes no memory of the device that is not
-  // there: what is lacking is given up of what is preallocated, here and in other processes.
+  // Called before the driver allocates managed memory, which it places on the host if the device
+  // has too little free. Releases preallocated memory for what is lacking; if that is not enough,
+  // and other processes have the rest, asks them for it.
   void give_up_preallocated(Device& device, std::uint64_t bytes) const;
 
   // For the sources.

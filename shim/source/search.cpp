@@ -13,8 +13,8 @@ namespace {
 using arena::less;
 using arena::plus;
 
-// How many bytes the request lacks, of the device or of the limit. If figures say that there is
-// enough, the request has failed all the same: then it lacks all of it.
+// How many bytes the request lacks, of the device or of the limit. If the figures say that there is
+// enough, the request has failed all the same; then all of its bytes count as lacking.
 std::uint64_t lacking(const Request& request, const Pass& pass) {
   const Need& need = request.need;
   if (need.bytes == 0) {
@@ -28,8 +28,8 @@ std::uint64_t lacking(const Request& request, const Pass& pass) {
 
 }  // namespace
 
-// The whole list is asked for what comes without a wait for the program's work, before any of it is
-// waited for. What this process holds comes before what other processes hold.
+// All sources are asked for what they have without a wait for the program's work, before any source
+// is asked to wait. What this process holds comes before what other processes hold.
 Search::Search(const MemorySources& sources, Device& device, const Need& need)
     : request_{sources, device, need},
       freed_(device),
@@ -39,8 +39,8 @@ Search::Search(const MemorySources& sources, Device& device, const Need& need)
                 &freed_,         //                            the program's work, without bound
                 &unused_,        // idle memory goes back      the program's work, without bound
                 &pools_,         //                            the contexts' work, without bound
-                &processes_,     // theirs goes back
-                &threads_,       // theirs has gone back       their driver call
+                &processes_,     // processes give back
+                &threads_,       // threads have given back    those threads' driver call
                 &enough_,        //                            (nothing: a look at the device)
                 &taking_,        //                            a nap, TimeLeft::For::kOthers
                 &ending_,        //                            a nap, TimeLeft::For::kEnding
@@ -60,7 +60,7 @@ Pass Search::begin_pass() {
   Pass pass;
   pass.at_driver = request_.all.contexts().free_at_driver(request_.device);
   if (pass.at_driver && *pass.at_driver < need.bytes) {
-    request_.refused_with_enough = 0;  // it refused because others were quicker
+    request_.refused_with_enough = 0;  // a refusal for lack of memory ends the row
   }
   pass.least = lacking(request_, pass) << std::min(passes_++, patience::kMostDoublings);
   pass.with_growth = plus(pass.least, less(growth_, need.bytes));
@@ -68,8 +68,8 @@ Pass Search::begin_pass() {
   return pass;
 }
 
-// Whether the request could be served once all blocks that were freed are free, and everything that
-// no block needs is given back. True where nobody can tell.
+// Whether the request could be served if all freed blocks were free, and all memory that no block
+// needs were given back. True if that cannot be found out.
 bool Search::can_be_enough(const Pass& pass) {
   const Need& need = request_.need;
   const std::uint64_t at_driver = need.of_device ? pass.at_driver.value_or(need.bytes) : need.bytes;

@@ -1,5 +1,5 @@
-// How memory is looked for when a request lacks it: one source after the other is asked, until one
-// of them has brought something; then the request is tried again. The order is in search.cpp.
+// Searches for memory when a request lacks it. Asks one source after the other until one has given
+// something back; then the request is tried again. The order is in search.cpp.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace cubfc {
 
-// For one request, by one thread. Made before the request is tried: what others give back meanwhile
-// is seen then.
+// For one request, by one thread. Made before the request is first tried, so that memory which
+// others give back during that try is noticed.
 //
 //   Search search(sources, device, need);
 //   while (!succeeds() && search.finds_more()) {}
@@ -18,13 +18,13 @@ class Search {
  public:
   Search(const MemorySources& sources, Device& device, const Need& need);
 
-  // An arena would grow by so many bytes for the request.
+  // Tells the search by how many bytes the arena would grow for the request.
   void growth_is(std::uint64_t bytes) { growth_ = bytes; }
 
   // Asks each source for what it has without a wait for the program's work; if none has anything,
   // and with Waits::kYes, each for what it has after a wait. True when the request may succeed now,
-  // false when nothing is left to try. While a stream captures, only such work is waited for as an
-  // event was recorded for before.
+  // false when nothing is left to try. While a stream captures, waits only for work for which an
+  // event was recorded before.
   enum class Waits : bool { kNo, kYes };
   bool finds_more(Waits waits = Waits::kYes);
 
@@ -37,7 +37,7 @@ class Search {
 
   Request request_;
   std::uint64_t growth_ = 0;
-  int passes_ = 0;  // that have brought something, or may have
+  int passes_ = 0;  // begun; those with Waited::kUncounted are taken off
 
   Preallocated preallocated_;
   FreesThatWait freed_;

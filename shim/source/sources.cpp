@@ -31,12 +31,12 @@ std::uint64_t unknown_need(Request& request, const Pass& pass) {
   if (at_first > 0 || !request.time_left.start_or_check(For::kOthers)) {
     return at_first;
   }
-  // More where others have taken what was given.
+  // Ask for more if others have taken what was given up.
   if (!pass.is_blind(request.need)) {
     return less(kMost, pass.at_driver.value_or(0));
   }
-  // Nobody can ask the driver what is free then. Every other process that gives may have taken
-  // again what was given.
+  // The driver cannot be asked what is free then. Each other process that gives memory up may have
+  // taken as much again.
   const Device& device = request.device;
   const std::uint64_t most =
       std::min(request.all.rendezvous().givers(device.id) * kMost, device.total_bytes / 2);
@@ -119,9 +119,9 @@ Source::Waited PoolsInStreamOrder::gives_after_wait(Request& request, Pass& /*pa
   return request.all.unused().drain_pools(request.device) ? Waited::kGave : Waited::kInVain;
 }
 
-// Of the limit only those have something that are in the group whose budget it is, and never more
-// than this process may have. Where more is taken than a limit that was lowered, that much is of no
-// help.
+// Only members of this process's group can give something back to the limit, and no more of that
+// than this process may have. If the group has taken more than its limit, which was lowered, the
+// first bytes that are given back, as many as that is, do not help.
 Source::Could OtherProcesses::could_give(const Request& request, const Could& lacking) {
   const Device& device = request.device;
   Rendezvous& others = request.all.rendezvous();
@@ -151,7 +151,7 @@ bool OtherProcesses::gives_at_once(Request& request, const Pass& pass) {
   const std::uint64_t wanted =
       need.bytes > 0 ? pass.with_growth : std::min(pass.with_growth, unknown_need(request, pass));
   const std::uint64_t given = wanted == 0 ? 0 : others.ask(device.id, wanted);
-  request.from_processes += std::min(given, wanted);  // who gave a larger piece takes the rest anew
+  request.from_processes += std::min(given, wanted);  // givers of larger pieces take the rest again
   return given > 0;
 }
 

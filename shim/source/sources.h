@@ -18,55 +18,56 @@ class Source {
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
 
-  // Whether could_give() says how much this source has. Such sources are asked only if all that
-  // they have would be enough. The others bring what somebody is about to give back, of which
-  // nobody knows how much it is, and are always asked.
+  // Whether could_give() tells how much this source has. Such sources are asked only if all of them
+  // together have enough. The other sources give memory that a thread or process is about to give
+  // back. How much that is nobody knows, so they are always asked.
   virtual bool knows_its_bytes() const { return true; }
-  // What could come from here: of the device, and of what the limit has left. `lacking`: what the
-  // sources before it do not have; where that is 0, no other process need be asked for the answer.
+  // The bytes that this source could give back, to the device and to the limit. `lacking`: what the
+  // sources before this one do not have. Where that is 0, the source need not ask other processes,
+  // and may answer 0.
   struct Could {
     std::uint64_t of_device = 0;
     std::uint64_t of_limit = 0;
   };
   virtual Could could_give(const Request& /*request*/, const Could& /*lacking*/) { return {}; }
 
-  // Without a wait for the program's work. (A driver call, another process's answer or another
-  // thread's driver call may take time: shim/patience.h.) True when it has brought something, or
-  // may have.
+  // Gives memory back without a wait for the program's work. (A driver call, another process's
+  // answer or another thread's driver call may take time: shim/patience.h.) Returns whether it has
+  // given something back, or may have.
   virtual bool gives_at_once(Request& /*request*/, const Pass& /*pass*/) { return false; }
   enum class Waited : std::uint8_t {
-    kInVain,     // or it did not wait
-    kGave,       // something, or perhaps
-    kUncounted,  // the same; what was waited for ends by itself, or has a time of its own, so that
-                 // this is not one of patience::kMostPasses
+    kInVain,     // it has given nothing back
+    kGave,       // it has given something back, or may have
+    kUncounted,  // the same, after a wait that ends by itself, or has a time of its own: the pass
+                 // does not count for patience::kMostPasses
   };
   virtual Waited gives_after_wait(Request& /*request*/, Pass& /*pass*/) { return Waited::kInVain; }
 };
 
-// What is preallocated and in no arena.
+// Memory that is preallocated and in no arena.
 class Preallocated final : public Source {
  public:
   Could could_give(const Request& request, const Could& lacking) override;
   bool gives_at_once(Request& request, const Pass& pass) override;
 };
 
-// What the program has freed and its work may still use, which waits in WaitingFrees. (Unused says
-// how many bytes that is, together with its own.)
+// Blocks that the program has freed and that work may still use: they wait in WaitingFrees.
+// (Unused::could_give() counts their bytes, too.)
 class FreesThatWait final : public Source {
  public:
-  explicit FreesThatWait(const Device& device);  // before the request is tried
+  explicit FreesThatWait(const Device& device);  // called before the request is tried
   Waited gives_after_wait(Request& request, Pass& pass) override;
 
  private:
   bool wait(Request& request);
 
-  std::size_t reclaimed_ = 0;            // epochs, when the request was tried
+  std::size_t reclaimed_ = 0;            // epochs, before the request was tried
   std::optional<std::uint64_t> newest_;  // epoch, when the first wait began
   bool are_done_ = false;
 };
 
-// What arenas and pools have and no block is in. At once comes what the driver takes back without
-// waiting for work; after a wait the rest.
+// Memory of arenas and pools that no block is in. Gives back at once what the driver takes without
+// waiting for work, and after a wait the rest.
 class Unused final : public Source {
  public:
   Could could_give(const Request& request, const Could& lacking) override;
@@ -74,13 +75,15 @@ class Unused final : public Source {
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// What the program has freed in a stream's order, which pools get back as the stream gets there.
+// Memory that the program has freed in a stream's order. A pool gets it back when the stream has
+// reached the free.
 class PoolsInStreamOrder final : public Source {
  public:
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// Processes of the user that hold what they do not use; for a group's budget its members.
+// Other processes of the user that hold memory they do not use. For a group's limit only its
+// members are asked.
 class OtherProcesses final : public Source {
  public:
   Could could_give(const Request& request, const Could& lacking) override;
@@ -91,7 +94,7 @@ class OtherProcesses final : public Source {
 // which an arena grows, perhaps by more than it needs, and is waited for until that call is over.
 class OtherThreads final : public Source {
  public:
-  explicit OtherThreads(const Device& device);  // before the request is tried
+  explicit OtherThreads(const Device& device);  // called before the request is tried
   bool knows_its_bytes() const override { return false; }
   bool gives_at_once(Request& request, const Pass& pass) override;
   Waited gives_after_wait(Request& request, Pass& pass) override;
@@ -101,16 +104,16 @@ class OtherThreads final : public Source {
   bool any_takes_ = true;
 };
 
-// Another process has memory to give that was not given yet; or it is taking memory from the driver
-// at this moment, and may have more to give when it has it.
+// Another process has memory to give that it has not given yet; or it is taking memory from the
+// driver at this moment, and may have more to give after that.
 class ProcessesThatTake final : public Source {
  public:
   bool knows_its_bytes() const override { return false; }
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// A process gives back all that it has, since it ends; or a member of the group was killed, and its
-// claims are the group's again, but the driver is still at taking its memory back.
+// A process gives back all that it has because it ends; or a member of the group was killed, and
+// its claims were given back to the group, but the driver has not taken back all of its memory yet.
 class ProcessesThatEnd final : public Source {
  public:
   bool knows_its_bytes() const override { return false; }
@@ -118,8 +121,8 @@ class ProcessesThatEnd final : public Source {
 };
 
 // The device has enough by now: the request is tried again, though others may see it, too, and be
-// quicker. Looked at before and after the other processes, because memory may go from one of them
-// to the device between two looks.
+// quicker. Asked before and after the other processes are looked at, because memory may go from one
+// of them to the device in between.
 class EnoughByNow final : public Source {
  public:
   bool knows_its_bytes() const override { return false; }
@@ -127,8 +130,8 @@ class EnoughByNow final : public Source {
 };
 
 // Asked last. Processes and the device are looked at one after the other. Memory that went from one
-// to another meanwhile may have been seen with neither; if anything has changed since the first
-// look, all is looked at again.
+// to another meanwhile may have been seen with neither. If anything has changed since the first
+// look, the request is tried, and all are looked at again.
 class InMotion final : public Source {
  public:
   bool knows_its_bytes() const override { return false; }

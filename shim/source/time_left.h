@@ -1,4 +1,4 @@
-// For how long a request that lacks memory may go on waiting for what may never come.
+// How long a request that lacks memory may go on waiting for memory that may never come.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,7 @@
 
 namespace cubfc {
 
-// One for each request. The program's own work is waited for as long as it takes, and is no
-// business of this class.
+// One for each request. Waits for the program's own work have no bound and do not use this class.
 class TimeLeft {
  public:
   enum class For : std::uint8_t {

@@ -28,7 +28,8 @@ std::uint64_t UnusedMemory::give_to_others(Device& device, std::uint64_t bytes,
 }
 
 UnusedMemory::ForOthers UnusedMemory::for_others(Device& device) noexcept {
-  // What a pool has idle, and which blocks wait under CUBFC_FREE=deferred, changes without a word.
+  // DeviceUse is not told of changes to what a pool has idle, or to which blocks wait under
+  // CUBFC_FREE=deferred.
   ForOthers found{0, !device.server->has_blocks_beside_arenas() &&
                          device.policy.free_mode.value == config::FreeMode::kSync &&
                          device.preallocation.is_still()};
@@ -49,7 +50,7 @@ UnusedMemory::ForOthers UnusedMemory::for_others(Device& device) noexcept {
   return found;
 }
 
-// What is freed in stream order comes back to the limit when the stream has got there.
+// Memory freed in stream order comes back to the limit when the stream has reached the free.
 bool UnusedMemory::drain_pools(Device& device) {
   WaitPermit permit(captures_);
   const std::uint64_t before = device.limit.pools.unclaimed();
@@ -96,8 +97,6 @@ void UnusedMemory::context_ended(std::uint64_t /*id*/) {
   });
 }
 
-// So many bytes of what the device's arenas and pools hold without a block in it. True if there was
-// anything.
 bool UnusedMemory::release(Device& device, std::uint64_t bytes, Waits waits) {
   Pools& pools = device.limit.pools;
   const bool asks_pools = device.server->has_blocks_beside_arenas() || pools.counts();
@@ -108,7 +107,7 @@ bool UnusedMemory::release(Device& device, std::uint64_t bytes, Waits waits) {
   return release_of_arenas(device, bytes, waits) > 0;
 }
 
-// With Waits::kNo only what can be had at once. Returns bytes.
+// As release(), for arenas only. Returns the bytes given back.
 std::uint64_t UnusedMemory::release_of_arenas(Device& device, std::uint64_t bytes, Waits waits) {
   std::uint64_t released = 0;
   contexts_.for_each_alive_on(device, [&](Context& context) {
@@ -127,7 +126,8 @@ std::uint64_t UnusedMemory::release_of_arenas(Device& device, std::uint64_t byte
   return released;
 }
 
-// Else the driver takes nothing back: its work has gone wrong for good.
+// Whether calls in the context still succeed. After an error that stays the driver takes nothing
+// back.
 bool UnusedMemory::works(Context& context) {
   const RelaxedCapture relaxed(driver_);
   const PushedContext inside(driver_, context.handle);
@@ -138,7 +138,8 @@ bool UnusedMemory::works(Context& context) {
   return inside.pushed() && result == CUDA_SUCCESS;
 }
 
-// Where giving back a region is the driver's cuMemFree, that waits for the work of its context.
+// Whether memory of the context can go back without a wait: if that is by cuMemFree, the call waits
+// for the work of the context.
 bool UnusedMemory::is_released_at_once(Context& context) {
   return !context.memory->release_waits() || is_idle(context);
 }
@@ -148,7 +149,7 @@ bool UnusedMemory::is_idle(Context& context) {
   return permit.given() && waiting_.fences().is_idle(context, permit);
 }
 
-// The current context may be another, or none.
+// Works in each context in turn: the current one may be another, or none.
 std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
   std::uint64_t bytes = 0;
   for (Context* context = contexts_.first(); context != nullptr; context = context->next) {
@@ -166,7 +167,7 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
     const bool waits = context->memory->release_waits() && context->arena.unused_bytes() > 0 &&
                        waiting_.fences().can_record() && !is_idle(*context);
     const std::uint64_t released =
-        waits ? 0  // another time
+        waits ? 0  // left for a later call
               : context->arena.release_beyond(preallocated ? 0 : context->preallocated.load());
     bytes += released;
     bytes -= preallocated ? 0 : keep_preallocated(context->device, released);
@@ -181,7 +182,8 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
   return bytes;
 }
 
-// Of so many bytes that arenas have given back, what belongs to the preallocation. Returns bytes.
+// Called when arenas have given back `released` bytes. Preallocates as many of them anew as are
+// lacking of what was planned. Returns these bytes.
 std::uint64_t UnusedMemory::keep_preallocated(Device& device, std::uint64_t released) {
   Preallocation& shared = device.preallocation;
   std::uint64_t there = shared.bytes();

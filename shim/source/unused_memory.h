@@ -1,5 +1,6 @@
-// Memory that is taken from a device and that no block needs: it goes back to the device for a
-// request that would fail else, on demand, when the program is idle, and before a context ends.
+// Gives memory that was taken of a device and that no block needs back to the device: for a request
+// that would else fail, for other processes, on demand, when the program is idle, and before a
+// context ends.
 #pragma once
 
 #include <cuda.h>
@@ -21,43 +22,49 @@ class UnusedMemory : private ContextListener {
   UnusedMemory(const DriverFunctions& driver, Contexts& contexts, Captures& captures,
                WaitingFrees& waiting);
 
-  // For the sources (sources.h). So many bytes of what the device's arenas and pools hold without a
-  // block in it. With Waits::kNo only what can be had at once. True if there was anything.
+  // Called by the sources (sources.h). Gives back unused memory of the device's pools; if there is
+  // none, so many bytes of its arenas. With Waits::kNo only memory whose return does not wait for
+  // work. Returns whether there was any.
   enum class Waits : bool { kNo, kYes };
   bool release(Device& device, std::uint64_t bytes, Waits waits);
-  // Synchronises the contexts, so that pools get back what is freed in stream order. True if that
-  // has brought anything. Not while a stream captures.
+  // Synchronises the contexts, so that pools get back what is freed in stream order. Returns
+  // whether that has brought anything. Does nothing while a stream captures.
   bool drain_pools(Device& device);
-  // What is given back at a time for the driver's own needs, which it does not tell.
+  // The bytes that are given back at a time for the driver's own needs, which it does not tell.
   static constexpr std::uint64_t kStepBytes = 256ULL << 20;
-  // What others are asked for where only the driver knows what it lacks. A context takes 527 MiB on
-  // an H200. An error that has nothing to do with memory is to cost them no more.
+  // The most that other processes are asked for when only the driver knows how much it lacks. A
+  // context takes 527 MiB on an H200. An error with another cause than lack of memory must not cost
+  // the other processes more.
   static constexpr std::uint64_t kMostUnknownBytes = 1ULL << 30;
 
-  // For SoftReserve, when another process asks for `wanted` bytes of the device: gives back `bytes`
-  // of them, or all that can be had without a wait for work. Returns the bytes given back.
+  // Called by SoftReserve, when another process asks for `wanted` bytes of the device: gives back
+  // `bytes` of them, or all that can be had without a wait for work. Returns the bytes given back.
   std::uint64_t give_to_others(Device& device, std::uint64_t bytes, std::uint64_t wanted) noexcept;
-  // And how many it could be; and whether all that may change it is told to the device's use: its
-  // arenas are watched from then on, and nothing waits, nor depends on the program's work.
+  // How many bytes give_to_others() could give back. `is_all`: whether DeviceUse is told of
+  // everything that may change this number from now on. So no freed block waits, and nothing
+  // depends on the program's work. Begins to watch the device's arenas.
   struct ForOthers {
     std::uint64_t bytes;
     bool is_all;
   };
   ForOthers for_others(Device& device) noexcept;
 
-  // Whether the limit holds for what the device's pools have reserved by now; they are trimmed for
-  // it.
+  // Looks at what the device's pools have reserved by now, and gives memory back if that is beyond
+  // the limit. Returns whether the limit holds.
   bool make_limit_hold(Device& device);
 
   // Gives back what no block needs, of all devices: for cubfc_trim and IdleTrimmer. What was
-  // preallocated stays unless `preallocated`. Skips a context that may be ending. Returns bytes.
-  // Does not wait for the program's work (but see WaitingFrees::collect).
+  // preallocated stays unless `preallocated`. Skips a context that may be ending. Returns the bytes
+  // given back. Does not wait for the program's work, except with a driver before 12.5, where
+  // giving back a region may wait.
   std::uint64_t trim(bool preallocated) noexcept;
 
  private:
-  // What a pool gave it does not go with it: given back, once its work is done.
+  // The driver does not free a pool's blocks with the context: waits for the context's work, then
+  // gives them back.
   void context_will_end(Context& context) noexcept override;
-  // What is preallocated goes with the last context of a device in which memory was asked for.
+  // Releases what is preallocated when the last context of a device in which memory was requested
+  // has ended.
   void context_ended(std::uint64_t id) override;
 
   std::uint64_t release_of_arenas(Device& device, std::uint64_t bytes, Waits waits);
