@@ -107,9 +107,11 @@ class Runs {
       }
     }
     if (!measured.run.ended_well) {
-      const std::string& output = measured.run.output;
+      const std::string& output = measured.run.output;  // empty, too, where the user has seen it
       throw Failure{"fit: the program ended " + measured.run.ended + ", as on " + gpu.name +
-                    (output.empty() ? ", and wrote nothing" : ". It wrote last:\n" + output)};
+                    (!output.empty()         ? ". It wrote last:\n" + output
+                     : program_.shows_output ? ""
+                                             : ", and wrote nothing")};
     }
     if (!need) {
       throw Failure{

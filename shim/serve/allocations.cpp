@@ -187,8 +187,8 @@ bool Allocations::is_refused_to_us(const Context& context, CUresult result) {
   }
   if (!context.device.says_refusal.exchange(true)) {
     log::warn(
-        "GPU {}: CUBFC_ALLOCATOR={}: the driver answers {}; it serves the requests for which "
-        "this happens itself",
+        "GPU {}: the driver answers CUBFC_ALLOCATOR={} with {}; requests that it refuses so go to "
+        "its cuMemAlloc",
         context.device.handle, config::name_of(allocator), name_of(driver_, result));
   }
   return true;

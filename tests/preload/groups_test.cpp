@@ -249,7 +249,7 @@ TEST_CASE("members that name different limits are held to their own, and told") 
   const Figures found = figures_of(outcome);
   CHECK(found.got <= 2048 - 1000);
   CHECK(found.got >= 0.9 * (2048 - 1000));
-  CHECK(outcome.err.find("has the limit 4.00 GiB, and this one 2.00 GiB") != std::string::npos);
+  CHECK(outcome.err.find("has a limit of 4.00 GiB, and this one 2.00 GiB") != std::string::npos);
 }
 
 TEST_CASE("a file that is no group's is named, gives nothing, and is left as it was") {
