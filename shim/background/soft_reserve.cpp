@@ -41,8 +41,8 @@ void SoftReserve::offer(Device& device) noexcept {
   offer.number = offered_;
   offer.device = &device;
   if (!rendezvous_.offer(device.id, device.limit.group_key())) {
-    log::info("GPU {}: other processes cannot get memory that this one does not use: {}", device.handle,
-              why_no_shared_file(errno));
+    log::info("GPU {}: other processes cannot get memory that this one does not use: {}",
+              device.handle, why_no_shared_file(errno));
     return;
   }
   ++offered_;

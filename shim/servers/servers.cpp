@@ -258,8 +258,9 @@ std::unique_ptr<Server> choose_server(const DriverFunctions& driver, const confi
         return std::make_unique<PoolServer>(driver, policy, device);
       }
       if (!device.managed) {
-        log::warn("GPU {} ({}) has no memory pools{}; it gets CUBFC_ALLOCATOR=bfc instead of cuda_async",
-                  device.handle, device.name, in_brackets(driver, refused));
+        log::warn(
+            "GPU {} ({}) has no memory pools{}; it gets CUBFC_ALLOCATOR=bfc instead of cuda_async",
+            device.handle, device.name, in_brackets(driver, refused));
       }
       break;
     }

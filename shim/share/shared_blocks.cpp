@@ -37,7 +37,8 @@ Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
     return {};
   }
   if (free_.empty() && used_ == kSlots) {
-    log::warn("cuIpcGetMemHandle: {} blocks of this process are shared already, the most at once", kSlots);
+    log::warn("cuIpcGetMemHandle: {} blocks of this process are shared already, the most at once",
+              kSlots);
     errno = ENOSPC;
     return {};
   }
