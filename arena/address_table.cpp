@@ -32,11 +32,10 @@ void AddressTable::make_room() {
   look_at_ = old_.exists() ? 0 : most_in(size_bits_);
 }
 
+// Precondition: nothing is left to move. An entry moves kMoveAtOnce slots when it is added, and so
+// the last slot has been moved long before the table is full again.
 void AddressTable::grow() {
   Slots larger(size_bits_ + 1);
-  while (old_.exists()) {  // never the case: see kMoveAtOnce
-    move_some();
-  }
   old_ = std::exchange(slots_, std::move(larger));
   ++size_bits_;
   // Runs are moved whole, so that entries that have not been moved can still be found: begin at an

@@ -86,7 +86,7 @@ struct Process::Parts {
         ipc(driver, policy, contexts),
         waiting(driver, contexts, captures),
         unused(driver, contexts, captures, waiting),
-        sources(driver, contexts, unused, rendezvous),
+        sources(contexts, unused, rendezvous),
         map(contexts),
         soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),

@@ -43,6 +43,7 @@ void SoftReserve::offer(Device& device) noexcept {
   if (!rendezvous_.offer(device.id, device.limit.group_key())) {
     log::info("GPU {}: other processes cannot get memory that this one does not use: {}",
               device.handle, why_no_shared_file(errno));
+    offer.device = nullptr;
     return;
   }
   ++offered_;

@@ -12,8 +12,6 @@
 
 namespace cubfc {
 
-namespace {}  // namespace
-
 constinit thread_local Contexts::Remembered Contexts::remembered_;
 
 Contexts::Contexts(const DriverFunctions& driver, Devices& devices, Captures& captures)

@@ -84,17 +84,8 @@ CUresult cubfc_cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* propert
 }
 
 CUresult cubfc_cuMemPoolDestroy(CUmemoryPool pool) {
-  Process* const process = Process::active();
-  if (process != nullptr) {
-    const NoCancellation no_cancellation;
-    process->stream_ordered().pool_will_be_destroyed(pool);
-  }
-  const CUresult result = call(&Functions::cuMemPoolDestroy, pool);
-  if (process != nullptr && result != CUDA_SUCCESS) {
-    const NoCancellation no_cancellation;
-    process->stream_ordered().pool_not_destroyed(pool);
-  }
-  return result;
+  return answer([&](Process& p) { return p.stream_ordered().destroy_pool(pool); },
+                &Functions::cuMemPoolDestroy, pool);
 }
 
 CUresult cubfc_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -17,20 +16,13 @@
 #include "arena/kept_errno.h"
 #include "shim/tell/log.h"
 #include "shim/tell/no_signal.h"
+#include "shim/tell/program.h"
 
 namespace cubfc {
 namespace {
 
 std::size_t page_bytes() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
-// As an absolute path, which still holds when the program changes its working directory.
-std::string absolute(const std::string& path) {
-  std::array<char, 4096> folder{};
-  return path.starts_with('/') || getcwd(folder.data(), folder.size()) == nullptr
-             ? path
-             : std::string(folder.data()) + '/' + path;
 }
 
 bool write_at(int file, const void* data, std::size_t bytes, std::uint64_t at) noexcept {
@@ -79,7 +71,7 @@ std::unique_ptr<TraceFile> TraceFile::open(const std::string& path) {
     void* const mapped = mmap(nullptr, page_bytes(), PROT_READ, MAP_SHARED, file, 0);
     if (mapped != MAP_FAILED) {
       madvise(mapped, page_bytes(), MADV_DONTFORK);
-      opened.reset(new TraceFile(absolute(path), status.st_dev, status.st_ino, mapped));
+      opened.reset(new TraceFile(absolute_path(path), status.st_dev, status.st_ino, mapped));
     }
   }
   const int error = errno;
@@ -113,18 +105,16 @@ bool TraceFile::write(const void* data, std::size_t bytes, std::uint64_t at) noe
 
 // Keeps the first problem until tell_problem() is called.
 void TraceFile::note(Problem problem, int error) noexcept {
-  Problem none = Problem::kNone;
-  if (problem_.compare_exchange_strong(none, problem)) {
-    error_ = error;
-  }
+  Noted none;
+  first_.compare_exchange_strong(none, {problem, error});
 }
 
 void TraceFile::tell_problem(std::uint64_t most_bytes) noexcept {
-  const Problem problem = problem_.load();
+  const auto [problem, error] = first_.load();
   if (problem == Problem::kNone || told_.exchange(true)) {
     return;
   }
-  const char* what = std::strerror(error_);
+  const char* what = std::strerror(error);
   switch (problem) {
     case Problem::kFull:
       log::warn("CUBFC_TRACE: {} has {}, which is the limit; nothing more was recorded", path_,

@@ -42,7 +42,11 @@ class TraceFile {
   const std::string& path() const { return path_; }
 
  private:
-  enum class Problem : std::uint8_t { kNone, kFull, kStuck, kReplaced, kCannotWrite };
+  enum class Problem : int { kNone, kFull, kStuck, kReplaced, kCannotWrite };
+  struct Noted {
+    Problem problem = Problem::kNone;
+    int error = 0;  // errno, of kCannotWrite
+  };
   TraceFile(std::string path, std::uint64_t device, std::uint64_t inode, void* mapped);
   void note(Problem problem, int error) noexcept;
 
@@ -51,8 +55,7 @@ class TraceFile {
   const std::uint64_t device_;
   const std::uint64_t inode_;
   void* const mapped_;  // a page of the file, which keeps it locked without a descriptor
-  std::atomic<Problem> problem_{Problem::kNone};
-  std::atomic<int> error_{0};
+  std::atomic<Noted> first_{};
   std::atomic<bool> told_{false};
 };
 

@@ -81,7 +81,6 @@ CUresult Allocations::allocate(CUdeviceptr* address, std::size_t bytes) {
   if (context == nullptr) {
     return without_context(address, bytes);
   }
-  background_.start_once();
   return serve(*context, address, bytes, "cuMemAlloc");
 }
 
@@ -90,6 +89,7 @@ CUresult Allocations::allocate(CUdeviceptr* address, std::size_t bytes) {
 // the driver also frees.
 CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
                             const char* function) {
+  background_.start_once();
   const Server::By by = served_by(context.device, bytes);
   if (by == Server::By::kDriver || context.is_broken(driver_)) {
     return allocate_from_driver(context, address, bytes, function);
@@ -197,6 +197,7 @@ bool Allocations::is_refused_to_us(const Context& context, CUresult result) {
 CUresult Allocations::allocate_from_arena(Context& context, CUdeviceptr* address,
                                           const Wanted& wanted, const char* function) {
   const std::uint64_t bytes = wanted.bytes;
+  background_.start_once();  // a request in a stream's order begins here
   soft_reserve_.offer(context.device);  // before anything is taken that others may lack
   map_.draw_wanted();
   const arena::Allocation got = take(context, wanted);

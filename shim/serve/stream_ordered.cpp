@@ -237,16 +237,25 @@ void StreamOrdered::pool_made(CUmemoryPool pool, const CUmemPoolProps& propertie
   }
 }
 
-void StreamOrdered::pool_will_be_destroyed(CUmemoryPool pool) noexcept {
+CUresult StreamOrdered::destroy_pool(CUmemoryPool pool) {
+  // Before the driver's call: right after it another pool may get the same handle.
+  bool is_of_host = false;
   {
     const std::lock_guard lock(mutex_);
-    std::erase(host_pools_, pool);
+    is_of_host = std::erase(host_pools_, pool) > 0;
   }
-  contexts_.devices().for_each([&](Device& each) { each.limit.pools.will_be_destroyed(pool); });
-}
-
-void StreamOrdered::pool_not_destroyed(CUmemoryPool pool) noexcept {
-  contexts_.devices().for_each([&](Device& each) { each.limit.pools.not_destroyed(pool); });
+  Devices& devices = contexts_.devices();
+  devices.for_each([&](Device& each) { each.limit.pools.will_be_destroyed(pool); });
+  const CUresult result = driver_.cuMemPoolDestroy(pool);
+  if (result == CUDA_SUCCESS) {
+    return result;
+  }
+  devices.for_each([&](Device& each) { each.limit.pools.not_destroyed(pool); });
+  if (is_of_host) {
+    const std::lock_guard lock(mutex_);
+    host_pools_.push_back(pool);  // has the room that erase() left
+  }
+  return result;
 }
 
 }  // namespace cubfc

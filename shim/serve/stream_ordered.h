@@ -65,10 +65,9 @@ class StreamOrdered {
 
   // Called when the program has made a pool.
   void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties);
-  // pool_will_be_destroyed() is called before the driver destroys a pool, since another pool may
-  // get the same handle right after that. pool_not_destroyed() is called if the driver has refused.
-  void pool_will_be_destroyed(CUmemoryPool pool) noexcept;
-  void pool_not_destroyed(CUmemoryPool pool) noexcept;
+  // Destroys a pool of the program's by the driver. The limit counts the pool until what was
+  // allocated from it is freed; if the driver refuses, the pool counts on as before.
+  CUresult destroy_pool(CUmemoryPool pool);
   // For a pool in whose place an arena serves: the bytes used and reserved, and the peak of each,
   // are the driver's plus the arena's (for reserved: all that the arena has). The peak of both
   // together may have been less than the sum of the two peaks. Setting a peak to 0 sets it to what

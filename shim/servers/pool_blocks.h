@@ -49,8 +49,6 @@ class PoolBlocks {
   // been taken back by the driver, which gives no memory twice: it is removed, and finish() will
   // not find it. Throws std::bad_alloc: the claim is gone then, and nothing else is changed.
   void add(Context& context, CUdeviceptr address, Claim&& claim);
-  // A request failed. For the statistics only.
-  void count_failure() noexcept;
 
   // The live, retired or orphaned block that contains the address. Nothing for a block that is
   // going, or that a thread has by take_orphan().

@@ -13,14 +13,12 @@ namespace cubfc {
 class Contexts;
 class Rendezvous;
 class UnusedMemory;
-struct DriverFunctions;
 
 // Thread-safe.
 class MemorySources {
  public:
-  MemorySources(const DriverFunctions& driver, Contexts& contexts, UnusedMemory& unused,
-                Rendezvous& rendezvous)
-      : contexts_(contexts), driver_(driver), unused_(unused), rendezvous_(rendezvous) {}
+  MemorySources(Contexts& contexts, UnusedMemory& unused, Rendezvous& rendezvous)
+      : contexts_(contexts), unused_(unused), rendezvous_(rendezvous) {}
 
   // Makes a driver call that takes memory by itself (for a context, a module, a graph). Repeats it
   // as long as it fails for lack of memory and more memory is found on this device; on that of the
@@ -56,7 +54,6 @@ class MemorySources {
   Device* device_of(std::optional<CUdevice> device) const noexcept;
 
   Contexts& contexts_;
-  const DriverFunctions& driver_;
   UnusedMemory& unused_;
   Rendezvous& rendezvous_;
 };
