@@ -110,6 +110,28 @@ TEST_CASE("threads and files are there only for who needs them") {
   }
 }
 
+TEST_CASE("each way to ask for memory starts the threads that a setting asks for") {
+  const std::string begin =
+      "import ctypes, os;"
+      "cu, here, at = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_uint64();"
+      "cu.cuInit(0); cu.cuDevicePrimaryCtxRetain(ctypes.byref(here), 0); cu.cuCtxSetCurrent(here);"
+      "size = ctypes.c_size_t(1 << 20); result =";
+  const std::string end = "; print(result, len(os.listdir('/proc/self/task')))";
+  for (const char* const request :
+       {"cu.cuMemAlloc_v2(ctypes.byref(at), size)",
+        "cu.cuMemAllocPitch_v2(ctypes.byref(at), ctypes.byref(size), size, ctypes.c_size_t(2), 4)",
+        "cu.cuMemAllocAsync(ctypes.byref(at), size, None)"}) {
+    for (const char* const stream_ordered : {"arena", "driver"}) {
+      INFO(request << ", " << stream_ordered);
+      CHECK(run_preloaded({"python3", "-c", begin + request + end},
+                          {{"CUBFC_TRIM_AFTER", "1h"},
+                           {"CUBFC_MEM_FRACTION", "0.5"},  // no thread for other processes
+                           {"CUBFC_STREAM_ORDERED", stream_ordered}})
+                .out == "0 2\n");
+    }
+  }
+}
+
 TEST_CASE("a shell under the preload finds no CUDA where there is none") {
   const char* const look =
       "import ctypes; print([hasattr(ctypes.CDLL(None), n) for n in "

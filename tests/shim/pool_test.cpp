@@ -522,6 +522,13 @@ TEST_CASE("a pool in the host's memory is not on the device's account") {
   CUdeviceptr of_host = 0;
   CHECK(cuMemAllocFromPoolAsync(&of_host, kLimit + 16 * kMiB, pool, nullptr) == CUDA_SUCCESS);
   CHECK(free_bytes() == kLimit);
+  // It stays one when the driver does not destroy it.
+  REQUIRE(standin_fail("cuMemPoolDestroy", CUDA_ERROR_UNKNOWN, 0, 1) == 1);
+  CHECK(cuMemPoolDestroy(pool) == CUDA_ERROR_UNKNOWN);
+  CUdeviceptr more_of_host = 0;
+  CHECK(cuMemAllocFromPoolAsync(&more_of_host, kLimit + 16 * kMiB, pool, nullptr) == CUDA_SUCCESS);
+  CHECK(free_bytes() == kLimit);
+  must(cuMemFreeAsync(more_of_host, nullptr));
   must(cuMemFree(allocate(kLimit / 2)));
   must(cuMemFreeAsync(of_host, nullptr));
   must(cuCtxSynchronize());
