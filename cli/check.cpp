@@ -48,8 +48,8 @@ struct CheckWords {
   bool json = false;
   bool enforced = false;
   std::string policy;  // a file
-  std::string child;   // what this process is to do for the one that was asked
-  std::string cgroup;  // for that
+  std::string child;   // the task of a child of this command: see be_child()
+  std::string cgroup;  // for the task "limits"
 };
 
 std::string cuda_version(int version) {
@@ -60,7 +60,7 @@ std::string gpus(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
 }
 
-// False: nothing can be asked of the GPUs.
+// Returns false where the driver does not answer, or is older than cubfc needs.
 bool check_driver(Findings& findings, std::chrono::seconds patience) {
   const ordered_json told = ask_child({"check", "--child=devices"}, {{"CUBFC_DISABLE", "1"}},
                                       check::Errors::kCatch, patience);
@@ -97,8 +97,8 @@ bool check_driver(Findings& findings, std::chrono::seconds patience) {
   return version >= kOldestDriver;
 }
 
-// As a program would have it, but that nothing is preallocated. Without a driver only whether it
-// loads.
+// Has a child load the library as a program would, but without preallocation, and allocate 1 MiB on
+// each GPU. Without a driver, only whether the library loads.
 void check_library(Findings& findings, const std::string& library, bool has_driver,
                    std::chrono::seconds patience) {
   const ordered_json told =

@@ -8,15 +8,15 @@
 namespace cubfc::cli {
 namespace {
 
-// How many letters differ; the same letters in another order count as one.
+// The edit distance of the two, but 1 where they have the same letters in another order.
 std::size_t distance(const std::string& word, const std::string& name) {
   return word != name && std::ranges::is_permutation(word, name)
              ? 1
              : config::edit_distance(word, name);
 }
 
-// "; did you mean NAME?", with the nearest of these, if only a letter or two differ, or words
-// before it are missing.
+// A text such as: ; did you mean "--trace"? It names the one of `names` that is nearest to `word`.
+// Empty where none is near: at most two letters differ, or one of the two is the end of the other.
 std::string meant(const std::string& word, const std::vector<std::string>& names) {
   constexpr std::size_t kLongest = 32;
   if (word.size() >= kLongest || names.empty()) {
@@ -36,13 +36,14 @@ std::string meant(const std::string& word, const std::vector<std::string>& names
   return distance(word, nearest) <= most ? "; did you mean \"" + nearest + "\"?" : "";
 }
 
-// The command that the words are for, or `app` itself.
+// The subcommand that the words name, or `app` itself.
 const CLI::App& command_of(const CLI::App& app) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   return commands.empty() ? app : *commands.front();
 }
 
-// If an option was asked for that there is not, what to say of it; else nothing.
+// The message about the first option among the words that does not exist; empty where there is
+// none.
 std::string unknown_option(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining(true);
   const auto flag =
@@ -60,7 +61,7 @@ std::string unknown_option(const CLI::App& app) {
   return "there is no option " + config::quoted(name) + meant(name, names);
 }
 
-// CLI11 says "--trace: 1 required FILE missing".
+// `message`: what CLI11 says, such as "--trace: 1 required FILE missing".
 std::string of_missing_value(const CLI::App& command, const std::string& message) {
   const std::string name = message.substr(0, message.find_first_of(": "));
   const CLI::Option* const option = command.get_option_no_throw(name);

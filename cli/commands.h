@@ -1,6 +1,7 @@
-// The commands of `cubfc`, one function each, in a file of its own name. Each adds its options to
-// the command line; what it then does is its callback, which ends the process's work with an exit
-// status.
+// The commands of `cubfc`, one function for each, mostly in a file of the command's name. main()
+// calls each, which adds the command with its options to `app`. CLI11 calls the command's callback
+// when it has parsed the command line. The callback does the work; it throws Failure to end with
+// another exit status than 0.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,11 +13,11 @@
 namespace cubfc::cli {
 
 void add_check(CLI::App& app);
-// `words`: the command line behind "cubfc". The program to run and its arguments are taken out of
-// it: they are not CLI11's to read. Also below.
+// `words`: the command line without "cubfc". Takes the program to run and its arguments out of
+// `words`, so that CLI11 does not parse them. add_fit() and add_run() do so, too.
 void add_compare(CLI::App& app, std::vector<std::string>& words);
 void add_demo(CLI::App& app);
-// When all others have been added: it tells of them.
+// `completion` and `man-page`, which describe all commands of `app`.
 void add_documentation(CLI::App& app);
 void add_fit(CLI::App& app, std::vector<std::string>& words);
 void add_last(CLI::App& app);

@@ -62,7 +62,7 @@ std::string settings_text(const Mode& mode) {
 struct CompareWords {
   std::vector<std::string> program;
   std::optional<std::string> library;
-  std::string only;  // with commas between; all
+  std::string only;  // names with commas between; empty: all
   bool list = false;
   double timeout = 600;
   std::string report;
@@ -86,7 +86,7 @@ std::vector<Mode> chosen_modes(const std::string& names) {
   return chosen;
 }
 
-// All of stdin, which every run gets; nothing of a terminal's.
+// All of stdin, which each run gets as its own; empty where stdin is a terminal.
 std::string read_input() {
   std::string input;
   if (isatty(STDIN_FILENO) == 1) {

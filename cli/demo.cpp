@@ -27,7 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the software GPU's folder has it, and as the steps call it in theirs.
+// The program's name: of the file in the software GPU's folder, and of the link in the demo's
+// folder.
 constexpr const char* kProgram = "training";
 constexpr const char* kFirstWords =
     R"(A training that knows nothing of cubfc runs on a GPU that is software. It needs no
@@ -62,7 +63,8 @@ constexpr Step kSteps[] = {
      "cubfc replay training.cubfc --total 1.75GiB --allocator bfc", 3},
 };
 
-// Nothing of the user's own settings, which would change what is shown.
+// The environment of the steps, without settings of the user's for cubfc or for the software GPU,
+// which would change what is shown.
 Variables variables_of_demo(const std::string& software_gpu) {
   Variables variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -78,7 +80,8 @@ Variables variables_of_demo(const std::string& software_gpu) {
   return variables;
 }
 
-// Makes the folder, or takes one that an earlier demo has made: what a user has is left alone.
+// Makes the folder and goes into it. Takes an empty one, or one of an earlier demo, too; refuses
+// any other, so that a user's files are left alone. Throws Failure.
 void enter_folder(const std::string& folder, const std::string& software_gpu) {
   std::error_code failed;
   const fs::path link = fs::path(folder) / kProgram;
@@ -103,7 +106,8 @@ void enter_folder(const std::string& folder, const std::string& software_gpu) {
   }
 }
 
-// Its exit status, as the shell has it.
+// Runs the command by /bin/sh. Returns its exit status, or 128 and the signal's number. Throws
+// Failure.
 int run_by_shell(const char* command, const Variables& variables) {
   const std::vector<std::string> words{"/bin/sh", "-c", command};
   const std::vector<std::string> entries = environment_with(variables);
@@ -139,10 +143,10 @@ void demonstrate(const std::string& folder) {
   int number = 0;
   for (const Step& step : kSteps) {
     std::printf("\n%d. %s\n\n$ %s\n", ++number, step.why, step.command);
-    std::fflush(stdout);  // what the command writes comes behind it
+    std::fflush(stdout);  // before the command writes anything
     const int status = run_by_shell(step.command, variables);
     if (status == 128 + SIGPIPE) {
-      throw Failure{""};  // who looked on has gone
+      throw Failure{""};  // the reader of stdout has gone
     }
     if (status != step.exit_status) {
       throw Failure{"demo: `" + std::string(step.command) + "` ended with status " +

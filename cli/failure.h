@@ -5,21 +5,22 @@
 
 namespace cubfc::cli {
 
-// Exit statuses that all commands share. CLI11 gives its own for a command line that cannot be
-// read: main() makes them kUsage.
+// Exit statuses that all commands share. CLI11 has others of its own for a command line that it
+// cannot parse: main() replaces them by kUsage.
 enum Exit : int {
   kDone = 0,
   kFailed = 1,  // a file that cannot be read or written, ...: the message says which
   kUsage = 2,   // the command line is wrong; nothing was done
 };
 
-// Thrown by a command's callback, with the message for stderr, or empty if it has been given.
+// Thrown by a command's callback. main() prints the message to stderr and ends with the exit
+// status. An empty message is not printed: the command has said what there is to say.
 struct Failure {
   std::string message;
   int exit_status = kFailed;
 };
 
-// The command line is wrong.
+// Ends a command whose command line is wrong.
 [[noreturn]] inline void refuse(const std::string& message) {
   throw Failure{message, kUsage};
 }

@@ -106,7 +106,8 @@ fit::Program program_of(const FitWords& words) {
   return program;
 }
 
-// Before the program runs, which may take long.
+// Called before the program runs, which may take long. Throws Failure where the file's folder is
+// not writable.
 void refuse_where_nothing_can_be_written(const std::string& file) {
   const fs::path folder = fs::path(file).parent_path();
   if (!file.empty() && access(folder.empty() ? "." : folder.c_str(), W_OK) != 0) {

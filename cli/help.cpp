@@ -10,9 +10,9 @@
 namespace cubfc::cli {
 namespace {
 
-constexpr std::size_t kOptions = 28;  // the column of the names
+constexpr std::size_t kOptions = 28;  // columns for the names of options
 
-// What the terminal has, as far as it can be read well.
+// The columns of the terminal, within bounds in which a text can be read well.
 std::size_t width() {
   constexpr std::size_t kNarrow = 60;
   constexpr std::size_t kWide = 100;
@@ -37,7 +37,7 @@ class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(kOptions); }
 
-  // A flag that stands for a value is declared as --name{value}.
+  // CLI11 shows a flag that is declared as "--name{value}" with its braces: leaves the braces out.
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string name = CLI::Formatter::make_option_name(option, is_positional);
     for (std::size_t brace = 0; (brace = name.find('{')) != std::string::npos;) {
@@ -57,7 +57,8 @@ class HelpFormatter final : public CLI::Formatter {
                              wrapped(command->get_description(), width() - kOptions), kOptions);
     return out.str();
   }
-  // Lines that follow each other are one text; what is indented stays as it is.
+  // Joins lines that follow each other to a paragraph and wraps it. Empty and indented lines stay
+  // as they are.
   std::string make_footer(const CLI::App* app) const override {
     std::string result;
     std::string paragraph;

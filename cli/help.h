@@ -6,7 +6,7 @@
 
 namespace cubfc::cli {
 
-// For the whole command; its subcommands take it over.
+// For main(), before it adds the subcommands, which inherit the formatter.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 }  // namespace cubfc::cli

@@ -1,11 +1,11 @@
-// The kernel's NVIDIA driver.
+// The version of NVIDIA's kernel module.
 #pragma once
 
 #include <string>
 
 namespace cubfc::cli {
 
-// "580.95.05"; empty where it is not loaded. Fit for a terminal.
+// "580.95.05", fit for a terminal; empty where the module is not loaded.
 std::string kernel_driver_version();
 
 }  // namespace cubfc::cli

@@ -1,4 +1,4 @@
-// `cubfc last`: what a run used that ended without telling it.
+// `cubfc last`: what a process used that ended without a summary.
 #include <sys/types.h>
 
 #include <cstdio>

@@ -29,7 +29,8 @@ using config::size_text;
 using nlohmann::ordered_json;
 using report::bytes_text;
 
-// What is given up first may be what has kept more from being given up.
+// How often processes are asked: memory that they give up in one round may have kept more from
+// being given up.
 constexpr int kMostRounds = 8;
 
 struct LimitWords {
@@ -42,11 +43,12 @@ struct LimitWords {
 struct Budget {
   GroupControl control;
   std::string uuid;
-  // As its members count; nothing where they do not tell, or count differently.
+  // The GPU's number in the processes of the group. Nothing where none of them shares its figures,
+  // or where they count GPUs differently.
   std::optional<int> number = {};
   std::optional<std::uint64_t> total = {};  // bytes of the GPU
   std::vector<GroupControl::Member> members = {};
-  std::uint64_t before = 0;  // the limit
+  std::uint64_t before = 0;  // the limit in bytes, before a change
   std::optional<std::uint64_t> wanted = {};
   std::uint64_t came_back = 0;
 
@@ -62,7 +64,9 @@ Type read_word(const char* option, const std::string& flag, const std::string& t
   return std::get<Type>(read_flag(group_option(option), flag, text, {}));
 }
 
-// Their numbers and sizes, which only those of the members know that share their figures.
+// Sets the numbers and sizes of the budgets' GPUs, from the figures of the group's processes.
+// Processes with CUBFC_SHARE_STATS=false have none. Where two budgets get the same number, none
+// keeps its number.
 void ask_members(std::vector<Budget>& budgets, const std::string& group) {
   const live::Processes processes = live::read_processes();
   for (const live::Process& process : processes.all) {
@@ -107,7 +111,8 @@ std::string uuid_of(const DeviceId& device) {
   return figures::uuid_text(figures);
 }
 
-// Those that somebody is in, by number.
+// The budgets of the group that have a living member, by the GPU's number. Throws Failure where
+// there are none.
 std::vector<Budget> find_budgets(const std::string& group) {
   std::vector<std::string> unusable;
   std::vector<Budget> budgets;
@@ -134,7 +139,7 @@ std::vector<Budget> find_budgets(const std::string& group) {
   return budgets;
 }
 
-// What each GPU's is to be, before any is changed.
+// Sets Budget::wanted, before any limit is changed. Throws Failure where one limit cannot be set.
 void choose_limits(std::vector<Budget>& budgets, const LimitWords& words) {
   const auto amounts =
       read_word<config::DeviceAmounts>("CUBFC_GROUP_LIMIT", "limit: SIZE", words.limit);
@@ -179,7 +184,8 @@ void choose_limits(std::vector<Budget>& budgets, const LimitWords& words) {
   }
 }
 
-// Of what is claimed beyond the limit.
+// Has the group's processes give up memory that they do not use, until they have claimed no more
+// than the new limit, or give up nothing more.
 void ask_for_unused(Budget& budget, const std::string& group) {
   Rendezvous rendezvous;
   for (int round = 0; round < kMostRounds && budget.control.used() > *budget.wanted; ++round) {
@@ -197,7 +203,7 @@ void change(Budget& budget, const std::string& group) {
   const GroupControl::Changed changed = budget.control.change_limit(*budget.wanted);
   if (changed == GroupControl::Changed::kNot) {
     give_up_on(budget);
-  } else if (changed == GroupControl::Changed::kIsSealed) {  // by one that has just come
+  } else if (changed == GroupControl::Changed::kIsSealed) {  // by a member that has just joined
     throw Failure{"limit: " + budget.gpu() +
                   ": a policy file enforces the limit of a process of the group; it cannot be "
                   "raised to " +
@@ -269,7 +275,7 @@ void limit(LimitWords words) {
     throw Failure{"limit: which group? --group NAME; `cubfc top --once` lists them", kUsage};
   }
   words.group = read_word<std::string>("CUBFC_GROUP", "limit: --group", words.group);
-  if (!words.limit.empty()) {  // a word that cannot be read is said before there is no group
+  if (!words.limit.empty()) {  // reports a wrong SIZE even where there is no such group
     read_word<config::DeviceAmounts>("CUBFC_GROUP_LIMIT", "limit: SIZE", words.limit);
   }
   std::vector<Budget> budgets = find_budgets(words.group);

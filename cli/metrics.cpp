@@ -44,7 +44,8 @@ struct MetricsWords {
   std::string address;
 };
 
-// As node_exporter's textfile collector wants it: the file is there whole, or as it was.
+// Replaces the file as a whole: node_exporter's textfile collector must not read half of one.
+// Throws Failure.
 void replace_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + '.' + std::to_string(getpid());
   std::FILE* const file = std::fopen(unfinished.c_str(), "we");
@@ -58,7 +59,7 @@ void replace_file(const std::string& path, const std::string& text) {
   }
 }
 
-// Pages, one after the other.
+// Makes the page of each scrape. Keeps what it has told and learnt from one page to the next.
 class Pages {
  public:
   std::string read() {
@@ -74,12 +75,12 @@ class Pages {
   }
 
  private:
-  std::vector<std::string> told_;  // once, as long as they stay the same
+  std::vector<std::string> told_;  // the problems told last; others are told again
   Names names_;
 };
 
 void serve(const std::string& where) {
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads our lines may go
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of stderr may be gone
   Pages pages;
   Server server(address_of(where), [&pages] { return pages.read(); });
   std::fprintf(stderr, "cubfc: listening on http://%s/metrics\n",

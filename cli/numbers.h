@@ -1,4 +1,4 @@
-// Checks of numbers on the command line, which say in words what is taken.
+// Checks of numbers on the command line, whose messages say what is accepted.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,8 @@
 
 namespace cubfc::cli {
 
-// A whole number from `least` to `most`; of others it is said that they are `no`. Without a text in
-// the help.
+// Accepts a whole number from `least` to `most`; says of any other text that it is no `no`. Adds no
+// text to the help.
 inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most, const std::string& no) {
   return {[=](std::string& text) {
             const auto number = config::read_count(text);
@@ -32,7 +32,8 @@ inline CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
                       "whole number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-// Which may have a fraction. `no` and `unit`: "time" and " seconds", where it is refused.
+// As whole_number(), for numbers with a fraction. `no` and `unit` are words of the message, such as
+// "time" and " seconds".
 inline CLI::Validator fraction(double least, double most, const std::string& no,
                                const std::string& unit) {
   const auto is_one = [=](const std::string& text) {

@@ -28,7 +28,8 @@ bool is_boolean(const config::Option& option) {
 
 namespace {
 
-// Values of which many options have one. What is accepted begins with `begins`.
+// The kinds of values that many options take. `begins`: how Spelling::accepted of such an option
+// begins.
 struct ValueName {
   std::string_view begins;
   std::string_view name;
@@ -38,7 +39,7 @@ constexpr std::array kValueNames = std::to_array<ValueName>(
 
 struct Heading {
   std::string_view text;
-  std::string_view options;  // with a space around each
+  std::string_view options;  // without CUBFC_; a space before and behind each
 };
 constexpr std::array kHeadings = std::to_array<Heading>({
     {"Limits, and who shares a GPU",
@@ -52,15 +53,15 @@ constexpr std::array kHeadings = std::to_array<Heading>({
     {"Nothing at all", " DISABLE "},
 });
 
-// Without the marks of Markdown.
+// The text without Markdown's backquotes.
 std::string plain(std::string_view text) {
   std::string result;
   std::ranges::copy_if(text, std::back_inserter(result), [](char c) { return c != '`'; });
   return result;
 }
 
-// Of a size, or sizes by device, the first that has no unit and is less than anybody means by that;
-// nothing where each is one.
+// The first size in the text that has no unit and is so small that a unit was probably meant.
+// Nothing where there is none, or the option is no size. The text is a size, or sizes by device.
 std::optional<std::string> size_without_unit(const config::Option& option, std::string_view text) {
   constexpr std::uint64_t kMeant = std::uint64_t{1} << 20U;
   if (value_name(option) != "SIZE") {

@@ -10,27 +10,27 @@
 
 namespace cubfc::cli {
 
-// "--mem-fraction".
+// The name of the flag, such as "--mem-fraction".
 std::string flag_of(const config::Option& option);
 
-// Whether it is just true or false, so that the flag needs no value.
+// Whether the option is true or false, so that its flag needs no value.
 bool is_boolean(const config::Option& option);
 
-// As help, man page and completions call its value: "" of a boolean, "SIZE", "FILE" and the like,
-// which value_names_text() explains, else "VALUE".
+// What stands for the option's value in help, man page and completions: "" for a boolean; "SIZE",
+// "FILE" and the like, which value_names_text() explains; else "VALUE".
 std::string value_name(const config::Option& option);
 std::string value_names_text();
 // What the option means, its default, and, of a "VALUE", what is accepted.
 std::string help_of(const config::Option& option);
-// The heading that it stands under: "Limits".
+// The heading under which the help shows the option: "Limits, and who shares a GPU".
 std::string heading_of(const config::Option& option);
 
-// The value that a flag has. `so_far`: see config::Reader. Throws Failure, which names the flag and
+// Reads the value of a flag. `so_far`: see config::Reader. Throws Failure, which names the flag and
 // says what is accepted.
 config::Value read_flag(const config::Option& option, const std::string& flag,
                         const std::string& text, const config::Policy& so_far);
 
-// --library, of each command that preloads.
+// Adds --library, for a command that preloads.
 void add_library_option(CLI::App& command, std::optional<std::string>& into);
 
 }  // namespace cubfc::cli

@@ -8,10 +8,11 @@
 namespace cubfc::cli {
 namespace {
 
-constexpr std::string_view kEnd = "--";  // of the options
+constexpr std::string_view kEnd = "--";  // ends the options
 
-// `word`, which may be "true", stands behind a switch, which takes a value by "=" alone. True: it
-// is the value, as nothing else can stand before "--". False: it is the program, or an option.
+// Called for the word behind a switch, which takes a value only by "=". True: `word` is the
+// switch's value, since it reads as a boolean and "--" follows. False: `word` is the program or an
+// option. Throws Failure where a boolean may be either.
 bool is_value_of_switch(const std::string& flag, const std::vector<std::string>& words,
                         std::vector<std::string>::const_iterator word) {
   if (word == words.end() || !config::read_boolean(*word)) {

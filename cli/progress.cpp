@@ -54,7 +54,7 @@ void ProgressLine::show(const std::string& what) {
   }
 }
 
-// On one line of the terminal: of a longer one only the last row would be taken away.
+// Cuts the text to one row of the terminal: of a longer one only the last row would be erased.
 void ProgressLine::write(const std::string& text) {
   is_there_ = true;
   winsize window{};

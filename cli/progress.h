@@ -1,5 +1,5 @@
-// How far long work is, in one line of stderr that is written again and again. Where stderr is no
-// terminal nothing is written, or a line now and then.
+// The progress of long work, in one line of stderr that is overwritten again and again. Where
+// stderr is no terminal nothing is written, or a line now and then.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@ class ProgressLine {
   explicit ProgressLine(Elsewhere elsewhere = Elsewhere::kNothing);
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine();  // the line is gone
+  ~ProgressLine();  // erases the line
 
-  // Whether show() ever writes anything.
+  // Whether stderr is a terminal.
   bool is_on() const { return is_on_; }
-  // `share`: from 0 to 1.
+  // `share`: from 0 to 1. Most calls write nothing: lines have a pause between them.
   void show(const std::string& what, double share);
-  // For a step of which nobody knows how far it is; at once.
+  // For a step whose share is not known. Writes at once, and only to a terminal.
   void show(const std::string& what);
 
  private:

@@ -70,7 +70,8 @@ struct ReplayWords {
   bool wants_table() const { return all_policies || (!names_policy() && trace.empty()); }
 };
 
-// As if the variable were set in the environment.
+// Sets an option of the policy from a flag's text, as if the variable were set in the environment.
+// Does nothing where the text is empty. Throws Failure.
 void set(Policy& policy, const char* variable, const char* flag, const std::string& text) {
   if (text.empty()) {
     return;
@@ -91,7 +92,8 @@ std::uint64_t total_of(const ReplayWords& words) {
   return *total;
 }
 
-// A size, or a share of the devices' total.
+// Sets the limit from --limit: a size, or a share of --total, or else of the recorded devices'
+// total, where all have the same. Throws Failure.
 void set_limit(Policy& policy, const ReplayWords& words, const replay::Workload& workload) {
   const std::optional<double> share =
       config::read_size(words.limit) ? std::nullopt : config::read_share(words.limit);
@@ -129,7 +131,7 @@ std::string name_of(const Policy& policy) {
   return name;
 }
 
-// "NAME=value (origin)" lines, as a trace has them.
+// Lines "NAME=value (origin)" of the options that are set, for the trace that --trace writes.
 std::string settings_of(const Policy& policy) {
   std::string lines;
   for (const config::Option& option : config::options()) {
@@ -175,7 +177,8 @@ std::vector<replay::Conditions> policies_of(const ReplayWords& words,
   return all;
 }
 
-// As the device was asked: what PyTorch takes from its own cache, it asks nobody for.
+// The recording as requests to the device: without PyTorch's tensors, which are served from
+// PyTorch's cache.
 recordings::Recording recording_of(const std::string& file) {
   recordings::Recording recording = recordings::open_recording(file);
   recordings::leave_out_tensors(recording);
@@ -218,7 +221,7 @@ class Replay {
   }
 
  private:
-  // https://no-color.org: set to anything but nothing.
+  // https://no-color.org: NO_COLOR counts where it is set and not empty.
   static bool no_color_is_unset() {
     const char* const value = std::getenv("NO_COLOR");
     return value == nullptr || *value == '\0';

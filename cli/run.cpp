@@ -33,7 +33,7 @@
 namespace cubfc::cli {
 namespace {
 
-// As of a shell, env and nohup.
+// Exit statuses, as of a shell, env and nohup.
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
 
@@ -47,7 +47,7 @@ struct RunWords {
   bool wait = false;
 };
 
-// What decides how much memory is taken, and when.
+// Whether the option decides how much memory is taken, or when.
 bool is_of_policy(std::string_view option) {
   constexpr std::array kNames{"CUBFC_PREALLOCATE",       "CUBFC_MEM_FRACTION",
                               "CUBFC_MEM_FRACTION_OF",   "CUBFC_MEM_LIMIT",
@@ -57,7 +57,8 @@ bool is_of_policy(std::string_view option) {
   return std::ranges::find(kNames, option) != kNames.end();
 }
 
-// To look at a program and take nothing ahead of it.
+// The settings of --observe: nothing is taken before the program asks for it. Throws Failure where
+// a flag wants otherwise.
 void set_to_observe(const RunWords& words, Variables& settings) {
   for (const auto& [name, value] : words.flags) {
     if (is_of_policy(name)) {
@@ -73,12 +74,12 @@ void set_to_observe(const RunWords& words, Variables& settings) {
   settings["CUBFC_HOST_RESERVE"] = "0";
 }
 
-// What the flags ask for, each as its variable. All are read here, so that nothing is started with
-// a value that the library would not take.
+// The variables that the flags stand for. All values are read here, so that no program is started
+// with a value that the library would not take. Throws Failure.
 Variables settings_of(const RunWords& words, const std::optional<Share>& share) {
   Variables settings;
   config::Policy policy;
-  for (const bool limits : {false, true}) {  // a fraction's range depends on other options
+  for (const bool limits : {false, true}) {  // limits last: see config::Reader
     for (const config::Option& option : config::options()) {
       const auto given = words.flags.find(std::string(option.own.name));
       if (config::is_limit(option) != limits || given == words.flags.end()) {
@@ -106,7 +107,8 @@ void tell(const std::string& line) {
   std::fprintf(stderr, "cubfc: %s\n", line.c_str());
 }
 
-// Of those who look and may not know that cubfc takes memory ahead, and of those who want none.
+// Tells a user who records without --observe that memory is taken ahead, and a user of --observe
+// that a limit is in force all the same.
 void tell_of_observing(const RunWords& words, const config::Policy& policy) {
   const bool looks = words.flags.contains("CUBFC_TRACE") || words.flags.contains("CUBFC_SUMMARY");
   const bool is_default = policy.preallocates_by_default() && !policy.limits() && !words.share;
@@ -117,8 +119,8 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
   }
 }
 
-// The process that becomes the program: see config::kRunVariable. Returns only when it could not be
-// executed.
+// Makes this process the program; sets config::kRunVariable for it, unless --quiet is given. Throws
+// Failure where the program cannot be executed.
 [[noreturn]] void execute(const RunWords& words, const std::string& path) {
   if (!words.quiet) {
     setenv(config::kRunVariable.data(), std::to_string(getpid()).c_str(), 1);
@@ -127,7 +129,8 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
   std::fflush(nullptr);
   execvp(path.c_str(), arguments.data());
   const int error = errno;
-  // It was found, so what is not there is what should execute it.
+  // The program's file was found, so what is missing is its interpreter: that of a script, or the
+  // dynamic linker.
   throw Failure{
       config::shown(path, 200) + ": " +
           (error == ENOENT ? "what its first line, or its dynamic linker, names is not there"
@@ -135,7 +138,8 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
       kCannotExecute};
 }
 
-// What a run used that has not told it itself.
+// With --wait, when the program has ended: prints what those of its processes used that ended
+// without a summary.
 void tell_of_ended(pid_t run) {
   for (const live::Process& process : live::read_ended_processes().all) {
     if (process.figures->run_pid != run || process.figures->told.load() != 0 ||
@@ -230,7 +234,7 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
   CLI::App* const command = app.add_subcommand("run", "Executes a program under cubfc.");
   const auto ours = std::make_shared<RunWords>();
   command->add_option("PROGRAM", ours->program, "what to execute, and its arguments")
-      ->type_name("");  // see below
+      ->type_name("");  // for --help; take_program() reads it
   command
       ->add_option("--share", ours->share,
                    "so many processes share each GPU equally: a number, or auto for what torchrun, "
@@ -276,7 +280,7 @@ Examples:
   torchrun --nproc-per-node 4 --no-python cubfc run --share auto -- python3 train.py
   cubfc run --observe --trace run.%p.cubfc --oom-report oom.json -- ./app)");
   command->callback([ours, command] {
-    std::erase_if(ours->flags, [&](const auto& flag) {  // an empty value is one, too
+    std::erase_if(ours->flags, [&](const auto& flag) {  // that was not given; an empty value was
       return command->get_option(flag_of(*config::find_option(flag.first)))->count() == 0;
     });
     try {

@@ -5,10 +5,11 @@
 
 namespace cubfc::cli {
 
-// Without what a shell would see as the end of a quotation, or as special in it.
+// The text as one word in single quotes, for a POSIX shell.
 std::string in_single_quotes(const std::string& text);
 
-// A word that a user may type: in quotes only where it has to be.
+// A file's name as a word that a user may type: in quotes only where needed, and never like an
+// option.
 std::string for_shell(const std::string& text);
 
 }  // namespace cubfc::cli

@@ -71,17 +71,19 @@ struct TopWords {
   bool json = false;
   std::optional<double> interval;
   std::vector<int> pids;
-  std::string child;  // what this process is to do for another one of this command
+  std::string child;  // "gpu-memory" in the child of GpuMemoryAsker; else empty
 
   std::chrono::nanoseconds pause() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(interval.value_or(1)));
   }
-  // Who reads a file or a pipe waits for the end, unless he has asked for more.
+  // Into a file or a pipe one table is written, since its reader waits for the end; several are
+  // written with --json or --interval.
   bool is_once() const { return once || (!json && !interval && isatty(STDOUT_FILENO) != 1); }
 };
 
-// For what others hold of the GPUs; who draws does not wait so long.
+// How long NVML's answer is waited for (GpuMemoryAsker::ask()). The live screen is not kept waiting
+// as long.
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr std::chrono::milliseconds kPatienceOfScreen{200};
 
@@ -91,7 +93,7 @@ void write(const std::string& text) {
   }
 }
 
-// https://no-color.org: set to anything but nothing.
+// https://no-color.org: NO_COLOR counts where it is set and not empty.
 bool wants_no_color() {
   const char* const value = std::getenv("NO_COLOR");
   return value != nullptr && *value != '\0';
@@ -121,7 +123,7 @@ std::string time_line(const top::Look& look) {
   return text.data();
 }
 
-// Once for those that are the same.
+// Prints the files that cannot be used, but only when they are others than last time.
 void tell_problems(const top::Look& look, std::vector<std::string>& told) {
   if (look.processes.unusable != told) {
     told = look.processes.unusable;
@@ -161,10 +163,12 @@ void write_once(const TopWords& words) {
   }
 }
 
-// Until the end is wanted; true when keys or a signal want it.
+// Handles keys until the time `until`, and returns false then. Returns true as soon as a key or a
+// signal wants the end.
 bool obey_keys(top::Terminal& terminal, top::Keys& keys, top::Screen& screen,
                steady_clock::time_point until) {
-  // A sequence of bytes comes at once, the Escape key alone.
+  // The bytes of one key come together. When none has followed an Escape byte within this pause,
+  // the Escape key was pressed.
   constexpr std::chrono::milliseconds kSequencePause{50};
   while (true) {
     const auto left_over = until - steady_clock::now();
@@ -211,7 +215,7 @@ void run(const TopWords& words) {
     live::tell_gpu_memory();
     return;
   }
-  std::setlocale(LC_CTYPE, "");  // what the terminal can show, and how wide it is
+  std::setlocale(LC_CTYPE, "");  // for top/width.h: the character set, and characters' widths
   if (words.is_once()) {
     write_once(words);
   } else if (words.json || !top::Terminal::is_there()) {

@@ -29,7 +29,8 @@ using figures::read;
 using report::bytes_text;
 using report::printable;
 
-// A machine may be busy. A person waits so long for nothing only where a process hangs.
+// How long a process has to answer. The machine may be busy; a user waits so long for nothing only
+// where a process hangs.
 constexpr std::chrono::seconds kPatienceForAnswer{20};
 
 struct TrimWords {
@@ -37,9 +38,10 @@ struct TrimWords {
   bool all = false;
 };
 
-// Who keeps memory of its own, which to cubfc is in use, and how it is had back.
+// An allocator with a cache of its own, which counts as in use to cubfc, and how the cache's memory
+// comes back.
 struct Cache {
-  std::string_view caller;  // how its file name begins
+  std::string_view caller;  // how the file name of its library begins
   const char* advice;
 };
 constexpr std::array<Cache, 4> kCaches{
@@ -49,8 +51,8 @@ constexpr std::array<Cache, 4> kCaches{
      {"xla_cuda_plugin.", "is JAX's: its own arena keeps what it has until the process ends"},
      {"libtensorflow", "is TensorFlow's: its own arena keeps what it has until the process ends"}}};
 
-// The process that has answered, and its place for the device; nothing where its figures are not to
-// be seen (CUBFC_SHARE_STATS=false).
+// The figures of the process that has answered, and the device's place in them. Nothing where the
+// process does not share its figures (CUBFC_SHARE_STATS=false).
 struct Place {
   const live::Process* process;
   std::size_t device;
@@ -87,7 +89,7 @@ std::string row_of(const Rendezvous::Answer& answer, const std::optional<Place>&
              printable(report::program_text(figures.program.get())));
 }
 
-// What is left, and who could give it back.
+// A line for each cache in kCaches that has memory of the device, and how that memory comes back.
 std::string advice_for(const Place& place) {
   const figures::ProcessFigures& figures = *place.process->figures;
   const figures::Sums sums = figures::sum_of(figures, place.device);
@@ -104,7 +106,8 @@ std::string advice_for(const Place& place) {
   return text;
 }
 
-// By a signal or a debugger. As far as this process can see it: not in another namespace.
+// Whether a signal or a debugger has stopped the process. Not known of a process in another PID
+// namespace.
 bool is_stopped(std::int32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
@@ -114,7 +117,8 @@ bool is_stopped(std::int32_t pid) {
   return state != std::string::npos && (line[state + 2] == 'T' || line[state + 2] == 't');
 }
 
-// Those that were meant and could not be asked: a process finds those of its own user alone.
+// A line for each process that was meant and has not been asked. Processes of other users cannot be
+// asked, nor can those that hold what they have.
 std::string silent_ones(const TrimWords& words, const std::vector<Rendezvous::Answer>& answers,
                         const live::Processes& processes) {
   std::string text;

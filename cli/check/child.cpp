@@ -34,7 +34,7 @@ struct Pipe {
   Descriptor in;
 };
 
-// False when nothing more comes.
+// Reads once from the file. False when it has ended.
 bool read_more(int file, std::string& text) {
   std::array<char, 4096> buffer{};
   const ssize_t got = read(file, buffer.data(), buffer.size());
@@ -44,7 +44,7 @@ bool read_more(int file, std::string& text) {
   return got > 0 || (got < 0 && errno == EINTR);
 }
 
-// Until both are closed, or it is too late: false.
+// Reads both until they are closed. False when the time is over before.
 bool read_both(Descriptor output, std::string& out, Descriptor errors, std::string& err,
                Clock::time_point until) {
   std::array<pollfd, 2> files{{{output.get(), POLLIN, 0}, {errors.get(), POLLIN, 0}}};

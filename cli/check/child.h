@@ -1,5 +1,5 @@
-// What `cubfc check` does with the driver, it does in a child: the driver may hang, or end the
-// process, and it and the library have to be loaded as a program would load them.
+// Children in which `cubfc check` calls the driver. The driver may hang, or end the process; and
+// the driver and the library must be loaded as a program would load them.
 #pragma once
 
 #include <chrono>
@@ -12,17 +12,18 @@ namespace cubfc::cli::check {
 
 struct ChildEnd {
   std::string output;  // what it wrote to its stdout
-  std::string errors;  // and to its stderr, unless that was shown
+  std::string errors;  // what it wrote to its stderr, with Errors::kCatch
   int status = 0;      // as waitpid gives it
   bool is_late = false;
-  // "" where it ended with exit status 0; else in words. Not of one that is late.
+  // "" where it ended with exit status 0; else how it ended, in words. Not for one that is late.
   std::string problem() const;
 };
 
 enum class Errors : bool { kCatch, kShow };
 
-// This very command with these words, and these variables beside those of the environment, which
-// are taken out where they are empty. Ended when it takes longer. Throws Failure.
+// Runs this command again, with these words. `variables` are set in its environment; those with an
+// empty value are removed from it. `errors`: whether the child's stderr is returned, or shown.
+// Kills a child that takes longer than `most`. Throws Failure.
 ChildEnd run_child(const std::vector<std::string>& words, const Variables& variables, Errors errors,
                    std::chrono::seconds most);
 

@@ -14,10 +14,10 @@ struct DriverError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// All of it throws DriverError. For one thread.
+// The driver. All functions throw DriverError where it fails. For one thread.
 class Driver {
  public:
-  // Loads libcuda.so.1, which the program behind `cubfc check` would do, too, and begins with it.
+  // Loads libcuda.so.1, as a CUDA program would, and calls cuInit().
   Driver();
 
   int version() const { return version_; }  // 13000 for CUDA 13.0
@@ -36,7 +36,7 @@ class Driver {
   int count_ = 0;
 };
 
-// A device's context, current while it lives: its memory can be used.
+// A device's primary context, retained and current in this thread as long as the object lives.
 class Context {
  public:
   Context(const Driver& driver, int device);
@@ -45,10 +45,10 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   std::uint64_t free_bytes() const;
-  // 0 when there is not so much.
+  // 0 when the device has not so much memory.
   CUdeviceptr allocate(std::uint64_t bytes) const;
   void free(CUdeviceptr address) const;
-  // Both return when it is done. `words`: of four bytes each.
+  // fill() and read() return when the work is done. `words`: of four bytes each.
   void fill(CUdeviceptr address, std::uint32_t word, std::uint64_t words) const;
   void read(void* into, CUdeviceptr address, std::uint64_t bytes) const;
 

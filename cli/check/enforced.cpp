@@ -112,8 +112,8 @@ void look_at_driver(const ordered_json& driver, Enforcement& found) {
   }
 }
 
-// Its server keeps the limit that a client's environment asks for, and one of its own for those
-// that ask for none, which only it knows.
+// An MPS server enforces the limit that a client's environment asks for. It may have another limit
+// for clients that ask for none, which only the server knows.
 void look_at_mps(const Subject& subject, Enforcement& found) {
   constexpr std::string_view kVariable = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
   const std::string asked = value_of(subject.environment, std::string(kVariable));

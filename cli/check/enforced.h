@@ -16,9 +16,9 @@ struct Enforcer {
 };
 
 struct Enforcement {
-  std::vector<Enforcer> enforcers;   // none: nobody
-  std::vector<std::string> notes;    // what one might take for a limit and is none, and why
-  std::vector<std::string> unknown;  // who may be one, and cannot be asked
+  std::vector<Enforcer> enforcers;   // empty: nobody limits it
+  std::vector<std::string> notes;    // what looks like a limit and is none, and why
+  std::vector<std::string> unknown;  // what may limit it and cannot be asked, and why
 };
 
 // `driver`: what nvml_limits() told of the same cgroup.

@@ -1,4 +1,4 @@
-// What `cubfc check` finds out, and what it asks of its children.
+// What `cubfc check` finds out and tells, and how it asks its children.
 #pragma once
 
 #include <chrono>
@@ -11,15 +11,15 @@
 
 namespace cubfc::cli::check {
 
-// As lines and as JSON.
+// Collects findings as lines and as JSON.
 class Findings {
  public:
   void say(const std::string& about, const std::string& text);
-  // Something is wrong: a line, too.
+  // Adds a problem, also as a line.
   void object(std::string_view text);
   nlohmann::ordered_json& json() { return json_; }
 
-  // Prints either. Throws Failure where something is wrong: the lines have told it.
+  // Prints the lines or the JSON. Throws Failure, without a message, where there is a problem.
   void finish(bool as_json);
 
  private:
@@ -28,7 +28,8 @@ class Findings {
   std::vector<std::string> problems_;
 };
 
-// What a child tells; {"error": ...} also where it came to no end. Throws Failure.
+// Runs a child (run_child()) and returns the JSON that it wrote, with "stderr" added. It has
+// "error" where the child has failed, is late or wrote no JSON. Throws Failure.
 nlohmann::ordered_json ask_child(const std::vector<std::string>& words, const Variables& variables,
                                  Errors errors, std::chrono::seconds most);
 

@@ -20,11 +20,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Written and read back at a time. Each has a word of its own.
+// Memory is written and read back in pieces of this size. Each piece is filled with a word of its
+// own.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kWordBytes = 4;
 
-// As one line.
+// What `tell` puts into an object, as one line of JSON; "error" is added where the driver fails.
 std::string told(const std::function<void(ordered_json&)>& tell) {
   ordered_json all = ordered_json::object();
   try {
@@ -35,7 +36,7 @@ std::string told(const std::function<void(ordered_json&)>& tell) {
   return all.dump() + "\n";
 }
 
-// Of what was written to a piece, whether it is still there.
+// Whether a piece still holds the word that was written to all of it.
 bool holds(const Context& context, CUdeviceptr address, std::uint64_t bytes, std::uint32_t word,
            std::vector<std::uint32_t>& buffer) {
   const std::uint64_t words = bytes / kWordBytes;
@@ -110,7 +111,7 @@ ordered_json fill_device(const Driver& driver, int device, const Fill& fill) {
           {"wrong_bytes", wrong}};
 }
 
-// What the preloaded library says of itself; empty where it is not loaded.
+// The version of the preloaded library; empty where none is loaded.
 std::string version_of_library() {
   const auto version =
       reinterpret_cast<cubfc_version_function*>(dlsym(RTLD_DEFAULT, "cubfc_version"));

@@ -11,9 +11,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// nvml.h of CUDA 13.4: nvmlGetMemoryLimits_v1_t. The hard limit is what is refused, the soft one
-// what others cannot take; no limit is 0, or all bits. The name space is the full path of the
-// cgroup's folder.
+// nvml.h of CUDA 13.4: nvmlGetMemoryLimits_v1_t. Requests beyond the hard limit are refused; other
+// processes cannot take what is within the soft limit. No limit is 0, or all bits set. The name
+// space is the full path of the cgroup's folder.
 struct MemoryLimits {
   const char* name_space;
   unsigned long long soft;

@@ -8,11 +8,11 @@
 namespace cubfc::cli::check {
 
 struct PolicyCheck {
-  // What would be in force, and how: "enforced", "CUBFC_MEM_LIMIT=8GiB".
+  // What would be in force: a kind, "enforced" or "setting", and a text, "CUBFC_MEM_LIMIT=8GiB".
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> problems;
 };
-// Of the file as it would be at /etc/cubfc.conf, root's. Throws Failure if it cannot be read.
+// Checks the file as if it were at /etc/cubfc.conf and root's. Throws Failure if it cannot be read.
 PolicyCheck check_policy_file(const std::string& path);
 
 }  // namespace cubfc::cli::check

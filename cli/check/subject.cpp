@@ -32,8 +32,9 @@ using report::printable;
 
 constexpr std::chrono::seconds kPatience{60};
 
-// A file of another root folder, which may be hostile: no link leads out of that folder. Empty:
-// errno says why. An empty root is this command's own.
+// Opens a file below the folder `root`, which may be a hostile container's: no link leads out of
+// it. Where `root` is empty, opens the file as this command sees it. An empty Descriptor: errno
+// says why.
 Descriptor open_in(const std::string& root, const std::string& path) {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   if (root.empty()) {
@@ -50,7 +51,7 @@ Descriptor open_in(const std::string& root, const std::string& path) {
       static_cast<int>(syscall(SYS_openat2, folder.get(), path.c_str() + 1, &how, sizeof(how))));
 }
 
-// Of what such a file has, this much; nothing where it is no file.
+// The first `bytes` bytes of a file; nothing where it is no regular file.
 std::optional<std::string> beginning_of(const Descriptor& file, std::size_t bytes) {
   struct stat status {};
   if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -79,7 +80,7 @@ bool is_our_library(const std::string& path) {
   return path.substr(path.rfind('/') + 1).starts_with("libcubfc.so");
 }
 
-// In LD_PRELOAD, or in the file that preloads for all programs; empty where neither names it.
+// The libcubfc.so that LD_PRELOAD or /etc/ld.so.preload names; empty where neither names one.
 std::string library_that_is_named(const Subject& subject) {
   constexpr std::size_t kMost = 1U << 16U;
   std::string lists = value_of(subject.environment, "LD_PRELOAD") + " " +
@@ -94,7 +95,8 @@ std::string library_that_is_named(const Subject& subject) {
   return "";
 }
 
-// As the dynamic linker takes it: the environment of such a program counts for nothing.
+// Whether the process gained rights when it was executed, as its auxiliary vector tells the dynamic
+// linker: the library takes nothing from the environment of such a process.
 bool is_secure(const std::string& auxiliary) {
   std::vector<Elf64_auxv_t> entries(auxiliary.size() / sizeof(Elf64_auxv_t));
   std::memcpy(entries.data(), auxiliary.data(), entries.size() * sizeof(Elf64_auxv_t));
@@ -103,8 +105,9 @@ bool is_secure(const std::string& auxiliary) {
   });
 }
 
-// The figures that the library in a process keeps: what is in force there, whatever its environment
-// says by now. Nothing where there are none, or it has used no GPU.
+// The limits in the file of figures that the library in a process keeps. They are in force,
+// whatever the environment says by now. Nothing where it is no such file, or the process has used
+// no GPU.
 std::optional<std::vector<std::string>> limits_told_in(const Subject& subject,
                                                        const std::string& path) {
   const Descriptor file = open_in(subject.root, path);
@@ -132,7 +135,7 @@ std::optional<std::vector<std::string>> limits_told_in(const Subject& subject,
   return limits;
 }
 
-// "ADDRESSES r-xp OFFSET DEVICE INODE   PATH"
+// `line`: of /proc/PID/maps, "ADDRESSES r-xp OFFSET DEVICE INODE   PATH".
 void look_at_map(Subject& subject, const std::string& line, bool& is_loaded) {
   const std::size_t slash = line.find('/');
   if (slash == std::string::npos) {
@@ -215,7 +218,7 @@ Subject subject_of_process(pid_t process) {
   for (const std::string& line : split(*maps, '\n')) {
     look_at_map(subject, line, is_loaded);
   }
-  // A program that shows a title of its own writes it over its arguments and its environment.
+  // A program that changes its title writes that over its arguments and its environment.
   const bool is_overwritten =
       !environment->empty() &&
       std::ranges::none_of(subject.environment, [](const std::string& entry) {
@@ -243,7 +246,7 @@ Subject subject_of_program(const std::string& name) {
   subject.environment = environment_with({});
   subject.cgroup = cgroup_folder(text_of("/proc/self/cgroup").value_or(""));
   read_policy_file_of(subject);
-  // A child of this command's has what the dynamic linker makes of it all.
+  // A child of this command finds out whether the dynamic linker loads the library here.
   const auto child = ask_child({"check", "--child=preloaded"}, {{"CUBFC_DISABLE", "1"}},
                                Errors::kCatch, kPatience);
   const std::string loaded = child.value("path", "");

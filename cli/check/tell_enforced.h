@@ -8,12 +8,12 @@ namespace cubfc::cli::check {
 
 struct EnforcedWords {
   std::string whom;               // a process's number, or a program's name; empty: any program
-  std::chrono::seconds patience;  // for NVML
+  std::chrono::seconds patience;  // how long NVML may take
   bool json;
 };
 
-// Throws Failure where nobody does (kFailed, without a message), or that cannot be known (3), and
-// where there is no such process or program (kUsage).
+// Throws Failure without a message where nobody limits it (kFailed) or that cannot be known (3),
+// and with one where there is no such process or program (kUsage).
 void tell_enforced(const EnforcedWords& words);
 
 }  // namespace cubfc::cli::check

@@ -10,9 +10,10 @@
 namespace cubfc::cli::compare {
 namespace {
 
-constexpr std::size_t kMostLines = 3000;  // for what takes time and memory by their square
+constexpr std::size_t kMostLines = 3000;  // compared in full: time and memory grow by its square
 
-// Pairs of equal lines, by their places in the two, as many as there can be.
+// Pairs of equal lines, by their indices in the two: as many as there can be in the order of both.
+// Of more than kMostLines lines, only equal lines of the same index.
 struct Pair {
   std::size_t first;
   std::size_t second;
@@ -20,7 +21,7 @@ struct Pair {
 std::vector<Pair> pairs_of(const Lines& first, const Lines& second) {
   std::vector<Pair> pairs;
   const std::size_t shorter = std::min(first.size(), second.size());
-  if (std::max(first.size(), second.size()) > kMostLines) {  // a line for a line
+  if (std::max(first.size(), second.size()) > kMostLines) {
     for (std::size_t i = 0; i < shorter; ++i) {
       if (first[i] == second[i]) {
         pairs.push_back({i, i});
@@ -28,7 +29,7 @@ std::vector<Pair> pairs_of(const Lines& first, const Lines& second) {
     }
     return pairs;
   }
-  // longest[i][j]: how many pairs there are from line i of the one and line j of the other on.
+  // longest[i][j]: the most pairs of the first text's lines from i on and the second's from j on.
   const std::size_t width = second.size() + 1;
   std::vector<std::uint16_t> longest((first.size() + 1) * width, 0);
   for (std::size_t i = first.size(); i-- > 0;) {
@@ -68,7 +69,7 @@ std::string shown(char mark, const std::string& line) {
   return mark + report::printable(std::string_view(line).substr(0, line.size() - (ends ? 1 : 0)));
 }
 
-// With a line of what is equal before and behind.
+// The differences as a diff, with one equal line before and behind each.
 Lines diff(const Lines& bare, const Lines& other) {
   std::vector<Pair> pairs = pairs_of(bare, other);
   pairs.push_back({bare.size(), other.size()});

@@ -9,25 +9,25 @@
 
 namespace cubfc::cli::compare {
 
-// With their ends, so that no byte is lost.
+// Each with its line end, so that no byte is lost.
 using Lines = std::vector<std::string>;
 Lines lines_of(std::string_view text);
 
-// What two runs of the same have written.
+// What two runs of the same program have written to the same stream.
 class Twice {
  public:
   Twice(Lines bare, Lines again);
 
-  // What is different in `other`, as a diff; empty when there is nothing but what differs between
-  // the two, too.
+  // The differences between the first run and `other`, as a diff. Empty where `other` is equal to
+  // one of the two runs, or differs only in lines that differ between these two.
   Lines differences_of(const Lines& other) const;
-  // Lines of the first that are different every time.
+  // How many lines of the first run the second has not: they are different every time.
   std::size_t num_loose() const { return bare_.size() - stable_.size(); }
 
  private:
   Lines bare_;
   Lines again_;
-  Lines stable_;  // that are in both, in their order
+  Lines stable_;  // the lines that both have, in their order
 };
 
 }  // namespace cubfc::cli::compare

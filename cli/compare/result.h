@@ -9,11 +9,11 @@
 
 namespace cubfc::cli::compare {
 
-// Beside those that all commands share.
+// Exit statuses beside those of Exit.
 inline constexpr int kDiffers = 1;
 inline constexpr int kNothingToSay = 3;
 
-// A run under cubfc beside those without.
+// A run under cubfc, compared to those without.
 struct Compared {
   std::string mode;
   Run run;
@@ -27,7 +27,7 @@ class Result {
   // The two runs without cubfc.
   Result(Run bare, Run again);
 
-  // One with it.
+  // A run under cubfc, in this mode.
   void add(const std::string& mode, Run run);
 
   int exit_status() const;

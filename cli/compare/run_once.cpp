@@ -32,7 +32,8 @@ using Clock = std::chrono::steady_clock;
   throw Failure{"compare: " + what + ": " + std::strerror(errno)};
 }
 
-// Files, not pipes: what a daemon that it leaves behind holds open is not waited for.
+// A file, not a pipe: a pipe would end only when every process that the program leaves behind has
+// closed it.
 Descriptor output_file(const std::string& path) {
   Descriptor file(open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600));
   if (!file) {
@@ -84,7 +85,7 @@ std::vector<std::string> environment_for(const Variables& settings, const std::s
   return environment_with(changes);
 }
 
-// Whether it ends in time.
+// Waits for the child's end, for `most` at most. Returns whether it has ended, and sets `status`.
 bool ends_within(pid_t child, std::chrono::duration<double> most, int& status) {
   const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(most);
   const Descriptor handle(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));  // Linux 5.3
@@ -120,7 +121,7 @@ void read_log(const std::string& path, Run& run) {
       "([0-9,]+) allocations? \\((?:([0-9,]+) driver calls?; )?.* waits for the GPU included");
   for (const std::string& line : lines_of(contents_of(path))) {
     if (line.find(" at the peak: ") != std::string::npos) {
-      continue;  // of the summary, too
+      continue;  // another line of the summary
     }
     std::smatch found;
     if (!std::regex_search(line, found, summary)) {
@@ -157,7 +158,7 @@ Run run_once(const std::vector<std::string>& program, const std::string& path,
     fail("a process");
   }
   if (child == 0) {
-    setsid();  // so that what it has started ends with it
+    setsid();  // so that kill() reaches what it has started, too
     dup2(in.get(), STDIN_FILENO);
     dup2(out.get(), STDOUT_FILENO);
     dup2(err.get(), STDERR_FILENO);

@@ -28,7 +28,7 @@ void must(CUresult result) {
   }
 }
 
-// Where a tensor's address goes.
+// Adds a tensor. Returns where its address is to be written.
 CUdeviceptr* one_more(Tensors& tensors) {
   return &tensors.emplace_back(0);
 }
@@ -38,7 +38,7 @@ void free_last(Tensors& tensors) {
   tensors.pop_back();
 }
 
-// Not in line, so that a stack shows them.
+// Not inlined, so that stacks show the functions below.
 [[gnu::noinline]] void load_model(Tensors& weights) {
   must(cuMemAlloc(one_more(weights), kBytesOfEmbedding));
   for (std::size_t layer = 0; layer < kLayers; ++layer) {

@@ -32,7 +32,7 @@ std::vector<std::string> names_of(const std::vector<Flag>& flags) {
   return names;
 }
 
-// Of the flags that a value follows.
+// The names of the flags that take a value.
 std::vector<std::string> names_with_value(const Command& command) {
   std::vector<std::string> names;
   for (const Flag& flag : command.flags) {
@@ -73,7 +73,7 @@ std::string bash_case(const Command& command) {
 }
 
 std::string zsh_flag(const Flag& flag, std::string_view lead = {}) {
-  // In square brackets, where a colon or a bracket would end it.
+  // The description stands in square brackets, so it must have none in it.
   std::string description;
   for (const char c : short_form(flag.description)) {
     description += c == '[' || c == ']' ? ' ' : c;
@@ -126,7 +126,7 @@ std::string fish_flag(const std::string& here, const Flag& flag) {
 
 }  // namespace
 
-// Where nothing is answered, bash itself offers files (-o default), and quotes their names.
+// Where COMPREPLY stays empty, bash itself offers files (-o default), and quotes their names.
 std::string bash_completion(const Tree& tree) {
   std::string text =
       R"(# bash completion for cubfc: source it, or put it where bash-completion looks.
@@ -239,7 +239,7 @@ std::string fish_completion(const Tree& tree) {
       text += fish_flag(here, flag);
     }
     if (command.starts_program) {
-      // The lone hyphen ends the function's own options.
+      // The lone hyphen ends the options of __fish_complete_subcommand itself.
       text += here + " -a '(__fish_complete_subcommand --fcs-skip=2 - " +
               joined(names_with_value(command), " ") + ")'\n";
     } else if (!command.values.empty()) {

@@ -8,7 +8,7 @@
 namespace cubfc::cli::documentation {
 namespace {
 
-// So that troff prints it as it is.
+// The text with troff's special characters escaped, and without Markdown's backquotes.
 std::string escaped(std::string_view text) {
   std::string result;
   bool starts_line = true;

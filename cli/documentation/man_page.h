@@ -7,7 +7,7 @@
 
 namespace cubfc::cli::documentation {
 
-// With the options of the environment behind the commands.
+// The whole page. cubfc's variables in the environment come behind the commands.
 std::string man_page(const Tree& tree, const std::string& version);
 
 }  // namespace cubfc::cli::documentation

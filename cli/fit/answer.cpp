@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 40;  // more than any GPU has
 
-// What no other way of running it would mend.
+// Throws Failure where the run has failed and used what only NVIDIA's driver runs: another run
+// would fail, too.
 void refuse_what_cannot_run(const Run& run) {
   std::string names;
   const auto add = [&](const std::string& name) {
@@ -48,7 +49,8 @@ void refuse_what_cannot_run(const Run& run) {
   }
 }
 
-// cuDNN's, which take memory for themselves; how much, only it knows.
+// Whether the program ran convolutions of cuDNN's. They take memory for themselves, and only cuDNN
+// knows how much.
 bool has_convolutions(const Run& run) {
   return std::ranges::any_of(run.processes, [](const ProcessNotes& process) {
     return std::ranges::any_of(process.notes,
@@ -56,7 +58,7 @@ bool has_convolutions(const Run& run) {
   });
 }
 
-// Of all processes.
+// The largest value of a figure over all processes.
 std::uint64_t most(const std::vector<ProcessNotes>& processes,
                    std::uint64_t ProcessNotes::*figure) {
   std::uint64_t found = 0;
@@ -86,8 +88,9 @@ class Runs {
                   folder_within(folder_, "run-" + std::to_string(++runs_)), seen);
   }
 
-  // With the GPU's own memory, if `exactly`: a program may look at how much there is, and PyTorch
-  // gives back what its cache holds before a request fails.
+  // Runs the program as on `gpu`. `exactly`: with the GPU's own memory, since a program may look at
+  // how much there is, and since PyTorch gives back what its cache holds before a request fails.
+  // Else with plenty of memory. Throws Failure.
   Measured measure(const Gpu& gpu, bool exactly) {
     Measured measured;
     measured.gpu = gpu;
@@ -96,7 +99,8 @@ class Runs {
     refuse_what_cannot_run(measured.run);
     std::optional<Need> need = read(gpu, measured.run);
     if (exactly) {
-      // Of several processes one may have died of it, and the others wait for it.
+      // Where one of several processes ran out of memory, it may have ended while the others wait
+      // for it: the run does not tell whether the program fits.
       const bool is_unclear = need && need->ran_out && measured.run.traces.size() > 1;
       if (!is_unclear) {
         measured.fits = measured.run.ended_well;
@@ -120,7 +124,8 @@ class Runs {
     }
     measured.need = std::move(*need);
     if (!program_.convolutions && has_convolutions(measured.run)) {
-      // What it ends with does not matter: it is what ended well, and a little more memory.
+      // How this run ends does not matter: the same program has ended well, and only cuDNN takes
+      // more memory now.
       measured.at_most = read(gpu, run(gpu, {kPlenty, 1, true}));
     }
     return measured;
@@ -138,12 +143,13 @@ class Runs {
 
   const Program& program_;
   const std::string folder_;
-  const Telling& telling_;  // by one thread at a time
+  const Telling& telling_;  // called by one thread at a time
   std::mutex mutex_;
   std::atomic<std::size_t> runs_{0};
 };
 
-// As on each of these, two at a time: most of a run is Python's, which uses one processor.
+// Measures the program as on each of `gpus`, two at a time: most of a run is Python's, which uses
+// one processor. Throws the first failure.
 std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus, bool exactly) {
   std::vector<Measured> measured(gpus.size());
   std::vector<std::exception_ptr> failures(gpus.size());
@@ -154,7 +160,7 @@ std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus, bool
         measured[n] = runs.measure(gpus[n], exactly);
       } catch (...) {
         failures[n] = std::current_exception();
-        next = gpus.size();  // it would be the same
+        next = gpus.size();  // the other GPUs would fail alike
       }
     }
   };
@@ -173,9 +179,9 @@ std::vector<Measured> measure_all(Runs& runs, const std::vector<Gpu>& gpus, bool
   return measured;
 }
 
-// One GPU for all that behave alike.
+// Whether one run tells of both GPUs.
 bool are_alike(const Gpu& one, const Gpu& other, bool exactly) {
-  static constexpr int kNewest = 10;  // of those that are told apart
+  static constexpr int kNewest = 10;  // generations from this on count as one
   const auto generation = [](const Gpu& gpu) { return std::min(gpu.capability / 10, kNewest); };
   return exactly ? one.is_one_like(other) && one.total_bytes == other.total_bytes
                  : generation(one) == generation(other);
@@ -228,7 +234,7 @@ double learn_convolutions(const Program& program, const Gpu& gpu, const std::str
   std::uint64_t at_most = peak_with(most);
   const std::string of_recording = config::quoted(recording, 200) + " has a peak of " +
                                    report::bytes_text(recorded) + ", and the program one of ";
-  const std::uint64_t tolerance = at_least / 100;  // of what is not cuDNN's
+  const std::uint64_t tolerance = at_least / 100;  // a hundredth of the peak without cuDNN
   if (recorded + tolerance < at_least || recorded > at_most + tolerance) {
     throw Failure{"fit: --learn: " + of_recording + report::bytes_text(at_least) + " to " +
                   report::bytes_text(at_most) +
@@ -241,7 +247,7 @@ double learn_convolutions(const Program& program, const Gpu& gpu, const std::str
         of_recording + report::bytes_text(at_least)};
   }
   const std::uint64_t wanted = std::clamp(recorded, at_least, at_most);
-  // The peak is a line of the share, or several one after the other.
+  // The peak rises in straight lines with the share: in one, or in several one after the other.
   for (int n = 0; n < 3 && at_most > at_least; ++n) {
     const double share = least + (most - least) * static_cast<double>(wanted - at_least) /
                                      static_cast<double>(at_most - at_least);
@@ -262,8 +268,8 @@ double learn_convolutions(const Program& program, const Gpu& gpu, const std::str
 
 Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exactly,
                   const std::string& folder, const Telling& telling) {
-  std::vector<Gpu> ones;            // one of those that are alike
-  std::vector<std::size_t> of_gpu;  // which of them
+  std::vector<Gpu> ones;            // one GPU for all that are alike
+  std::vector<std::size_t> of_gpu;  // for each of `gpus`, the index in `ones`
   for (const Gpu& gpu : gpus) {
     const auto like =
         std::ranges::find_if(ones, [&](const Gpu& one) { return are_alike(one, gpu, exactly); });
@@ -285,7 +291,7 @@ Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exa
                     compared(gpu, measured, &Need::allocated),
                     compared(gpu, measured, &Need::bfc),
                     compared(gpu, measured, &Need::vmm)};
-    // Only a run tells what PyTorch's cache can give back.
+    // Only a run tells whether PyTorch's cache can give back enough.
     std::optional<bool> fits = measured.fits;
     if (!fits && verdict.cache.most_left < 0 && measured.need.allocated <= available) {
       fits = runs.run(gpu, {gpu.total_bytes, program.convolutions.value_or(0)}).ended_well;

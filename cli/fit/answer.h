@@ -1,4 +1,4 @@
-// Which GPUs the program fits on: which runs that takes, and what follows from them.
+// On which GPUs the program fits: which runs find that out, and what follows from them.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@
 
 namespace cubfc::cli::fit {
 
-// Under one allocator on one GPU.
+// Whether the program fits on one GPU with one allocator.
 struct Fits {
   enum class Answer : std::uint8_t { kNotKnown, kNo, kPerhaps, kYes };
   Answer answer = Answer::kNotKnown;
-  // That the GPU has more than is needed, or, negative, less: of the least that may be needed and
-  // of the most, which are the same where all is known. Where `by_trial`, with what PyTorch's cache
-  // holds only because there is room for it.
+  // The bytes that the GPU has beyond what is needed; negative: what it lacks. `most_left` is by
+  // the least that may be needed, `least_left` by the most; they are equal where all is known. With
+  // `by_trial`, what is needed includes what PyTorch's cache holds only because there is room.
   std::int64_t most_left = 0;
   std::int64_t least_left = 0;
-  bool by_trial = false;  // the program was run with that much memory
+  bool by_trial = false;  // `answer` is from a run with so much memory; the bytes say otherwise
 };
 
 struct Verdict {
@@ -36,29 +36,30 @@ struct Verdict {
   Fits vmm;
 };
 
-// The program as on one GPU.
+// What was found out about the program as on one GPU.
 struct Measured {
   Gpu gpu;
-  Run run;  // that ended: with the GPU's own memory, else with as much as the program wants
+  Run run;  // the run that ended well: with the GPU's own memory, else with as much as wanted
   Need need;
-  std::optional<Need> at_most;  // where cuDNN takes memory for itself: with all that it may take
-  std::optional<bool> fits;     // whether it ended with the GPU's own memory, where that was tried
+  std::optional<Need> at_most;  // with all that cuDNN may take for itself, where it takes any
+  std::optional<bool> fits;     // whether it ended well with the GPU's own memory, where known
 
-  // Of the process that needs most, if it has PyTorch.
+  // The notes of the process that needs most; nullptr where there are none.
   const ProcessNotes* notes() const {
     return need.process < run.processes.size() ? &run.processes[need.process] : nullptr;
   }
-  // Whether it ended after a value was made up to end a loop: what is needed is at least this.
+  // Whether the program ended after a value was made up to end a loop: then at least this is
+  // needed.
   bool is_cut_short() const {
     return std::ranges::any_of(
         run.processes, [](const ProcessNotes& process) { return process.state == "waits"; });
   }
-  // What the program's other processes on the same GPU take of it, with their contexts: not all of
-  // that must be at the same time.
+  // What the program's other processes take of the same GPU, with their contexts. They need not
+  // take all of that at the same time.
   std::uint64_t beside(const Gpu& one) const {
     return need.beside + need.processes_beside * one.context_bytes;
   }
-  // What NCCL takes of this GPU, or one like it.
+  // What NCCL takes of a GPU.
   Nccl nccl_on(const Gpu& one) const {
     return notes() != nullptr ? nccl_of(notes()->communicators, one) : Nccl{};
   }
@@ -66,21 +67,23 @@ struct Measured {
 
 struct Answer {
   std::vector<Measured> measured;
-  std::vector<Verdict> verdicts;  // as the GPUs were given
+  std::vector<Verdict> verdicts;  // in the order in which the GPUs were given
 };
 
-// Told what is being done, for a line of progress.
+// Called with what is being done, for a line of progress; by one thread at a time.
 using Telling = std::function<void(const std::string&)>;
 
-// Program::convolutions, as a recording of the program on a GPU has it: what makes the peak of
-// tensors that high. Takes a few runs. Throws Failure where no share does.
+// Finds the Program::convolutions with which the program's peak of tensors is that of `recording`,
+// which was made of the program on a GPU. Takes a few runs. Throws Failure where there is no such
+// share.
 double learn_convolutions(const Program& program, const Gpu& gpu, const std::string& recording,
                           const std::string& folder, const Telling& telling);
 
-// `exactly`: as on each of the GPUs, with its memory, and once more with as much as the program
-// wants where that does not do; else as on one of each generation, which others are like but for
-// the sizes of small buffers, with as much as it wants. Files go into `folder`. Throws Failure
-// where the program cannot be run to its peak, with what it wrote.
+// Runs the program, and answers for each of `gpus`. `exactly`: runs it as on each of them, with the
+// GPU's memory, and where that does not do, once more with as much as the program wants. Else runs
+// it as on one of each generation, with as much as it wants; the others of a generation differ only
+// in the sizes of small buffers. Files go into `folder`. Throws Failure, with what the program
+// wrote, where it cannot be run to its peak.
 Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exactly,
                   const std::string& folder, const Telling& telling);
 

@@ -50,7 +50,8 @@ Gpu gpu_of(const Row& row) {
           row.bytes, row.context_mib * kMiB, row.context_was_seen, row.source};
 }
 
-// Letters and digits alone, without the words that all of NVIDIA's have.
+// The name for comparisons: letters and digits alone, in lower case, without words that many names
+// of NVIDIA's have.
 std::string key_of(std::string_view name) {
   std::string key;
   for (const char letter : name) {
@@ -126,7 +127,7 @@ std::vector<Gpu> usual_gpus() {
 }
 
 Gpu find_gpu(std::string_view text) {
-  // "4090" is no size.
+  // A number alone, such as "4090", is a name and no size.
   const bool is_number =
       std::ranges::all_of(text, [](unsigned char letter) { return std::isdigit(letter) != 0; });
   if (const std::optional<std::uint64_t> size = config::read_size(text);
@@ -148,7 +149,8 @@ Gpu find_gpu(std::string_view text) {
       continue;
     }
     if (profile == slice.profile) {
-      // A slice has its part of the multiprocessors, and so of what the context takes for them.
+      // A slice has a part of the multiprocessors, and is taken to have the same part of the
+      // context.
       gpu.context_bytes = gpu.context_bytes * static_cast<std::uint64_t>(slice.multiprocessors) /
                           static_cast<std::uint64_t>(gpu.multiprocessors);
       gpu.context_was_seen = false;

@@ -1,5 +1,5 @@
-// The GPUs that `cubfc fit` knows: what decides how much memory a program takes there, and how much
-// there is. From public sources (gpus.inc).
+// The GPUs that `cubfc fit` knows: their memory, and what decides how much memory a program takes
+// on them. From public sources (gpus.inc).
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace cubfc::cli::fit {
 struct Gpu {
   std::string name;         // "A100-80GB", "A100-80GB:1g.10gb", "24GiB"
   std::string device_name;  // as CUDA calls it
-  int capability = 0;       // ten times the major number, and the minor one
+  int capability = 0;       // compute capability: ten times the major number plus the minor one
   int multiprocessors = 0;
-  int threads = 0;                  // that a multiprocessor has at once
+  int threads = 0;                  // the most that a multiprocessor has at once
   std::uint64_t total_bytes = 0;    // as cuMemGetInfo tells it
-  std::uint64_t context_bytes = 0;  // of a process, beside what its allocator takes
+  std::uint64_t context_bytes = 0;  // what a process takes beside its allocator
   bool context_was_seen = false;    // on this GPU; else on one like it
-  std::string source;               // an address; empty: several programs' output
+  std::string source;               // a URL; empty: several programs' output
 
   bool is_one_like(const Gpu& other) const {
     return capability == other.capability && multiprocessors == other.multiprocessors &&
@@ -26,13 +26,14 @@ struct Gpu {
   }
 };
 
-// Those that are shown unasked, the smallest first.
+// The GPUs that are shown without --gpu, the smallest first.
 std::vector<Gpu> usual_gpus();
-// All, in the order of their memory, for --list-gpus.
+// All GPUs in the order of their memory, for --list-gpus.
 std::vector<Gpu> all_gpus();
 
-// By its name, with or without "NVIDIA", "RTX" and the like, in capitals or not; a slice behind a
-// colon; or a size, which is an A100 of that size. Throws Failure that names those that there are.
+// Finds a GPU by its name or the beginning of it, with or without "NVIDIA", "RTX" and the like, in
+// capitals or not. A colon and a slice may follow. A size, such as 24GiB, is an A100 with so much
+// memory. Throws Failure, which names the GPUs that there are.
 Gpu find_gpu(std::string_view text);
 
 }  // namespace cubfc::cli::fit

@@ -1,5 +1,5 @@
-// What NCCL takes of a GPU beside the program's tensors, which nobody can ask here: as others saw
-// it on theirs.
+// What NCCL takes of a GPU beside the program's tensors. NCCL does not run on the software GPU, so
+// this is what others have published of theirs.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Nccl {
   std::uint64_t most = 0;
 };
 
-// Of a process with these communicators, each of so many GPUs. A communicator takes its memory when
-// it is used first: at least one is.
+// What NCCL takes for a process with these communicators, each among so many GPUs. A communicator
+// takes its memory at its first use. The least is for one that is used, the most for all of them.
 inline Nccl nccl_of(const std::vector<std::uint64_t>& communicators, const Gpu& gpu) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   // 16 GPUs 3090, each rank: https://github.com/vllm-project/vllm/pull/14447

@@ -20,8 +20,8 @@ namespace {
 
 using recordings::Recording;
 
-// The stand-ins of NVIDIA's libraries take memory of their own. What the real ones take is a part
-// of what is known of a process's context.
+// Whether a stand-in of NVIDIA's libraries has asked for the memory. What the real library takes is
+// a part of Gpu::context_bytes instead.
 bool is_of_library(std::string_view caller) {
   const std::string_view name = recordings::file_name(caller);
   return name.starts_with("libcublas") || name.starts_with("libcudnn") ||
@@ -29,7 +29,7 @@ bool is_of_library(std::string_view caller) {
 }
 
 void leave_out_libraries(Recording& recording) {
-  std::set<std::pair<std::uint32_t, std::uint64_t>> theirs;  // by place and address
+  std::set<std::pair<std::uint32_t, std::uint64_t>> theirs;  // live blocks by place and address
   std::erase_if(recording.events, [&](const recordings::Event& event) {
     const auto key = std::pair(event.place, event.address);
     if (event.kind == trace::Kind::kAllocate && event.caller < recording.callers.size() &&
@@ -59,7 +59,7 @@ Looked look_at(const Recording& recording) {
   return looked;
 }
 
-// What each line held at the peak, and whose request was the last before it.
+// Sets the lines that held most at the peak, and the line whose request was the last before it.
 void add_lines(const Recording& recording, const Looked& looked, Need& need) {
   const report::CodeLines lines = report::lines_of(recording, looked.history, looked.figures);
   if (!lines.are_known()) {
@@ -82,7 +82,7 @@ void add_lines(const Recording& recording, const Looked& looked, Need& need) {
 
 struct OfProcess {
   Need need;
-  std::set<std::uint32_t> devices;  // that it allocated on
+  std::set<std::uint32_t> devices;  // on which it allocated
 };
 
 OfProcess need_of_trace(const std::string& path) {

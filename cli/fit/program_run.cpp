@@ -39,7 +39,8 @@ std::string joined(const std::vector<std::string>& parts, const std::string& bef
   return before.empty() ? all : all + ':' + before;
 }
 
-// What takes the place of NVIDIA's libraries, by their sonames, and of one answer of PyTorch's.
+// The libraries to preload: libcubfc.so, those that take the place of NVIDIA's, of which each has
+// the soname of one, and libcubfc_fit.so (preload/).
 std::vector<std::string> preloaded(const Program& program) {
   std::vector<std::string> all;
   for (const char* const within : {"", "libraries"}) {
@@ -91,7 +92,7 @@ std::vector<std::string> environment_for(const Program& program, const Gpu& gpu,
   changes["STANDIN_SMS"] = std::to_string(gpu.multiprocessors);
   changes["STANDIN_THREADS_PER_SM"] = std::to_string(gpu.threads);
   changes["STANDIN_CUDNN_WORKSPACE"] = std::to_string(conditions.convolutions);
-  changes["STANDIN_SHARED"] = folder + "/gpus";  // processes see what others have taken
+  changes["STANDIN_SHARED"] = folder + "/gpus";  // each process sees what the others have taken
   changes["STANDIN_REFUSED"] = folder + "/refused";
   return environment_with(changes);
 }
@@ -114,7 +115,8 @@ std::vector<std::string> files_of(const std::string& folder, std::string_view be
   return files;
 }
 
-// Nothing of a file that is not whole: it is written anew all the time.
+// The notes that cubfc_fit/notes.py has written to a file. Nothing where the file has no such
+// notes.
 std::optional<ProcessNotes> notes_in(const std::string& path) {
   const Json json = Json::parse(contents_of(path), nullptr, false);
   if (!json.is_object()) {
@@ -187,9 +189,10 @@ std::string in_words(int status) {
                          : std::string("by SIG") + name;
 }
 
-std::atomic<int> the_signal{0};  // that should end all runs
+std::atomic<int> the_signal{0};  // the signal that is to end all runs; 0: none
 
-// Its process group's, which is the program's own: what it has started ends with it.
+// A child with a process group of its own. The destructor and end() kill the whole group, so that
+// what the program has started ends with it.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid) {}
@@ -243,7 +246,7 @@ pid_t start(const Program& program, bool shows_output, const std::vector<std::st
   if (child < 0) {
     throw Failure{std::string("fit: no process can be made: ") + std::strerror(error)};
   }
-  setpgid(child, child);  // whichever of the two comes first
+  setpgid(child, child);  // in both processes, as either may come first
   return child;
 }
 
@@ -252,7 +255,7 @@ pid_t start(const Program& program, bool shows_output, const std::vector<std::st
 void end_runs_on_signals() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { the_signal = signal; };
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // a second one ends this process
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // the second ends this process
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     sigaction(signal, &action, nullptr);
   }
@@ -279,11 +282,12 @@ Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
   Run run;
   run.ended = in_words(status);
   run.processes = all_notes_in(folder);
-  // Of several ranks one is the first to end as it was asked to, and takes the others with it.
+  // Of several ranks, the first that cubfc_fit ends takes the others with it: how those end does
+  // not matter.
   const bool was_asked = std::ranges::any_of(
       run.processes, [](const ProcessNotes& notes) { return notes.was_ended(); });
-  // PyTorch aborts now and then when all is done, as Python ends ("terminate called without an
-  // active exception").
+  // PyTorch now and then aborts after the program is done, while Python ends ("terminate called
+  // without an active exception").
   const bool was_done =
       WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && !run.processes.empty() &&
       std::ranges::all_of(run.processes,

@@ -1,4 +1,4 @@
-// One run of the program on the software GPU, as on one GPU, and what it left to read.
+// One run of the program on the software GPU, as on one kind of GPU, and what the run left to read.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,18 @@ struct Program {
   std::string path;
   std::string library;       // libcubfc.so
   std::string software_gpu;  // the folder with its libcuda.so.1
-  int gpus = 1;              // of each run
+  int gpus = 1;              // how many GPUs the program sees
   int steps = 0;             // see the command's --steps and --seconds
   double seconds = 0;
   bool shows_output = false;
   bool random_weights = false;  // of Hugging Face's models
   // What cuDNN's convolutions take for themselves, as a share of copies of all that they read and
-  // write; where it is not known, the answer is a range.
+  // write. Nothing: not known, and the answer is a range.
   std::optional<double> convolutions;
 };
 
-// What the answer rests on that is not known: a line of the program's notes (cubfc_fit/notes.py).
+// An entry of the program's notes (cubfc_fit/notes.py): mostly something that is not known and that
+// the answer rests on.
 struct Note {
   std::string kind;  // "read", "size", "workspace", ...
   std::string what;
@@ -37,14 +38,14 @@ struct Note {
   std::uint64_t elements = 0;
 };
 
-// A process of the program's that has used PyTorch.
+// The notes of a process of the program that has used PyTorch, or what cannot run here.
 struct ProcessNotes {
-  std::string state;  // "steps", "seconds", "waits", "ended", "running": why it ended, if it told
-  std::string waited_at;                     // the line of a loop that was answered so that it ends
-  std::vector<std::uint64_t> communicators;  // of NCCL's, of how many GPUs each
+  std::string state;  // why it ended: "steps", "seconds", "waits", "ended", "failed"; or "running"
+  std::string waited_at;  // the line of a loop that was given other values so that it ends
+  std::vector<std::uint64_t> communicators;  // of NCCL: among how many GPUs each
   std::string torch;
   std::string cuda;
-  std::uint64_t allocated = 0;  // the most, by PyTorch's own books
+  std::uint64_t allocated = 0;  // the most bytes at once, by PyTorch's statistics
   std::uint64_t reserved = 0;
   std::uint64_t steps = 0;
   std::uint64_t peak_step = 0;
@@ -52,7 +53,7 @@ struct ProcessNotes {
   double peak_seconds = 0;
   std::vector<Note> notes;
 
-  // By what follows it, not by itself.
+  // Whether cubfc_fit has ended the process. Else it ended by itself.
   bool was_ended() const { return state == "steps" || state == "seconds" || state == "waits"; }
 };
 
@@ -61,26 +62,26 @@ struct Run {
   std::string ended;  // in words: "with status 1", "by SIGKILL"
   std::vector<ProcessNotes> processes;
   std::vector<std::string> traces;   // paths, of processes that have allocated
-  std::vector<std::string> refused;  // what asked for NVIDIA's private tables: paths of libraries
+  std::vector<std::string> refused;  // paths of libraries that asked for NVIDIA's private tables
   std::string output;                // the last lines that the program wrote
 };
 
-// Told now and then: of the processes so far.
+// Called twice a second, with the notes of the processes so far.
 using Seen = std::function<void(const std::vector<ProcessNotes>&)>;
 
-// From now on SIGINT, SIGTERM and SIGHUP end the runs that are under way, whose run_on() throws
-// Failure then: what a program has started ends with it.
+// From now on SIGINT, SIGTERM and SIGHUP end the runs that are under way, with all processes that
+// the programs have started: run_on() throws Failure then.
 void end_runs_on_signals();
 
-// What of the GPU the program gets, and how its libraries behave that nobody knows inside.
+// The memory that the program gets, and what is assumed of libraries whose insides are not known.
 struct Conditions {
   std::uint64_t memory = 0;   // bytes, which may be more than the GPU has
   double convolutions = 0;    // see Program::convolutions
-  bool is_once_more = false;  // the program's output is known
+  bool is_once_more = false;  // the program's output has been shown before
 };
 
-// Files go into `folder`, which must be
-// there and empty. Throws Failure where the program cannot be started.
+// Runs the program and waits for its end. Files go into `folder`, which must be there and empty.
+// Throws Failure where the program cannot be started, or a signal ends the run.
 Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
            const std::string& folder, const Seen& seen);
 

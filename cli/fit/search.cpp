@@ -13,7 +13,7 @@ namespace cubfc::cli::fit {
 namespace {
 
 constexpr std::uint64_t kMostValues = 1'000'000;
-constexpr std::size_t kMostGuesses = 8;  // before the middle is tried
+constexpr std::size_t kMostGuesses = 8;  // before values in the middle are tried
 
 [[noreturn]] void refuse_search(const std::string& text) {
   refuse("fit: --search " + config::quoted(text) +
@@ -55,7 +55,7 @@ std::vector<std::uint64_t> range_in(const std::string& range, const std::string&
   return values;
 }
 
-// The program's words with the value in the place of its name.
+// The program's words with `value` in place of "{NAME}".
 std::vector<std::string> words_with(std::vector<std::string> words, const std::string& name,
                                     std::uint64_t value) {
   const std::string place = '{' + name + '}';
@@ -67,18 +67,19 @@ std::vector<std::string> words_with(std::vector<std::string> words, const std::s
   return words;
 }
 
-// With a value: of the GPU's memory.
+// How many bytes of the GPU are left with a value.
 struct Left {
   double value = 0;
   double bytes = 0;
 };
 
-// Which of values[least..most) to try: the last with which something would be left, if that fell by
-// as much with each value as it has between the last two.
+// The index in [least, most) of the value to try next. It is the last value with which bytes would
+// be left, if they fell in a straight line, as between the last two values that were tried. Where
+// these do not fall, it is the middle.
 std::size_t next_by_line(const std::vector<std::uint64_t>& values, const std::vector<Left>& tried,
                          std::size_t least, std::size_t most) {
   if (tried.size() < 2) {
-    return std::min(2 * least, most - 1);  // of 1..256: 1, and 3
+    return std::min(2 * least, most - 1);  // of 1..256, first 1, then 3
   }
   const Left& one = tried[tried.size() - 2];
   const Left& other = tried.back();
@@ -133,8 +134,9 @@ std::vector<Found> search(const Program& program, const Search& search,
           Found::Tried{value, cache};
       return cache;
     };
-    // All before `least` fit, none from `most` on does. The smallest first: where that does not
-    // fit, or does not run, nothing else is tried. What is left is nearly a line of the value.
+    // All values before `least` fit, and none from `most` on does. The smallest is tried first:
+    // where it does not fit, or does not run, no other is tried. The bytes that are left fall
+    // nearly in a straight line as the value rises.
     std::vector<Left> left;
     std::size_t least = 0;
     std::size_t most = search.values.size();

@@ -1,5 +1,5 @@
-// `cubfc fit --search batch=1..256`: the largest value of a word of the program's command line with
-// which it still fits.
+// `cubfc fit --search batch=1..256`: the largest value in the program's command line with which the
+// program fits.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 namespace cubfc::cli::fit {
 
 struct Search {
-  std::string name;                   // "{batch}" stands for the value in the program's words
-  std::vector<std::uint64_t> values;  // rising: more memory is needed with each
+  std::string name;  // "batch": "{batch}" stands for the value in the program's words
+  std::vector<std::uint64_t> values;  // in rising order; each needs more memory than the one before
 };
 
 // "batch=1..256", "batch=8..256/8" (every eighth) or "batch=1,2,4,8". Throws Failure.
 Search read_search(const std::string& text);
 
-// Of one GPU.
+// What was found for one GPU.
 struct Found {
-  // With one value.
+  // How the program fits with one value.
   struct Tried {
     std::uint64_t value = 0;
-    Fits cache;  // by PyTorch's cache
+    Fits cache;  // with PyTorch's cache
   };
   Gpu gpu;
-  std::optional<Tried> largest;  // that fits
-  std::optional<Tried> next;     // the least that was tried and does not
-  std::size_t tried = 0;         // how many values
+  std::optional<Tried> largest;  // the largest value that fits
+  std::optional<Tried> next;     // the least value that was tried and does not fit
+  std::size_t tried = 0;         // how many values were tried
 };
 
-// Tries as few values as it takes, on each GPU. Files go into `folder`. Throws Failure as
+// Tries as few values as it takes, for each GPU. Files go into `folder`. Throws Failure as
 // answer_for() does, and where no word of the program has the name.
 std::vector<Found> search(const Program& program, const Search& search,
                           const std::vector<Gpu>& gpus, const std::string& folder,

@@ -37,7 +37,7 @@ std::string short_line(const std::string& line) {
          (colon == std::string::npos ? "" : line.substr(colon));
 }
 
-// Of the process that ended as it was asked to, if one did.
+// Tells of the process that cubfc_fit ended, if it ended one, else of the one that needs most.
 std::string why_it_ended(const Measured& measured) {
   const std::vector<ProcessNotes>& all = measured.run.processes;
   const auto asked = std::ranges::find_if(all, &ProcessNotes::was_ended);
@@ -151,7 +151,7 @@ void add_verdicts(std::string& text, const Answer& answer) {
   }
 }
 
-// What a kind of guess means for the answer.
+// What a guess of this kind means for the answer.
 std::string meaning_of(const Note& note) {
   if (note.kind == "size") {
     return note.what +
@@ -197,7 +197,8 @@ std::string meaning_of(const Note& note) {
   return note.kind + ": " + note.what + (note.detail.empty() ? "" : ": " + note.detail);
 }
 
-// Of all processes of all runs that were measured: by meaning and line, how often.
+// The guesses of all runs by meaning and line, and how often each was made: the sum over the
+// processes of a run, and the largest of all runs.
 std::vector<std::tuple<std::string, std::string, std::uint64_t>> guesses_in(const Answer& answer) {
   std::map<std::pair<std::string, std::string>, std::uint64_t> counts;
   for (const Measured& measured : answer.measured) {
@@ -279,7 +280,8 @@ void add_figures(nlohmann::ordered_json& json, const Need& need) {
 
 std::string text_of(const Program& program, const Answer& answer) {
   std::string text;
-  // Of generations of GPUs, which need nearly the same, the one that needs most.
+  // Where no GPU was named, each run is of a generation of GPUs. They need nearly the same, and
+  // only the run that needs most is shown.
   const bool are_named = answer.measured.size() == answer.verdicts.size();
   const auto most = std::ranges::max_element(answer.measured, {}, [](const Measured& measured) {
     return measured.need.device + measured.gpu.context_bytes;

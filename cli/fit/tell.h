@@ -1,4 +1,4 @@
-// How the answer is told: a text for people, JSON for scripts.
+// The answer as a text for people, and as JSON for scripts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,15 +9,15 @@
 
 namespace cubfc::cli::fit {
 
-// Lines of at most 80 columns.
+// For people: what is needed, which GPUs have it, and which guesses that rests on.
 std::string text_of(const Program& program, const Answer& answer);
-// The names in it do not change; docs/fit.md tells what they mean.
+// The names in it must not change: scripts read them.
 nlohmann::ordered_json json_of(const Program& program, const Answer& answer);
 // The largest value on each GPU.
 std::string text_of(const Search& search, const std::vector<Found>& found);
 nlohmann::ordered_json json_of(const Program& program, const Search& search,
                                const std::vector<Found>& found);
-// What is known, one line a GPU.
+// The table of --list-gpus, one line for each GPU.
 std::string text_of(const std::vector<Gpu>& gpus);
 
 }  // namespace cubfc::cli::fit

@@ -14,7 +14,7 @@
 namespace cubfc::live {
 namespace {
 
-// Of this machine's clock and time zone.
+// In this machine's time zone.
 std::string time_text(std::uint64_t unix_ns) {
   const auto seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
   struct tm local {};
@@ -64,7 +64,7 @@ std::string tell_last_run() {
   }
   for (const Process& process : ended.all) {
     if (process.figures->run_pid != 0 && process.user == geteuid()) {
-      note_as_told(process);  // one line for all
+      note_as_told(process);  // one line stands for all of them
     }
   }
   std::uint64_t peak = 0;

@@ -1,4 +1,4 @@
-// How processes are called that have ended without a summary. For people.
+// Texts for people about processes that have ended without a summary.
 #pragma once
 
 #include <string>
@@ -11,13 +11,15 @@ namespace cubfc::live {
 // "train.py --epochs 3 (process 4711), since 2026-11-28 04:11:02, ended without a summary"
 std::string title_of_ended(const Process& process);
 
-// What it used: as its summary would have said it at its end, and as CUBFC_SUMMARY writes that.
+// What the process used: the lines of the summary that it would have printed at its end, and the
+// JSON that CUBFC_SUMMARY would have had.
 std::vector<std::string> lines_of_ended(const Process& process);
 std::string json_of_ended(const Process& process);
 
-// One line of the last `cubfc run` of this user of which nobody has told: "train.py (process 4711)
-// ended without a summary, with a peak of 4.10 GiB; `cubfc last 4711` tells more". Empty where
-// there is none. It counts as told from here on.
+// One line about this user's newest process under `cubfc run` that has ended without a summary and
+// that no command has told of: "train.py (process 4711) ended without a summary, with a peak of
+// 4.10 GiB; `cubfc last 4711` tells more". Empty where there is none. Notes all such processes as
+// told.
 std::string tell_last_run();
 
 }  // namespace cubfc::live

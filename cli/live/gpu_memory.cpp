@@ -52,11 +52,11 @@ GpuMemories read_gpu_memories(const std::string& answer) {
 GpuMemoryAsker::~GpuMemoryAsker() {
   if (child_ > 0) {
     kill(child_, SIGKILL);
-    waitpid(child_, nullptr, WNOHANG);  // one that hangs in the driver does not end at once
+    waitpid(child_, nullptr, WNOHANG);  // does not wait for one that hangs in the driver
   }
 }
 
-// It ends when the socket does, or when this process does.
+// Starts the child. It ends when the socket is closed, or when this process ends.
 bool GpuMemoryAsker::start() {
   was_started_ = true;
   std::array<int, 2> ends{};
@@ -72,7 +72,7 @@ bool GpuMemoryAsker::start() {
     dup2(other.get(), STDIN_FILENO);
     dup2(other.get(), STDOUT_FILENO);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    dup2(nowhere, STDERR_FILENO);  // the screen is drawn on
+    dup2(nowhere, STDERR_FILENO);  // its messages would spoil the screen
     command.execute();
   }
   return child_ > 0;
@@ -89,7 +89,8 @@ void GpuMemoryAsker::send(const std::vector<std::string>& uuids) {
   came_.clear();
 }
 
-// An answer ends with an empty line.
+// Reads the answer, which ends with an empty line. False where its end does not come in time, or
+// the child has ended: `socket_` is empty then.
 bool GpuMemoryAsker::has_answer(std::chrono::milliseconds patience) {
   const auto until = Clock::now() + patience;
   while (!came_.ends_with("\n\n")) {
@@ -133,7 +134,7 @@ GpuMemories GpuMemoryAsker::ask(const std::vector<std::string>& uuids,
     return unknown(uuids, "the process that asks NVML has ended");
   }
   if (is_asked_) {
-    patience = patience.zero();  // who was waited for once is late
+    patience = patience.zero();  // the child is late, and is not waited for twice
   } else {
     send(uuids);
   }

@@ -1,7 +1,7 @@
 // What all processes together hold of a GPU's memory, as NVML tells it. A child of this command
-// asks it (`cubfc top --child=gpu-memory`, nvml_memory.h): NVML may hang as the driver may, and is
-// to be loaded without what is preloaded here. No CUDA context is made, and no GPU is asked about
-// but those that a process uses, which are awake.
+// asks NVML (`cubfc top --child=gpu-memory`, nvml_memory.h): NVML may hang, as the driver may, and
+// must be loaded without what is preloaded into this process. Makes no CUDA context. Only GPUs that
+// a process uses are asked about, which are awake.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,16 @@
 namespace cubfc::live {
 
 struct GpuMemory {
-  std::uint64_t total_bytes;  // without what the driver keeps for itself, where it tells that
-  std::uint64_t used_bytes;   // of that, by contexts and modules, too
+  std::uint64_t total_bytes;  // from driver 510 on without what the driver reserves
+  std::uint64_t used_bytes;   // of total_bytes; contexts and modules included
 };
 
 struct GpuMemories {
   std::map<std::string, GpuMemory> known;      // by UUID, as figures::uuid_text() has it
-  std::map<std::string, std::string> unknown;  // why not
+  std::map<std::string, std::string> unknown;  // by UUID: why not
 };
 
-// Not for several threads.
+// For one thread.
 class GpuMemoryAsker {
  public:
   GpuMemoryAsker() = default;
@@ -34,9 +34,9 @@ class GpuMemoryAsker {
   GpuMemoryAsker& operator=(const GpuMemoryAsker&) = delete;
   ~GpuMemoryAsker();
 
-  // Of each of these GPUs it is told what is known, or why that is not. Waits so long for an
-  // answer, but only once: while none has come, later calls look whether it has. Without GPUs
-  // nobody is asked.
+  // What is known of each of these GPUs, or why that is not known. Starts the child at the first
+  // call. Waits for its answer once, for `patience`; while a late answer has not come, further
+  // calls only look whether it has. Without GPUs, asks nothing.
   GpuMemories ask(const std::vector<std::string>& uuids, std::chrono::milliseconds patience);
 
  private:
@@ -48,11 +48,11 @@ class GpuMemoryAsker {
   Descriptor socket_;
   bool was_started_ = false;
   bool is_asked_ = false;
-  std::string came_;  // of an answer, so far
+  std::string came_;  // the part of an answer that has come
 };
 
-// An answer of the child's: lines "UUID TOTAL USED", or "UUID - WHY". Texts that are neither are
-// left out.
+// Reads an answer of the child's: lines "UUID TOTAL USED", or "UUID - WHY". Other lines are left
+// out.
 GpuMemories read_gpu_memories(const std::string& answer);
 
 }  // namespace cubfc::live

@@ -24,7 +24,7 @@ struct Nvml {
   int (*init)();
   int (*by_place)(const char*, void**);
   int (*memory)(void*, Memory*);
-  int (*memory_v2)(void*, MemoryV2*);  // from driver 510 on
+  int (*memory_v2)(void*, MemoryV2*);  // from driver 510 on; else nullptr
 };
 
 template <typename Function>
@@ -32,7 +32,7 @@ void find(void* library, const char* name, Function*& function) {
   function = reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-// Why it cannot be asked, or nothing.
+// Loads and initialises NVML. Returns why it cannot be asked; empty where it can.
 std::string load(Nvml& nvml) {
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -49,7 +49,7 @@ std::string load(Nvml& nvml) {
   return answer == kSuccess ? "" : "NVML answers " + std::to_string(answer);
 }
 
-// The place of each GPU, by its UUID.
+// The place on the bus of each GPU, by its UUID.
 std::map<std::string, std::string> places() {
   constexpr std::string_view kTitle = "GPU UUID:";
   std::map<std::string, std::string> found;

@@ -1,14 +1,15 @@
-// For the child of `cubfc top` that asks NVML: see gpu_memory.h.
+// The child of `cubfc top` that asks NVML: see gpu_memory.h.
 #pragma once
 
 namespace cubfc::live {
 
-// A folder for each GPU of the kernel's driver, by its place on the bus. To read there wakes none.
+// Has a folder for each GPU of the kernel's driver, named by the GPU's place on the bus. Reading
+// there wakes no GPU.
 inline constexpr const char* kGpusOfDriver = "/proc/driver/nvidia/gpus";
 
-// Answers each line of stdin, UUIDs with blanks between, with a line for each of them and an empty
-// one, until stdin ends. By its place on the bus NVML opens a GPU without a look at others, which
-// it may do when it is given the UUID (nvml.h, nvmlDeviceGetHandleByUUID).
+// Until stdin ends, answers each of its lines, which has UUIDs with blanks between: with a line for
+// each UUID (read_gpu_memories()) and an empty one. Opens GPUs by their places on the bus, since
+// NVML may look at other GPUs when it is given a UUID (nvml.h, nvmlDeviceGetHandleByUUID).
 void tell_gpu_memory();
 
 }  // namespace cubfc::live

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kBytes = sizeof(figures::ProcessFigures);
 
-// Read, not mapped: a file that becomes shorter meanwhile must not end us. Nothing, and no problem,
-// when its process has just begun.
+// Reads a file and does not map it: one that becomes shorter meanwhile would end this process.
+// Returns nothing, and leaves `problem` empty, when the file's process has just begun.
 std::optional<Process> read_process(const std::string& path, int file, std::string& problem) {
   struct stat status {};
   if (fstat(file, &status) != 0) {
@@ -63,11 +63,12 @@ Processes read_those_whose_owner(Owner owner) {
   return processes;
 }
 
-// False when its file cannot be written to, or is no longer there.
+// Writes into a process's file of figures. False when it cannot be written to, or is no longer
+// there.
 bool write_into(const Process& process, std::size_t at, const void* data, std::size_t bytes) {
   const Descriptor file(
       open(process.path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  // Another user, in whose folder it lies, may have put another file there.
+  // The file may lie in another user's folder, and that user may have put another file there.
   struct stat status {};
   return file && fstat(file.get(), &status) == 0 && status.st_dev == process.file_device &&
          status.st_ino == process.file_number && status.st_size >= static_cast<off_t>(kBytes) &&

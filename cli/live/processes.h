@@ -1,5 +1,6 @@
-// The processes that run under cubfc now, by the files that they keep their figures in
-// (shim/tell/figures.h). Knows nothing of CUDA, nor of how figures are shown.
+// The processes under cubfc, those that run and those that have ended without a summary, by the
+// files in which they keep their figures (shim/tell/figures.h). Knows nothing of CUDA, nor of how
+// figures are shown.
 #pragma once
 
 #include <sys/types.h>
@@ -29,27 +30,30 @@ struct Process {
 };
 
 struct Processes {
-  std::vector<Process> all;           // by process id
+  std::vector<Process> all;           // in the order that the function names
   std::vector<std::string> unusable;  // "PATH: what is wrong", of files that should be figures
 };
 
-// Of the user's processes; root sees everybody's. A file of another version of cubfc is not looked
-// at. What is in a file may be anything: any text, number and index.
+// The running processes of this user, and for root of all users, by process id. A file of another
+// version of cubfc becomes a line of `unusable`. A file may hold anything, so no text, number or
+// index in it can be trusted.
 Processes read_processes();
 
-// Those that have ended and have not told of it: they were killed, or called _exit. By the time
-// when they began, the last one first; without those that have asked for no memory. Of the newest
-// only (shim/meet/shared_files.h).
+// The processes that have ended without a summary, because they were killed or called _exit; the
+// one that began last first. Without those that have asked for no memory. Only the newest files of
+// such processes are kept (kMostOutliving, shim/meet/shared_files.h).
 Processes read_ended_processes();
-// From here on somebody has told of it. Does nothing where its file is gone.
+// Notes in a process's file that a command has told of its end. Does nothing where the file is
+// gone.
 void note_as_told(const Process& process);
 
-// Whether a file with this beginning holds figures that can be shown. What is wrong is in
-// `problem`; where that stays empty, the process has just begun.
+// Whether `figures`, as a file had them, can be shown. Where not, `problem` says why, or stays
+// empty when the file's process has just begun.
 bool are_usable(const figures::ProcessFigures& figures, std::string& problem);
 
-// Asks a process to draw the map of a device's arenas, which it does within a second or so where a
-// thread of cubfc's runs in it. False when its file cannot be written to, or is no longer there.
+// Asks a process to draw the map of a device's arenas. It does so within a second or so, if a
+// thread of cubfc's runs in it. `device`: a place in the figures. False when the process's file
+// cannot be written to, or is no longer there.
 bool ask_for_map(const Process& process, std::size_t device);
 
 }  // namespace cubfc::live

@@ -7,11 +7,11 @@
 
 namespace cubfc::live {
 
-// Empty where the list of users has none of this number, as of those of containers, or does not
-// answer. Any bytes may stand in a name.
+// The name of the user of this number. Empty where the system's list of users has none, as for
+// users of containers, or does not answer. A name may have any bytes.
 std::string listed_name(uid_t user);
 
-// The same, but the number where there is no name. Each is looked up once. For one thread.
+// The same, but the number as text where there is no name. Looks each up once. For one thread.
 const std::string& user_name(uid_t user);
 
 }  // namespace cubfc::live

@@ -28,7 +28,7 @@ bool may_be_name(std::string_view host) {
          std::string_view::npos;
 }
 
-// With a zone: "fe80::1%eth0".
+// May have a zone: "fe80::1%eth0".
 bool may_be_ipv6(std::string_view host) {
   return host.find(':') != std::string_view::npos &&
          host.substr(0, host.find('%')).find_first_not_of("0123456789abcdefABCDEF:.") ==

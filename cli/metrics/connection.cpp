@@ -27,7 +27,8 @@ constexpr const char* kIndex = R"(<!DOCTYPE html>
 </html>
 )";
 
-// Without what follows a question mark; of "http://host/path", which a proxy may send, the path.
+// The path of a request's target: without what follows a question mark, and without the
+// "http://host" that a proxy may send.
 std::string_view path_of(std::string_view target) {
   target = target.substr(0, target.find('?'));
   if (const std::size_t scheme = target.find("://"); scheme < target.find('/')) {
@@ -56,7 +57,8 @@ void Connection::close() {
   stream_.close();
 }
 
-// Whoever has closed, or was too slow, gets no answer.
+// Answers a request whose headers cannot be read. A peer that has closed, or was too slow, gets no
+// answer.
 void Connection::answer_fault(beast::error_code error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     answer(http::status::request_header_fields_too_large, "The headers are too long.\n", kText);
@@ -112,7 +114,8 @@ void Connection::answer(http::status status, std::string text, const char* type)
                     });
 }
 
-// Closing a socket in which there is something to be read would take back what has been written.
+// Reads and drops what the peer still sends, until it closes or time is over: if a socket were
+// closed with something left to be read, the peer could lose the answer.
 void Connection::await_end() {
   buffer_.clear();
   stream_.async_read_some(buffer_.prepare(kMostHeaderBytes),

@@ -1,4 +1,4 @@
-// One request over HTTP, and its answer; then the connection ends. For server.cpp.
+// One connection of server.cpp's: reads one request over HTTP, answers it, and ends.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -12,15 +12,15 @@
 
 namespace cubfc::cli {
 
-// Is there as long as it waits for its peer. What it waits for has a limit in all, not one that
-// each byte begins anew.
+// Lives as long as it waits for its peer. The request, the answer and the end have a time limit
+// each, which no byte extends.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  // `page` outlives it, and is called for each scrape.
+  // `page` must outlive the connection. It is called for each scrape.
   Connection(boost::asio::ip::tcp::socket socket, const std::function<std::string()>& page);
 
   void start();
-  // Nothing more is read or written.
+  // Closes the socket: nothing more is read or written.
   void close();
   bool is_answering() const { return state_ == State::kAnswers; }
   bool is_answered() const { return state_ == State::kAnswered; }

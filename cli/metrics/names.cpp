@@ -26,8 +26,8 @@ std::string value_in(const std::string& path, std::string_view name) {
 
 }  // namespace
 
-// nvidia-smi counts by the place on the bus, which is the folder's name: "0000:17:00.0". A GPU that
-// an administrator has excluded is not counted.
+// nvidia-smi counts GPUs by their places on the bus, which are the folders' names: "0000:17:00.0".
+// It does not count a GPU that an administrator has excluded.
 std::map<std::string, int> gpu_numbers_in(const std::string& folder) {
   std::vector<std::string> places;
   std::error_code error;

@@ -1,5 +1,5 @@
-// By what names the system knows users and GPUs, for `cubfc metrics`: a process's figures have
-// neither.
+// The names of users and the numbers of GPUs that the system has, for `cubfc metrics`: a process's
+// figures have neither.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +14,18 @@ namespace cubfc::cli {
 
 struct Names {
   std::map<uid_t, std::string> users;
-  // By "GPU-7374616e-...", the number that nvidia-smi gives it; a process that sees some of the
-  // GPUs counts these from 0. Not of MIG instances.
+  // By UUID, "GPU-7374616e-...", the number that nvidia-smi gives the GPU. A process that sees only
+  // some of the GPUs counts these from 0. Has no MIG instances.
   std::map<std::string, int> gpu_numbers;
   std::set<std::string> gpus_asked_for;
 };
 
-// Adds what these processes have and is not known yet. What is known is not asked for again: the
-// system's list of users may be far away, and the driver busy with a GPU.
+// Adds the users and GPUs of these processes that are not known yet. Does not ask again for those
+// that are: the system's list of users may be far away, and the driver busy with a GPU.
 void learn(Names& names, const live::Processes& processes);
 
-// What the driver tells in /proc/driver/nvidia/gpus: a folder for each GPU, named by its place on
-// the bus. Nothing where there is no such folder.
+// The numbers of Names::gpu_numbers, from the driver's folder /proc/driver/nvidia/gpus, which has a
+// folder for each GPU. Empty where there is no such folder.
 std::map<std::string, int> gpu_numbers_in(const std::string& folder);
 
 }  // namespace cubfc::cli

@@ -49,7 +49,7 @@ class Page {
   std::string text_;
 };
 
-// Once for each device, or for each group on it, however many processes have it.
+// A value by labels, once for each device or for each group on it, however many processes use that.
 using Samples = std::map<std::string, std::uint64_t>;
 
 void add_samples(Page& page, const char* name, const char* help, const Samples& samples) {
@@ -59,7 +59,8 @@ void add_samples(Page& page, const char* name, const char* help, const Samples& 
   }
 }
 
-// In a container whose memory the driver limits a device may be smaller.
+// The largest total that a process of the device has: in a container whose memory the driver
+// limits, the device is smaller.
 Samples device_bytes(const std::vector<Row>& rows) {
   Samples samples;
   for (const Row& row : rows) {
@@ -69,8 +70,9 @@ Samples device_bytes(const std::vector<Row>& rows) {
   return samples;
 }
 
-// Members may have joined with different limits: the largest is what all together may have. Groups
-// of one name whose processes meet in different folders have a budget each.
+// Members may have joined with different limits: the largest is what all of them together may have.
+// Groups of one name whose processes meet in different folders have a budget each: their limits are
+// added up.
 Samples group_limits(const std::vector<Row>& rows) {
   std::map<std::string, Samples> by_folder;
   for (const Row& row : rows) {
@@ -89,7 +91,8 @@ Samples group_limits(const std::vector<Row>& rows) {
   return samples;
 }
 
-// Not what it shares with others: its group's limit, or that of a cgroup.
+// Whether the process has a limit that it does not share, as it shares its group's and that of a
+// cgroup (dmem.max).
 bool has_limit_of_its_own(const figures::DeviceFigures& device) {
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   const std::uint64_t limit = read(device.limit_bytes);

@@ -8,9 +8,9 @@
 
 namespace cubfc::cli {
 
-// Every sample has labels of its own, whatever the processes say of themselves. What several
-// processes have together, a GPU or a group's limit, is there once: sums over any label count
-// nothing twice.
+// No two samples of a name have the same labels, whatever the processes say of themselves. What
+// several processes share, a GPU or a group's limit, is there once, so that sums over any label
+// count nothing twice.
 std::string metrics_text(const live::Processes& processes, const Names& names);
 
 }  // namespace cubfc::cli

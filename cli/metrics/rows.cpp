@@ -14,8 +14,9 @@ namespace {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-// Those of cubfc's samples, and those that Prometheus itself gives whatever it scrapes: a label of
-// CUBFC_LABELS that is called so becomes "exported_job", as Prometheus would make it.
+// The labels of cubfc's samples, and those that Prometheus gives each sample that it scrapes. A
+// label of CUBFC_LABELS with such a name becomes "exported_job" and the like, as Prometheus would
+// name it.
 constexpr std::array<std::string_view, 12> kTaken{"gpu",    "gpu_uuid", "pid",   "host",
                                                   "user",   "program",  "group", "memory",
                                                   "caller", "file",     "job",   "instance"};
@@ -32,7 +33,8 @@ std::string text_of(const Labels& labels) {
   return text;
 }
 
-// As Prometheus wants the name of a label, whose own begin with two underscores.
+// Whether Prometheus takes it as a label's name. Names that begin with two underscores are
+// Prometheus' own.
 bool is_label_name(std::string_view name) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
   return !name.empty() && !name.starts_with("__") &&
@@ -69,7 +71,7 @@ void add_own_labels(std::string_view list, Labels& labels) {
   }
 }
 
-// What tells a device from all others: without an id of its own, its number where the process runs.
+// A device's key: its UUID, or where that is not known, the host and the device's number.
 std::string key_of(const live::Process& process, const figures::DeviceFigures& device) {
   const std::string id = figures::uuid_text(device);
   return !id.empty()
@@ -77,9 +79,10 @@ std::string key_of(const live::Process& process, const figures::DeviceFigures& d
              : std::string(process.figures->host.get()) + '/' + std::to_string(device.number);
 }
 
-// By key, the number that all know a device by: the machine's where the driver tells it, else that
-// of the first process that has it. Processes that see one GPU each, or a MIG instance, all call
-// it 0: what would then be several devices of one number has its key instead.
+// By key, the value of a device's label "gpu": the number that the driver tells, else that in the
+// first process that has the device. Processes that see one GPU each, or a MIG instance, all call
+// it 0: where several devices would get one number, those whose number the driver does not tell get
+// their keys.
 std::map<std::string, std::string> gpu_texts(const live::Processes& processes, const Names& names) {
   std::map<std::string, std::string> texts;
   std::map<std::string, int> devices_called;
@@ -102,8 +105,8 @@ std::map<std::string, std::string> gpu_texts(const live::Processes& processes, c
   return texts;
 }
 
-// No two samples may have the same labels: processes of two containers may be alike in all of them,
-// and then the second says which file it is.
+// The row's labels as text, different from those of all rows before. Processes of two containers
+// may have the same labels: then the second row gets the label "file", with its file of figures.
 std::string unique_text(Labels& labels, const std::string& path, std::size_t place,
                         std::set<std::string>& taken) {
   std::string text = text_of(labels);

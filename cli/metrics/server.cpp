@@ -22,12 +22,13 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// For what is being answered when the end is wanted.
+// After SIGTERM or SIGINT, the time for requests that are being answered.
 constexpr std::chrono::milliseconds kForTheLast{700};
-// Until there may be room again for one more connection.
+// The pause after a connection could not be accepted.
 constexpr std::chrono::milliseconds kForRoom{50};
 
-// Of which one more ends another: fewer than there are files to be opened, with what a page needs.
+// The most connections at once; one more closes another. A quarter of the files that this process
+// may open, since making a page needs some.
 std::size_t most_connections() {
   constexpr std::size_t kMost = 64;
   rlimit files{};
@@ -54,14 +55,15 @@ tcp::acceptor listening(asio::io_context& context, const tcp::endpoint& endpoint
   tcp::acceptor acceptor(context, endpoint.protocol());
   acceptor.set_option(tcp::acceptor::reuse_address(true));
   if (endpoint.address().is_v6()) {
-    acceptor.set_option(asio::ip::v6_only(false));  // [::] is IPv4's connections, too
+    acceptor.set_option(asio::ip::v6_only(false));  // [::] takes IPv4's connections, too
   }
   acceptor.bind(endpoint);
   acceptor.listen();
   return acceptor;
 }
 
-// Of a name that has several addresses the first that can be had; IPv4's, as in "localhost", first.
+// Listens on the first of the name's addresses on which that is possible; IPv4's, which "localhost"
+// may have beside IPv6's, first. Throws Failure.
 tcp::acceptor listen(asio::io_context& context, const Address& address) {
   error_code error;
   tcp::resolver resolver(context);
@@ -122,7 +124,8 @@ class Server::Implementation {
     });
   }
 
-  // There are no more files to be opened, or no memory.
+  // Called when no connection can be accepted, because no more files can be opened, or memory
+  // lacks.
   void accept_later() {
     make_room();
     for_room_.expires_after(kForRoom);
@@ -143,9 +146,9 @@ class Server::Implementation {
     connection->start();
   }
 
-  // Closes whoever has been there longest without a request, or with its answer; else whoever has
-  // been longest about reading the answer. A scrape sends its request at once, and so is none of
-  // these where others do no more than keep connections.
+  // Closes a connection: the oldest that has no request yet, or has its answer; else the oldest,
+  // whose peer still reads the answer. A scrape sends its request at once, so it is not closed
+  // where others only keep connections open.
   void make_room() {
     const auto is_of_no_use = [](const auto& each) {
       const auto connection = each.lock();
@@ -161,7 +164,8 @@ class Server::Implementation {
     }
   }
 
-  // A request that is on its way, or being answered, is answered.
+  // Called after SIGTERM or SIGINT. Accepts the connections that wait, and gives all requests
+  // kForTheLast to be answered.
   void end() {
     error_code error;
     acceptor_.non_blocking(true, error);
@@ -188,7 +192,7 @@ class Server::Implementation {
   tcp::acceptor acceptor_;
   asio::signal_set signals_{context_, SIGTERM, SIGINT};
   asio::steady_timer for_room_{context_};
-  std::vector<std::weak_ptr<Connection>> connections_;  // by age
+  std::vector<std::weak_ptr<Connection>> connections_;  // the oldest first
   const std::size_t most_connections_ = most_connections();
 };
 

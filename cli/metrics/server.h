@@ -1,5 +1,5 @@
-// What `cubfc metrics --listen` does: answers over HTTP until a signal ends it. Knows nothing of
-// what is on the page. One thread; whoever is slow, or says nothing, keeps nobody else waiting.
+// The HTTP server of `cubfc metrics --listen`, which answers until a signal ends it. Knows nothing
+// of what is on the page. One thread; a peer that is slow, or says nothing, keeps no other waiting.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace cubfc::cli {
 
 class Server {
  public:
-  // Listens from now on; `page` is made anew for each scrape, on the thread of run(). Throws
-  // Failure, which names the address and what helps.
+  // Listens from now on. run() calls `page` for each scrape, on its own thread. Throws Failure,
+  // which names the address and what helps.
   Server(const Address& address, std::function<std::string()> page);
   ~Server();
   Server(const Server&) = delete;

@@ -25,7 +25,7 @@ pid_t fork_with_this() {
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != self) {  // it has ended before
+    if (getppid() != self) {  // the parent has ended before prctl()
       _exit(kNotExecuted);
     }
   }
@@ -40,8 +40,8 @@ CommandAgain::CommandAgain(const std::vector<std::string>& words, const Variable
       environment_(pointers_to(entries_)) {}
 
 void CommandAgain::execute() const noexcept {
-  execve("/proc/self/exe", arguments_.data(), environment_.data());  // also when it was replaced
-  execve(path_.c_str(), arguments_.data(), environment_.data());     // also without /proc
+  execve("/proc/self/exe", arguments_.data(), environment_.data());  // works for a replaced file
+  execve(path_.c_str(), arguments_.data(), environment_.data());     // works without /proc
   _exit(kNotExecuted);
 }
 

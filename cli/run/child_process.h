@@ -1,4 +1,4 @@
-// Processes that this one makes to have something done that could hang or crash.
+// Child processes, for what could hang or crash.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +10,15 @@
 
 namespace cubfc::cli {
 
-// As fork(): 0 in the child, -1 with errno where there can be none. The child is killed when the
-// thread that has called this ends, and so when its process does.
+// As fork(): 0 in the child; -1, with errno, where there can be none. The child is killed when the
+// thread that has called this ends, and so when its process ends.
 pid_t fork_with_this();
 
-// This command, to be executed again with other words by a child: what must not be done between
-// fork() and exec is done when it is made.
+// This command, for a child to execute with other words. The constructor does what must not be done
+// between fork() and exec.
 class CommandAgain {
  public:
-  // `words`: without the command's own name. Its environment is this one's with `variables`.
+  // `words`: without "cubfc". `variables`: see environment_with().
   CommandAgain(const std::vector<std::string>& words, const Variables& variables);
   // Ends the process with status 127 where it cannot be executed.
   [[noreturn]] void execute() const noexcept;

@@ -14,7 +14,7 @@
 namespace cubfc::cli {
 namespace {
 
-// More than any program has.
+// The most that is read of a file: more than any program has.
 constexpr std::size_t kMostHeaders = 512;
 constexpr std::size_t kMostDynamic = 4096;
 constexpr std::size_t kMostName = 4096;
@@ -30,7 +30,7 @@ class Reader {
     return file_ && at < (std::uint64_t{1} << 62) &&
            pread(file_.get(), into, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
   }
-  // Up to the first zero; empty when there is none near.
+  // The string at this offset; empty where no zero ends it within kMostName bytes.
   std::string text(std::uint64_t at) const {
     std::array<char, kMostName> buffer{};
     if (!file_ || at >= (std::uint64_t{1} << 62)) {

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where pip puts the library when it puts this command into bin/: the folder's name has Python's
-// version in it.
+// The places where pip may have put the library when it put this command into bin/: the folder's
+// name has Python's version in it.
 std::vector<fs::path> places_of_python(const fs::path& lib) {
   std::vector<fs::path> found;
   std::error_code ignored;
@@ -36,7 +36,7 @@ std::vector<fs::path> places() {
   const fs::path here = fs::path(this_command()).parent_path();
   std::vector<fs::path> all = places_of_python(here / "../lib");
   for (const char* folder :
-       {"../shim", "../" CUBFC_LIBRARY_FOLDER, "../lib", "../cubfc/lib"}) {  // the last: --target
+       {"../shim", "../" CUBFC_LIBRARY_FOLDER, "../lib", "../cubfc/lib"}) {  // last: pip --target
     all.push_back(here / folder / kLibraryName);
   }
   return all;
@@ -44,7 +44,7 @@ std::vector<fs::path> places() {
 
 std::string checked(const fs::path& path) {
   const std::string text = path.lexically_normal().string();
-  // ld.so, LD_PRELOAD: spaces and colons part its entries, a dollar begins a token.
+  // ld.so(8), LD_PRELOAD: spaces and colons separate entries, a dollar begins a token.
   if (text.find_first_of(" :$") != std::string::npos) {
     throw Failure{config::quoted(text, 200) +
                       " cannot be preloaded: LD_PRELOAD takes no space, colon or dollar in a path; "
@@ -62,7 +62,7 @@ std::string this_command() {
   if (!failed) {
     return path.string();
   }
-  // In a chroot or a container without /proc: as execve was given it.
+  // In a chroot or a container without /proc: the path that execve() was given.
   const auto given =
       reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr)
   return given != nullptr ? fs::weakly_canonical(given, failed).string() : "";

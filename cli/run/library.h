@@ -9,7 +9,7 @@ namespace cubfc::cli {
 
 inline constexpr std::string_view kLibraryName = "libcubfc.so";
 
-// The absolute path of the command that runs; "" where it cannot be known.
+// The absolute path of this command's own file; "" where it cannot be known.
 std::string this_command();
 
 // The absolute path of `given`, or, without it, of the library that belongs to this
@@ -17,12 +17,12 @@ std::string this_command();
 // when LD_PRELOAD cannot name it.
 std::string find_library(const std::optional<std::string>& given);
 
-// Of LD_PRELOAD, what is not a libcubfc.so.
+// The entries of `before`, a value of LD_PRELOAD, without any libcubfc.so.
 std::string others_preloaded(const std::string& before);
 
-// LD_PRELOAD with the library behind what is there: a sanitizer's runtime must stay the first. A
-// libcubfc.so that is there already, of an image or of another run around this one, makes place for
-// this one: two would both intercept.
+// A value of LD_PRELOAD: the entries of `before`, then `library`, since a sanitizer's runtime must
+// stay the first. Any libcubfc.so in `before`, of an image or of another run around this one, is
+// left out: two of them would both intercept.
 std::string preload_with(const std::string& before, const std::string& library);
 
 }  // namespace cubfc::cli

@@ -18,7 +18,7 @@
 namespace cubfc::cli {
 namespace {
 
-// 0, or errno as execve would have it.
+// 0 where the file can be executed, else an error number that says why not; EISDIR for a folder.
 int why_not(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
@@ -52,9 +52,10 @@ std::vector<std::string> interpreter_of(const std::string& path) {
   return words;
 }
 
-// What is executed in the end: the interpreter of a script, the program that env looks for.
+// The file that is executed in the end: the interpreter of a script, or the program that env looks
+// for.
 std::string executed_by(std::string path, const std::string& search) {
-  constexpr int kMostScripts = 5;  // as the kernel
+  constexpr int kMostScripts = 5;  // the kernel's limit
   for (int depth = 0; depth < kMostScripts; ++depth) {
     const std::vector<std::string> words = interpreter_of(path);
     if (words.empty()) {
@@ -75,7 +76,8 @@ std::string executed_by(std::string path, const std::string& search) {
   return path;
 }
 
-// The dynamic linker ignores LD_PRELOAD in a program that gains rights by being executed.
+// How a program gains rights by being executed, in words; empty where it gains none. The dynamic
+// linker ignores LD_PRELOAD in a program that does.
 std::string rights_gained_by(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
@@ -114,7 +116,7 @@ FoundProgram find_program(const std::string& name, const std::string& search) {
     if (error == 0) {
       return {path, 0};
     }
-    // As a shell: what a folder that cannot be read may hold does not count.
+    // As in a shell: a file that may be in a folder that cannot be searched does not count.
     found.error = error == EACCES && access(path.c_str(), F_OK) == 0 ? EACCES : found.error;
     if (folder.size() == rest.size()) {
       break;
@@ -138,7 +140,7 @@ std::vector<std::string> obstacles_to_preload(const std::string& path, const std
   const auto elf = read_elf_file(executed);
   const auto ours = read_elf_file(library);
   if (!elf || !ours) {
-    return {};  // whoever starts it will say what it is
+    return {};  // starting it will tell what is wrong
   }
   const std::string name =
       config::shown(executed, 200) +

@@ -7,19 +7,20 @@
 namespace cubfc::cli {
 
 struct FoundProgram {
-  std::string path;  // empty: it cannot be started
-  int error = 0;     // errno then
+  std::string path;  // empty: there is none that can be started
+  int error = 0;     // an error number, where path is empty
 };
 
-// As execvp(3) finds it: in the folders of `search`, $PATH, unless the name has a slash.
+// Finds the program as execvp(3) does: in the folders of `search`, a value of $PATH, unless the
+// name has a slash.
 FoundProgram find_program(const std::string& name, const std::string& search);
 
-// For people: why there is none to start.
+// For people: why find_program() has found none.
 std::string why_not_found(const std::string& name, const FoundProgram& found);
 
 // Why the dynamic linker would not preload `library` into the program at `path`, or what would go
-// wrong, each a sentence with what to do about it; empty where nothing speaks against it. Of a
-// script it is its interpreter that counts. `preloaded`: the rest of LD_PRELOAD.
+// wrong: sentences, each with what to do about it. Empty where nothing speaks against it. Of a
+// script, its interpreter counts. `preloaded`: what LD_PRELOAD has already. `search`: $PATH.
 std::vector<std::string> obstacles_to_preload(const std::string& path, const std::string& library,
                                               const std::string& preloaded,
                                               const std::string& search);

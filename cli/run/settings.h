@@ -1,4 +1,4 @@
-// The environment as a program under cubfc will see it.
+// Variables of the environment: this process's, and those of a program that it starts.
 #pragma once
 
 #include <map>
@@ -9,23 +9,24 @@
 
 namespace cubfc::cli {
 
-// By name.
+// Values by name.
 using Variables = std::map<std::string, std::string>;
 
-// Empty where it is not set.
+// Its value in this process's environment; empty where it is not set.
 std::string variable(const char* name);
 
-// Where programs are looked for: $PATH.
+// The folders in which programs are looked for: $PATH, or where that is not set, "/bin:/usr/bin".
 std::string search_path();
 
-// The environment with these variables in place of its own; those that are empty here are not in
-// it.
+// The entries of this process's environment, with `changes` in place of its own. A variable that is
+// empty in `changes` is left out.
 std::vector<std::string> environment_with(const Variables& changes);
 
-// For execve: the last one is nullptr. They point into the strings.
+// Pointers to the strings, for execve(), with a nullptr at the end. `strings` must outlive them.
 std::vector<char*> pointers_to(const std::vector<std::string>& strings);
 
-// What is in force with these variables beside those of this process, before which they count.
+// The policy of a program with this process's environment, with `settings` in place of its own, and
+// with the policy file of this machine.
 config::Policy policy_with(const Variables& settings);
 
 }  // namespace cubfc::cli

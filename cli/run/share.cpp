@@ -56,7 +56,7 @@ std::optional<Found> processes_on_node(const GetVariable& get) {
   return std::nullopt;
 }
 
-// What the job has of the node; else what this process was given.
+// How many GPUs the job has of this node, by Slurm; else how many this process has.
 Found gpus_on_node(const GetVariable& get, const std::function<unsigned()>& count_gpus) {
   if (const auto found = first_of(get, {"SLURM_GPUS_ON_NODE"})) {
     return *found;
@@ -71,8 +71,10 @@ Found gpus_on_node(const GetVariable& get, const std::function<unsigned()>& coun
   return {count_gpus(), "GPUs of this machine"};
 }
 
-// Of what a job's `processes` on this node have, in Slurm's shards of a GPU; nothing without any.
-// What a GPU has of them no variable of Slurm's says, so that whoever set up the site has to.
+// The share of each of the job's `processes` on this node where the job has Slurm's shards of a
+// GPU; nothing where it has none. No variable of Slurm's says how many shards a GPU has, so the
+// site must set SHARDS_PER_GPU. `all`: the processes, in words. Throws Failure without
+// SHARDS_PER_GPU.
 std::optional<Share> share_of_shards(const GetVariable& get, unsigned processes,
                                      const std::string& all) {
   const auto shards = first_of(get, {"SLURM_SHARDS_ON_NODE"});

@@ -8,26 +8,29 @@
 namespace cubfc::cli {
 
 struct Share {
-  unsigned processes = 1;  // on each GPU, or on the shards that their job has of one
-  unsigned shards = 1;     // that the job has
-  unsigned of_shards = 1;  // that a GPU has
-  std::string because;     // for people: how that was found out
-  // As CUBFC_MEM_FRACTION takes it, rounded down: all together are not more than the GPU.
+  unsigned processes = 1;  // that share a GPU, or the shards that their job has of one
+  unsigned shards = 1;     // how many the job has
+  unsigned of_shards = 1;  // how many a GPU has
+  std::string because;     // for people: how the figures were found out
+  // The share of one process, as CUBFC_MEM_FRACTION takes it. Rounded down: all processes together
+  // get no more than the GPU.
   std::string fraction() const;
 };
 
-// `text`: a number, or "auto" for what the launcher of the job says in the environment: Slurm, Open
-// MPI, torchrun, MPICH's and Intel's. Processes are taken to be spread over the GPUs evenly. A job
-// with Slurm's shards has these of one GPU, and its processes on a node share them.
-// `count_gpus`: those that this process could use, where neither says. Throws Failure.
+// Reads --share. `text`: a number, or "auto" for what the job's launcher says in the environment:
+// Slurm, Open MPI, torchrun, MPICH's and Intel's. Processes are taken to be spread evenly over the
+// GPUs. Where a job has Slurm's shards, they are of one GPU, and the job's processes on a node
+// share them. `count_gpus`: the GPUs that this process could use; called where the environment does
+// not say how many there are. Throws Failure.
 using GetVariable = std::function<const char*(const char* name)>;
 Share read_share_of(const std::string& text, const GetVariable& get,
                     const std::function<unsigned()>& count_gpus);
 
-// "4(x2),3" of SLURM_TASKS_PER_NODE: how many on the node of that number, from 0.
+// How many tasks run on the node of this number, counted from 0. `list`: a value of
+// SLURM_TASKS_PER_NODE, such as "4(x2),3". Nothing where it does not say.
 std::optional<unsigned> tasks_on_node(const std::string& list, unsigned node);
 
-// The GPUs of this machine that the kernel's driver shows.
+// How many GPUs of this machine the kernel's driver shows, in /dev.
 unsigned count_gpus_of_machine();
 
 }  // namespace cubfc::cli

@@ -10,7 +10,7 @@ std::optional<std::string> find_software_gpu(const std::string& library) {
   std::error_code ignored;
   for (const char* folder : {
            "cubfc/software-gpu",        // installed by CMake, or as a package of Debian's
-           "../../cubfc_software_gpu",  // a wheel of its own, beside that with the library
+           "../../cubfc_software_gpu",  // a wheel of its own, beside the library's
            "../tests/standin/lib",      // built
        }) {
     const fs::path path = (here / folder).lexically_normal();

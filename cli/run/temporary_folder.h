@@ -10,10 +10,11 @@
 
 namespace cubfc::cli {
 
-// Below $TMPDIR. Gone with its owner, with all that is in it.
+// A folder below $TMPDIR. The destructor removes it, with all that is in it.
 class TemporaryFolder {
  public:
-  // `name`: what its own begins with. Where none can be made, path() is empty, and errno says why.
+  // `name`: the beginning of the folder's name. Where no folder can be made, path() is empty, and
+  // errno says why.
   explicit TemporaryFolder(const std::string& name)
       : pattern_((std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string()) {
     std::string made = pattern_;
@@ -39,7 +40,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// A new folder in one that is there; its path. Throws Failure.
+// Makes a folder in `folder`, which must be there. Returns its path. Throws Failure.
 inline std::string folder_within(const std::string& folder, const std::string& name) {
   std::string path = folder + '/' + name;
   std::error_code failed;

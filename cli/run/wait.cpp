@@ -17,8 +17,8 @@
 namespace cubfc::cli {
 namespace {
 
-// All that a program may be sent, and can be kept from ending this process. What stops a terminal's
-// jobs stops this process by itself.
+// The signals that run_and_wait() blocks and waits for: all that can be blocked, but for those by
+// which a terminal stops its jobs. Those stop this process by themselves.
 sigset_t awaited_signals() {
   sigset_t set;
   sigfillset(&set);
@@ -28,7 +28,8 @@ sigset_t awaited_signals() {
   return set;
 }
 
-// What the terminal sends its foreground processes, the program gets itself.
+// Whether the terminal has sent the signal, to all its foreground processes: then the program has
+// got it, too, and it is not passed on.
 bool comes_to_both(const siginfo_t& info) {
   return info.si_code == SI_KERNEL &&
          (info.si_signo == SIGINT || info.si_signo == SIGQUIT || info.si_signo == SIGWINCH);
@@ -42,7 +43,7 @@ void pass_on(const siginfo_t& info, pid_t child) {
   }
 }
 
-// As the child ended, without a core of this process's.
+// Ends this process as the child ended, but without a core dump.
 [[noreturn]] void end_as(int status) {
   std::fflush(nullptr);
   if (WIFSIGNALED(status)) {
@@ -65,14 +66,14 @@ void run_and_wait(const std::function<void()>& execute,
                   const std::function<void(int child)>& at_end) {
   const sigset_t awaited = awaited_signals();
   sigset_t before;
-  sigprocmask(SIG_BLOCK, &awaited, &before);  // or one would be lost between fork and wait
-  // Where it is ignored, Linux tells nothing of children.
+  sigprocmask(SIG_BLOCK, &awaited, &before);  // or one between fork and wait would be lost
+  // Where SIGCHLD is ignored, Linux does not tell how children end.
   struct sigaction of_child_before {};
   struct sigaction of_child {};
   of_child.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &of_child, &of_child_before);
   std::fflush(nullptr);
-  const pid_t child = fork_with_this();  // who kills this command kills the program
+  const pid_t child = fork_with_this();  // the program is killed with this command
   if (child < 0) {
     throw Failure{std::string("no process can be made: ") + std::strerror(errno)};
   }
@@ -82,7 +83,8 @@ void run_and_wait(const std::function<void()>& execute,
     execute();
     std::_Exit(EXIT_FAILURE);
   }
-  // Whoever reads what the program writes is not to wait for this process, too.
+  // Gives up stdin and stdout, so that whoever reads the program's output does not wait for this
+  // process as well.
   if (const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC); nothing >= 0) {
     dup2(nothing, STDIN_FILENO);
     dup2(nothing, STDOUT_FILENO);
@@ -106,7 +108,7 @@ void run_and_wait(const std::function<void()>& execute,
     }
     if (changed < 0 && errno == ECHILD) {
       at_end(child);
-      std::_Exit(EXIT_FAILURE);  // nobody can tell how it ended
+      std::_Exit(EXIT_FAILURE);  // how it ended cannot be known
     }
   }
 }

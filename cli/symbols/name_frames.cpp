@@ -13,13 +13,15 @@ namespace {
 using recordings::Frame;
 using recordings::Recording;
 
-// Others are code that lies in no file: "[vdso]", "//anon", "/memfd:jit (deleted)".
+// Whether the object is a file. Others are code that lies in no file: "[vdso]", "//anon",
+// "/memfd:jit (deleted)".
 bool may_be_read(const std::string& object) {
   return object.starts_with('/') && !object.starts_with("//") && !object.starts_with("/memfd:") &&
          !object.starts_with("/dev/") && !object.ends_with(" (deleted)");
 }
 
-// A frame becomes the outermost of these; the others are put in before it.
+// Names `frame` after the last of `functions`, the outermost, and adds a frame to the recording for
+// each that was inlined into it. Returns the numbers of all these frames, the innermost first.
 std::vector<std::uint32_t> add_inlined(Recording& recording, std::uint32_t frame,
                                        std::vector<Function> functions) {
   std::vector<std::uint32_t> all;

@@ -1,4 +1,4 @@
-// Gives the native frames of a recording the names that the files have which they are in.
+// Names the native frames of a recording, by the programs and libraries that they lie in.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,10 @@
 
 namespace cubfc::symbols {
 
-// Reads the programs and libraries that the stacks are in, where they are as they were when it was
-// recorded, and says of the others what is wrong: "/opt/libx.so: is another build than was
-// recorded". Where functions were inlined, there are more frames than before. `progress` is called
-// with the name of each file before it is read.
+// Reads the programs and libraries that native frames lie in. Returns a line for each that cannot
+// be read, or is no longer what it was when it was recorded: "/opt/libx.so: is another build than
+// was recorded". Where functions were inlined, adds frames to the recording and to its stacks.
+// Calls `progress` with the path of each file before it is read.
 std::vector<std::string> name_frames(recordings::Recording& recording,
                                      const std::function<void(const std::string&)>& progress);
 

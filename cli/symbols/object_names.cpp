@@ -30,7 +30,8 @@ std::string demangled(const char* name) {
   return status == 0 && text != nullptr ? text.get() : name;
 }
 
-// A file that is one: opening a device or a pipe may do anything.
+// Opens a regular file; -1 and `problem` for all else. Does not wait for the other end of a pipe,
+// and takes no terminal.
 int open_file(const std::string& path, std::string& problem) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat status {};
@@ -57,7 +58,8 @@ std::string build_id_of(Dwfl_Module* module) {
   return text;
 }
 
-// Of a function, also of one that stands in for another: an inlined copy, a definition.
+// The name of a function. An inlined copy, or a definition apart from its declaration, has the name
+// of the entry that it stands for.
 std::string name_of(Dwarf_Die* die) {
   for (const unsigned kind : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     Dwarf_Attribute attribute;
@@ -109,7 +111,7 @@ struct ObjectNames::Parts {
 
 ObjectNames::ObjectNames(const std::string& path, const std::string& build_id,
                          std::string& problem) {
-  unsetenv("DEBUGINFOD_URLS");  // what is not here may be hundreds of megabytes away
+  unsetenv("DEBUGINFOD_URLS");  // downloads nothing: it may be hundreds of megabytes
   const int file = open_file(path, problem);
   if (file < 0) {
     return;
@@ -120,7 +122,7 @@ ObjectNames::ObjectNames(const std::string& path, const std::string& build_id,
   dwfl_report_end(parts->session, nullptr, nullptr);
   if (parts->module == nullptr) {
     problem = "is no program or library that can be read";
-    close(file);  // else it is the session's
+    close(file);  // else the session closes it
     return;
   }
   if (!build_id.empty() && build_id_of(parts->module) != build_id) {
@@ -133,7 +135,8 @@ ObjectNames::ObjectNames(const std::string& path, const std::string& build_id,
 
 ObjectNames::~ObjectNames() = default;
 
-// Functions by their addresses. Of several at one address the first stays that is the longest.
+// Reads the symbols of functions, sorted by address. Of several at one address keeps the first of
+// the longest.
 void ObjectNames::Parts::read_symbols() {
   const int count = dwfl_module_getsymtab(module);
   for (int i = 1; i < count; ++i) {
@@ -154,7 +157,8 @@ void ObjectNames::Parts::read_symbols() {
   symbols.erase(behind.begin(), behind.end());
 }
 
-// Where the file's contents lie when it is loaded, as the session has it.
+// The address in the session of what lies at this offset in the file; nothing where that is not
+// loaded.
 std::optional<GElf_Addr> ObjectNames::Parts::address_of(std::uint64_t offset) const {
   GElf_Addr bias = 0;
   Elf* const elf = dwfl_module_getelf(module, &bias);
@@ -179,7 +183,7 @@ std::string ObjectNames::Parts::symbol_at(GElf_Addr address) const {
              : demangled(std::prev(after)->name);
 }
 
-// Without its name.
+// The source file and line, without the function's name.
 Function ObjectNames::Parts::line_at(GElf_Addr address) const {
   Function function;
   Dwfl_Line* const line = dwfl_module_getsrc(module, address);
@@ -193,7 +197,8 @@ Function ObjectNames::Parts::line_at(GElf_Addr address) const {
   return function;
 }
 
-// Some compilers write no table of which unit has which addresses: then all are looked through.
+// The compilation unit that has the address. Some compilers write no table of the units' addresses:
+// then looks through all units.
 Dwarf_Die* ObjectNames::Parts::unit_at(GElf_Addr address, Dwarf_Addr& bias) const {
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
   if (unit != nullptr) {
@@ -217,7 +222,8 @@ std::vector<Function> ObjectNames::Parts::by_debug_information(GElf_Addr address
   if (found_count <= 0) {
     return functions;
   }
-  // Those around the innermost in the program as it runs; `found` has those in its source.
+  // `scopes`: those around the innermost scope as the program runs, inlined calls included. `found`
+  // has those around it in the source.
   Dwarf_Die* scopes = nullptr;
   const int count = dwarf_getscopes_die(found, &scopes);
   const std::unique_ptr<Dwarf_Die, FreeMemory> owner(scopes);
@@ -244,7 +250,7 @@ std::vector<Function> ObjectNames::Parts::by_debug_information(GElf_Addr address
 }
 
 std::vector<Function> ObjectNames::at(std::uint64_t return_offset) const {
-  // The call itself is before what it returns to, which may be another function.
+  // The call lies before the place it returns to, which may belong to another function.
   const auto address = parts_ == nullptr || return_offset == 0
                            ? std::nullopt
                            : parts_->address_of(return_offset - 1);

@@ -1,5 +1,5 @@
-// What functions a program or library has at an offset in its file, by its symbols and its debug
-// information: of elfutils' libdw. Knows nothing of recordings.
+// The functions at an offset in a program's or library's file, by its symbols and its debug
+// information, which elfutils' libdw reads. Knows nothing of recordings.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ struct Function {
 // One file. Not thread-safe.
 class ObjectNames {
  public:
-  // `build_id`: in hexadecimal, of the file that was loaded; empty where nobody knows. Where the
-  // file cannot be read, or is another one by now, `problem` says so, and nothing has a name.
-  // Nothing is fetched from anywhere.
+  // `build_id`: of the file when it was loaded, in hexadecimal; empty where that is not known.
+  // Where the file cannot be read, or is another one by now, `problem` says so, and at() finds
+  // nothing. Downloads nothing: unsets DEBUGINFOD_URLS in this process.
   ObjectNames(const std::string& path, const std::string& build_id, std::string& problem);
   ~ObjectNames();
   ObjectNames(const ObjectNames&) = delete;
   ObjectNames& operator=(const ObjectNames&) = delete;
 
-  // What a call returns to at this offset in the file: the function, behind those that were inlined
-  // into it, the innermost first. Empty where nothing is known.
+  // The functions whose call returns to this offset in the file: last the function itself, before
+  // it those that were inlined into it, the innermost first. Empty where nothing is known.
   std::vector<Function> at(std::uint64_t return_offset) const;
 
  private:

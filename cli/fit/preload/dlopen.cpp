@@ -1,7 +1,8 @@
 // Which file a program of `cubfc fit` opens as a library. Called by dlopen.S, in any thread.
 //
-// What takes the place of NVIDIA's libraries is preloaded, so whoever asks for one by its name gets
-// it. Whoever asks by a whole path, as Python packages do that bring their own, would get NVIDIA's.
+// What takes the place of NVIDIA's libraries is preloaded, so dlopen of one by its name finds it.
+// With a whole path, as Python packages name the libraries that they bring, dlopen would open
+// NVIDIA's. Such a path is replaced here.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ __attribute__((visibility("hidden"))) const char* cubfc_fit_file_to_open(const c
 
 namespace {
 
-// With a slash at its end.
+// The folder of this library, with a slash at its end.
 std::string own_folder() {
   Dl_info found{};
   static const char in_this_object = 0;
@@ -28,7 +29,8 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/') + 1);
 }
 
-// For ever: a library that is opened may open others before dlopen is done with its name.
+// The text of a path, kept for ever: a library that is opened may open others before dlopen is done
+// with its name.
 const char* kept(const std::string& path) {
   static std::mutex mutex;
   static std::set<std::string> paths;
@@ -48,7 +50,8 @@ const char* cubfc_fit_file_to_open(const char* file) {
     return file;
   }
   const std::string_view name = path.substr(slash + 1);
-  // NVIDIA's profiler is used with the software driver as with any other.
+  // CUPTI, NVIDIA's profiler, is not replaced: it is used with the software driver as with any
+  // other.
   const bool is_replaced = (name.starts_with("libcu") && !name.starts_with("libcupti.") &&
                             !name.starts_with("libcubfc")) ||
                            name.starts_with("libnvidia-ml.");

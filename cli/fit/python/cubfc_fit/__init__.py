@@ -1,6 +1,8 @@
-"""Inside the program that `cubfc fit` runs: follows values on the host, counts steps, and ends the program when its peak is known.
+"""Inside the program that `cubfc fit` runs: follows values on the host, counts steps, and ends the program when its peak is
+known.
 
-Changes nothing of the program's files or environment. Nothing is done before the program imports PyTorch."""
+Changes nothing of the program's files or environment, and does nothing before the program imports PyTorch or another
+framework."""
 
 import importlib.abc
 import importlib.metadata
@@ -10,7 +12,8 @@ import sys
 
 __all__ = ["wait_for_frameworks"]
 
-# Their CUDA runtime is inside their libraries, which ask NVIDIA's driver for what no other driver has.
+# Packages that cannot run here, with their names for people. NVIDIA's CUDA runtime is inside their libraries, and asks for what
+# only NVIDIA's driver has.
 _REFUSED = {
     "cupy": "CuPy", "jaxlib": "JAX", "tensorflow": "TensorFlow", "xgboost": "XGBoost", "rmm": "RMM", "cudf": "cuDF",
     "ctranslate2": "CTranslate2", "warp": "Warp",
@@ -18,7 +21,7 @@ _REFUSED = {
 
 
 def _tell_versions():
-    """The stand-ins of NVIDIA's libraries say that they are those which the environment has: PyTorch chooses by it."""
+    """Has the stand-ins of cuDNN and cuBLAS report the versions that are installed: PyTorch chooses by them."""
     for library in ("cudnn", "cublas"):
         for name in (f"nvidia-{library}", f"nvidia-{library}-cu13", f"nvidia-{library}-cu12"):
             try:
@@ -41,7 +44,7 @@ def _weights(function):
     return after
 
 
-# What is done once a module has been imported.
+# Called with a module once it has been imported.
 _AFTER = {"torch": _start}
 if os.environ.get("CUBFC_FIT_RANDOM_WEIGHTS"):
     _AFTER |= {"transformers.modeling_utils": _weights("make_up_transformers"),
@@ -50,7 +53,7 @@ if os.environ.get("CUBFC_FIT_RANDOM_WEIGHTS"):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Is asked first for each module."""
+    """Python asks it first for each module. Wraps the loaders of those in _AFTER and _REFUSED."""
 
     def __init__(self):
         self._looks_for = set()

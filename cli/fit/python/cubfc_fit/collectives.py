@@ -1,8 +1,8 @@
-"""NCCL cannot run here: its CUDA runtime is inside it. Gloo takes its place in every group of processes. What NCCL itself would take of a
-GPU is told by the number of its communicators (cli/fit/nccl.h).
+"""NCCL cannot run here: its CUDA runtime is inside it. Gloo takes its place in every group of processes. What NCCL would take
+of a GPU follows from the number of its communicators (cli/fit/nccl.h).
 
-Some versions of Gloo lack what NCCL has: an average is a sum that is divided here, and a collective that Gloo does not know moves
-nothing, which leaves guesses in its results, and takes as much memory."""
+Some versions of Gloo lack what NCCL has. An average is computed as a sum and divided here. A collective that Gloo does not know
+is replaced by one that moves none of its data: its results are guesses, and it takes as much memory."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ _COLLECTIVES = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor
 
 
 def run_by_gloo():
-    """Before the program makes a group."""
+    """Called before the program makes a group of processes."""
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         return
     from torch.distributed import distributed_c10d as c10d
@@ -32,7 +32,7 @@ def run_by_gloo():
         backend = str(given["backend"]).lower()
         if "nccl" not in backend and backend != "undefined":
             return make(*arguments, **named)
-        # None of these is for another backend.
+        # These arguments are for NCCL, not for Gloo.
         for name in ("backend_options", "pg_options", "device_id"):
             if name in given:
                 given[name] = None
@@ -67,7 +67,7 @@ def _by_what_gloo_has(c10d, collective):
             if "support" not in str(error):
                 raise
             work = all_reduce(torch.zeros(1), group=given.get("group"), async_op=bool(given.get("async_op")))
-        result = next(iter(given.values()))  # or a list, of what each rank has
+        result = next(iter(given.values()))  # a tensor, or a list of one from each rank
         if is_average and isinstance(result, torch.Tensor) and not given.get("async_op"):
             result.div_(c10d.get_world_size(given.get("group")))
         return work

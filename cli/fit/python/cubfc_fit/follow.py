@@ -1,5 +1,5 @@
-"""What an operator makes of the values that are known, on the host: computed where it is small, else of one value where all elements
-have one, else guessed."""
+"""Finds the values of what an operator has made, from the known values of its inputs. They are computed on the host where they
+are few, computed for one element where each input has one value everywhere, else guessed."""
 
 import torch
 
@@ -8,17 +8,18 @@ from .notes import notes
 from .reads import copy, read
 from .shadows import DRAWN, GUESSED, MOST_INDICES, TRUE, guess, is_index, is_known, is_small, shadows, tensors_in
 
-# Of the numbers that are drawn here: the program's own generators stay as they are.
+# Draws random numbers here, so that the program's own generators stay as they are.
 _draws = torch.Generator(device="cpu")
-_PLACE = 0.382  # of the first guess among those that are searched
-_MOST_EXPERTS = 256  # among more, what is searched is words
-_FEW = 16  # elements of what is computed though it rests on a guess
+_PLACE = 0.382  # where among the elements that are searched the first guess is found
+_MOST_EXPERTS = 256  # a search among more elements is one among words
+_FEW = 16  # the most elements of tensors that are computed although they rest on a guess
 
 
 def follow(func, facts, args, kwargs, tensors, out):
-    """Sets the shadows of what the operator has made or changed; what it returned, or the number that it should have."""
+    """Sets the shadows of what the operator has made or changed. Returns what the operator returned, or the number that it
+    should have returned."""
     if facts.is_collective:
-        # Threads of the backend write into them, whenever: the driver has what they copy.
+        # The backend's threads write into these tensors at any time. The driver has the bytes that they copy.
         for tensor in (*tensors, *tensors_in([out])):
             if is_known(tensor):
                 shadows.set(tensor, guess(tensor.dtype))
@@ -31,7 +32,7 @@ def follow(func, facts, args, kwargs, tensors, out):
     made = [value for value in tensors_in([out]) if id(value) not in old]
     for tensor in made:
         if tensor.layout is not torch.strided and tensor.numel() and not tensor._nnz():
-            notes.size_unknown(facts.name)  # it was read within the operator, where nobody answers
+            notes.size_unknown(facts.name)  # the operator itself read how many, and was not answered
     changed = [value for value in mutated if is_known(value)]
     new = [value for value in made if is_known(value)]
     if facts.kind is operators.COPY:
@@ -61,8 +62,9 @@ def follow(func, facts, args, kwargs, tensors, out):
 
 
 def _stays_a_guess(facts, inputs, results):
-    """A number that rests on a guess is one, too, and need not be computed; but a few are, so that a scale or a counter goes on
-    as it would. An index among numbers that are guessed has no better guess than its own."""
+    """Whether the results, which rest on a guess, are guesses that need not be computed. A few numbers are computed all the
+    same, so that a scale or a counter goes on as it would; so are indices. But an index that is found among guessed numbers is
+    guessed by _guess_index()."""
     if facts.name in operators.INDICES and inputs and not is_index(inputs[0].dtype):
         return True
     if any(is_index(tensor.dtype) for tensor in results):
@@ -88,7 +90,8 @@ def _fill(facts, args, kwargs, new, changed):
 
 
 def _on_host(value, writes):
-    """An argument as it is on the host; LookupError where its values are not known."""
+    """An argument with tensors of the host in place of the device's. `writes`: the operator writes to it. Raises LookupError
+    where its values are not known."""
     if isinstance(value, torch.Tensor):
         if not value.is_cuda:
             return value
@@ -115,10 +118,10 @@ def _arguments_on_host(facts, args, kwargs):
 
 
 def _compute(func, facts, args, kwargs, tensors, changed, out, certainty):
-    """All on the host, where all is small enough for that."""
+    """Computes all results on the host, where all are small enough. Returns whether it has."""
     if any(is_known(tensor) and not is_small(tensor) for tensor in (*changed, *tensors_in([out]))):
         return False
-    # What a mean or a product of large ones is, is not known.
+    # The mean or the product of large tensors is not known, though it is small itself.
     if any(is_known(tensor) and tensor.numel() > MOST_INDICES for tensor in tensors):
         return False
     try:
@@ -130,7 +133,7 @@ def _compute(func, facts, args, kwargs, tensors, changed, out, certainty):
         shadows.raise_certainty(tensor, certainty)
     old = {id(tensor) for tensor in changed}
     for tensor, value in zip(tensors_in([out]), tensors_in([values])):
-        if is_known(tensor) and id(tensor) not in old and tensor.numel():  # an output that nobody wants is empty
+        if is_known(tensor) and id(tensor) not in old and tensor.numel():  # an output that is not wanted is empty
             if tensor.size() != value.size():
                 notes.add("shape", facts.name, detail=f"{list(tensor.size())} for {list(value.size())}")
                 return False
@@ -152,7 +155,7 @@ def _call(func, facts, args, kwargs):
 
 
 def _compute_everywhere(func, facts, args, kwargs, tensors, changed, new, certainty):
-    """On one element, where all inputs have one value everywhere."""
+    """Computes one element of the results, where each input has one value everywhere. Returns whether it has."""
     if facts.name in operators.KEEPS_THE_VALUE:
         inputs = [tensor for tensor in tensors if not (tensor.is_cuda and is_index(tensor.dtype) and len(tensors) > 1
                                                        and facts.name not in ("aten::cat", "aten::stack"))] or tensors[:1]
@@ -204,7 +207,7 @@ def _guess(facts, tensors, changed, new, out):
     outputs = list(tensors_in([out])) if not changed else []
     for tensor in changed + new:
         if facts.name == operators.FINDS_INFINITE and tensor.numel() == 1 and tensor is tensors[-2]:
-            shadows.raise_certainty(tensor, GUESSED)  # no gradient is
+            shadows.raise_certainty(tensor, GUESSED)  # no gradient is taken for infinite
         else:
             shadows.set(tensor, guess(tensor.dtype))
     if along is not None and along < len(outputs) and is_small(outputs[along]) and is_known(outputs[along]):
@@ -212,9 +215,9 @@ def _guess(facts, tensors, changed, new, out):
 
 
 def _guess_index(searched, found):
-    """Each row finds others than the row before, so that all experts get some. Of a vocabulary none finds the first or the last word,
-    where what ends a text has its number; nor do the first rows find those in the middle, which would be the first ones again where
-    the numbers of two beams stand behind one another."""
+    """Guesses that each row finds other elements than the row before, so that all experts get some. In a vocabulary, no row
+    finds the first or the last word, as the word that ends a text often has that number. The first rows find none in the middle
+    either: where the scores of two beams stand behind one another, the middle is the first word of the second beam."""
     dimensions = [size for size, other in zip(searched.size(), found.size()) if size != other] if searched.dim() == found.dim() else []
     among = dimensions[0] if dimensions else (searched.size(-1) if searched.dim() else 1)
     end = 1 if among > _MOST_EXPERTS else 0

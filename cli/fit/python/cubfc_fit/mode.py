@@ -14,7 +14,7 @@ from .notes import notes
 from .shadows import TRUE, guess, is_known, is_small, shadows, tensors_in
 
 _lock = threading.RLock()
-_MOST_BYTES_KEPT_BY_DRIVER = 64 << 10  # of a copy: STANDIN_DATA=none
+_MOST_BYTES_KEPT_BY_DRIVER = 64 << 10  # of a copy, with STANDIN_DATA=none (tests/standin)
 
 
 class Values(TorchDispatchMode):
@@ -24,18 +24,18 @@ class Values(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls):
-        return True  # torch.compile compiles under it
+        return True  # torch.compile compiles under this mode
 
     @classmethod
     def _should_skip_dynamo(cls):
-        return False  # nothing of it is ever compiled: it needs no wrapper that says so
+        return False  # this mode is never compiled, and needs no wrapper that says so
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        # PyTorch finds out sizes, or compiles, with tensors that have no memory.
+        # With fake tensors, which have no memory, PyTorch finds out sizes or compiles.
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) or any(issubclass(kind, FakeTensor) for kind in types):
             return func(*args, **kwargs)
-        # A subclass comes first: its own operators on plain tensors are seen.
+        # A subclass of Tensor handles its operators first. What these do to plain tensors is seen here.
         if not all(map(_is_plain, types)):
             return NotImplemented
         if not isinstance(func, torch._ops.OpOverload):
@@ -61,13 +61,13 @@ class Values(TorchDispatchMode):
 
 @functools.lru_cache(maxsize=None)
 def _is_plain(kind):
-    """Whether it has no operators of its own."""
+    """Whether tensors of this type have no dispatch of their own."""
     return kind.__torch_dispatch__ in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
 
 
 def _lifted(tensor):
-    """torch.tensor([...], device="cuda") copies where no mode sees it, and then tells of what it has made. The driver has the bytes,
-    where they are few."""
+    """torch.tensor([...], device="cuda") copies where no mode sees it, and then calls an operator on the tensor that it has
+    made. The driver has the bytes, where they are few."""
     if is_known(tensor):
         with _lock:
             if is_small(tensor) and tensor.numel() * tensor.element_size() <= _MOST_BYTES_KEPT_BY_DRIVER:
@@ -78,8 +78,8 @@ def _lifted(tensor):
 
 
 def _without_library(error, func, facts, args, kwargs):
-    """What an operator returns whose library is not there: memory of the size that it would have. What the library takes meanwhile
-    is not known."""
+    """Returns what an operator would have returned that failed because its library is not there: memory of the same size. What
+    the library takes meanwhile is not known. Raises `error` where that is another one."""
     if facts.mutated or not any(name in str(error).lower() for name in ("cusolver", "cufft", "cusparse", "magma")):
         raise error
 
@@ -107,7 +107,7 @@ def _without_library(error, func, facts, args, kwargs):
 
 
 def _followed(function, otherwise, func, *arguments):
-    """What goes wrong here must not reach the program."""
+    """Calls `function`. An exception in it is noted and does not reach the program; `otherwise` is returned then."""
     try:
         return function(func, *arguments)
     except Exception as error:  # pylint: disable=broad-except
@@ -115,13 +115,14 @@ def _followed(function, otherwise, func, *arguments):
         return otherwise
 
 
-# One for all threads. PyTorch up to 2.7 counts one reference too few of a mode that nobody else has.
+# One mode for all threads, which stays for ever: PyTorch up to 2.7 counts one reference too few of a mode that nothing else
+# refers to.
 _values = Values()
 
 
 class InForce:
-    """For a `with`, as the mode itself would be; but PyTorch's books of whether a mode was entered, which would keep torch.compile
-    from compiling, are left alone."""
+    """Puts the mode in force within a `with`, as the mode itself would. Does not touch PyTorch's record of whether a mode was
+    entered, because of which torch.compile would not compile."""
 
     def __enter__(self):
         _python_dispatch._push_mode(_values)
@@ -131,6 +132,6 @@ class InForce:
 
 
 def forget(tensor):
-    """A tensor is new, and nobody has seen what made it."""
+    """Called for a new tensor that was made where no mode sees it: its values are not known."""
     with _lock:
         shadows.set(tensor, guess(tensor.dtype))

@@ -1,4 +1,5 @@
-"""What `cubfc fit` is told of the run: the file that CUBFC_FIT_NOTES names, written anew when there is something new."""
+"""What `cubfc fit` is told of the run: the file that CUBFC_FIT_NOTES names. It is written again and again while the program
+runs (run.py), and replaced as a whole each time, so that a reader finds no half of it."""
 
 import json
 import os
@@ -10,7 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _line():
-    """Of the program's own code, which called what is noted. The backward pass runs on a thread of autograd's."""
+    """The line of the program's own code that led to what is noted; else the outermost line of other packages; else "the
+    backward pass", which runs on a thread of autograd's, without the program's code on its stack."""
     frame = sys._getframe(2)
     outer = None
     while frame:
@@ -33,7 +35,7 @@ class Notes:
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def _begin_anew(self):
-        """In a child of fork: another thread of the parent's may have had the lock."""
+        """Called in a child of fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
 
     def add(self, kind, what, detail="", count=1):
@@ -53,7 +55,7 @@ class Notes:
         self.add("none taken", operator.partition("::")[2])
 
     def communicator(self, ranks):
-        """One of NCCL's, which would be there: among so many GPUs."""
+        """Notes a communicator that NCCL would have made, among so many GPUs."""
         with self._lock:
             self.facts["communicators"] = [*self.facts.get("communicators", ()), ranks]
 

@@ -13,26 +13,26 @@ OTHER = "other"
 _COPIES = {"aten::clone", "aten::_to_copy", "aten::copy_", "aten::lift_fresh_copy", "aten::copy"}
 _EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided", "aten::resize_",
           "aten::empty_permuted"}
-# With the same value everywhere, and how that is known: of an operator on one element, by an argument's place.
+# Operators that give all elements one value: the value; None: it is an argument of the operator.
 FULL = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten::ones": 1, "aten::ones_like": 1, "aten::new_ones": 1,
         "aten::full": None, "aten::full_like": None, "aten::new_full": None, "aten::zero_": 0, "aten::fill_": None, "aten::zero": 0,
         "aten::fill": None}
 _POINTWISE = {"aten::masked_fill", "aten::masked_fill_", "aten::where", "aten::lerp", "aten::clamp", "aten::clamp_"}
-# Of a value that is everywhere, what is computed of some of its elements is that value, too.
+# Operators whose result has the value that all elements of their inputs have.
 KEEPS_THE_VALUE = {"aten::cat", "aten::repeat", "aten::index_select", "aten::gather", "aten::index", "aten::amax", "aten::amin",
                    "aten::all", "aten::any", "aten::mean", "aten::flip", "aten::roll", "aten::embedding", "aten::max", "aten::min",
                    "aten::stack", "aten::contiguous", "aten::take"}
-# Whether a value is not 0.
+# Those of them whose result is whether that value is not 0.
 TRUTHS = {"aten::all", "aten::any"}
-# Which output is an index along which argument's dimension; None: of all elements.
+# Operators that find elements: which of their outputs has the indices.
 INDICES = {"aten::argmax": 0, "aten::argmin": 0, "aten::max": 1, "aten::min": 1, "aten::topk": 1, "aten::sort": 1,
            "aten::multinomial": 0, "aten::kthvalue": 1, "aten::median": 1, "aten::nanmedian": 1, "aten::mode": 1, "aten::cummax": 1,
            "aten::cummin": 1, "aten::argsort": 0}
 
 
-# By cuDNN, which takes memory meanwhile that nobody knows.
+# Operators that cuDNN runs. How much memory it takes meanwhile is not known.
 CONVOLUTIONS = {"aten::convolution", "aten::convolution_backward"}
-# Its second argument tells whether a gradient is infinite or no number.
+# Sets its second argument where a gradient is infinite or not a number.
 FINDS_INFINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 
 

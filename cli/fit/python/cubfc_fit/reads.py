@@ -1,4 +1,4 @@
-"""Copies, and what the host reads: there the program gets the values that are known."""
+"""Copies, and reads by the host: there the program gets the values that are known."""
 
 import torch
 
@@ -6,7 +6,7 @@ from .notes import notes
 from .shadows import GUESSED, MOST_INDICES, TRUE, Everywhere, guess, is_known, is_small, shadows
 from .waits import waits
 
-_FEW = 16  # elements that a condition goes by
+_FEW = 16  # the most elements of a copy that a condition may go by
 
 
 def copy(args, tensors, out, facts):
@@ -50,9 +50,9 @@ def copy(args, tensors, out, facts):
 
 def _copy_to_host(source, target):
     certainty = shadows.certainty(source)
-    torch.cuda.current_stream(source.device).synchronize()  # it may be on its way
+    torch.cuda.current_stream(source.device).synchronize()  # the driver's own copy may still run
     if not shadows.has(source) and bool(torch.any(target.reshape(-1)[:MOST_INDICES] != 0)):
-        return  # a copy that nobody saw, as a thread of gloo's makes, wrote it: the driver has these bytes
+        return  # the driver has these bytes: a copy wrote them that no mode saw, as of a thread of Gloo's
     values = shadows.view(source)
     if values is not None and (shadows.has(source) or is_small(source)):
         target.copy_(values)
@@ -70,7 +70,7 @@ def read(facts, tensors, out):
     if not known:
         return out
     if facts.name != "aten::equal" and not shadows.has(known[0]) and out:
-        return out  # likewise
+        return out  # the driver has the number: see _copy_to_host()
     certainty = TRUE
     for tensor in known:
         certainty |= shadows.certainty(tensor)

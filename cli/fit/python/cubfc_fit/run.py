@@ -1,7 +1,7 @@
 """Starts what follows the program, once PyTorch is there, and ends the program when its peak is known.
 
-CUBFC_FIT_STEPS: it ends when the peak has not risen over so many steps of an optimizer; 0: never. CUBFC_FIT_SECONDS: and after so
-many seconds since PyTorch was imported; 0: never."""
+CUBFC_FIT_STEPS: ends the program when its peak has not risen over so many steps of an optimizer; 0: never. CUBFC_FIT_SECONDS:
+ends it so many seconds after PyTorch was imported; 0: never."""
 
 import atexit
 import ctypes
@@ -25,7 +25,7 @@ class _Run:
         self._lock = threading.Lock()
         self._started = time.monotonic()
         self._steps = 0
-        self._peak = {"allocated": 0, "reserved": 0}  # of all devices together
+        self._peak = {"allocated": 0, "reserved": 0}  # bytes, of all devices together
         self._peak_step = 0
         self._peak_seconds = 0.0
         self._most_steps = int(os.environ.get("CUBFC_FIT_STEPS") or 0)
@@ -35,7 +35,7 @@ class _Run:
         self._ticking = threading.Thread(target=self._tick, name="cubfc-fit", daemon=True)
 
     def step(self, *_):
-        """After each step of an optimizer."""
+        """PyTorch calls it after each step of an optimizer."""
         self._look()
         with self._lock:
             self._steps += 1
@@ -58,7 +58,7 @@ class _Run:
                 self.end("seconds")
 
     def _look(self):
-        """A program may reset PyTorch's own peaks."""
+        """Keeps the highest of PyTorch's own peaks, which the program may reset."""
         if not torch.cuda.is_initialized():
             return
         now = {"allocated": 0, "reserved": 0}
@@ -82,16 +82,17 @@ class _Run:
                 return
             self._is_over.set()
         if threading.current_thread() is not self._ticking:
-            # Python ends a thread that comes back from PyTorch's code after it by unwinding that code, which aborts.
+            # The thread must have ended before Python does. Later Python would end it by unwinding PyTorch's code, which
+            # aborts.
             self._ticking.join()
         _keep_recording()
         self._look()
-        # An end that such an answer led to is none that it would have had.
+        # Where a loop was given another answer, the end that it led to is not the program's own.
         self._tell("waits" if state in ("ended", "failed") and waits.answered else state)
         notes.write()
 
     def end(self, why):
-        """The program's own exit handlers could take as long as the program."""
+        """Ends the process without the program's own exit handlers, which could take as long as the program."""
         self._finish(why)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -99,7 +100,8 @@ class _Run:
 
 
 def _keep_recording():
-    """A process may be killed, as those are that wait for one which has ended."""
+    """Has the library write what it has recorded: this process may be killed, as those are that wait for one which has
+    ended."""
     flush = getattr(ctypes.CDLL(None), "cubfc_flush", None)
     if flush:
         flush()
@@ -112,7 +114,7 @@ _exit = os._exit
 
 
 def _exit_with_recording(status):
-    """Workers of multiprocessing end so. No exit handler runs."""
+    """Takes the place of os._exit, by which workers of multiprocessing end: no exit handler runs."""
     _run._finish("ended")
     _exit(status)
 
@@ -130,7 +132,7 @@ def start():
 
 
 def _follow_inductor():
-    """Code that torch.compile has made takes memory by a way of its own, past the dispatcher."""
+    """Wraps the function by which code of torch.compile's takes memory, as no mode sees that."""
     guards = getattr(torch._C._dynamo, "guards", None)
     take = getattr(guards, "_empty_strided_cuda", None)
     if take is None:
@@ -145,8 +147,9 @@ def _follow_inductor():
 
 
 def _run_recurrent_networks_without_cudnn():
-    """It is not there, and how much it would keep for the backward pass is its own secret. PyTorch's own code takes its place."""
-    torch.nn.RNNBase.flatten_parameters = lambda module: None  # into cuDNN's layout, of the same size
+    """cuDNN is not there, and how much its recurrent networks keep for the backward pass is not known. PyTorch's own code takes
+    their place."""
+    torch.nn.RNNBase.flatten_parameters = lambda module: None  # would copy parameters into cuDNN's layout, of the same size
 
     def without(name):
         of_pytorch = getattr(torch._VF, name)
@@ -170,7 +173,7 @@ def _run_recurrent_networks_without_cudnn():
 
 
 def _follow_threads():
-    """PyTorch's modes are each thread's own."""
+    """Puts the mode in force in each new thread, as PyTorch's modes are each thread's own."""
     bootstrap = threading.Thread._bootstrap_inner
 
     def under_mode(thread):

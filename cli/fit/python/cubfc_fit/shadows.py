@@ -1,13 +1,14 @@
 """What is known of the values in the device's memory.
 
 No kernel computes anything on the software GPU, so what a program reads back is computed here, on the CPU, beside the program.
-Each storage of the device's has a shadow. A small one has the same bytes, as far as they are known; of a large one only a value is
-known that all of its elements have. Views need nothing of their own: they are views of the shadow's bytes, too.
+Each storage of the device's has a shadow. The shadow of a small storage has the same bytes, as far as they are known. That of a
+large one is a value that all its elements have, if that is known. Views of a storage have no shadows of their own: they are
+views of the shadow's bytes, too.
 """
 
 import torch
 
-# How sure a value is; what is computed of several is as unsure as all of them together.
+# How sure a value is: bits. What is computed of several values has the bits of all of them.
 TRUE = 0
 DRAWN = 1  # random numbers, which are others on a GPU
 GUESSED = 2
@@ -16,8 +17,8 @@ GUESSED = 2
 # numbers hardly ever do.
 MOST_NUMBERS = 4096
 MOST_INDICES = 1 << 18
-MOST_BYTES_KEPT = 512 << 20  # of all shadows; the oldest are forgotten first
-MOST_BYTES_LOOKED_AT = 64 << 20  # of what is copied from the host, for whether it is one value everywhere
+MOST_BYTES_KEPT = 512 << 20  # by all shadows together; the oldest are forgotten first
+MOST_BYTES_LOOKED_AT = 64 << 20  # of a copy from the host, to find out whether it has one value everywhere
 
 
 class Bytes:
@@ -33,8 +34,8 @@ class Bytes:
 
 
 class Everywhere:
-    """One value, a tensor of one element, that all elements of a storage of `nbytes` bytes have; of any storage, where that is 0.
-    Never changed: many storages may have the same."""
+    """One value, a tensor of one element, that all elements of a storage of `nbytes` bytes have; 0: of a storage of any size.
+    Never changed, as many storages may have the same one."""
     __slots__ = ("value", "certainty", "nbytes")
 
     def __init__(self, value, certainty, nbytes=0):
@@ -45,7 +46,8 @@ _guesses = {}
 
 
 def guess(dtype):
-    """1, and true: a condition on it goes on where 0 would end, and neither a logarithm nor a quotient makes it infinite."""
+    """The guess for values of a type: 1, true, or for an index 0. With 1 a condition goes on where 0 would end it, and neither
+    a logarithm nor a quotient becomes infinite."""
     if dtype not in _guesses:
         # An index of 1 may be out of range, 0 never is.
         number = 0 if is_index(dtype) and dtype != torch.bool else 1
@@ -66,19 +68,19 @@ def is_small(tensor):
 
 
 def _start(tensor):
-    """The address at which its storage starts. Of the storage itself nothing may be asked: Python's object of it would count as one
-    more that uses it, and autograd adds to a gradient in place where it alone does."""
+    """The address at which the tensor's storage starts. The storage itself must not be asked for: Python's object of it would
+    count as a further user, and autograd adds to a gradient in place only where it is the only one."""
     return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
 
 
 def _reach(tensor):
-    """The bytes of its storage up to its last element."""
+    """How many bytes the tensor's storage has up to the tensor's last element."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride()))
     return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
 
 
 def is_known(tensor):
-    """Whether it has a shadow: it is the device's."""
+    """Whether the tensor has a shadow: it is the device's, and strided."""
     return tensor.is_cuda and tensor.layout is torch.strided
 
 
@@ -91,8 +93,9 @@ def tensors_in(values):
 
 
 class Shadows:
-    """The shadows of all storages that are more than a guess, by the address of each. Where a storage is gone another one begins,
-    whose operator says what is in it. Only for the thread that holds the mode's lock."""
+    """The shadows of all storages of which more is known than guess() says, by address. A storage that is freed keeps its
+    shadow until a new one begins at the address: the operator that makes it sets its shadow. Only for the thread that holds the
+    mode's lock."""
 
     def __init__(self):
         self._known = {}
@@ -105,17 +108,17 @@ class Shadows:
         return shadow
 
     def has(self, tensor):
-        """Whether anything is known, or was guessed with a reason of its own."""
+        """Whether anything is known, or was guessed otherwise than by guess()."""
         return _start(tensor) in self._known
 
     def set(self, tensor, shadow):
-        """`tensor` is all of its storage, or the shadow a guess."""
+        """Sets the shadow of the tensor's storage. The tensor must be all of its storage, or the shadow a guess."""
         key = _start(tensor)
         old = self._known.pop(key, None)
         if type(old) is Bytes:
             self._bytes -= old.nbytes
         if type(shadow) is Everywhere and shadow.certainty & GUESSED and not shadow.nbytes:
-            return  # what is not known is guessed
+            return  # of() says the same where nothing is known
         self._known[key] = shadow
         if type(shadow) is Bytes:
             self._bytes += shadow.nbytes
@@ -128,12 +131,12 @@ class Shadows:
             self._bytes -= old.nbytes
 
     def begin(self, tensor):
-        """New memory, with nothing in it that anybody knows, to which parts may be written."""
+        """Called for new memory, whose contents are not known and to which parts may be written."""
         nbytes = _reach(tensor) if is_small(tensor) else 0
         self.set(tensor, Everywhere(guess(tensor.dtype).value, GUESSED, nbytes))
 
     def covers(self, tensor):
-        """Whether it is all that is known of its storage."""
+        """Whether the tensor is all of its storage, as far as that is known."""
         shadow = self._known.get(_start(tensor))
         nbytes = tensor.numel() * tensor.element_size()
         if shadow is None or not shadow.nbytes:
@@ -144,8 +147,8 @@ class Shadows:
         return self.of(tensor).certainty
 
     def view(self, tensor):
-        """On the host, of the tensor's size; not to be written to. None where its values are not one by one known and it is too
-        large for that."""
+        """The tensor's values on the host, in the tensor's size; not to be written to. None where the values are not known one
+        by one and the tensor is too large for a copy of one value."""
         shadow = self.of(tensor)
         if type(shadow) is Bytes:
             return _laid_out(shadow.storage, tensor)
@@ -154,7 +157,7 @@ class Shadows:
         return shadow.value.to(tensor.dtype).reshape(()).expand(tensor.size())
 
     def writable(self, tensor):
-        """The same, to be written to: of a small storage; None where it is not known to be small."""
+        """The same, to be written to, for a small storage. None where the storage is not known to be small."""
         shadow = self.of(tensor)
         if type(shadow) is not Bytes:
             nbytes = shadow.nbytes or (_reach(tensor) if self.covers(tensor) else 0)
@@ -175,7 +178,8 @@ class Shadows:
             self.set(tensor, Everywhere(shadow.value, shadow.certainty | certainty, shadow.nbytes))
 
     def adopt(self, tensor, values, certainty):
-        """A new tensor of the device's has these values, a tensor of the host's of its size that nobody else uses."""
+        """Sets the values of a new tensor of the device's. `values`: a tensor of the host's, of the same size, that nothing
+        else uses."""
         if not is_small(tensor):
             self.set(tensor, guess(tensor.dtype))
             return
@@ -189,11 +193,12 @@ class Shadows:
         self.set(tensor, Bytes(storage, certainty))
 
     def fill(self, tensor, value, certainty):
-        """All of the tensor's storage, which it covers, has the value, a tensor of one element."""
+        """Sets all elements of the tensor's storage to `value`, a tensor of one element. The tensor must cover its storage."""
         self.set(tensor, Everywhere(value.reshape(-1)[:1].to(tensor.dtype, copy=True), certainty, _reach(tensor)))
 
     def write_part(self, tensor, values, certainty):
-        """Of the storage of a tensor, the tensor's elements."""
+        """Sets the tensor's elements, which are a part of its storage. Where that is not possible, all of the storage becomes a
+        guess."""
         target = self.writable(tensor)
         if target is not None:
             target.copy_(values.reshape(()) if values.numel() == 1 else values)
@@ -207,7 +212,7 @@ class Shadows:
             self.set(tensor, guess(tensor.dtype))
 
     def value(self, tensor):
-        """The one that all elements of it have, as a tensor of one, or None."""
+        """The value that all elements of the tensor have, as a tensor of one element; None where that is not known."""
         if not tensor.is_cuda:
             return tensor.detach().reshape(1) if tensor.numel() == 1 and tensor.layout is torch.strided else None
         shadow = self.of(tensor)
@@ -216,7 +221,7 @@ class Shadows:
         return self.view(tensor).reshape(1) if tensor.numel() == 1 else None
 
     def copied_from_host(self, tensor, values):
-        """All of a new tensor, or of an old one's storage, has what the host's has."""
+        """Sets the values of a new tensor, or of one that covers its storage, to a copy of the host's `values`."""
         if is_small(tensor):
             self.adopt(tensor, values.detach().to(tensor.dtype, copy=True), TRUE)
             return
@@ -232,5 +237,5 @@ def _laid_out(storage, tensor):
     return torch.empty(0, dtype=tensor.dtype).set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
 
 
-# Those of the program. Only for the thread that has the lock of the mode.
+# The program's shadows. Only for the thread that holds the mode's lock.
 shadows = Shadows()

@@ -1,6 +1,6 @@
-"""Operators whose result is as large as a value says: nonzero, masks, unique, bincount. PyTorch's code for GPUs computes how many
-there are, reads the number, and allocates. It does so here, too, and gets the number from here: the software driver answers the
-thread's next reads of a number with it.
+"""Operators whose result is as large as a value says: nonzero, masks, unique, bincount. PyTorch's code for GPUs computes the
+number of elements on the device, reads it back, and allocates. Here it does the same, but the number is computed in this file:
+the software driver answers the thread's next reads of a number with it (standin_answer_reads()).
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def _answer(numbers):
 
 
 def end():
-    """After the operator: numbers that it has not read are nobody's."""
+    """Called after the operator: the driver forgets numbers that were not read."""
     _answer([])
 
 
@@ -32,8 +32,9 @@ class _Known:
         self.certainty, self.took_all = TRUE, False
 
     def __call__(self, tensor):
-        """None where they are not known, or are one guess for all: then as many are taken as there can be. Guesses of their own, as
-        which row goes to which expert, are taken as they are: together they are consistent."""
+        """The values; None where they are not known, or are one guess for all elements. Then as many elements are taken as
+        there can be. Guesses that differ, such as which row goes to which expert, are returned: they are consistent with each
+        other."""
         if not tensor.is_cuda:
             return tensor
         shadow = shadows.of(tensor)
@@ -46,20 +47,20 @@ class _Known:
         return values
 
     def one_value(self, tensor):
-        """Of a tensor that has one everywhere, and of which that is true; else None."""
+        """The value of a tensor that has one everywhere, which is no guess; else None."""
         shadow = shadows.of(tensor) if tensor.is_cuda else None
         return shadow.value[0] if type(shadow) is Everywhere and not shadow.certainty & GUESSED else None
 
 
 def _trues(mask, known):
-    """How many elements are not zero."""
+    """How many elements are not zero; all of them where that is not known."""
     everywhere = known.one_value(mask)
     if everywhere is not None:
         return mask.numel() if bool(everywhere) else 0
     values = known(mask)
     trues = None if values is None else int(torch.count_nonzero(values))
     if trues == 0 and mask.is_cuda and known.certainty & GUESSED:
-        trues = None  # one guess was compared, and so all have one answer
+        trues = None  # a comparison with one guess gave all elements the same answer
         known.took_all = True
     return mask.numel() if trues is None else trues
 
@@ -95,7 +96,7 @@ def _unique_dim(args, kwargs, known):
 
 
 def _coalesce(args, kwargs, known):
-    """Of a sparse tensor: how many of its elements are at different places."""
+    """How many elements of a sparse tensor are at different places."""
     places = args[0]._indices()
     values = known(places)
     return [places.size(1) if values is None else torch.unique(values, dim=1).size(1)]
@@ -115,14 +116,14 @@ def _repeat_interleave(args, kwargs, known):
     return [int(values.sum()), 1]  # and, in some versions, whether none is negative
 
 
-_LARGE_NORM = {torch.float32: 0x447A0000, torch.complex64: 0x447A0000,  # 1000, for which there are most squarings
+_LARGE_NORM = {torch.float32: 0x447A0000, torch.complex64: 0x447A0000,  # the bits of 1000.0, a norm with many squarings
                torch.float64: 0x408F400000000000, torch.complex128: 0x408F400000000000}
 _SQUARINGS = 9  # of a matrix of that norm
 
 
 def _matrix_exp(args, kwargs, known):
-    """The larger a matrix, the more memory its exponential takes: a polynomial of a higher degree, and squarings. All are taken for
-    large, and alike: one group of as many as there are, with so many squarings."""
+    """The larger the norm of a matrix, the more memory its exponential takes: a polynomial of a higher degree, and squarings.
+    All matrices are taken for large, and alike: they are one group, with so many squarings."""
     matrix = args[0]
     matrices = matrix.numel() // max(matrix.size(-1) ** 2, 1)
     if matrix.size(-1) < 2 or not matrices:
@@ -138,7 +139,7 @@ _EXPECTED = {"aten::nonzero": _nonzero, "aten::masked_select": _masked_select, "
              "aten::unique_dim": _unique_dim, "aten::_coalesce": _coalesce, "aten::_to_sparse": _nonzero, "aten::_to_sparse_csr": _nonzero,
              "aten::_to_sparse_csc": _nonzero, "aten::bincount": _bincount,
              "aten::repeat_interleave": _repeat_interleave, "aten::linalg_matrix_exp": _matrix_exp}
-# Checks of values within an operator, and what they must find.
+# Operators that check values, and the numbers that their checks must read.
 _CHECKS = {"aten::multinomial": [1, 0], "aten::segment_reduce": [0, 1]}  # the least length; whether they add up
 
 

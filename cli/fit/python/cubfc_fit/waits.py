@@ -1,8 +1,8 @@
-"""Loops that wait for a value which only a GPU computes: `while norm > eps`. What is guessed keeps them going for ever.
+"""Loops that wait for a value which only a GPU computes, such as `while norm > eps`. Guesses keep such loops going for ever.
 
-A read of a guess counts where it decides whether a `while` of the program's own code goes on. When one line has read many times, and
-memory was the same each time, the next reads get other answers, one after the other: most conditions are met by one of them, and what follows
-the loop is seen. Where none is, the program ends, and both are told."""
+A read of a guess counts where it decides whether a `while` of the program's own code goes on. When one line has read many
+times, and memory was the same each time, its next reads get other answers, one after the other. Most conditions are met by one
+of them, and what follows the loop is seen. Where none ends the loop, the program is ended. Both are told."""
 
 import ast
 import os
@@ -12,8 +12,8 @@ import torch
 
 from .notes import HERE, notes
 
-_READS = 500  # of one line, before it is answered otherwise
-_READS_OF_EACH = 4  # with each answer: a condition may read several values
+_READS = 500  # of one line, before it gets other answers
+_READS_OF_EACH = 4  # get the same answer: a condition may read several values
 _NUMBERS = (0.0, 1e30, -1e30)
 _INDICES = (0, 1, 2, 3, 4, 5, 6, 7)
 
@@ -23,7 +23,7 @@ def _names_in(node):
 
 
 def _statements_in(node):
-    """Of a loop's or a condition's body, not of functions within."""
+    """What stands within a loop or a condition, but not in functions that are defined there."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             yield child
@@ -31,7 +31,8 @@ def _statements_in(node):
 
 
 def _deciding_lines(loop):
-    """Those by which a `while` ends: its condition, conditions around a `break` or `return`, and what assigns the names in them."""
+    """The lines that decide when a `while` ends: its condition, conditions around a `break` or `return`, and what assigns the
+    names in them."""
     conditions = [loop.test] + [each.test for each in _statements_in(loop) if isinstance(each, ast.If) and any(
         isinstance(inner, (ast.Break, ast.Return)) for inner in _statements_in(each))]
     names = set().union(*map(_names_in, conditions))
@@ -41,7 +42,7 @@ def _deciding_lines(loop):
             targets = each.targets if isinstance(each, ast.Assign) else [each.target]
             assignments.append((each, set().union(*map(_names_in, targets))))
     deciding, known = list(conditions), -1
-    while known != len(names):  # what is assigned from what is assigned
+    while known != len(names):  # also what assigns the names from which these are assigned
         known = len(names)
         for each, targets in assignments:
             if targets & names and each not in deciding:
@@ -76,24 +77,25 @@ def _is_the_programs(path):
 
 
 class _Line:
-    """Since memory was last higher than at all its reads before."""
+    """How often a line has read since memory was last higher than at all its reads before, and the most memory then, in
+    bytes."""
 
     def __init__(self):
         self.reads, self.most = 0, -1
 
 
 class Waits:
-    """Thread-safe where its caller is."""
+    """Only for the thread that holds the mode's lock."""
 
     def __init__(self):
         self._loops = _Loops()
         self._lines = {}
         self._is_off = not int(os.environ.get("CUBFC_FIT_STEPS") or 0)
-        self.answered = ""  # the line that was answered otherwise last
-        self.end = None  # called where no answer ends a loop
+        self.answered = ""  # the last line that got another answer
+        self.end = None  # called when no answer has ended a loop
 
     def answer(self, guess):
-        """What a read of `guess`, a number that is one, should give."""
+        """The number that a read is to give in place of `guess`, which is a guess; or `guess` itself."""
         where = None if self._is_off else self._waiting()
         if where is None:
             return guess
@@ -118,7 +120,8 @@ class Waits:
         return guess
 
     def _waiting(self):
-        """The line of the program's that reads, if a `while` goes by what it reads, or by what a call does that led to it."""
+        """The line of the program's own code that reads, where it decides whether a `while` goes on, or a call does that led to
+        it; else None."""
         frame = sys._getframe(2)
         first = None
         while frame:

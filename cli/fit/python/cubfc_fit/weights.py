@@ -1,7 +1,7 @@
 """`cubfc fit --random-weights`: models of Hugging Face's are loaded without their weights, from their configuration alone.
 
-Their own code loads them, from a file that is made here: with each tensor in its type and size, and with a hole in the place of the
-numbers, so that it takes no room on disk whatever the model's size."""
+Hugging Face's own code loads each model, from a file that is made here. The file has each tensor in its type and size, and a
+hole in place of the numbers, so that it takes no room on disk whatever the model's size."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import tempfile
 from .notes import notes
 
 _ALIGNED = 64
-# What a model is called by within its repository, which the folder that is made has no more.
+# Arguments that choose a model's files within its repository. The folder that is made here has no such choice.
 _OF_REPOSITORY = ("revision", "subfolder", "variant", "token", "use_auth_token", "cache_dir", "force_download", "local_files_only",
                   "proxies", "code_revision", "use_safetensors", "weight_name")
 _TO_FIND = ("revision", "subfolder", "token", "cache_dir", "local_files_only", "trust_remote_code")
@@ -20,7 +20,7 @@ _TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF1
 
 
 def _write_holes(path, tensors):
-    """A safetensors file. `tensors`: {name: (dtype, size)}."""
+    """Writes a safetensors file, with a hole in place of the numbers. `tensors`: {name: (dtype, size)}."""
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, (dtype, size) in tensors.items():
         count = 1
@@ -36,7 +36,7 @@ def _write_holes(path, tensors):
 
 
 def _tensors_of(model, dtype):
-    """Those that are saved; of those that are one, one. Floating-point ones are of the configuration's type."""
+    """The tensors that the model saves, each under one name only. `dtype`: of floating-point tensors; None: their own."""
     names = {id(tensor): name for name, tensor in reversed([*model.named_parameters(), *model.named_buffers()])}
     saved = set(model.state_dict())
     return {name: (dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype, tensor.size())
@@ -57,7 +57,7 @@ def _with(named, names):
 
 
 def make_up_transformers(module):
-    """After transformers.modeling_utils was imported."""
+    """Called after transformers.modeling_utils was imported."""
     import torch
     kind = module.PreTrainedModel
     load = kind.from_pretrained.__func__
@@ -83,7 +83,7 @@ def make_up_transformers(module):
 
 
 def make_up_diffusers(module):
-    """After diffusers.models.modeling_utils was imported."""
+    """Called after diffusers.models.modeling_utils was imported."""
     import torch
     kind = module.ModelMixin
     load = kind.from_pretrained.__func__
@@ -107,7 +107,8 @@ def make_up_diffusers(module):
 
 
 def download_no_weights(module):
-    """After diffusers.pipelines.pipeline_utils was imported, whose pipelines fetch all their files before they make a model."""
+    """Called after diffusers.pipelines.pipeline_utils was imported, whose pipelines fetch all their files before they make a
+    model."""
     download = module.snapshot_download
 
     def snapshot_download(*arguments, **named):
