@@ -163,7 +163,7 @@ std::string describe(const config::Policy& policy, const FailedRequestFacts& fac
     case Cause::kDeviceFull:
       break;
     case Cause::kDriver:
-      return "the driver refuses, though so much is free on the device";
+      return "the driver refuses, though the device has enough free";
     case Cause::kHostMemory:
       return "the host has no memory for the records";
   }

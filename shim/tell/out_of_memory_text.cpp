@@ -150,7 +150,8 @@ std::string in_full(const config::Policy& policy, const OutOfMemory& failure, Ca
   text += format("  cause     {}\n", describe(policy, facts, cause));
   if (stats.regions > 0) {
     text += format("  blocks    {}\n", listed(sizes_of(failure.blocks)));
-    text += format("  map       {}\n", draw_map(failure.blocks, kMapColumns));
+    text += format("  map       {}  (* in use, x partly, _ free)\n",
+                   draw_map(failure.blocks, kMapColumns));
   }
   if (!failure.callers.empty()) {
     text += format("  by        {}\n", figures::listed(failure.callers));

@@ -79,12 +79,12 @@ void add_lines_of(const ProcessFigures& process, const DeviceFigures& device, co
              counted(sums.allocations, "allocation"), costs.empty() ? costs : " (" + costs + ")",
              grouped(std::max(sums.failures, read(device.refused)))));
   if (const std::string kinds = kinds_at_peak(device); !kinds.empty()) {
-    lines.push_back(format("GPU {}: of what at the peak: {}", device.number, kinds));
+    lines.push_back(format("GPU {}: at the peak by kind: {}", device.number, kinds));
   }
   const auto callers = figures::callers_of(process, sums, figures::When::kAtPeak);
   if (!callers.empty()) {
     lines.push_back(
-        format("GPU {}: by whom at the peak: {}", device.number, figures::listed(callers)));
+        format("GPU {}: at the peak by caller: {}", device.number, figures::listed(callers)));
   }
 }
 

@@ -411,7 +411,7 @@ TEST_CASE("the report's cause is what it is") {
       {"empty",
        "ask:10",
        {{"STANDIN_FAIL", "cuMemAlloc_v2=2+*"}},
-       "the driver refuses, though so much is free on the device",
+       "the driver refuses, though the device has enough free",
        ""},
   };
   const struct {

@@ -5,7 +5,6 @@ import json
 import os
 import sys
 import threading
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -27,16 +26,15 @@ def _line():
 
 class Notes:
     def __init__(self):
+        self._begin_anew()
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def _begin_anew(self):
+        """Also called in a child of fork: the child has a file of its own, and another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
         self._path = os.environ.get("CUBFC_FIT_NOTES", "").replace("%p", str(os.getpid()))
         self._rows = {}
         self.facts = {}
-        self._written = 0.0
-        os.register_at_fork(after_in_child=self._begin_anew)
-
-    def _begin_anew(self):
-        """Called in a child of fork: another thread of the parent may have held the lock."""
-        self._lock = threading.Lock()
 
     def add(self, kind, what, detail="", count=1):
         key = (kind, what, _line())
@@ -63,11 +61,9 @@ class Notes:
         with self._lock:
             self.facts.update(facts)
 
-    def write(self, at_least_every=0.0):
-        now = time.monotonic()
-        if not self._path or now - self._written < at_least_every:
+    def write(self):
+        if not self._path:
             return
-        self._written = now
         with self._lock:
             rows = [{"kind": kind, "what": what, "line": line, **row} for (kind, what, line), row in self._rows.items()]
             text = json.dumps({**self.facts, "notes": rows})
