@@ -5,7 +5,7 @@
 
 namespace cubfc::recordings {
 
-// "train.py" of "/home/me/train.py"; all of what has no folder. Valid as long as `path` is.
+// "train.py" for "/home/me/train.py"; all of a path without a folder. Valid as long as `path` is.
 inline std::string_view file_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);
 }

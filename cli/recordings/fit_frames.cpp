@@ -10,7 +10,7 @@
 namespace cubfc::recordings {
 
 void leave_out_frames_of_fit(Recording& recording) {
-  std::vector<bool> is_of_mode;  // which calls PyTorch's operator
+  std::vector<bool> is_of_mode;  // functions of cubfc_fit that call PyTorch's operator
   std::vector<bool> is_of_fit;
   for (const Frame& frame : recording.frames) {
     const bool is_python = frame.kind == Frame::Kind::kPython;

@@ -1,4 +1,4 @@
-// The stacks of a program that `cubfc fit` ran have frames of what it put in (cubfc_fit/mode.py),
+// When `cubfc fit` runs a program, functions of its package cubfc_fit (mode.py) stand in the stacks
 // between the program's line and PyTorch's operator.
 #pragma once
 
@@ -6,8 +6,9 @@
 
 namespace cubfc::recordings {
 
-// Takes them out, with what they called: the stacks are then the program's own. What is left
-// without any Python function ran on a thread of autograd's.
+// Called for each trace. Removes the frames of cubfc_fit and of what it called from the stacks,
+// which are then the program's own. A stack that is left without a Python frame ran on a thread of
+// autograd's: it gets frame_of_autograd().
 void leave_out_frames_of_fit(Recording& recording);
 
 }  // namespace cubfc::recordings

@@ -9,7 +9,7 @@ void add(std::string& key, std::uint64_t number) {
   key.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// No two frames that differ have the same.
+// A key that only equal frames share.
 std::string key_of(const Frame& frame) {
   std::string key;
   add(key, frame.offset);

@@ -1,4 +1,4 @@
-// The frames of a recording, each once, whatever a file repeats.
+// Puts each frame into a recording once, however often a file repeats it.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class FrameTable {
   // Frames are put into `recording`, which must outlive it.
   explicit FrameTable(Recording& recording) : recording_(recording) {}
 
-  // Which of Recording::frames it is; a new one where none is equal.
+  // The index in Recording::frames of an equal frame; adds `frame` if there is none.
   std::uint32_t number_of(Frame frame);
-  // What all of them take, more or less.
+  // The host memory that the added frames take, roughly.
   std::uint64_t bytes() const { return bytes_; }
 
  private:

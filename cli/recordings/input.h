@@ -1,5 +1,5 @@
-// A file as the readers see it: bytes from the beginning to the end, through a window that moves
-// with them, and where in it something is wrong. Knows no format.
+// Reads a file from its beginning to its end through a window that moves on, and says at which byte
+// or line something is wrong. Knows no format.
 #pragma once
 
 #include <cstddef>
@@ -11,36 +11,37 @@
 
 namespace cubfc::recordings {
 
-// Not thread-safe. What ahead() gave is valid until the next call. Every function but the
-// constructor from memory throws BadRecording when the file cannot be read.
+// Not thread-safe. What ahead() and line() give is valid until the next call of ahead(), skip() or
+// line(). These three and the constructor from a path throw BadRecording when the file cannot be
+// read.
 class Input {
  public:
   explicit Input(const std::string& path);
-  // For tests: bytes that are there already, under a name for messages. They must outlive it.
+  // For tests: reads `bytes` in memory, which must outlive the object. `name` is for messages.
   Input(std::string name, std::string_view bytes);
   ~Input();
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
-  // What comes next, at least so many bytes; fewer only where the file ends. Host memory grows by
-  // what is really there, whatever is asked for.
+  // The next bytes, at least so many; fewer only where the file ends. The buffer grows only with
+  // bytes that the file has, however many are asked for.
   std::string_view ahead(std::size_t bytes) {
     return end_ - begin_ >= bytes ? window() : ahead_after_reading(bytes);
   }
-  // Moves on; false when the file ends before that.
+  // Moves on by so many bytes; false when the file ends before that.
   bool skip(std::uint64_t bytes);
-  // The next line without its end ("\n" or "\r\n"), which is skipped; false at the end of the file.
-  // Fails on one of more than `at_most` bytes.
+  // Gives the next line without its end ("\n" or "\r\n"), and moves on behind that end. False at
+  // the end of the file. Throws BadRecording for a line of more than `at_most` bytes.
   bool line(std::string_view& text, std::size_t at_most);
 
-  // Whether line() has given a line without an end, which is the last one.
+  // Whether the line that line() gave last has no end: it is the last of the file.
   bool is_without_end() const { return is_without_end_; }
 
-  // Bytes before what comes next.
+  // The number of bytes in the file before those that ahead() gives.
   std::uint64_t offset() const { return offset_; }
   const std::string& name() const { return name_; }
 
-  // "NAME: byte 17: " and the text.
+  // Throw BadRecording: "NAME: byte 17: " or "NAME: line 17: ", and the text.
   [[noreturn]] void fail(std::uint64_t byte, const std::string& text) const;
   [[noreturn]] void fail_in_line(std::uint64_t line, const std::string& text) const;
 
@@ -53,7 +54,7 @@ class Input {
   bool at_end_ = false;  // nothing comes after the window
   bool is_without_end_ = false;
   std::string buffer_;
-  const char* data_ = nullptr;  // the window: [begin_, end_) of what is here
+  const char* data_ = nullptr;  // the window is [begin_, end_) of it
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::uint64_t offset_ = 0;

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kBeginning = 4096;
 
-// By the opcode that says its protocol, or, in protocols 0 and 1, the one that begins a dictionary
-// or a list.
+// A pickle begins with the opcode that says its protocol; in protocols 0 and 1, with one that
+// begins a dictionary or a list.
 bool is_pickle(std::string_view beginning) {
   const char first = beginning[0];
   return first == '\x80' || first == '(' || first == '}' || first == ']';

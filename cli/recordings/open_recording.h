@@ -1,4 +1,4 @@
-// Opens a recording of any of the formats that are known.
+// Reads a recording of any known format: a trace of cubfc's, an RMM log or a PyTorch snapshot.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace cubfc::recordings {
 
 class Input;
 
-// Which format it is, its first bytes tell. Throws BadRecording.
+// Tell the format from the first bytes. Throw BadRecording.
 Recording open_recording(const std::string& path);
 Recording read_recording(Input& input);
 

@@ -11,7 +11,7 @@
 namespace cubfc::recordings {
 namespace {
 
-// Packages whose lines tell nothing of the program: it is they that ask for memory.
+// Packages that ask for memory on a program's behalf: their lines say nothing about the program.
 constexpr std::array<std::string_view, 18> kFrameworks{
     "torch",      "functorch", "torchgen", "triton", "jax",           "jaxlib",
     "tensorflow", "keras",     "cupy",     "cupyx",  "cupy_backends", "numba",
@@ -33,13 +33,13 @@ std::string_view package_of(std::string_view file) {
   return {};
 }
 
-// "/usr/lib/python3.11/threading.py", "<frozen runpy>"
+// Of Python's own library: "/usr/lib/python3.11/threading.py", "<frozen runpy>".
 bool is_of_python(std::string_view file) {
   const std::size_t at = file.find("/lib/python3.");
   return file.starts_with("<frozen ") || (at != std::string_view::npos && package_of(file).empty());
 }
 
-// By torch.compile.
+// Made by torch.compile.
 bool is_made(std::string_view file) {
   return contains(file, "/torchinductor_");
 }
@@ -86,8 +86,8 @@ std::string address_of(const Frame& frame, Path path) {
          hexadecimal(frame.offset);
 }
 
-// "at::native::add<float>(at::Tensor const&)" is "at::native::add". What has an operator's brackets
-// in its name, but for those of a call, is left as it is.
+// Makes "at::native::add" of "at::native::add<float>(at::Tensor const&)". The name of an operator
+// may have brackets of its own, so it is left as it is, but for operator().
 std::string without_brackets(std::string_view name) {
   constexpr std::string_view kCall = "operator()";
   const std::size_t call = name.find(kCall);
@@ -114,7 +114,7 @@ std::string without_brackets(std::string_view name) {
       text += c;
     }
   }
-  // A template's instance begins with the type that it returns.
+  // The name of a template's instance begins with the type that it returns.
   const std::size_t space = text.rfind(' ');
   text = space == std::string::npos ? text : text.substr(space + 1);
   return text.empty() ? std::string(name) : text;

@@ -1,5 +1,5 @@
-// Which frame of a stack is the line that a user wants to know of: of the program's own code, and
-// not of the framework that it is written with. Pure.
+// Finds the frame of a stack that a user wants to know of: a line of the program's own code, and
+// not of the framework that the program uses. Writes frames as text. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +11,42 @@
 
 namespace cubfc::recordings {
 
-// The outermost frame of PyTorch's backward pass, which runs on threads of its own, where no Python
-// function has called.
+// The outermost frame of a stack in PyTorch's backward pass. The pass runs on threads of its own,
+// which no Python function has called.
 Frame frame_of_autograd();
 
-// Frames of Recording::frames, kNone where there is none.
+// Indices into Recording::frames; kNone where there is no such frame.
 struct OwnLine {
-  // The innermost that is of no framework (PyTorch, JAX, CuPy, ...), nor of Python's own library;
-  // of native code, of the program itself, else of no library of the system's.
+  // In a stack with Python frames: the innermost of them that is neither of a framework (PyTorch,
+  // JAX, CuPy, ...) nor of Python's own library, else the innermost of them. In any other: the
+  // frame of autograd, else the innermost of the program itself, else of no system library, else of
+  // all.
   std::uint32_t frame = kNone;
-  // Where that is in an installed package: the innermost that is in none.
+  // If `frame` is in an installed package: the innermost Python frame that is in none.
   std::uint32_t from = kNone;
 };
 OwnLine own_line_of(const Recording& recording, const std::vector<std::uint32_t>& stack);
 
-// The frames of a stack that tell most, in its order: Python's, where there are any, without what
-// the interpreter and the framework do between them; of PyTorch's backward pass which function's
-// gradient it was and the operators; of others all.
+// The frames of a stack that tell most, in the stack's order. If there are Python frames: these
+// alone. In PyTorch's backward pass: the frame of autograd, the functions whose gradient is
+// computed, and the operators. In any other stack: all.
 std::vector<std::uint32_t> outline_of(const Recording& recording,
                                       const std::vector<std::uint32_t>& stack);
 
-// "train.py:12 (forward)", "libfoo.so+0x1f20", whatever is known of it. kName: short, with the last
-// part of paths only, and functions of C++ without what is in brackets.
+// A frame as text, from what is known of it: "train.py:12 (forward)", "libfoo.so+0x1f20". kName:
+// with only the last part of each path, and C++ functions without what is in brackets.
 enum class Path : bool { kWhole, kName };
 std::string line_text(const Frame& frame, Path path);
-// Its function, as there; or what stands for one that is not known.
+// Only the frame's function, as line_text() has it; its place or address if that is not known.
 std::string function_text(const Frame& frame, Path path);
-// The other way round, as in a stack: "forward (/home/me/train.py:12)".
+// As line_text(), with the function first: "forward (/home/me/train.py:12)".
 std::string frame_text(const Frame& frame, Path path = Path::kWhole);
 
-// What stands for a line where there is no stack.
+// These stand for a line where there is no stack.
 inline constexpr std::string_view kNoStack = "(no stack)";
 inline constexpr std::string_view kNoStackOfBefore = "(from before the recording: no stack)";
 
-// Of an OwnLine: "model.py:30 (forward), from train.py:57 (step)". Empty for none.
+// An OwnLine as text: "model.py:30 (forward), from train.py:57 (step)". Empty without a frame.
 std::string text_of(const Recording& recording, const OwnLine& line, Path path);
 
 }  // namespace cubfc::recordings

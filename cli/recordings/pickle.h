@@ -1,7 +1,8 @@
 // Reads Python's pickles of plain data: None, booleans, integers of 64 bits, floats, text, bytes,
-// lists, tuples, sets and dictionaries, protocols 0 to 5. Knows nothing of what they mean. A pickle
-// is a program for a stack machine; nothing that would call or import anything is obeyed here. Host
-// memory is bounded by a multiple of the file's size: what is referred to twice is there once.
+// lists, tuples, sets and dictionaries, protocols 0 to 5. Knows nothing of what the data mean. A
+// pickle is a program for a stack machine; an opcode that would call or import something is
+// refused. The host memory taken is at most a multiple of the file's size, because an object that
+// is referred to twice is kept once.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +39,12 @@ class Pickle {
   };
   using Entry = std::pair<Value, Value>;
 
-  // A whole pickle; throws BadRecording, with the byte of the opcode. What follows it is not read.
+  // Reads one pickle and leaves `input` behind it. Throws BadRecording, with the byte of the
+  // opcode.
   explicit Pickle(Input& input);
 
   const Value& root() const { return root_; }
-  // Of a value of that type; empty for any other.
+  // What a value of kText, kList or kDict holds; empty for a value of another type.
   std::string_view text(const Value& value) const {
     return value.type == Type::kText ? std::string_view(texts_[value.index]) : std::string_view();
   }
@@ -52,7 +54,8 @@ class Pickle {
   const std::vector<Entry>& entries(const Value& value) const {
     return value.type == Type::kDict ? dicts_[value.index] : dicts_[0];
   }
-  // What a dictionary has under a name; the last one, if it is there more than once.
+  // The value that a dictionary has under a name: the last one, if the name is there more than
+  // once; NULL if it is not there.
   const Value* find(const Value& dict, std::string_view name) const;
 
  private:
@@ -64,7 +67,7 @@ class Pickle {
   std::vector<std::vector<Entry>> dicts_;  // likewise
 };
 
-// One that is not negative.
+// The value, if it is an integer that is not negative.
 std::optional<std::uint64_t> natural(const Pickle::Value& value);
 
 }  // namespace cubfc::recordings

@@ -18,7 +18,7 @@
 namespace cubfc::recordings {
 namespace {
 
-// The line of the user's own that asked, and what PyTorch takes it to be.
+// The line of the program's own that asked for a block, and the block's category in brackets.
 std::string caller_of(const Recording& recording, std::size_t index,
                       const std::vector<std::string>& categories) {
   const Event& event = recording.events[index];
@@ -32,7 +32,8 @@ std::string caller_of(const Recording& recording, std::size_t index,
   return category.empty() ? line : line + (line.empty() ? "" : " ") + '[' + category + ']';
 }
 
-// By who allocates most. An event has one byte for its caller, so there may be more than places.
+// Numbers the callers, those that allocate most bytes first. An event has one byte for its caller,
+// so all after the first 254 are "(others)".
 void name_callers(Recording& recording, const std::vector<std::string>& categories) {
   constexpr std::size_t kMost = 254;
   std::map<std::tuple<bool, std::uint32_t, std::uint8_t>, std::uint32_t> name_of_kind;

@@ -1,27 +1,29 @@
-// Reads what torch.cuda.memory._dump_snapshot() writes. What is known of it, from PyTorch's source
-// (torch/csrc/cuda/Module.cpp, c10/cuda/CUDACachingAllocator, torch/cuda/memory.py):
+// Reads what torch.cuda.memory._dump_snapshot() writes. Its layout, from PyTorch's source
+// (torch/csrc/cuda/Module.cpp, c10/cuda/CUDACachingAllocator, torch/cuda/memory.py); a number in
+// brackets is the version of PyTorch that began to write a field:
 //
-// A pickle (protocol 4, before Python 3.8: 3) of a dictionary; of 1.12 the list of segments alone.
+// A pickle (protocol 4, before Python 3.8: 3) of a dictionary; in 1.12 of the list of segments.
 //   segments       what PyTorch has from the driver at the end; each: device, address, total_size,
 //                  stream, is_expandable (2.1), and blocks in the order of their addresses: size,
 //                  state ("active_allocated"; "active_pending_free", later "active_awaiting_free":
 //                  freed by the program and used by a stream; "inactive"), address (2.1),
 //                  requested_size (2.0), frames. Before 2.0 a block's first history entry had addr
 //                  and frames.
-//   device_traces  for each device a list of what happened (2.0), the oldest first; what no longer
-//                  fitted in max_entries is gone. Each: action, addr, size, stream, frames (if
+//   device_traces  for each device a list of what happened (2.0), the oldest first; only the last
+//                  max_entries are kept. Each: action, addr, size, stream, frames (if
 //                  stacks were recorded), time_us (2.2; of 1970). For a block, size is what was
 //                  asked for.
 //     alloc, free_requested, free_completed   a block: given, freed by the program, free
 //     segment_alloc, segment_free             memory of the driver's: taken, given back
 //     segment_map, segment_unmap              the same for pages of an expandable segment
 //     oom            size was asked for and the device had device_free left (instead of addr)
-//     snapshot, ...  nothing happened
-//   category       of a block or an entry, where PyTorch's profiler wrote the snapshot:
-//   "parameter", ... frames         dictionaries: name, filename, line; the innermost first
+//     snapshot, ...  not used here
+//   category       of a block or an entry, if PyTorch's profiler wrote it: "parameter", ...
+//   frames         dictionaries: name, filename, line; the innermost first
 //
-// What was there before the first entry is known by its being freed later, or by its being there
-// at the end without an entry: it is given at the time of the first entry.
+// A block or a segment was there before the first entry if the first entry that names it frees it,
+// or if it is there at the end and no entry names it. It is recorded as allocated at the time of
+// the first entry.
 #pragma once
 
 #include "cli/recordings/input.h"
@@ -29,9 +31,10 @@
 
 namespace cubfc::recordings {
 
-// A whole snapshot; throws BadRecording. Each device is a place, and each stream one of the
-// threads. A block that is free as soon as the program frees it has a kFree, else a kRetire and a
-// kReclaim; segments are kGrow and kShrink. Without times, events are a nanosecond apart.
+// Reads a whole snapshot; throws BadRecording. Each device is a place, and each stream one of the
+// threads. A block whose memory is free as soon as the program frees it has a kFree, any other a
+// kRetire and a kReclaim; segments are kGrow and kShrink. Without times, events are a nanosecond
+// apart.
 Recording read_pytorch_snapshot(Input& input);
 
 }  // namespace cubfc::recordings

@@ -1,5 +1,5 @@
-// What happened to device memory in one process, as it was recorded: by CUBFC_TRACE, in RMM's log,
-// or in a PyTorch snapshot. All readers make one; replay and report know nothing else. Knows
+// What happened to the device memory of one process, as recorded by CUBFC_TRACE, in RMM's log or in
+// a PyTorch snapshot. Each reader makes a Recording; replay and report read nothing else. Knows
 // nothing of CUDA.
 #pragma once
 
@@ -25,13 +25,13 @@ struct Event {
   std::uint32_t padding = 0;    // see trace::Kind
   std::uint32_t text = kNone;   // kOutOfMemory, kNote: which of Recording::texts
   std::uint32_t stack = kNone;  // kAllocate: which of Recording::stacks
-  // Which of Recording::places; kNone: of the process as a whole, which only moments can be (see
-  // trace::Kind; kOutOfMemory and kNote are moments, too).
+  // Which of Recording::places. kNone: the event is of the process as a whole, as only a moment can
+  // be (see trace::Kind; kOutOfMemory and kNote are moments, too).
   std::uint32_t place = 0;
   std::uint16_t thread = 0;                  // which of Recording::threads
   std::uint8_t caller = 0;                   // which of Recording::callers
-  trace::Kind kind = trace::Kind::kNothing;  // none that only names things
-  bool apart = false;                        // kGrow: no block reaches from it into what touches it
+  trace::Kind kind = trace::Kind::kNothing;  // never one that only names something, as kPlace
+  bool apart = false;                        // kGrow: no block begins in it and ends beyond it
 };
 
 struct Device {
@@ -40,16 +40,16 @@ struct Device {
   std::uint64_t total_bytes = 0;      // 0: not known
   std::uint64_t limit_bytes = ~0ULL;  // ~0: none
   std::array<unsigned char, 16> uuid{};
-  std::string label;  // what it is called; empty: "GPU 0", by its number
+  std::string label;  // the name in a report; empty: "GPU 0", by its number
 };
 
 struct Place {
   std::uint32_t device = 0;  // its number
   trace::Memory memory = trace::Memory::kArena;
-  std::uint64_t context_id = 0;  // 0: goes with no context
+  std::uint64_t context_id = 0;  // 0: the memory does not end with a context
 };
 
-// Whether a place's blocks lie at addresses, and not behind handles.
+// Whether Event::address is an address for such memory; else it is a handle.
 [[nodiscard]] constexpr bool has_addresses(trace::Memory memory) {
   return memory != trace::Memory::kMapped && memory != trace::Memory::kArray;
 }
@@ -59,26 +59,26 @@ struct Thread {
   std::string name;
 };
 
-// A function that a stack is in. What is empty, or 0, is not known.
+// A call in a stack. A field that is empty, or 0, is not known.
 struct Frame {
   enum class Kind : std::uint8_t {
     kNative,
     kPython,
-    kThread,  // nobody has called the thread: `function` says whose it is
+    kThread,  // no function, but the beginning of a thread: `function` says whose it is
   };
   std::string function;
   std::string file;  // of the source
   std::uint32_t line = 0;
   Kind kind = Kind::kNative;
   std::string object;        // kNative: the path of the program or library
-  std::uint64_t offset = 0;  // in that file, of where the call returns to; without one, an address
+  std::uint64_t offset = 0;  // in `object`, of where the call returns to; an address without one
 };
 
-// Of all stacks of a recording. Many of them have the same frames, so that a small file could ask
-// for much memory.
+// The most host memory that a reader takes for the stacks of a recording. In a file, many stacks
+// may refer to the same frames, so that a small one could ask for much.
 inline constexpr std::uint64_t kMostStackBytes = std::uint64_t{1} << 30;
 
-// Of PyTorch's cache, in the place of which a recording has the tensors in them.
+// What the segments of PyTorch's cache were, in a recording that has the tensors instead of them.
 struct Segments {
   std::uint64_t blocks = 0;
   std::uint64_t peak_bytes = 0;
@@ -90,34 +90,34 @@ struct Recording {
   std::uint64_t start_unix_ns = 0;  // 0: not known
   std::uint64_t pid = 0;            // 0: not known
   std::vector<std::string> command_line;
-  std::string settings;  // lines
+  std::string settings;  // "NAME=value" lines
   std::vector<Device> devices;
   std::vector<Place> places;
-  std::vector<std::string> callers;    // the first is "" for what is not known
+  std::vector<std::string> callers;    // the first is "": not known
   std::vector<Thread> threads;         // likewise
-  std::string threads_are = "thread";  // or "stream", by which blocks are told apart there
-  std::string callers_are = "caller";  // or "line", "line and category"
+  std::string threads_are = "thread";  // what `threads` are; or "stream"
+  std::string callers_are = "caller";  // what `callers` are; or "line", "line and category"
   std::string arena_is = "arena";      // Memory::kArena, in words
   std::vector<std::string> texts;
   std::vector<Frame> frames;
-  // Which of `frames`, the innermost first. Where Python's are known, they stand in the place of
-  // the interpreter's own.
+  // Each: indices into `frames`, the innermost first. Where Python's frames are known, they stand
+  // in the place of the interpreter's own.
   std::vector<std::vector<std::uint32_t>> stacks;
-  std::string program_object;                    // of the program itself, as a Frame's `object`
-  std::map<std::string, std::string> build_ids;  // of a Frame's `object`, in hexadecimal
+  std::string program_object;                    // the program itself, as a Frame's `object`
+  std::map<std::string, std::string> build_ids;  // by a Frame's `object`, in hexadecimal
   std::vector<Event> events;                     // in the order in which they happened
-  // The first so many events, kGrow and kAllocate, make what was there before the recording began.
-  // Whoever numbers events counts them as one, which has number 0.
+  // The first so many events, kGrow and kAllocate, stand for the memory that the process had before
+  // the recording began. In numbers of events they count as one, which is number 0.
   std::size_t before = 0;
-  // Set where PyTorch's tensors are among the events, in the place of its cache's segments; true
-  // where there are such tensors, and they were left out: see tensors.h.
+  // `segments` is set if show_tensors() has put PyTorch's tensors in the place of its cache's
+  // segments; `left_out_tensors` if leave_out_tensors() has removed tensors (tensors.h).
   std::optional<Segments> segments;
   bool left_out_tensors = false;
-  bool has_times = true;       // false: times tell the order alone
-  bool reached_limit = false;  // the file had: nothing was recorded after the last event
+  bool has_times = true;       // false: times only tell the order
+  bool reached_limit = false;  // the file did: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
-  bool is_cut = false;         // what came next was not written whole: the events are those before
-  // Nothing was recorded as it happened: the events make what was there when it was written.
+  bool is_cut = false;         // the file is not whole: the events are those before the damage
+  // The file has no history: the events only make what was there when the file was written.
   bool is_state = false;
 
   [[nodiscard]] std::uint32_t number_of(std::size_t index) const {
@@ -126,9 +126,10 @@ struct Recording {
   [[nodiscard]] const Event& event(std::uint32_t number) const {
     return events[number + numbers_less()];
   }
-  // Puts others among these by their times; the first `before_others` of them are of before.
+  // Puts other events among these by their times. The first `before_others` of them are from before
+  // the recording began.
   void add(std::vector<Event> others, std::size_t before_others);
-  // That events have, from 0 on.
+  // How many numbers the events have, from 0 on.
   [[nodiscard]] std::size_t numbers() const { return events.size() - numbers_less(); }
 
  private:

@@ -16,7 +16,7 @@ constexpr std::size_t kLongestRow = std::size_t{64} << 10;
 constexpr std::size_t kMostFields = 32;
 constexpr std::uint64_t kDayNs = 86'400'000'000'000;
 
-// What a column says; the names under which it is known.
+// What a column says. kNames: the names that columns have in the two layouts.
 enum class Column : std::uint8_t { kThread, kTime, kAction, kPointer, kSize, kDevice, kColumns };
 constexpr std::size_t kColumns = static_cast<std::size_t>(Column::kColumns);
 
@@ -57,7 +57,7 @@ std::optional<std::uint64_t> pointer(std::string_view text) {
   return text == "(nil)" || text.empty() ? std::optional<std::uint64_t>(0) : number(text, 16);
 }
 
-// Seconds, which may have a point.
+// Seconds, which may have decimals.
 std::optional<std::uint64_t> seconds_in_ns(std::string_view text) {
   double seconds = 0;
   const char* const end = text.data() + text.size();
@@ -120,7 +120,8 @@ class RmmLogReader {
  private:
   [[noreturn]] void fail(const std::string& text) const { input_.fail_in_line(line_, text); }
 
-  // What lies beyond the fields that are known of is one field: a path may have commas.
+  // The 32nd field is all of the rest of the row, with its commas: a row that is no log's may have
+  // any number.
   void split(std::string_view text) {
     fields_.clear();
     for (;;) {
@@ -138,7 +139,8 @@ class RmmLogReader {
         fields_, [](std::string_view field) { return field == "Action" || field == "Event Type"; });
   }
 
-  // Another one follows, of another process: what this one had is over.
+  // Called for each line of names. Rows before it are those of another process's log, all of whose
+  // memory is gone.
   void end_log() {
     for (const auto& [device, place] : places_) {
       Event event;
@@ -150,7 +152,8 @@ class RmmLogReader {
     live_.clear();
   }
 
-  // A row that a process was about to write when it was killed may be a part of one.
+  // Takes the last row, if it has no end: a process that was killed may have written only a part of
+  // the row, which is then left out.
   void take_last_row() {
     const std::size_t before = recording_.events.size();
     recording_.is_cut = fields_.size() < columns_;
@@ -186,7 +189,7 @@ class RmmLogReader {
 
   int position(Column column) const { return where_.at(static_cast<std::size_t>(column)); }
 
-  // Empty if there is no such column.
+  // The field in a column; empty if there is no such column.
   std::string_view field(Column column, const char* what) const {
     const int at = position(column);
     if (at >= 0 && static_cast<std::size_t>(at) >= fields_.size()) {
@@ -222,8 +225,8 @@ class RmmLogReader {
     }
   }
 
-  // A request for nothing may get any address, also one that others have. Where another block is
-  // already, its free is not in the log: whoever reads the events counts that.
+  // A request for 0 bytes is left out: it may get any address, also a live block's. If another
+  // block is live at the address, its free is missing in the log; replay and report count that.
   void allocate(Event event) {
     if (event.address == 0 || event.bytes == 0) {
       return;
@@ -256,7 +259,8 @@ class RmmLogReader {
     recording_.events.push_back(event);
   }
 
-  // Since the first row. The time of day begins anew at midnight.
+  // The row's time since the first row. A time of day that goes back by more than half a day is one
+  // of the next day.
   std::uint64_t time() {
     const std::string_view text = field(Column::kTime, "time");
     if (position(Column::kTime) < 0) {
@@ -314,7 +318,7 @@ class RmmLogReader {
   Input& input_;
   Recording recording_;
   std::uint64_t line_ = 0;
-  std::size_t columns_ = 5;                             // of a row
+  std::size_t columns_ = 5;                             // in a row
   std::array<int, kColumns> where_{0, 1, 2, 3, 4, -1};  // -1: there is no such column
   std::vector<std::string_view> fields_;
   std::optional<std::uint64_t> first_ns_;

@@ -1,4 +1,4 @@
-// Reads the CSV files of RMM's logging adaptor. What is known of them, from RMM's source
+// Reads the CSV files of RMM's logging adaptor. Their layouts, from RMM's source
 // (logging_resource_adaptor, and before RMM 0.15 the log of rmm::Manager):
 //   Thread,Time,Action,Pointer,Size,Stream
 //     Action: "allocate", "free", "allocate failure". Time: the time of day, 15:47:02.841961 (with
@@ -13,11 +13,12 @@
 
 namespace cubfc::recordings {
 
-// Whether a file that begins so is one.
+// Whether a file that begins so is a log of RMM's.
 bool is_rmm_log(std::string_view beginning);
 
-// A whole log; throws BadRecording. A request for nothing, which has no address, is left out. A
-// free of what was not allocated here stays: it was before the log began.
+// Reads a whole log; throws BadRecording. A request for 0 bytes, or one that got no address, is
+// left out. The free of a block that was allocated before the log began stays, if the log says its
+// size.
 Recording read_rmm_log(Input& input);
 
 }  // namespace cubfc::recordings

@@ -12,7 +12,7 @@
 namespace cubfc::recordings {
 namespace {
 
-// What an index of one recording is in the other. kNone stays.
+// The index in the merged recording of something that one recording has under `index`. kNone stays.
 std::uint32_t shifted(std::uint32_t index, std::size_t by) {
   return index == kNone ? kNone : index + static_cast<std::uint32_t>(by);
 }
@@ -61,7 +61,7 @@ class Merger {
     add_devices(one, name);
     for (Place& place : one.places) {
       place.device = device_number(place.device, name);
-      place.context_id += place.context_id == 0 ? 0 : first_place << 32U;  // one process's own
+      place.context_id += place.context_id == 0 ? 0 : first_place << 32U;  // unlike all others'
       whole_.places.push_back(place);
     }
     const std::vector<std::uint8_t> callers = add_callers(one);
@@ -110,7 +110,7 @@ class Merger {
     }
   }
 
-  // Of a device of the recording that is added now.
+  // The number in the merged recording of a device of the recording that is being added.
   std::uint32_t device_number(std::uint32_t its_own, const std::string& name) {
     const auto [known, is_new] =
         numbers_.try_emplace(its_own, static_cast<std::uint32_t>(whole_.devices.size()));
@@ -122,7 +122,7 @@ class Merger {
     return known->second;
   }
 
-  // More than an Event can tell apart are the last one's.
+  // An Event has one byte for its caller: all callers after the first 254 are "(others)".
   std::vector<std::uint8_t> add_callers(const Recording& one) {
     std::vector<std::uint8_t> numbers;
     for (const std::string& caller : one.callers) {
@@ -137,7 +137,7 @@ class Merger {
     return numbers;
   }
 
-  // The processes of a job are mostly in the same functions.
+  // The processes of a job mostly have the same frames, which are kept once.
   std::vector<std::uint32_t> add_frames(Recording& one) {
     std::vector<std::uint32_t> numbers;
     for (Frame& frame : one.frames) {
@@ -162,7 +162,7 @@ class Merger {
   std::vector<Recording> all_;
   Recording whole_;
   bool has_times_ = false;
-  std::unordered_map<std::uint32_t, std::uint32_t> numbers_;  // of devices, of one recording
+  std::unordered_map<std::uint32_t, std::uint32_t> numbers_;  // of the current one's devices
   std::unordered_map<std::string, std::uint8_t> callers_{{"", 0}};
   FrameTable frames_{whole_};
 };

@@ -1,4 +1,4 @@
-// Several recordings as one: of the processes of a job, each with its own file.
+// Makes one recording of several: those of the processes of a job, each with its own file.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,11 @@
 
 namespace cubfc::recordings {
 
-// At least one. Events stand in the order of their times, which count from the first recording's
-// start where all tell when they started. Each process's devices and places stay its own, and have
-// its name, which is that of its file: devices have other numbers then. What is said of the
-// recording is said of all: `closed` where all are, `is_cut` where one is.
+// `all` must not be empty. Events stand in the order of their times, which count from the start of
+// the earliest recording if each says when it started. Each recording keeps devices and places of
+// its own: a device gets a new number, and a label with the name of the file. `closed`, `is_state`
+// and `has_times` are true if they are so of all recordings, `is_cut` and `reached_limit` if of
+// one.
 Recording merged(std::vector<Recording> all);
 
 }  // namespace cubfc::recordings

@@ -34,7 +34,8 @@ class TensorsForSegments {
       const std::string_view name = file_name(caller);
       is_pytorch_.push_back(name.starts_with("libc10_cuda.so"));
     }
-    // Where callers were not told apart, whoever is not known may be PyTorch.
+    // If no caller is PyTorch's library, callers were not recorded, and an unknown one may be
+    // PyTorch.
     if (std::ranges::none_of(is_pytorch_, std::identity{}) && !is_pytorch_.empty()) {
       is_pytorch_[0] = true;
     }
@@ -96,7 +97,7 @@ class TensorsForSegments {
     }
   }
 
-  // A retired block's memory goes on being in use; nobody gets it before it is reclaimed.
+  // A retired block stays in the table: its memory is in use until it is reclaimed.
   void end_block(std::uint32_t n) {
     const Event& event = recording_.events[n];
     Live& live = live_of(event.place);
@@ -109,16 +110,16 @@ class TensorsForSegments {
     }
   }
 
-  // Blocks at addresses are in one table; what lies behind handles, which are numbers of their own
-  // that may be addresses of others, is in one for each device and kind.
+  // All blocks that have addresses are in one table. Those that have handles are in one for each
+  // device and kind of memory, since a handle may be the same number as an address.
   Live& live_of(std::uint32_t place) {
     const Place& its = recording_.places[place];
     return has_addresses(its.memory) ? live_ : live_handles_[{its.device, its.memory}];
   }
 
-  // Gives a tensor its place.
+  // Gives an event of a tensor its place and its caller.
   void settle(Event& event) {
-    const std::pair key{event.padding, event.address};  // the device
+    const std::pair key{event.padding, event.address};  // padding: the device's number
     Home home;
     if (event.kind == Kind::kTensor) {
       home = home_of(event);
@@ -192,7 +193,7 @@ class TensorsForSegments {
 
   Recording& recording_;
   std::vector<bool> is_pytorch_;               // by caller
-  std::vector<std::uint32_t> block_of_event_;  // of those of blocks: which of blocks_
+  std::vector<std::uint32_t> block_of_event_;  // which of blocks_; kNone for other events
   std::vector<Block> blocks_;
   Live live_;
   std::map<std::pair<std::uint32_t, Memory>, Live> live_handles_;

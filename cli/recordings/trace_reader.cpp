@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "records are copied as
 
 using trace::Kind;
 
-// No text that a trace has is nearly as long; one that says so is broken.
+// A record that says that its payload is longer is broken: no payload is nearly as long.
 constexpr std::uint64_t kLongestPayload = std::uint64_t{64} << 20;
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -53,7 +53,7 @@ class TraceReader {
   }
 
  private:
-  // False where the file ends within it.
+  // False where the file ends within the header.
   bool read_header() {
     trace::Header header;
     const std::string_view here = input_.ahead(sizeof(header));
@@ -80,9 +80,10 @@ class TraceReader {
     return true;
   }
 
-  // All that lie in `here` as a whole, up to the first with a payload. Where the process was
-  // killed, or the file system was full, while a thread wrote its part of the file and others
-  // theirs behind it, zeros lie between. Nobody knows then where the next record begins.
+  // Reads the records that `here` holds whole, up to and with the first that has a payload. A
+  // record of zeros means that a thread has not written its part of the file, while others have
+  // written behind it: the process was killed, or the file system was full. Nothing says then where
+  // the next record begins.
   void read_records(std::string_view here) {
     std::size_t done = 0;
     trace::Record record;
@@ -155,7 +156,7 @@ class TraceReader {
     return place;
   }
 
-  // What is recorded there from now on is of another place, even if it has the same name.
+  // From now on, a kPlace for the same device, memory and context makes a new place.
   void end_place(std::uint8_t number) {
     const std::uint32_t place = std::exchange(places_[number], kNone);
     if (place != kNone) {
@@ -269,7 +270,7 @@ class TraceReader {
     places_[record.place] = known->second;
   }
 
-  // More than an Event can tell apart are the last one's, as in the trace.
+  // An Event has one byte for its caller: all callers after the 255th have its index.
   void take_caller(const trace::Record& record, std::string_view payload) {
     const auto [known, is_new] = caller_indices_.try_emplace(
         std::string(payload),
@@ -313,7 +314,8 @@ class TraceReader {
 
   Input& input_;
   Recording recording_;
-  // By the numbers of the trace, in force now: which of the Recording's.
+  // By the number that the trace gives a place, a caller or a thread now: the index in the
+  // Recording.
   std::array<std::uint32_t, 256> places_ = no_places();
   std::array<std::uint8_t, 256> callers_{};
   std::vector<std::uint16_t> threads_;

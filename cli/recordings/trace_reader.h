@@ -1,4 +1,4 @@
-// Reads what CUBFC_TRACE wrote (shim/tell/trace_format.h).
+// Reads the file that CUBFC_TRACE has written (shim/tell/trace_format.h).
 #pragma once
 
 #include "cli/recordings/input.h"
@@ -6,10 +6,11 @@
 
 namespace cubfc::recordings {
 
-// A whole trace, from its first byte; throws BadRecording. It may end after any record. Records of
-// unknown kinds are left out. A number that names another place, thread or caller than before
-// gets another index in the Recording; the same place again, as long as it has not ended, has the
-// same one. Frames of stacks are "path+0x1f20", or the address where no object is known.
+// Reads a whole trace, from its first byte; throws BadRecording. A trace may end after any record.
+// Records of unknown kinds are left out. When a number names another place, thread or caller than
+// before, that gets another index in the Recording; a place that is named again, and has not ended,
+// keeps its index. A native frame has an object and an offset in it, or, where no object is known,
+// an address.
 Recording read_trace(Input& input);
 
 }  // namespace cubfc::recordings

@@ -22,8 +22,8 @@ bool take_number(std::string_view& line, std::uint64_t& number) {
   return true;
 }
 
-// "python3.11", "libpython3.12.so.1.0": all that is in it is the interpreter. Another program may
-// have one in it.
+// Whether all code of the object is the interpreter's: "python3.11", "libpython3.12.so.1.0". A
+// program with another name may have code of its own beside an interpreter.
 bool is_interpreter_alone(std::string_view path) {
   const std::string_view name = file_name(path);
   return name.starts_with("python") || name.starts_with("libpython");
@@ -59,7 +59,8 @@ void TraceStacks::set_objects(std::string_view lines) {
   }
 }
 
-// The first is the program: Linux gives it the lowest addresses.
+// The first object of the first list is the program: the list is in the order of addresses, and
+// Linux gives the program the lowest.
 void TraceStacks::add_object(std::string_view line) {
   std::array<std::uint64_t, 3> numbers{};
   if (std::ranges::all_of(numbers, [&](std::uint64_t& each) { return take_number(line, each); })) {
@@ -100,7 +101,7 @@ void TraceStacks::set_python_frame(std::uint64_t number, std::uint32_t line,
   frame.file = payload.substr(0, middle);
   frame.function = payload.substr(std::min(middle + 1, payload.size()));
   frame.line = line;
-  // Several calls of one line are several in the trace.
+  // Several numbers in the trace may mean an equal frame.
   python_frames_[number] = frames_.number_of(std::move(frame));
 }
 
@@ -114,7 +115,8 @@ std::uint32_t TraceStacks::frame_at(std::uint64_t address) {
   return frames_.number_of(std::move(frame));
 }
 
-// There is nobody whom a thread's first function returns to: older traces have a 0 for that.
+// Leaves out addresses of 0: in older traces one stands for the caller of a thread's first
+// function.
 bool TraceStacks::add_native(std::uint16_t thread, std::string_view payload) {
   const auto [known, is_new] =
       known_native_.try_emplace(std::string(payload), static_cast<std::uint32_t>(native_.size()));

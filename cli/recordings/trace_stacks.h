@@ -1,5 +1,6 @@
-// The stacks in a trace: each is written before the allocation that it is of, as return addresses,
-// which what is loaded at that moment gives names, and as numbers of Python's frames.
+// Reads the stacks in a trace. A stack is written before its allocation, as return addresses and as
+// numbers of Python's frames. The list of the code that is loaded at that moment says in which
+// object an address lies.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +18,26 @@ namespace cubfc::recordings {
 
 class TraceStacks {
  public:
-  // Stacks, frames and what they name are put into `recording`, which must outlive it.
+  // Stacks, frames, build ids and the program's object are put into `recording`, which must outlive
+  // this object.
   explicit TraceStacks(Recording& recording) : recording_(recording) {}
 
-  // A payload of trace::Kind::kObjects: what is loaded from here on. Lines that cannot be read name
-  // nothing.
+  // Takes a payload of trace::Kind::kObjects: the code that is loaded from here on. Lines that
+  // cannot be read are left out.
   void set_objects(std::string_view lines);
-  // An address in Python's code, of what is loaded now.
+  // Takes an address in the interpreter's code, from trace::Kind::kPython.
   void set_python(std::uint64_t address);
-  // A payload of trace::Kind::kPythonFrame: what this number is from here on.
+  // Takes a payload of trace::Kind::kPythonFrame: the frame that `number` means from here on.
   void set_python_frame(std::uint64_t number, std::uint32_t line, std::string_view payload);
 
-  // Payloads of trace::Kind::kStack and kPythonStack, for the thread's next allocation. False where
-  // they are not of whole addresses or numbers.
+  // Take payloads of trace::Kind::kStack and kPythonStack, for the thread's next allocation or
+  // tensor. False where a payload does not consist of whole addresses or numbers.
   bool add_native(std::uint16_t thread, std::string_view payload);
   bool add_python(std::uint16_t thread, std::string_view payload);
-  // Of an allocation of the thread, which is of this name: which of the stacks, or kNone.
+  // Called for an allocation or a tensor of a thread of this name: the index in Recording::stacks
+  // of its stack, or kNone.
   std::uint32_t take(std::uint16_t thread, std::string_view thread_name);
-  // Whether all of them take more than kMostStackBytes.
+  // Whether all stacks and frames take more than kMostStackBytes.
   bool are_too_many() const { return frames_.bytes() + bytes_ > kMostStackBytes; }
 
  private:
@@ -43,7 +46,7 @@ class TraceStacks {
     std::uint64_t offset = 0;
     std::string path;
   };
-  using Objects = std::map<std::uint64_t, Object>;  // by where they begin
+  using Objects = std::map<std::uint64_t, Object>;  // by where each begins
   struct Pending {
     std::uint32_t native = kNone;  // which of native_
     std::uint32_t python = kNone;  // which of python_
@@ -68,7 +71,7 @@ class TraceStacks {
   std::vector<Frames> native_;
   std::vector<Frames> python_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stacks_;
-  std::unordered_map<std::uint16_t, Pending> of_thread_;  // that wait for its allocation
+  std::unordered_map<std::uint16_t, Pending> of_thread_;  // for the thread's next allocation
   std::uint32_t autograd_ = kNone;                        // which of python_
   std::uint64_t bytes_ = 0;
 };

@@ -91,7 +91,8 @@ void TraceWriter::put(Kind kind, trace::Record record, std::string_view payload)
   put(kZeros.data(), trace::padded(payload.size()) - payload.size());
 }
 
-// More than there are numbers share the last one, which is named anew where it changes.
+// The number of a place that has none: one that no place has now, else 255. A kPlace record then
+// gives 255 from one place to the next.
 std::uint8_t TraceWriter::free_number() {
   const auto* const found =
       std::find(place_of_number_.begin() + 1, place_of_number_.end() - 1, kNone);

@@ -1,5 +1,5 @@
-// Writes files as CUBFC_TRACE does (shim/tell/trace_format.h): what was replayed, and what tests
-// make up.
+// Writes files as CUBFC_TRACE does (shim/tell/trace_format.h), for `cubfc replay --trace` and
+// tests.
 #pragma once
 
 #include <array>
@@ -21,22 +21,22 @@ class CannotWrite : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Events of one Recording, in their order; the same events give the same bytes. Places, threads and
-// callers are named before their first event. Stacks are left out: their addresses are not known
-// any more. Not thread-safe. Throws CannotWrite.
+// Writes the events of one Recording, in their order; the same events give the same bytes. Places,
+// threads and callers are named before their first event. Stacks are left out: a Recording does not
+// have their addresses. Not thread-safe. Throws CannotWrite.
 class TraceWriter {
  public:
-  // Of `names` all but the events is used; it must outlive the writer. What is at `path` already is
-  // overwritten.
+  // `names` says what the events refer to, and must outlive the writer; its own events are not
+  // used. A file at `path` is overwritten.
   TraceWriter(const std::string& path, const Recording& names);
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
-  ~TraceWriter() = default;  // what is left may not get into the file, without a word
+  ~TraceWriter() = default;  // without close(): closes the file, and does not tell of an error
 
-  // kOutOfMemory and kNote with the text of `names` that they say, or with that one.
+  // A kOutOfMemory or a kNote gets the text of `names` that its event refers to, or `text`.
   void write(const Event& event);
   void write(const Event& event, std::string_view text);
-  // All is in the file. Nothing may be written any more.
+  // Writes what is buffered, and closes the file. Nothing may be written after that.
   void close();
 
  private:
@@ -54,13 +54,13 @@ class TraceWriter {
   const Recording& names_;
   const std::unique_ptr<char[]> buffer_;
   std::unique_ptr<std::FILE, CloseFile> file_;
-  std::array<std::uint32_t, 256> place_of_number_;  // kNone: none; 0 is not given to any
-  std::vector<std::uint8_t> number_of_place_;       // 0: it has none now
+  std::array<std::uint32_t, 256> place_of_number_;  // kNone: none; no place gets number 0
+  std::vector<std::uint8_t> number_of_place_;       // 0: the place has none now
   std::vector<bool> thread_is_named_;
   std::vector<bool> caller_is_named_;
 };
 
-// A whole Recording, but for its stacks.
+// Writes a whole Recording, but for its stacks.
 void write_trace(const std::string& path, const Recording& recording);
 
 }  // namespace cubfc::recordings

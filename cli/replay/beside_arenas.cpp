@@ -38,7 +38,7 @@ void BesideArenas::give(std::uint32_t group, std::uint64_t bytes) {
 }
 
 arena::Address BesideArenas::next_address() {
-  constexpr arena::Address kFirst = arena::Address{1} << 40;  // below all arenas
+  constexpr arena::Address kFirst = arena::Address{1} << 40;  // below all arenas' addresses
   addresses_ = (addresses_ + 1) % (kFirst / arena::kGranuleBytes);
   return kFirst + addresses_ * arena::kGranuleBytes;
 }

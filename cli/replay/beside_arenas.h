@@ -1,6 +1,6 @@
 // The memory that is in no arena: what cuMemAlloc gives under CUBFC_ALLOCATOR=platform, and under
-// any policy managed memory, arrays, cuMemCreate and cuMemAllocAsync. Counts bytes; does not look
-// for memory where there is none.
+// any policy managed memory, arrays, cuMemCreate and cuMemAllocAsync. Only counts bytes. A request
+// that lacks memory fails at once here: PlayedMemory looks for more (Search).
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace cubfc::replay {
 
 class BesideArenas {
  public:
-  // All must outlive it. `devices` are the workload's.
+  // All must outlive the object. `devices` are the workload's.
   BesideArenas(const Workload& workload, const config::Policy& policy,
                const SimulatedDevices& devices)
       : workload_(workload), policy_(policy), devices_(devices), taken_(workload.groups.size()) {}
 
-  // What a group needs for a request of so many bytes.
+  // What a request of so many bytes needs, if it is of this group.
   Need need_of(std::uint32_t group, std::uint64_t bytes) const;
-  // Why they could not be taken; kNone: they were.
+  // Takes so many bytes for the group. Returns why there were not enough; kNone: they are taken.
   arena::Failure take(std::uint32_t group, std::uint64_t bytes);
   void give(std::uint32_t group, std::uint64_t bytes);
-  // The group's context has ended, with all that is there.
+  // Called when the group's context has ended: gives back all that the group has taken.
   void end(std::uint32_t group) { give(group, taken_[group]); }
 
-  // One that no arena has, for what was taken.
+  // An address for memory that take() has taken; no arena has it.
   arena::Address next_address();
   std::uint64_t driver_calls() const { return driver_calls_; }
 
@@ -41,7 +41,7 @@ class BesideArenas {
   const Workload& workload_;
   const config::Policy& policy_;
   const SimulatedDevices& devices_;
-  std::vector<std::uint64_t> taken_;  // by each group
+  std::vector<std::uint64_t> taken_;  // of each group, in bytes
   std::uint64_t addresses_ = 0;
   std::uint64_t driver_calls_ = 0;
 };

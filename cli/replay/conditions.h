@@ -1,5 +1,5 @@
-// Under what a workload is played, and what that makes of its devices and its memory. Knows no
-// arenas.
+// The conditions under which a workload is played, and what follows from them for its devices and
+// its memory. Knows no arenas.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,30 @@
 
 namespace cubfc::replay {
 
-// Of what nothing bounds.
+// The bytes that there are of memory without a bound.
 inline constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
 
 struct Conditions {
   config::Policy policy;  // bfc, vmm or platform
-  // Of every device; 0: as recorded, and where that is not known the limit, or without one twice
-  // what was in use at the peak.
+  // The size of every device; 0: as recorded; if that is not known, the limit; without a limit,
+  // twice the peak (Device::most_asked).
   std::uint64_t total_bytes = 0;
-  // Only the limit counts, not what the device has.
+  // Whether a request can only fail at the limit, not for lack of memory of the device.
   bool device_is_large_enough = false;
 };
 
-// What a device has in all.
+// The size of a device.
 std::uint64_t total_bytes_of(const Device& device, const Conditions& conditions);
-// Where that is known from: "as recorded", "--total", ...
+// Where the size is known from, in words: "as recorded", "--total", ...
 const char* origin_of_total(const Device& device, const Conditions& conditions);
-// What it can give; kPlenty where only the limit counts.
+// The bytes that a device can give; kPlenty with device_is_large_enough.
 std::uint64_t memory_bytes_of(const Device& device, const Conditions& conditions);
 
 // Whether a group's memory lies in an arena under the policy.
 bool has_arena(const config::Policy& policy, const Group& group);
-// By whom it is served.
+// The kind of memory that a group's requests get under the policy.
 trace::Memory memory_of(const config::Policy& policy, const Group& group);
-// Whether the limit counts what is served so.
+// Whether the limit counts memory of this kind.
 bool is_counted(const config::Policy& policy, trace::Memory memory);
 
 }  // namespace cubfc::replay

@@ -25,7 +25,7 @@ PlayedArena* ContextArenas::of(std::uint32_t group) {
 }
 
 void ContextArenas::make(std::uint32_t group) {
-  constexpr std::uint64_t kGranularity = arena::kSourceUnitBytes;  // of the driver's pages
+  constexpr std::uint64_t kGranularity = arena::kSourceUnitBytes;  // as the driver's is
   const std::uint32_t number = workload_.groups[group].device;
   SimulatedDevice& device = *devices_[number];
   if (count_ == kMostArenas) {
@@ -42,8 +42,8 @@ void ContextArenas::make(std::uint32_t group) {
   begin(*arenas_[group]);
 }
 
-// As Contexts::start() and Device::begin_arena() (shim/device/). What is taken ahead is the
-// device's, and in no arena's way.
+// Does what Contexts::start() and Device::begin_arena() do (shim/device/). What is preallocated is
+// only noted in the device; an arena takes it itself only under CUBFC_PREALLOCATE=whole.
 void ContextArenas::begin(PlayedArena& played) const {
   const std::uint64_t free_bytes = std::min(played.device.free_bytes(), played.device.total_bytes);
   arena::Options options = config::arena_options(

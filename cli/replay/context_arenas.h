@@ -1,5 +1,5 @@
-// Which contexts have an arena now, on which device: made at a context's first request, gone with
-// the context.
+// The arenas that contexts have now, by device. An arena is made at the first request in its
+// context, and ends with the context.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@ namespace cubfc::replay {
 
 class ContextArenas {
  public:
-  // All must outlive it. `devices` are the workload's.
+  // All must outlive the object. `devices` are the workload's.
   ContextArenas(const Workload& workload, const config::Policy& policy,
                 const SimulatedDevices& devices, PlayedTrace& trace);
 
-  // The arena of a group, which is made if there is none; NULL where the group's memory lies in
-  // none. Throws std::runtime_error when there are too many.
+  // The arena of a group; makes it if there is none. NULL if the group's memory is in no arena.
+  // Throws std::runtime_error when there are kMostArenas already.
   PlayedArena* of(std::uint32_t group);
-  // NULL if there is none.
+  // The arena that a group has now; NULL if it has none.
   PlayedArena* find(std::uint32_t group) const { return arenas_[group].get(); }
   const std::vector<PlayedArena*>& on_device(std::uint32_t device) const {
     return on_device_[device];
   }
-  // Its context has ended. Nothing, if it has none.
+  // Called when the group's context has ended: ends its arena, if it has one.
   void end(std::uint32_t group);
 
-  // By all that there are, and that there were.
+  // The driver calls of all arenas so far, those that have ended included.
   std::uint64_t driver_calls() const;
 
  private:
@@ -46,7 +46,7 @@ class ContextArenas {
   std::vector<std::unique_ptr<PlayedArena>> arenas_;  // of each group that has one now
   std::vector<std::vector<PlayedArena*>> on_device_;
   std::size_t count_ = 0;
-  std::uint64_t ended_calls_ = 0;  // by those that there were
+  std::uint64_t ended_calls_ = 0;  // driver calls of arenas that have ended
 };
 
 }  // namespace cubfc::replay

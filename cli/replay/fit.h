@@ -1,4 +1,4 @@
-// The least limit under which a workload gets all of its memory.
+// Finds the least limit under which a workload gets all of its memory.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace cubfc::replay {
 
-// By bisection, with a precision of an 8,192nd of the peak or 2 MiB, whichever is less; what the
-// device has does not count. A limit a little lower fails; whether one lower still would do again,
-// as can happen with a best fit, is not looked for. Nothing when four times the peak do not do.
+// Plays the workload under one limit after the other, by bisection, on devices that are large
+// enough for all. The result is precise to an 8,192nd of the peak, but at best to 1 KiB and at
+// worst to 2 MiB: a limit lower by that fails. A still lower one may suffice again, as can happen
+// with a best fit; that is not tried. Nothing when four times the peak do not suffice.
 std::optional<std::uint64_t> least_limit(const recordings::Recording& recording,
                                          const Workload& workload, const Conditions& conditions,
                                          const Progress& progress);

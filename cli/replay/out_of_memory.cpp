@@ -9,14 +9,15 @@
 namespace cubfc::replay {
 namespace {
 
-// What is free in the arena, in how many pieces ever; of memory in pages, the pages.
+// The bytes that are free in the arena, in however many pieces; of an arena of pages, only the
+// bytes in whole free pages.
 std::uint64_t usable_in(const PlayedArena& played) {
   const std::uint64_t page_bytes = played.memory.page_bytes();
   return page_bytes == 0 ? played.arena.stats().free_bytes()
                          : arena::free_in_whole_pages(played.arena.snapshot(), page_bytes);
 }
 
-// As cause_of() in shim/tell/failure_cause.cpp, of what there can be here.
+// As cause_of() in shim/tell/failure_cause.cpp, for the causes that there can be without a GPU.
 std::string cause_of(const OutOfMemory& failed, const Refusal& refusal) {
   if (failed.asked_bytes > refusal.device.budget.limit()) {
     return "larger than the limit";

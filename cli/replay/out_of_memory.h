@@ -1,4 +1,4 @@
-// What is said of a request that did not get its memory: what there was, and why it was not enough.
+// Describes a request that did not get its memory: what there was, and why it was not enough.
 #pragma once
 
 #include <cstdint>
@@ -14,36 +14,36 @@ class SimulatedDevice;
 // A request that did not get its memory. kPlenty: see conditions.h.
 struct OutOfMemory {
   std::uint64_t operation = 0;  // its number among the workload's allocations and frees, from 1
-  std::uint64_t event = 0;      // its number in the recording, from 1
+  std::uint64_t event = 0;      // its number in the recording (Recording::number_of())
   std::uint64_t time_ns = 0;
   std::uint64_t asked_bytes = 0;
   std::uint32_t device = 0;   // its number
   bool was_recorded = false;  // the request failed in the recording, too
-  // In this arena; 0 without one.
+  // Of the arena that was asked; 0 without one.
   std::uint64_t in_use_bytes = 0;   // rounding included
-  std::uint64_t waiting_bytes = 0;  // of these: freed, and not yet to be used again
+  std::uint64_t waiting_bytes = 0;  // of these: freed, but not yet free
   std::uint64_t free_bytes = 0;
   std::uint64_t largest_free_bytes = 0;
-  // On this device.
+  // Of the device.
   std::uint64_t limit_left_bytes = 0;   // kPlenty: there is no limit
   std::uint64_t device_free_bytes = 0;  // kPlenty: only the limit counts
   std::string cause;
 };
 
-// What there is when a request has got nothing.
+// The state in which a request has failed.
 struct Refusal {
   std::uint64_t asked_bytes;
-  const PlayedArena* played;  // that was asked; NULL where the memory would be in none
+  const PlayedArena* played;  // the arena that was asked; NULL for memory that is in none
   const SimulatedDevice& device;
   std::uint32_t device_number;
-  bool only_limit_counts;  // not what the device has
+  bool only_limit_counts;  // Conditions::device_is_large_enough
   arena::Failure failure;  // of the last try
 };
 
-// All but which request it was.
+// Fills in all but which request it was: operation, event, time_ns and was_recorded.
 OutOfMemory describe(const Refusal& refusal);
 
-// In one line, for a trace.
+// The description in one line, for a trace.
 std::string text_of(const OutOfMemory& failed);
 
 }  // namespace cubfc::replay

@@ -1,4 +1,4 @@
-// The arena of one context, as it is while a workload is played.
+// The arena of one context while a workload is played.
 #pragma once
 
 #include <cstddef>
@@ -13,29 +13,30 @@
 
 namespace cubfc::replay {
 
-// Contexts that have memory at once; a process has a few for each device.
+// The most contexts that may have an arena at once; a process has a few for each device.
 inline constexpr std::size_t kMostArenas = 4096;
 
-// The library's arena on a simulated device, and the freed blocks that wait under
-// CUBFC_FREE=deferred: no GPU works here, so they wait until as many have gathered as in the
-// library, or until somebody needs memory. Writes to the trace what the arena takes and gives back,
-// and what becomes of blocks that wait.
+// Has the library's arena on a simulated device, and the freed blocks that wait under
+// CUBFC_FREE=deferred. There is no GPU whose work could end: they wait until as many others have
+// gathered as in the library, or until a request lacks memory. Writes to the trace what the arena
+// takes and gives back, and when blocks are retired and reclaimed.
 class PlayedArena : public GrowthListener {
  public:
-  // `group`: whose memory it is. All must outlive it.
+  // `group`: the group that the arena serves. All must outlive the object.
   PlayedArena(SimulatedDevice& its_device, std::uint32_t group, std::uint64_t page_bytes,
               PlayedTrace& trace);
 
   void grew(arena::Address base, std::uint64_t bytes) override;
   void shrank(arena::Address base, std::uint64_t bytes) override;
 
-  // A free that waits for nothing.
+  // Frees a live block under CUBFC_FREE=deferred: it waits.
   void retire(arena::Address address, std::uint64_t block_bytes);
-  // The work before all but the last of the gathered blocks is done: they are free.
+  // Makes the blocks of all closed epochs but the last free, as if the work before them were done.
   void collect();
-  // Waits for the oldest of them; false when none waits.
+  // Makes the blocks of the oldest epoch free; closes the open epoch first if no other is there.
+  // False when no block waits.
   bool wait();
-  // The context is gone, with all of its memory.
+  // Called when the context has ended: its memory is the device's again.
   void end();
 
   SimulatedDevice& device;
@@ -45,7 +46,7 @@ class PlayedArena : public GrowthListener {
  private:
   struct Epoch {
     arena::GatheredBlocks gathered;
-    std::vector<std::pair<arena::Address, std::uint64_t>> blocks;  // only for a trace
+    std::vector<std::pair<arena::Address, std::uint64_t>> blocks;  // filled only for a trace
   };
 
   void close_epoch();

@@ -23,7 +23,7 @@ bool lacks_memory(arena::Failure failure) {
   return failure != arena::Failure::kSourceError && failure != arena::Failure::kTooLarge;
 }
 
-// What a block has beyond the bytes that were asked for.
+// The bytes that a block has beyond those that were asked for.
 std::uint64_t padding_of(const PlayedArena* played, std::uint64_t bytes) {
   return played == nullptr ? 0 : arena::block_bytes_for(bytes) - bytes;
 }
@@ -59,8 +59,9 @@ arena::Address PlayedMemory::serve(PlayedArena* played, std::uint32_t group, std
   return address != 0 ? address : take_from(*played, group, bytes);
 }
 
-// As Allocations::take() (shim/serve/): from what the arena has; then by growth; then with what
-// can be given back at once; then from regions that are not for it; then with what waits.
+// Tries in the order of Allocations::take() (shim/serve/): what the arena has; growth; growth with
+// what can be given back at once; regions that are not meant for the request; growth with freed
+// blocks that wait.
 arena::Address PlayedMemory::take_from(PlayedArena& played, std::uint32_t group,
                                        std::uint64_t bytes) {
   arena::Allocation got = played.arena.allocate(bytes);

@@ -1,5 +1,5 @@
-// All memory of a workload's devices while it is played, and who gets it: as Allocations in
-// shim/serve/. Knows nothing of recordings, but writes what it gives and frees to the trace.
+// All memory of a workload's devices while the workload is played. Serves requests as Allocations
+// does in shim/serve/. Knows nothing of recordings; writes allocations and frees to the trace.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ namespace cubfc::replay {
 
 class PlayedMemory {
  public:
-  // All must outlive it.
+  // All must outlive the object.
   PlayedMemory(const Workload& workload, const Conditions& conditions, PlayedTrace& trace);
 
-  // A block for a request of that group; 0 when there is no memory.
+  // Allocates a block for a request of that group; 0 when there is no memory.
   arena::Address allocate(std::uint32_t group, std::uint64_t bytes);
-  // `bytes`: as the request had it.
+  // Frees a block. `bytes`: what the request asked for.
   void free(std::uint32_t group, arena::Address address, std::uint64_t bytes);
-  // The context of that group has ended, with all that is there.
+  // Called when the context of that group has ended: all memory of its groups is gone.
   void end_context_of(std::uint32_t group);
 
-  // Of the request that was last, and got nothing.
+  // Describes the last request, which has failed.
   OutOfMemory describe_failure(std::uint32_t group, std::uint64_t bytes) const;
 
   const SimulatedDevices& devices() const { return devices_; }
   std::uint64_t driver_calls() const { return arenas_.driver_calls() + beside_.driver_calls(); }
-  std::uint64_t waits() const { return waits_; }  // for freed memory
+  std::uint64_t waits() const { return waits_; }  // how often a request waited for freed blocks
 
  private:
   arena::Address serve(PlayedArena* played, std::uint32_t group, std::uint64_t bytes);

@@ -1,5 +1,4 @@
-// The trace of what is played (`cubfc replay --trace`): what it names, and its events as they
-// happen.
+// Writes the trace of what is played (`cubfc replay --trace`), as it happens.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +11,22 @@
 
 namespace cubfc::replay {
 
-// What the trace names, for the TraceWriter: the recording's program, threads and callers, with
-// devices and places as they are under the conditions. The places are the workload's groups.
+// The names for the TraceWriter: the recording's program, threads and callers, with devices and
+// places as they are under the conditions. The places are the workload's groups.
 recordings::Recording names_of(const recordings::Recording& recording, const Workload& workload,
                                const Conditions& conditions, const std::string& settings);
 
-// Writes events that have the time, the thread and the caller of those of the recording that cause
-// them. Without a writer it does nothing.
+// Writes events with the time, the thread and the caller of the recording's event that causes them.
+// Does nothing without a writer.
 class PlayedTrace {
  public:
-  // `writer`: NULL where nobody wants a trace. All must outlive it.
+  // `writer`: NULL if no trace is wanted. Both must outlive the object.
   PlayedTrace(const recordings::Recording& recording, recordings::TraceWriter* writer)
       : recording_(recording), writer_(writer) {}
 
   bool is_wanted() const { return writer_ != nullptr; }
 
-  // This event of the recording causes what is written from now on.
+  // Says that this event of the recording causes all that is written from now on.
   void set_cause(std::uint32_t event) { cause_ = event; }
   void write(trace::Kind kind, std::uint32_t group, std::uint64_t address, std::uint64_t bytes,
              std::uint64_t padding = 0, std::string_view text = {}) {
@@ -35,9 +34,9 @@ class PlayedTrace {
       put(kind, group, address, bytes, padding, text);
     }
   }
-  // The cause itself, where it is of the process as a whole.
+  // Writes the cause itself, which must be an event of the process as a whole.
   void write_cause();
-  // Nothing happens any more; the last cause was the last of all.
+  // Called at the end of the play: writes a kClose at the time of the last cause.
   void end();
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using recordings::Recording;
 
-// Goes through the operations of a workload, and keeps what comes of them.
+// Plays the operations of a workload one after the other, and keeps the outcome.
 class Player {
  public:
   Player(const Recording& recording, const Workload& workload, const Conditions& conditions,
@@ -42,7 +42,7 @@ class Player {
   };
 
   void play_all(const Progress& progress) {
-    // Operations between two words on how far it is.
+    // The operations between two calls of `progress`.
     constexpr std::size_t kStep = std::size_t{1} << 16;
     const std::vector<Operation>& all = workload_.operations;
     std::size_t done = 0;
@@ -58,7 +58,8 @@ class Player {
     }
   }
 
-  // False at the first request that got memory in the recording and gets none here.
+  // Plays one operation. False if it is a request that got memory in the recording and gets none
+  // here: the play ends then.
   bool obey(const Operation& operation) {
     trace_.set_cause(operation.event);
     switch (operation.kind) {
@@ -97,8 +98,8 @@ class Player {
     memory_.free(operation.group, slot.address, slot.bytes);
   }
 
-  // What failed when it was recorded; what it gets is free again at once, as nobody knows when it
-  // would have been freed.
+  // Plays a request that failed in the recording. If it gets memory here, frees it at once: the
+  // recording does not say when the program would have freed it.
   void try_again(const Operation& operation) {
     ++outcome_.operations;
     const arena::Address address = memory_.allocate(operation.group, operation.bytes);
@@ -120,7 +121,8 @@ class Player {
                    text_of(failed));
     }
     ++outcome_.failures;
-    // That a request fails which has not failed before is what matters more.
+    // A request that fails only here is described rather than one that failed in the recording,
+    // too.
     if (outcome_.first.empty() || (outcome_.first[0].was_recorded && !was_recorded)) {
       outcome_.first = {failed};
     }

@@ -1,11 +1,11 @@
-// Plays a workload under a policy, on devices that are not there: what the library does with the
-// same requests, as far as that goes without a GPU. The arena is the library's, and so is what the
-// policy makes of it (config/arena_options.h).
+// Plays a workload under a policy on simulated devices: does with its requests what the library
+// would do, as far as that is possible without a GPU. The arena is the library's, and so are its
+// options under a policy (config/arena_options.h).
 //
-// What is modelled differently: a device gives memory as asked, without rounding or fragmentation
+// These are unlike a real device. A device gives memory as asked, without rounding or fragmentation
 // of its own. A free waits for no work; under CUBFC_FREE=deferred freed blocks gather as in the
-// library, and are free when the next ones have gathered, or when memory is needed. What
-// cuMemAllocAsync gives counts with the bytes asked for; the driver's pools keep more.
+// library, and are free when the next ones have gathered, or when memory is needed. Memory of
+// cuMemAllocAsync counts with the bytes asked for; the driver's pools keep more.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +25,28 @@ struct PlayedDevice {
   const char* total_origin = "";  // "as recorded", "--total", ...
   std::uint64_t limit_bytes = 0;  // arena::Budget::kUnlimited: none
   std::uint64_t preallocated_bytes = 0;
-  std::uint64_t peak_bytes = 0;  // taken of the device at most, the preallocation aside
+  std::uint64_t peak_bytes = 0;  // the most that was taken at once, without the preallocation
 };
 
 struct Outcome {
   std::uint64_t failures = 0;
-  std::vector<OutOfMemory> first;  // empty, or the first of them
+  // At most one: the request that failed only here; without one, the first that failed.
+  std::vector<OutOfMemory> first;
   std::vector<PlayedDevice> devices;
-  std::uint64_t operations = 0;  // that were played
+  std::uint64_t operations = 0;  // requests and frees that were played
   std::uint64_t driver_calls = 0;
-  std::uint64_t waits = 0;  // for freed memory
+  std::uint64_t waits = 0;  // how often a request waited for freed blocks
   double seconds = 0;
 
   bool fits() const { return failures == 0; }
 };
 
-// Told now and then how far it is, from 0 to 1.
+// Called now and then with the share that is done, from 0 to 1.
 using Progress = std::function<void(double)>;
 
-// Until the end, or the first request that got memory when it was recorded, and gets none here.
-// Writes what happens to `trace`, which was opened with names_of() (played_trace.h), unless that is
-// NULL.
+// Plays to the end, or to the first request that got memory in the recording and gets none here.
+// Writes what happens to `trace`, if it is not NULL; `trace` must have been made with names_of()
+// (played_trace.h).
 Outcome play(const recordings::Recording& recording, const Workload& workload,
              const Conditions& conditions, const Progress& progress,
              recordings::TraceWriter* trace = nullptr);

@@ -39,7 +39,7 @@ std::string line(const char* label, const std::string& text) {
   return fmt::format("{:<11}{}\n", label, text);
 }
 
-// For the eye only: what a terminal shows green or red has the same words elsewhere.
+// Makes the text green or red on a terminal. The words are the same without the colour.
 std::string verdict(bool good, const std::string& text, bool in_color) {
   return in_color ? fmt::format("\033[{}m{}\033[0m", good ? 32 : 31, text) : text;
 }

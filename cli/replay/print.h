@@ -1,4 +1,4 @@
-// What `cubfc replay` says: for people, and as JSON for scripts.
+// The output of `cubfc replay`: text for people, and JSON for scripts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace cubfc::replay {
 
-// One policy, and what came of it.
+// One policy, and the outcome under it.
 struct Result {
   std::string name;  // "vmm, free deferred"
   Conditions conditions;
@@ -19,7 +19,7 @@ struct Result {
   std::optional<std::uint64_t> least_limit;
 };
 
-// Lines, each ended. `in_color`: for a terminal.
+// Return lines, each ended. `in_color`: with a terminal's escapes.
 std::string describe(const recordings::Recording& recording, const Workload& workload);
 std::string describe(const Workload& workload, const Result& result, bool in_color);
 std::string table(const Workload& workload, const std::vector<Result>& results, bool in_color);

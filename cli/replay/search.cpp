@@ -7,7 +7,8 @@
 
 namespace cubfc::replay {
 
-// Each try asks for twice as much as the one before, and as often as in shim/source/.
+// As in shim/source/, each pass asks for twice as much as the one before, up to kMostDoublings, and
+// there are at most kMostPasses.
 bool Search::finds_more(Waits waits) {
   const std::uint64_t of_device = need_.of_device ? device_.free_bytes() : kPlenty;
   const std::uint64_t of_limit = need_.counted ? device_.budget.left() : kPlenty;
@@ -22,7 +23,7 @@ bool Search::finds_more(Waits waits) {
          (waits == Waits::kYes && wait());
 }
 
-// What arenas have of the device, and no block uses.
+// The bytes that arenas have of the device and no live block uses.
 std::uint64_t Search::held_bytes() const {
   std::uint64_t held = 0;
   for (const PlayedArena* const played : arenas_) {

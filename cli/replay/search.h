@@ -1,5 +1,5 @@
-// How memory is looked for when a request lacks it: as Search in shim/source/, as far as there is
-// something to look at without a GPU, which is the arenas of the device.
+// Searches for memory when a request lacks it, as Search in shim/source/ does. Of its sources there
+// are only the device's arenas here.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,30 @@
 
 namespace cubfc::replay {
 
-// What a request lacks.
+// What a request needs.
 struct Need {
   std::uint64_t bytes = 0;
-  bool of_device = true;  // of the device's memory; else at most of the limit
-  bool counted = true;    // by the limit
+  bool of_device = true;  // whether the memory is the device's
+  bool counted = true;    // whether the limit counts it
 };
 
-// For one request, which is tried again after each time that something was found.
+// For one request. The caller tries it again each time that finds_more() is true.
 class Search {
  public:
-  // `arenas`: all that are on the device. Both must outlive it.
+  // `arenas`: all that are on the device. Both must outlive the object.
   Search(const SimulatedDevice& device, const std::vector<PlayedArena*>& arenas, const Need& need)
       : device_(device), arenas_(arenas), need_(need) {}
 
-  // An arena would take so much at once for the request.
+  // Tells the search by how many bytes the arena would grow for the request.
   void growth_is(std::uint64_t bytes) { growth_ = bytes; }
 
-  // Looks for what arenas hold and do not use, then, with Waits::kYes, for freed blocks that wait.
-  // True when something has become free; false when nothing is left, and at once where all that
-  // there is would not be enough.
+  // Has arenas give back memory that they do not use; if there is none, and with Waits::kYes, makes
+  // freed blocks that wait free. True when the request may succeed now. False when nothing is left,
+  // and at once if all that the arenas hold would not be enough.
   enum class Waits : bool { kNo, kYes };
   bool finds_more(Waits waits);
 
-  // Times that it has waited.
+  // How often finds_more() has made freed blocks free.
   std::uint64_t waits() const { return waits_; }
 
  private:

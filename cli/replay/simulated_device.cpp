@@ -29,7 +29,7 @@ void SimulatedMemory::give(arena::Address base, std::uint64_t bytes) {
   }
 }
 
-// As the driver, in units of 2 MiB.
+// Bases are multiples of 2 MiB, as the driver's are.
 arena::MemorySource::Region SimulatedMemory::obtain(std::uint64_t bytes) noexcept {
   ++calls_;
   std::vector<arena::Address>& unused = unused_[bytes];
@@ -58,7 +58,7 @@ arena::MemorySource::Region SimulatedMemory::reserve(std::uint64_t bytes) noexce
   return {base, 0, false};
 }
 
-// The driver maps and unmaps page by page.
+// Counts a driver call for each page, since the driver maps page by page.
 arena::MemorySource::Region SimulatedMemory::map(arena::Address base,
                                                  std::uint64_t bytes) noexcept {
   calls_ += bytes / page_bytes_;

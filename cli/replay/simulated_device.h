@@ -1,5 +1,5 @@
-// A device that is not there: what of its memory is taken, and made-up addresses for arenas. Knows
-// the sizes that matter to an arena, and nothing else of a GPU.
+// A device without a GPU: counts what is taken of its memory, and makes up addresses for arenas.
+// Knows only the sizes that matter to an arena.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace cubfc::replay {
 
-// Told of every region or page that an arena takes or gives back.
+// Called for every region, and every run of pages, that an arena takes or gives back.
 class GrowthListener {
  public:
   virtual ~GrowthListener() = default;
@@ -24,17 +24,17 @@ class GrowthListener {
   virtual void shrank(arena::Address base, std::uint64_t bytes) = 0;
 };
 
-// Nothing without a limit.
+// The limit of a device under a policy, in bytes; nothing without one.
 inline std::optional<std::uint64_t> hard_limit_bytes(const config::Policy& policy,
                                                      std::uint64_t total_bytes, unsigned device) {
   const auto limit = policy.hard_limit(total_bytes, static_cast<int>(device));
   return limit ? std::optional(limit->bytes) : std::nullopt;
 }
 
-// `policy` must outlive it.
+// Counts the memory of one device. `policy` must outlive the object. Not thread-safe.
 class SimulatedDevice {
  public:
-  // `memory_bytes`: what it can give; ~0 where only a limit counts.
+  // `memory_bytes`: what the device can give; ~0 where only a limit counts.
   SimulatedDevice(const config::Policy& policy, unsigned number, std::uint64_t its_total_bytes,
                   std::uint64_t memory_bytes)
       : total_bytes(its_total_bytes),
@@ -44,7 +44,8 @@ class SimulatedDevice {
         memory_bytes_(memory_bytes) {}
 
   std::uint64_t free_bytes() const { return memory_bytes_ - taken_; }
-  // Leaves what CUBFC_RESERVE wants left. Precondition of give(): so many were taken.
+  // Takes so many bytes; false if fewer are free beyond CUBFC_RESERVE. give() must only be called
+  // for bytes that were taken.
   bool take(std::uint64_t bytes) {
     if (bytes > policy_.beyond_reserve(free_bytes())) {
       return false;
@@ -56,7 +57,8 @@ class SimulatedDevice {
   void give(std::uint64_t bytes) { taken_ -= bytes; }
   std::uint64_t taken_bytes() const { return taken_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
-  // What is taken ahead of it, in all, and what of that is in no arena.
+  // plan() notes that so many bytes in all are preallocated. bytes_ahead(): how many of these
+  // nothing has taken yet.
   void plan(std::uint64_t bytes) { planned_ = std::max(planned_, bytes); }
   std::uint64_t planned_bytes() const { return planned_; }
   std::uint64_t bytes_ahead() const { return arena::less(planned_, taken_); }
@@ -72,11 +74,11 @@ class SimulatedDevice {
   std::uint64_t planned_ = 0;
 };
 
-// As a workload numbers them.
+// By the workload's numbers (Workload::devices).
 using SimulatedDevices = std::vector<std::unique_ptr<SimulatedDevice>>;
 
-// Regions of it for one arena, or pages where `page_bytes` > 0. Addresses begin at `first`; those
-// of regions that were given back are used again.
+// Gives regions of a device to one arena, or pages where `page_bytes` > 0. Addresses begin at
+// `first`; those of regions that were given back are used again.
 class SimulatedMemory : public arena::MemorySource {
  public:
   SimulatedMemory(SimulatedDevice& device, arena::Address first, std::uint64_t page_bytes)
@@ -90,7 +92,7 @@ class SimulatedMemory : public arena::MemorySource {
   bool unmap(arena::Address base, std::uint64_t bytes) noexcept override;
   std::uint64_t bytes_ahead() const noexcept override { return device_.bytes_ahead(); }
 
-  // The context has ended.
+  // Called when the context has ended: all that was taken is the device's again.
   void forget();
   void set_listener(GrowthListener* listener) { listener_ = listener; }
 

@@ -15,14 +15,15 @@ using recordings::kNone;
 using recordings::Recording;
 using trace::Kind;
 
-// cuMemAlloc's, whoever served it when it was recorded.
+// The kind of memory that the program asked for: kArena for cuMemAlloc, whoever served it in the
+// recording.
 trace::Memory asked_for(trace::Memory memory) {
   return memory == trace::Memory::kDirect || memory == trace::Memory::kOwnPool
              ? trace::Memory::kArena
              : memory;
 }
 
-// What of each device, and of all together, is in use while the operations are made.
+// Counts what is in use on each device, and on all together, while the Builder makes operations.
 class InUse {
  public:
   explicit InUse(Workload& workload) : workload_(workload) {}
@@ -51,7 +52,7 @@ class InUse {
   void remove_block() { --blocks_; }
 
  private:
-  Workload& workload_;  // which has the most of each
+  Workload& workload_;  // the peaks are kept there
   std::vector<std::uint64_t> bytes_;
   std::uint64_t all_bytes_ = 0;
   std::uint64_t blocks_ = 0;
@@ -138,8 +139,8 @@ class Builder {
     blocks_[group].erase(block);
   }
 
-  // Of what is mapped, a part may be unmapped, and parts of several: what is left of each begins
-  // anew.
+  // A kShrink may unmap a part of a segment, or parts of several. What is left of each is a new
+  // allocation.
   void shrink(const Event& event) {
     const std::uint32_t group = group_of(event.place);
     Blocks& blocks = blocks_[group];
@@ -171,7 +172,7 @@ class Builder {
     in_use_.remove_block();
   }
 
-  // Of a place that is not told, it cannot be tried.
+  // A request without a place, or without a size, cannot be tried.
   void fail(const Event& event) {
     if (event.place == kNone || event.address == 0) {
       return;
@@ -215,7 +216,7 @@ class Builder {
     return group;
   }
 
-  // What goes with no context ends alone.
+  // A group whose memory does not end with a context has an entry in Workload::contexts of its own.
   std::uint32_t context_of(const recordings::Place& place, std::uint32_t group) {
     const auto key = std::tuple(place.device, place.context_id, place.context_id == 0 ? group : 0);
     const auto [known, is_new] =

@@ -1,5 +1,5 @@
-// What a recording asks for, made ready to be played many times: which blocks are given and freed,
-// in what order, without the addresses that they had. Knows nothing of policies.
+// The requests of a recording, made ready to be played many times: which blocks are allocated and
+// freed, in which order, without their addresses. Knows nothing of policies.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace cubfc::replay {
 
 // Which requests are played.
 enum class Requests : std::uint8_t {
-  kBlocks,    // those of the program
-  kSegments,  // those that whoever served the program made for regions, as kGrow and kShrink
+  kBlocks,    // the program's: kAllocate, kFree, kRetire
+  kSegments,  // those of the arena or cache that served the program: kGrow, kShrink
 };
 
 struct Operation {
   enum class Kind : std::uint8_t {
     kAllocate,
     kFree,
-    kFail,      // a request of so many bytes, to which the answer was no
-    kEndGroup,  // a context has ended, with all that is there
-    kCopy,      // only for a trace: the event as it is
+    kFail,      // a request of so many bytes, which failed in the recording
+    kEndGroup,  // the group's context has ended, and with it all of its memory
+    kCopy,      // only for a trace: writes the event as it is
   };
   std::uint64_t bytes = 0;  // kAllocate, kFail
   std::uint32_t slot = 0;   // kAllocate, kFree: which live block
@@ -31,7 +31,8 @@ struct Operation {
   Kind kind = Kind::kCopy;
 };
 
-// What is served from one place under any policy: memory of one kind, in one context.
+// Requests that one arena or one part of the driver serves under any policy: for memory of one
+// kind, in one context.
 struct Group {
   std::uint32_t device = 0;   // which of Workload::devices
   std::uint32_t context = 0;  // which of Workload::contexts
@@ -42,7 +43,7 @@ struct Device {
   std::uint32_t number = 0;
   std::uint64_t total_bytes = 0;  // 0: not recorded
   std::uint64_t peak_bytes = 0;   // the most that was in use at once, as asked for
-  std::uint64_t most_asked = 0;   // the same, where a failed request counts for a moment
+  std::uint64_t most_asked = 0;   // the peak, if failed requests had got their memory
 };
 
 struct Workload {
@@ -54,9 +55,9 @@ struct Workload {
   std::uint64_t allocations = 0;
   std::uint64_t failures = 0;       // in the recording
   std::uint64_t peak_bytes = 0;     // of all devices together
-  std::uint64_t peak_blocks = 0;    // that there were then
-  std::uint64_t unknown_frees = 0;  // of what was there before; they are left out
-  std::uint64_t missing_frees = 0;  // told by another block's being where one was
+  std::uint64_t peak_blocks = 0;    // how many blocks were live at that peak
+  std::uint64_t unknown_frees = 0;  // of blocks from before the recording; they are left out
+  std::uint64_t missing_frees = 0;  // blocks at whose address another one was allocated later
 
   std::uint64_t largest_peak_bytes() const;  // of one device
 };

@@ -15,8 +15,8 @@ constexpr std::size_t kColumns = 66;
 constexpr std::size_t kLines = 10;
 constexpr std::size_t kLabel = 11;
 
-// Stretches of equal time, the last event of each; of equally many events where all have one time,
-// and where most of the time is one pause.
+// Divides the events into columns of equal time; or of equally many events, if there are no times,
+// all are the same, or most of the time is one pause.
 class Columns {
  public:
   Columns(const History& history, bool has_times) {
@@ -36,7 +36,7 @@ class Columns {
     }
   }
   bool is_of_time() const { return is_of_time_; }
-  // Events before the column's end.
+  // By column: how many events are before its end.
   const std::vector<std::uint32_t>& behind() const { return behind_; }
 
  private:
@@ -62,7 +62,7 @@ std::vector<std::uint64_t> in_use_by(const Columns& columns, const History& hist
   return result;
 }
 
-// And that was taken.
+// The most that was taken in each column.
 std::vector<std::uint64_t> taken_by(const Columns& columns, const History& history) {
   std::vector<std::uint64_t> result;
   const std::vector<RegionChange> changes = region_changes(history);
@@ -91,7 +91,7 @@ TextTable chart_of(const Told& told) {
   const Columns columns(told.history, told.recording.has_times);
   const std::vector<std::uint64_t> in_use = in_use_by(columns, told.history);
   std::vector<std::uint64_t> taken = taken_by(columns, told.history);
-  // What is held ready may be many times what is in use, which is what the chart is for.
+  // Much more may be taken than is in use, which is what the chart is for: taken is left out then.
   const std::uint64_t most_taken = told.figures.whole.taken.bytes;
   const bool shows_taken = most_taken <= peak + peak / 2;
   const std::uint64_t most = shows_taken ? std::max(peak, most_taken) : peak;

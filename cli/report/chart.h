@@ -1,4 +1,4 @@
-// What was in use over time, drawn with characters.
+// Draws what was in use over time, with characters.
 #pragma once
 
 #include "cli/report/forms.h"
@@ -6,7 +6,7 @@
 
 namespace cubfc::report {
 
-// Nothing where nothing was ever in use, or nobody knows when.
+// Without rows if nothing was ever in use, or the recording has no history.
 TextTable chart_of(const Told& told);
 
 }  // namespace cubfc::report

@@ -13,8 +13,8 @@ using recordings::Path;
 
 constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 8;
-constexpr std::size_t kMostRows = 14;  // with those that only what is left at the end is large of
-constexpr double kTold = 0.95;         // of what is left at the end, if these are enough for it
+constexpr std::size_t kMostRows = 14;  // with lines added for what they hold at the end
+constexpr double kTold = 0.95;         // lines are added until they have this share of the end
 constexpr std::size_t kWidth = 80;
 
 std::string columns_of(const HeldByCode& held, bool is_state) {
@@ -24,7 +24,7 @@ std::string columns_of(const HeldByCode& held, bool is_state) {
                          right(count_text(held.at_end.blocks), 8));
 }
 
-// "torch::autograd::generated::MmBackward0::apply" is "MmBackward0::apply".
+// Makes "MmBackward0::apply" of "torch::autograd::generated::MmBackward0::apply".
 std::string without_namespaces(const std::string& name) {
   const std::size_t last = name.rfind("::");
   const std::size_t before =
@@ -32,8 +32,9 @@ std::string without_namespaces(const std::string& name) {
   return before == std::string::npos ? name : name.substr(before + 2);
 }
 
-// "train.py:31 > train.py:12 > model.py:12 (forward)"; of what is longer the ends. The last is the
-// innermost of the program's own, as others' functions in between say little.
+// A chain of calls, as "train.py:31 > train.py:12 > model.py:12 (forward)"; of a chain that is too
+// long, the first and the last call. The last is the innermost of the program's own, since calls
+// further in say little.
 std::string chain_text(const recordings::Recording& recording,
                        const std::vector<std::uint32_t>& frames, std::size_t width) {
   const auto place = [&](std::uint32_t number) {
@@ -64,8 +65,8 @@ std::string chain_text(const recordings::Recording& recording,
   return beginning_of(head + last, width);
 }
 
-// Whether PyTorch asked for blocks that it shares out by itself: whole multiples of 2 MiB, all of
-// them. Without its cache it asks for each tensor.
+// Whether PyTorch asked for segments of its cache: then all its blocks are multiples of 2 MiB.
+// Without its cache PyTorch asks for each tensor.
 bool asks_for_a_cache(const Told& told) {
   constexpr std::uint64_t kSegments = std::uint64_t{2} << 20U;
   std::size_t of_torch = 0;
@@ -80,7 +81,7 @@ bool asks_for_a_cache(const Told& told) {
   return of_torch > 0;
 }
 
-// What all lines hold that are not shown, in one row.
+// Adds one row for all lines that are not shown.
 void add_others(const CodeLines& lines, const std::vector<std::uint32_t>& shown, bool is_state,
                 TextTable& table) {
   HeldByCode others;

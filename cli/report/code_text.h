@@ -1,5 +1,5 @@
-// Which code holds the memory, for a terminal: rows of at most 80 characters. Nothing for a
-// recording without stacks.
+// Tables of the code that holds the memory, for a terminal: rows of at most 80 characters. Without
+// rows for a recording without stacks.
 #pragma once
 
 #include "cli/report/forms.h"
@@ -7,10 +7,10 @@
 
 namespace cubfc::report {
 
-// The lines of the program that hold most at the peak, and at the end.
+// The lines of the program that hold most at the peak, and those that hold most at the end.
 TextTable lines_table(const Told& told);
 
-// Through which functions they were reached, the outermost first; at the peak.
+// The functions through which the memory in use at the peak was asked for, the outermost first.
 TextTable call_tree_table(const Told& told);
 
 }  // namespace cubfc::report

@@ -1,4 +1,4 @@
-// `cubfc report`: its options, and the way from a file to a report.
+// `cubfc report`: its options, and the steps from a file to a report.
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ struct ReportOptions {
   bool segments = false;
 };
 
-// "run.cubfc" makes "run.html"; a text goes to the terminal.
+// "run.html" for "run.cubfc"; a text goes to the standard output.
 std::string default_output(const ReportOptions& options) {
   if (options.format == "text") {
     return "-";
@@ -45,7 +45,7 @@ std::string default_output(const ReportOptions& options) {
       {"html", ".html"}, {"json", ".json"}, {"rmm", ".csv"}, {"perfetto", ".perfetto-trace"}};
   std::filesystem::path path = options.files.front();
   path.replace_extension(endings.at(options.format));
-  // "run.csv" does not become the log that it is.
+  // The report must not overwrite its input: of the log "run.csv", it is "run.report.csv".
   return std::ranges::find(options.files, path.string()) != options.files.end()
              ? path.replace_extension(".report" + path.extension().string()).string()
              : path.string();
@@ -79,7 +79,7 @@ void write_report(const ReportOptions& options, const std::string& path, const r
   output.finish();
 }
 
-// Where it is and what to do with it, for a person.
+// Tells a person at a terminal where the report is and how to open it.
 void tell_where(const ReportOptions& options, const std::string& path) {
   if (path != "-" && ::isatty(STDERR_FILENO) == 1) {
     std::error_code ignored;
@@ -92,7 +92,7 @@ void tell_where(const ReportOptions& options, const std::string& path) {
   }
 }
 
-// Whose functions have no names, and why.
+// Tells which files' functions have no names, and why.
 void tell_unnamed(const std::vector<std::string>& problems) {
   constexpr std::size_t kMostShown = 5;
   for (std::size_t n = 0; n < std::min(problems.size(), kMostShown); ++n) {

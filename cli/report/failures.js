@@ -1,9 +1,9 @@
-// What is told about one thing: a block, or an out-of-memory moment.
+// The facts about one block, or about one out-of-memory moment.
 "use strict";
 
 const MOST_FAILURES_LISTED = 200;
 
-// A history begins when it is switched on: what is older came by event 0.
+// All that was there before the recording began came by event 0.
 function isBefore({report}, event) {
   return event === 0 && report.recording.has_before;
 }
@@ -18,7 +18,7 @@ function beginningText(recording, event) {
   return isBefore(recording, event) ? "before the recording began" : momentText(recording, event);
 }
 
-// `stacks`: of functions that are to be shown.
+// `stacks`: whole stacks or their outlines, whichever are to be shown.
 function blockFacts(recording, block, stacks) {
   const {blocks, report, threads, frames, times} = recording;
   const freed = blocks.freed[block];
@@ -65,7 +65,8 @@ function failureFacts(report, failure) {
   return pairs;
 }
 
-// Buttons that go there, what it was like at the one that was gone to, and the report of then.
+// A button for each out-of-memory moment; the facts and the report of the one that was gone to
+// last.
 class Failures {
   constructor(place, reportPlace, view) {
     this.view = view;
@@ -106,7 +107,7 @@ class Failures {
     this.view.goTo(failure.event);
   }
 
-  // From the moment that is shown.
+  // Goes to the first one after the moment that is shown; after the last, to the first of all.
   next() {
     if (this.failures.length === 0) return;
     const after = this.failures.findIndex((failure) => failure.event > this.view.event);

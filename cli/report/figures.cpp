@@ -13,12 +13,12 @@ namespace {
 
 using recordings::Recording;
 
-// A region that begins and ends by one event never was.
+// A region that begins and ends by the same event was never there.
 bool was_there(const Region& region, std::uint32_t event) {
   return !region.seen_only && region.begin <= event && event < region.end;
 }
 
-// Counts what is in use, or taken, and remembers the most.
+// Counts what is in use, or taken. settle() keeps the most in a Peak.
 struct Level {
   std::uint64_t now = 0;
   void rise(std::uint64_t bytes) { now += bytes; }
@@ -30,7 +30,7 @@ struct Level {
   }
 };
 
-// The courses that a block or region of a place belongs to.
+// Finds the courses in which a block or a region of a place counts.
 class Courses {
  public:
   Courses(const Recording& recording, Figures& figures) : recording_(recording), figures_(figures) {
@@ -45,7 +45,7 @@ class Courses {
     figures.callers.resize(recording.callers.size());
   }
 
-  // visit(course, slot): slots are numbered from 0, each course has its own.
+  // Calls visit(course, slot) for each of these courses. Each has a slot of its own, from 0 on.
   template <typename Visit>
   void of_place(std::uint32_t place, Visit visit) {
     const std::size_t device = device_of_place_[place];
@@ -259,7 +259,7 @@ Figures figures_of(const Recording& recording, const History& history) {
   add_failures(recording, history, courses, figures);
   const std::uint32_t peak = figures.whole.in_use.event;
   add_sizes_and_lifetimes(recording, history, peak, figures);
-  // Before the first event there is nothing: kNever stands for a moment without a block.
+  // `peak` is kNever if nothing was ever in use: no block lives at that moment.
   figures.at_peak = moment_of(recording, history, peak);
   figures.at_end = moment_of(recording, history, history.last_event());
   add_looks(recording, history, figures);

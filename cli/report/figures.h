@@ -1,9 +1,9 @@
 // The numbers of a report: peaks and who held them, what was taken, sizes, lifetimes,
-// fragmentation, and what it was like whenever memory ran out. All of them come from a History;
-// every form of the report shows these and no others. Knows nothing of how they are shown.
+// fragmentation, and the state whenever memory ran out. All come from a History; every form of the
+// report shows these numbers and no others. Knows nothing of how they are shown.
 //
-// In use is what live blocks hold (see history.h). A peak is the first event after which the most
-// was in use.
+// In use are the bytes that live blocks hold (see history.h). A peak is the first event after which
+// the most was in use.
 #pragma once
 
 #include <array>
@@ -30,25 +30,25 @@ struct Share {
 
 struct Peak {
   std::uint64_t bytes = 0;
-  std::uint32_t event = kNever;  // never anything
+  std::uint32_t event = kNever;  // kNever: there was never anything
 };
 
-// What is free between the blocks of places that tell what they take, after an event. Stretches of
-// one place that touch are one, but for those that are apart.
+// What is free after an event, between the blocks in the regions of all places. Regions of one
+// place that touch count as one, but for those that are `apart`.
 struct Gaps {
   std::uint64_t free_bytes = 0;
   std::uint64_t pieces = 0;
   std::uint64_t largest_bytes = 0;
 };
 
-// What is in use after an event.
+// The state after an event.
 struct Moment {
-  Share in_use;                   // waiting included
-  std::uint64_t asked_bytes = 0;  // of it, without the padding
+  Share in_use;                   // with blocks that wait
+  std::uint64_t asked_bytes = 0;  // in_use without the padding
   Share waiting;                  // freed by the program, not free yet
   std::uint64_t taken_bytes = 0;
   std::uint64_t taken_pieces = 0;  // a segment of PyTorch's, a region of an arena
-  Gaps gaps;                       // of Figures::at_peak and at_end
+  Gaps gaps;                       // only in Figures::at_peak and at_end
   std::array<Share, trace::kMemories> by_memory{};
   std::vector<Share> by_place;
   std::vector<Share> by_caller;
@@ -57,10 +57,11 @@ struct Moment {
 };
 inline constexpr std::size_t kBiggest = 20;
 
-// Of a device, a kind of memory, a place or a caller, over the whole recording.
+// What happened over the whole recording: on a device, in a kind of memory, in a place, by a
+// caller, or in all.
 struct Course {
-  std::uint64_t allocations = 0;      // this and bytes_allocated without what was there before
-  std::uint64_t bytes_allocated = 0;  // held, of all its blocks; no more than fits
+  std::uint64_t allocations = 0;      // like bytes_allocated: without blocks from before
+  std::uint64_t bytes_allocated = 0;  // held by all blocks together; at most what fits 64 bits
   std::uint64_t failures = 0;
   Peak in_use;
   Peak taken;
@@ -68,18 +69,19 @@ struct Course {
   std::uint64_t taken_at_end = 0;
 };
 
-// Blocks of 2^n to 2^(n+1) - 1 bytes as asked for; those of 0 bytes are with those of 1.
+// Blocks of 2^n to 2^(n+1) - 1 bytes as asked for. Those of 0 bytes count with those of 1.
 struct SizeClass {
-  Share all;  // that were allocated
+  Share all;  // allocated during the recording
   Share at_peak;
   Share at_end;
   std::uint64_t freed = 0;
-  std::uint64_t median_lifetime_ns = 0;  // of those that were freed, until the program did
+  std::uint64_t median_lifetime_ns = 0;  // until the program's free; of the freed blocks
   std::uint64_t longest_lifetime_ns = 0;
 };
 
-// Blocks that lived for 10^n ns to less than 10^(n+1) ns; the first from 0, the last to any time.
-// How old those are that were there before nobody knows; without times all of it is empty.
+// Class n: blocks that lived for 10^n ns to less than 10^(n+1) ns. The first class begins at 0, the
+// last has no end. Blocks from before the recording are in none, since their age is not known.
+// Without times all classes are empty.
 inline constexpr std::size_t kLifetimeClasses = 13;
 struct Lifetimes {
   std::array<Share, kLifetimeClasses> classes{};
@@ -93,14 +95,14 @@ struct Sample {
   Gaps gaps;
 };
 
-// An out-of-memory moment.
+// A moment at which memory ran out.
 struct Failure {
   std::uint32_t event = 0;
   std::uint64_t asked_bytes = 0;
-  // Of its device, as all that follows; of all where nobody knows which it was.
+  // These are of the device that lacked memory; of all devices, if the recording does not name it.
   std::uint64_t in_use_bytes = 0;
   std::uint64_t taken_bytes = 0;
-  std::optional<Gaps> gaps;  // of the first kFailuresLookedAt
+  std::optional<Gaps> gaps;  // only for the first kFailuresLookedAt failures
 };
 inline constexpr std::size_t kFailuresLookedAt = 200;
 
@@ -111,10 +113,10 @@ struct Figures {
   std::vector<std::uint32_t> device_names;  // which of Recording::devices; kNone: it has no name
   std::array<Course, trace::kMemories> memories{};
   std::vector<Course> places;   // as Recording::places
-  std::vector<Course> callers;  // as Recording::callers; nothing is taken by a caller
+  std::vector<Course> callers;  // as Recording::callers; without what is taken
   Moment at_peak;
   Moment at_end;
-  std::vector<SizeClass> sizes;  // by n
+  std::vector<SizeClass> sizes;  // by the n of SizeClass
   Lifetimes lifetimes;
   std::vector<Sample> samples;  // over the recording, in order; event 0, the peak and the end, too
   std::vector<Failure> failures;
@@ -125,7 +127,7 @@ struct Figures {
 [[nodiscard]] Moment moment_of(const recordings::Recording& recording, const History& history,
                                std::uint32_t event);
 
-// 0 for 0.
+// The n of the SizeClass of a block of so many bytes; 0 for 0 bytes.
 [[nodiscard]] std::size_t size_class_of(std::uint64_t bytes);
 
 }  // namespace cubfc::report

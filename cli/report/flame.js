@@ -1,13 +1,14 @@
-// Through which functions memory was asked for: stacks as a flame graph, the outermost function on
-// top, each as wide as what was asked for in it. At the moment that is shown, or at the end.
+// The functions through which memory was asked for: stacks as a flame graph, with the outermost
+// function on top, each as wide as the bytes that were asked for in it. Of the memory in use at the
+// moment that is shown, at the peak, or at the end.
 "use strict";
 
 const FLAME_ROW = 18;        // pixels
-const FLAME_MOST_ROWS = 400;  // what is deeper is shown when one goes into it
+const FLAME_MOST_ROWS = 400;  // deeper functions are shown after a zoom into one above them
 const FLAME_LEAST = 1;       // pixels that a function must be wide to be drawn
 
-// All stacks as one tree. Nodes are numbers, and each has a higher one than its parent; 0 is the
-// root, which stands for all.
+// All stacks as one tree. Nodes are numbers; a node's number is higher than its parent's. Node 0 is
+// the root, which stands for all stacks.
 class CallTree {
   constructor(stacks, frames) {
     this.parent = [0];
@@ -36,7 +37,8 @@ class CallTree {
     for (let node = 1; node < this.size; ++node) this.children[this.parent[node]].push(node);
   }
 
-  // bytes[node], blocks[node]: of these blocks, with those of the functions that it calls.
+  // bytes[node] and blocks[node] of the first `length` blocks of the list; a node's include those
+  // of the functions that it calls.
   heldBy(blocks, list, length) {
     const held = {bytes: new Float64Array(this.size), blocks: new Float64Array(this.size)};
     for (let n = 0; n < length; ++n) {
@@ -94,7 +96,7 @@ class FlameGraph {
 
   makeTree() {
     this.tree = new CallTree(this.view.stacks, this.view.recording.frames);
-    this.root = 0;  // what is drawn as the whole
+    this.root = 0;  // the node that is drawn with the whole width
   }
 
   zoom(node) {
@@ -136,7 +138,7 @@ class FlameGraph {
     this.tip(event, node === undefined ? null : this.wordsOf(node));
   }
 
-  // Rows from the outermost of those around the root down to what it calls.
+  // Rows, from the outermost function around the root down to the functions that the root calls.
   layOut(width) {
     const {tree} = this;
     const {bytes} = this.held;
@@ -187,7 +189,7 @@ class FlameGraph {
       this.wordsOfOthers(length);
   }
 
-  // What no function is known of is not in the drawing.
+  // Blocks without a stack are not in the drawing; words say how much they hold.
   wordsOfOthers(length) {
     const {blocks} = this.view.recording;
     let bytes = 0;

@@ -1,4 +1,4 @@
-// The forms in which a report is written. Each takes the same numbers from Told.
+// The forms in which a report is written. Each takes its numbers from Told.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -20,15 +20,15 @@ struct Told {
   const CodeLines& lines;
 };
 
-// For a terminal of 80 columns. `bold`: with headings that stand out.
+// The report for a terminal of 80 columns. `bold`: with headings in bold.
 std::string text_of(const Told& told, bool bold);
 
-// The names in it do not change; docs/starting.md tells what they mean.
+// The report for scripts. The names in it must not change; docs/recording.md describes them.
 nlohmann::ordered_json json_of(const Told& told);
 void write_json(const Told& told, Output& output);
 
-// The log of RMM's logging adaptor. Memory behind handles is left out of it, as RMM has none;
-// returns how many blocks that were.
+// A log as RMM's logging adaptor writes it. Leaves out blocks that have handles instead of
+// addresses, as RMM has none; returns how many.
 std::uint64_t write_rmm(const Told& told, Output& output);
 
 // A trace for ui.perfetto.dev: what was in use and taken as counters, out-of-memory moments as

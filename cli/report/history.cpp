@@ -24,7 +24,7 @@ class Historian {
     }
   }
 
-  // After the events of before.
+  // Called after the events from before the recording: counts begin anew.
   void begin() {
     history_.blocks_before = static_cast<std::uint32_t>(history_.blocks.size());
     history_.bytes_before = in_use_;
@@ -57,7 +57,7 @@ class Historian {
     }
   }
 
-  // After the last event.
+  // Called after the last event.
   void finish() {
     std::vector<bool> untold(taken_.size());
     for (std::size_t place = 0; place < taken_.size(); ++place) {
@@ -149,7 +149,7 @@ class Historian {
     }
   }
 
-  // A block that was not retired, either, is over: its memory is free.
+  // Ends a block even if it was not retired: its memory is free.
   void reclaim(std::uint32_t number, const Event& event) {
     Live& live = live_[event.place];
     const auto there = live.find(event.address);
@@ -218,8 +218,9 @@ class Historian {
   std::uint64_t bytes_taken_ = 0;
 };
 
-// Of two threads one may have looked at the clock later than it took its place in the file; no
-// thread goes back by itself.
+// Makes times that never go back. A thread gets its place in the file before it reads the clock, so
+// events of two threads may stand in another order than their times. The times of one thread that
+// go back are a fault.
 void add_times(const Recording& recording, History& history) {
   history.times_ns.reserve(recording.numbers());
   std::vector<std::uint64_t> latest_of_thread(recording.threads.size());

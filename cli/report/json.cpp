@@ -261,7 +261,7 @@ Json held_json(const HeldByCode& held) {
           {"in_all", share_of(held.all)}};
 }
 
-// Of the program's code. Which frame is whose: docs/starting.md.
+// Adds the lines of the program's code (docs/recording.md).
 void add_lines(const Told& told, Json& json) {
   const auto frame_or_null = [](std::uint32_t frame) {
     return frame == kNone ? Json{} : Json(frame);

@@ -1,4 +1,4 @@
-// What the pointer and the keys do.
+// Does what the pointer and the keys ask for.
 "use strict";
 
 const KEYS = [
@@ -64,7 +64,7 @@ class Keys {
     does();
   }
 
-  // Across time, a twentieth of what is shown is a stretch of time.
+  // `by`: events; with an axis of time and Shift, nanoseconds.
   step(by) {
     const {view} = this;
     if (view.axis === "time" && Math.abs(by) > 1) {
@@ -74,7 +74,7 @@ class Keys {
     }
   }
 
-  // In the order in which blocks lie above each other at this moment.
+  // Chooses the block above or below the chosen one, as blocks are stacked at this moment.
   chooseNext(by) {
     const {view} = this;
     const list = new Uint32Array(view.recording.blocks.count);

@@ -106,7 +106,7 @@ class TreeMaker {
   std::uint32_t child(std::uint32_t node, std::uint32_t frame) {
     const auto [known, is_new] =
         child_of_[node].try_emplace(frame, static_cast<std::uint32_t>(tree_.nodes.size()));
-    const std::uint32_t number = known->second;  // the table moves
+    const std::uint32_t number = known->second;  // a copy: child_of_ grows below
     if (is_new) {
       tree_.nodes[node].children.push_back(number);
       tree_.nodes.emplace_back().frames = {frame};
@@ -115,10 +115,10 @@ class TreeMaker {
     return number;
   }
 
-  // With as many frames in one node as follow each other without a branch. Not by recursion: a
-  // file may have any depth.
+  // Makes one node of frames that follow each other without a branch. Does not recurse, since the
+  // stacks in a file may have any depth.
   void fold(std::uint32_t root, CallTree& folded) {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> open{{root, kNone}};  // and its parent
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> open{{root, kNone}};  // node and parent
     while (!open.empty()) {
       auto [node, parent] = open.back();
       open.pop_back();

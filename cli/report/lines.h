@@ -1,5 +1,5 @@
-// Which lines of the program's code hold what: at the peak, and of what is left at the end. Of
-// recordings with stacks.
+// The lines of the program's code, and what each holds at the peak and at the end; for recordings
+// with stacks.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@
 
 namespace cubfc::report {
 
-// What blocks of one stack, or of stacks with the same own line, hold.
+// What the blocks of one stack hold, or of all stacks with the same own line.
 struct HeldByCode {
   Share at_peak;
   Share at_end;
-  Share all;  // that were ever allocated
+  Share all;  // all that were allocated during the recording
 };
 
 struct CodeLines {
   std::vector<std::string> texts;  // "train.py:12 (forward)", each line once; with whole paths
-  std::vector<recordings::OwnLine> own;  // of the first stack with it
-  std::vector<std::uint32_t> of_stack;   // which of them, by Recording::stacks
-  // Those of the blocks that have no stack (kNone: all have one), and of those of them that are
-  // older than the recording.
+  std::vector<recordings::OwnLine> own;  // of the first stack with the line
+  std::vector<std::uint32_t> of_stack;   // which line, by Recording::stacks
+  // The lines that stand for blocks without a stack: of the recording's time, and from before.
+  // kNone: there are no such blocks.
   std::uint32_t without_stack = kNone;
   std::uint32_t without_stack_before = kNone;
   std::vector<HeldByCode> held;           // by line
   std::vector<HeldByCode> held_by_stack;  // by Recording::stacks
-  // Lines, as numbers, by what they hold at the peak, the most first; then what is left at the end.
+  // The indices of the lines, sorted by what each holds at the peak, then at the end, the most
+  // first.
   std::vector<std::uint32_t> by_peak;
   bool are_known() const { return !texts.empty(); }
-  // Of a block; kNone where no line is known.
+  // The line of a block; kNone where none is known.
   [[nodiscard]] std::uint32_t of_block(const History& history, std::size_t index) const {
     const std::uint32_t stack = history.blocks[index].stack;
     return stack < of_stack.size()         ? of_stack[stack]
@@ -45,17 +46,17 @@ struct CodeLines {
 [[nodiscard]] CodeLines lines_of(const recordings::Recording& recording, const History& history,
                                  const Figures& figures);
 
-// Stacks as a tree, from the outermost function in. A node stands for what its children hold and
-// for what it has itself; frames between which nothing branches are one node.
+// Stacks as a tree, with the outermost functions at the root. A node holds what its children hold,
+// and what was asked for in it directly. Frames between which no stack branches off are one node.
 struct CallTree {
   struct Node {
-    std::vector<std::uint32_t> frames;  // Recording::frames, the outer first
+    std::vector<std::uint32_t> frames;  // indices into Recording::frames, the outermost first
     Share held;
     std::vector<std::uint32_t> children;  // nodes, those that hold most first
   };
   std::vector<Node> nodes;  // the first is the root, which stands for all stacks
 };
-// At the peak, of the stacks' outlines (see own_code.h).
+// The tree of what is in use at the peak, made of the stacks' outlines (see own_code.h).
 [[nodiscard]] CallTree call_tree_of(const recordings::Recording& recording, const CodeLines& lines);
 
 }  // namespace cubfc::report

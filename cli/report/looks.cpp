@@ -11,7 +11,8 @@ namespace {
 using recordings::Recording;
 
 constexpr std::size_t kSamples = 400;
-// A look goes through all live blocks: with many of them there are fewer samples.
+// The most blocks that all samples may visit: each visits all live blocks, so there are fewer
+// samples where many are live.
 constexpr std::uint64_t kBlocksLookedAt = 20'000'000;
 
 struct At {
@@ -22,7 +23,7 @@ struct At {
   }
 };
 
-// Goes forward through a history, knowing what is where.
+// Goes forward through a history, and knows the live blocks and the regions at each event.
 class Looker {
  public:
   Looker(const Recording& recording, const History& history)
@@ -54,7 +55,7 @@ class Looker {
     }
   }
 
-  // Of the device of this number, or of all.
+  // Of the device of this number, or of all devices.
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   [[nodiscard]] std::uint64_t in_use(std::uint64_t device = kAll) { return in_use_[device]; }
   [[nodiscard]] std::uint64_t taken(std::uint64_t device = kAll) { return taken_[device]; }
@@ -134,7 +135,7 @@ class Looker {
   std::map<std::uint64_t, std::uint64_t> taken_;
 };
 
-// Evenly over the events; the first, the last and the peak among them.
+// Events at equal distances, with the first, the last and the peak among them.
 std::vector<std::uint32_t> sampled_events(std::size_t events, std::uint32_t peak) {
   std::vector<std::uint32_t> sampled;
   const std::size_t count = std::min(events, kSamples);

@@ -1,6 +1,6 @@
-// The addresses at one moment: what each place has of the device, in rows, a long stretch over
-// several of them, with the blocks in it. Blocks behind handles (arrays, physical memory) have no
-// address and are only counted.
+// Draws the addresses at one moment, in rows: the memory that each place has of the device, with
+// the blocks in it. A long stretch goes over several rows. Blocks that have handles instead of
+// addresses (arrays, physical memory) are only counted.
 "use strict";
 
 const ROW = {height: 16, gap: 5};
@@ -18,7 +18,8 @@ class AddressMap {
     this.orderBlocks(blocks);
   }
 
-  // By device, then as they are numbered: rank[place].
+  // rank[place]: its position when places are sorted by device, then by number. Sorts regions so,
+  // then by address.
   orderPlaces({report, regions}) {
     const order = report.places.map((_, n) => n)
       .sort((a, b) => report.places[a].device - report.places[b].device || a - b);
@@ -28,8 +29,8 @@ class AddressMap {
     this.regions = [...regions].sort((a, b) => this.rank[a.place] - this.rank[b.place] || a.address - b.address);
   }
 
-  // slotOf[block]: blocks sorted by it are sorted by place and address. At one moment one block
-  // alone has a slot.
+  // slotOf[block]: blocks that are sorted by it are sorted by place and address. Blocks at the same
+  // address of a place share a slot; only one of them lives at a time.
   orderBlocks(blocks) {
     const ofPlace = this.view.recording.report.places.map(() => []);
     for (let b = 0; b < blocks.count; ++b) ofPlace[blocks.place[b]].push(b);
@@ -53,14 +54,14 @@ class AddressMap {
     this.refresh();
   }
 
-  // What is shown is another part of the recording, or of another size.
+  // Called when another part of the recording is shown, or in another size: all is drawn anew.
   refresh() {
     this.fitted = null;
     this.lookedAt = "";
     this.shown = "";
   }
 
-  // What there is at that moment: stretches, each with its blocks in order, and what is free.
+  // The stretches at a moment, each with its blocks in order, and what is free in them.
   look(event) {
     const {view, live, slotOf, blockOf} = this;
     const {blocks, report} = view.recording;
@@ -108,7 +109,8 @@ class AddressMap {
     return stretches;
   }
 
-  // Both are sorted by place and address. A block outside every stretch is not drawn.
+  // Gives each stretch its blocks; both lists are sorted by place and address. A block outside of
+  // all stretches is not drawn.
   placeBlocks(stretches, sorted) {
     const {rank} = this;
     const {blocks} = this.view.recording;
@@ -124,7 +126,8 @@ class AddressMap {
     }
   }
 
-  // Bytes of one pixel: the same at all moments, so that what stays stays where it is.
+  // How many bytes one pixel stands for: mostly the same at all moments, so that a block which
+  // lives on stays where it is.
   bytesPerPixel(stretches) {
     const key = `${this.width} ${this.view.moments.peakEvent} ${this.view.moments.mostTaken}`;
     const here = stretches.reduce((sum, stretch) => sum + stretch.end - stretch.address, 0);
@@ -163,7 +166,7 @@ class AddressMap {
     return pieces;
   }
 
-  // Draws, if anything but the timeline has changed, and returns what there is.
+  // Draws if anything that the map shows has changed. Returns what look() has found.
   draw(inks, grouping) {
     const {view} = this;
     const at = [view.event, grouping.key, view.moments.peakEvent, view.moments.mostTaken].join(" ");
@@ -181,7 +184,7 @@ class AddressMap {
     this.perPixel = perPixel;
     const rows = this.pieces.length === 0 ? 1 : this.pieces[this.pieces.length - 1].row + 1;
     const height = rows * (ROW.height + ROW.gap) + ROW.gap;
-    // It never becomes lower: what is below would move while the moment does.
+    // The map never becomes lower: else all below it on the page would move when the moment does.
     this.tallest = Math.max(height, this.tallest || 0);
     this.place.style.height = `${this.tallest}px`;
     const ratio = fitCanvas(this.canvas, this.place.clientWidth, height);
@@ -207,13 +210,13 @@ class AddressMap {
       if (piece.stretch.place === before) continue;
       before = piece.stretch.place;
       const {name} = this.view.recording.report.places[before];
-      const room = 17;  // letters; of a longer name the end tells more
+      const room = 17;  // letters; of a longer name the end is kept, which tells more
       context.fillStyle = inks.quiet;
       context.fillText(plain(name.length > room ? `\u2026${name.slice(1 - room)}` : name), MARGIN.left - 6, this.topOf(piece) + ROW.height / 2);
     }
   }
 
-  // Each pixel has the colour of the block that covers most of it, or is paler the less is covered.
+  // Finds for each pixel how much of it blocks cover, and the block that covers most of it.
   drawPiece(context, piece, inks, grouping) {
     const {view, perPixel} = this;
     const {blocks} = view.recording;
@@ -274,7 +277,7 @@ class AddressMap {
     this.putScaled(context, image, MARGIN.left + piece.x, this.topOf(piece));
   }
 
-  // Of blocks and of gaps that have room for it.
+  // Writes the sizes of blocks and gaps that have room for it.
   drawSizes(context, piece, inks) {
     const {blocks} = this.view.recording;
     const {perPixel} = this;
@@ -309,7 +312,7 @@ class AddressMap {
     }
   }
 
-  // putImageData() knows no scale.
+  // Draws an image in the context's scale, which putImageData() would ignore.
   putScaled(context, image, x, y) {
     this.sheet = this.sheet || document.createElement("canvas");
     this.sheet.width = image.width;
@@ -319,7 +322,8 @@ class AddressMap {
     context.drawImage(this.sheet, x, y);
   }
 
-  // What is at a point: {place, address, block} or {place, address, gap: [from, to]}.
+  // What is at a point: {stretch, address, block} or {stretch, address, gap: [from, to]}; null if
+  // nothing.
   at(x, y) {
     const row = Math.floor((y - ROW.gap / 2) / (ROW.height + ROW.gap));
     const across = x - MARGIN.left;
@@ -358,7 +362,7 @@ function firstEndingAfter(list, blocks, address) {
   return low;
 }
 
-// What is free before the nth block of a stretch, or after its last: [from, to].
+// The addresses [from, to] of the gap before the nth block of a stretch, or after its last block.
 function gapBefore(stretch, blocks, n) {
   const before = stretch.blocks[n - 1];
   const after = stretch.blocks[n];
@@ -366,8 +370,8 @@ function gapBefore(stretch, blocks, n) {
           after === undefined ? stretch.end : blocks.address[after]];
 }
 
-// What is free between blocks, in places that tell what they take. Blocks may overlap in a
-// recording that makes no sense.
+// What is free between the blocks of stretches, but for those that are known only by their blocks.
+// Blocks may overlap in a faulty recording.
 function freeIn(stretches, {address, held}) {
   let freeBytes = 0;
   let pieces = 0;

@@ -1,5 +1,5 @@
-// What was in use, taken and live after each event, of the whole process or of a part of it (a
-// scope: some of the places). Knows nothing of how it is drawn.
+// What was in use, taken and live after each event, in the whole process or in some of its places
+// (the scope). Knows nothing of how it is drawn.
 "use strict";
 
 const CHECKPOINT = 16384;  // events between two lists of what was live
@@ -15,7 +15,7 @@ class Moments {
     this.setScope(() => true);
   }
 
-  // chosen(place): whether it belongs to what is shown.
+  // chosen(place): whether the place belongs to the scope.
   setScope(chosen) {
     const {blocks, events} = this;
     const {regions} = this.recording;
@@ -102,9 +102,9 @@ class Moments {
     }
   }
 
-  // All blocks of the scope that live after that event and hold so much, in the order of their
-  // beginning. `list` is long enough for all; returns how many they are and the first block that
-  // has not begun.
+  // Puts into `list`, which must be long enough, all blocks of the scope that live after an event
+  // and hold at least so many bytes, in the order of their beginning. Returns how many, and the
+  // first block that has not begun then.
   liveAt(event, list, atLeast = 0) {
     const {begin, end, held, place, count} = this.blocks;
     const {inScope} = this;
@@ -120,7 +120,7 @@ class Moments {
     return {length, next};
   }
 
-  // Such a list, moved forward to a later event.
+  // Moves a list that liveAt() has made forward to a later event.
   forward(list, {length, next}, event, atLeast) {
     const {begin, end, held, place, count} = this.blocks;
     const {inScope} = this;
@@ -151,13 +151,14 @@ class Moments {
     if (this.events > 0) note(atPeak, this.liveAt(this.peakEvent, atPeak).length);
   }
 
-  // The least size of which no more than about so many blocks live at once.
+  // The least size, a power of two, of which no more than about so many blocks live at once; 0 if
+  // all are no more.
   sizeForCount(most) {
     const size = this.mostByClass.findIndex((count) => count <= most);
     return size <= 0 ? 0 : 2 ** size;
   }
 
-  // The last event that is not later; -1 before the first.
+  // The last event that is not later than `time`; -1 before the first.
   eventAtTime(time) {
     let low = 0;
     let high = this.events;

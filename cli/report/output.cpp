@@ -22,7 +22,7 @@ std::string without_links(const std::string& path) {
   return real == nullptr ? path : std::string(real.get());
 }
 
-// As a file that is made by open() would have.
+// The mode that a file made by open() would have; mkostemp() makes its own readable to nobody else.
 mode_t mode_of_new_files() {
   const mode_t mask = ::umask(0);
   ::umask(mask);

@@ -1,4 +1,4 @@
-// Where a report goes: a file that is there as a whole or not at all, or the standard output. Knows
+// Writes a report to a file that appears as a whole or not at all, or to the standard output. Knows
 // nothing of what is written.
 #pragma once
 
@@ -20,17 +20,17 @@ class CannotWrite : public std::runtime_error {
 // Not thread-safe. Throws CannotWrite.
 class Output {
  public:
-  // "-" is the standard output. What is there already is replaced when all has been written; where
-  // that is no ordinary file (a device, a pipe), it is written to. Nothing is created by this if
-  // `path` is the same file as one of the inputs.
+  // `path`: "-" is the standard output. A file that is there already is replaced in finish(); a
+  // device or a pipe is written to directly. Throws, and has created nothing, if `path` is the same
+  // file as one of the inputs.
   Output(const std::string& path, const std::vector<std::string>& inputs);
-  // What was not finished leaves no file behind.
+  // Without finish() leaves no file behind.
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
   void write(std::string_view text);
-  // All is written, and at its place.
+  // Writes out the rest, and puts the file in its place.
   void finish();
 
  private:
@@ -40,7 +40,7 @@ class Output {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   std::string path_;       // without symbolic links
-  std::string temporary_;  // empty: what is written is there at once
+  std::string temporary_;  // the file until finish(); empty: path_ is written to directly
   std::unique_ptr<std::FILE, CloseFile> file_;
 };
 

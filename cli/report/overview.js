@@ -1,5 +1,5 @@
-// The whole recording as one curve, with a frame around what the timeline shows. The frame is
-// dragged; a click beside it moves it there.
+// Draws the whole recording as one curve, with a frame around the part that the timeline shows. The
+// frame can be dragged; a click beside the frame moves it there.
 "use strict";
 
 class Overview {

@@ -11,7 +11,7 @@
 namespace cubfc::report {
 namespace {
 
-// Of a multiple of three bytes.
+// The number of bytes must be a multiple of three.
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -81,7 +81,7 @@ void Packer::finish() {
 
 void Packer::deflate_all(std::string_view bytes, bool last) {
   z_stream& z = stream_->z;
-  // zlib reads from it, and has no const.
+  // zlib only reads from next_in, whose type is not const.
   z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   z.avail_in = static_cast<uInt>(bytes.size());
   do {

@@ -1,5 +1,5 @@
-// A recording's numbers as the page holds them: columns of small numbers, deflated, in base64.
-// recording.js reads them. Knows nothing of what the numbers mean.
+// Packs a recording's numbers for the page: columns of numbers, deflated, in base64. recording.js
+// unpacks them. Knows nothing of what the numbers mean.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace cubfc::report {
 
-// Numbers of seven bits a byte, the lowest first; the last byte of each is below 128.
+// Adds a number as bytes with seven bits each, the lowest first; its last byte is below 128.
 void add_varint(std::string& column, std::uint64_t value);
-// Four bytes, the lowest first.
+// Adds a number as four bytes, the lowest first.
 void add_u32(std::string& column, std::uint32_t value);
 
-// Deflates (zlib's format, RFC 1950) what it is given, and writes base64.
+// Deflates all bytes that are added (zlib's format, RFC 1950), and writes them in base64. finish()
+// must be called after the last.
 class Packer {
  public:
   using Write = std::function<void(std::string_view)>;

@@ -1,6 +1,6 @@
-// The page: its sources (page_parts.h), and in them the recording, packed. All text of the
-// recording but the title and what a browser without scripts shows is inside the packed data, and
-// reaches the page as text only (words.js).
+// Writes the page: its sources (page_parts.h), and in them the recording, packed. The title and
+// what a browser without scripts shows are escaped HTML. All other text of the recording is inside
+// the packed data, and reaches the page as text only (words.js).
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -34,10 +34,10 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
-// Columns with what the page needs to find them again.
+// The columns of numbers, and a list of their names and sizes, by which the page finds them.
 class Columns {
  public:
-  // number(n) for n below count.
+  // Both add a column of number(n) for each n below `count`.
   template <typename Number>
   void varints(const char* name, std::size_t count, Number number) {
     std::string column;
@@ -63,7 +63,8 @@ class Columns {
   }
 
  private:
-  // Each begins on a multiple of four bytes.
+  // Fills the column up to a multiple of four bytes, so that the next one begins at such a
+  // multiple.
   void add(const char* name, const char* kind, std::size_t count, std::string column) {
     column.resize((column.size() + 3) / 4 * 4);
     column.shrink_to_fit();
@@ -75,7 +76,7 @@ class Columns {
   std::vector<std::string> columns_;
 };
 
-// 0 for never, else how much later than `before`, and 1.
+// 0 if `event` is kNever, else by how much it is later than `before`, plus 1.
 std::uint64_t later(std::uint32_t event, std::uint32_t before) {
   return event == kNever ? 0 : std::uint64_t{event} - before + 1;
 }
@@ -125,7 +126,7 @@ Columns columns_of(const History& history) {
   return columns;
 }
 
-// Frames are in many stacks: each is there once, and stacks are lists of numbers.
+// Adds each frame once, and stacks as lists of numbers of frames, since many stacks share frames.
 void add_stacks(const Told& told, Json& json) {
   Json frames = Json::array();
   Json names = Json::array();
@@ -189,7 +190,7 @@ void write_data(const Told& told, Output& output) {
   packer.finish();
 }
 
-// What the page's source has in the place of each part.
+// Writes the part of the page that stands for {{name}} in page.html.
 void write_part(std::string_view name, const Told& told, Output& output) {
   if (name == "title") {
     output.write(escaped("GPU memory of " + printable(title_of(told.recording))));

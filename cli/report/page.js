@@ -1,7 +1,7 @@
-// The page as a whole: makes its parts, and has them drawn when the view has changed.
+// The page: makes its parts, and draws them when the view has changed.
 "use strict";
 
-const TABLE_PAUSE_MS = 120;  // the tables of the moment follow it so late, at most
+const TABLE_PAUSE_MS = 120;  // the tables are drawn so long after a change of the view
 
 class Page {
   constructor(recording) {
@@ -90,14 +90,14 @@ class Page {
     byId("warnings").textContent = warnings.join(" ");
   }
 
-  // Of what was there before, at the peak.
+  // How much of what is in use at the peak is from before the recording and has no stack.
   unknownText() {
     const {lines} = this.recording.report;
     const line = lines.find(({line: text}) => text === this.recording.lines[this.recording.lineWithoutStackBefore]);
     return line === undefined ? "" : `; of ${bytesText(line.at_peak.bytes)} of it the file does not tell the stack`;
   }
 
-  // Who held most at the peak: a line, or a caller.
+  // The line, or the caller, that held most at the peak.
   mostText() {
     const {lines, peak} = this.recording.report;
     const holders = lines.length > 0 ? lines.map(({line, at_peak: {bytes}}) => ({name: line, bytes}))
@@ -298,7 +298,7 @@ class Page {
     context.globalAlpha = 1;
   }
 
-  // Only what has changed is drawn.
+  // Draws the parts that have changed.
   draw() {
     const {view, timeline} = this;
     const shown = [view.from, view.to, view.low, view.high, view.axis, view.marked, this.grouping.key].join(" ");

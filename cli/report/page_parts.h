@@ -1,5 +1,5 @@
-// The page's sources as text in the program: embed.cmake makes the .cpp of page.html, page.css and
-// the scripts, which are one text.
+// The page's sources as text in the program. embed.cmake makes page_parts.cpp from page.html,
+// page.css and the scripts; all scripts are one text.
 #pragma once
 
 #include <string_view>

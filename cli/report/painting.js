@@ -1,9 +1,9 @@
-// Colours and patterns of groups, and canvases of the right size. A group has a colour and a
-// pattern of its own, so that it can be told without colour.
+// Colours and patterns of groups, and canvases of the right size. A group has a pattern beside its
+// colour, so that it can be told without colour.
 "use strict";
 
-// Told apart by most people who see fewer colours (after Okabe and Ito), and by lightness. The last
-// is of all groups that have none of their own.
+// Colours that most people who see fewer colours can tell apart (after Okabe and Ito), also by
+// lightness. All groups that have no colour of their own have the last.
 const GROUP_COLOURS = [
   [[86, 156, 214], [62, 120, 178]], [[233, 163, 50], [196, 128, 28]], [[74, 170, 132], [48, 134, 100]],
   [[205, 118, 170], [168, 86, 136]], [[214, 108, 62], [176, 80, 40]], [[150, 140, 214], [116, 104, 180]],
@@ -40,7 +40,7 @@ function mixed(a, b, share) {
   return a.map((value, n) => Math.round(value + (b[n] - value) * share));
 }
 
-// The colours of the theme that is on, as pixels.
+// The colours of the current theme: texts for the canvas, and numbers for its pixels.
 class Inks {
   constructor() {
     this.background = numbersOfColour("--surface");
@@ -59,7 +59,8 @@ class Inks {
       this.shades(mixed(light, this.background, 0.75), mixed(dark, this.background, 0.75)));
   }
 
-  // Two tones, so that neighbours of a group differ, each with the pattern's and the edge's.
+  // Two tones of a group's colour, so that neighbouring blocks differ; each with a colour for the
+  // pattern and one for the edge.
   shades(light, dark) {
     const tone = (share) => {
       const base = mixed(light, this.background, share);
@@ -77,7 +78,7 @@ class Inks {
   }
 }
 
-// Makes the canvas as large as its place, in the screen's pixels; what it was is gone.
+// Makes the canvas as large as its place, in the screen's pixels. Clears it.
 function fitCanvas(canvas, width, height) {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   canvas.width = Math.max(1, Math.round(width * ratio));
@@ -104,7 +105,8 @@ function swatch(inks, group) {
   return canvas;
 }
 
-// Marks at round values, about so many, from low to high.
+// Marks at round values from low to high, at most about `count`. The step between them is one of
+// `bases` times a power of 10, or of 2 if there is only one base.
 function roundMarks(low, high, count, bases) {
   const rough = (high - low) / count;
   let step = bases[0];

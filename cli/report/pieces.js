@@ -1,5 +1,5 @@
-// What is free between the blocks over the whole recording, and its largest piece: the more lies
-// between the two, the more is free in pieces. From the samples of the report.
+// Draws what is free between the blocks over the whole recording, and the largest piece of it: the
+// wider the two are apart, the more is free in small pieces. From the samples of the report.
 "use strict";
 
 class Pieces {
@@ -16,7 +16,7 @@ class Pieces {
     this.drawn = "";
   }
 
-  // Each sample holds until the next.
+  // A path through the samples; each holds until the next.
   path(context, name, height) {
     const {view} = this.overview;
     const yOf = (bytes) => height + 2 - (bytes / this.most) * height;

@@ -15,9 +15,9 @@ using recordings::file_name;
 using Words = std::vector<std::string_view>;
 
 struct Interpreter {
-  std::string_view name;  // of the file, before a version: "python3.11"
-  // Options whose value is the next word; what names the program instead of a script; what has the
-  // program in itself, which has no name.
+  std::string_view name;  // of the file, without a version: "python" for "python3.11"
+  // Options whose value is the next word; options whose value is the program, instead of a script;
+  // options whose value is the text of a program, which has no name.
   std::array<std::string_view, 8> with_value;
   std::array<std::string_view, 2> names_program;
   std::array<std::string_view, 4> inline_program;
@@ -53,7 +53,7 @@ const Interpreter* interpreter_of(std::string_view word) {
   return found == kInterpreters.end() ? nullptr : found;
 }
 
-// Which word names what an interpreter runs; nothing where none does.
+// The index of the word that names the program which an interpreter runs; nothing if none does.
 std::optional<std::size_t> position_of_program(const Words& words) {
   const Interpreter* const interpreter = words.empty() ? nullptr : interpreter_of(words[0]);
   const auto is_one_of = [](const auto& options, std::string_view word) {

@@ -1,5 +1,5 @@
-// The recording as it lies in the page (packed.h, page.cpp): unpacked into typed arrays. Events and
-// blocks are numbers everywhere.
+// Unpacks the recording in the page (packed.h, page.cpp) into typed arrays. Events and blocks are
+// numbers everywhere.
 "use strict";
 
 async function unpacked(base64) {
@@ -40,7 +40,8 @@ function summed(differences) {
   return differences;
 }
 
-// What page.cpp wrote as 0 for never, else as how much later than `before`, and 1.
+// The events of a column in which page.cpp has written 0 for never, else how much later than
+// `before` an event is, plus 1.
 function laterThan(before, differences) {
   return Uint32Array.from(differences, (later, n) => (later === 0 ? NEVER : before[n] + later - 1));
 }
@@ -69,7 +70,7 @@ function blocksOf(columns) {
   };
 }
 
-// In the order of place and address.
+// The regions, sorted by place and address.
 function regionsOf(columns) {
   const address = addressesOf(columns.regionAddressLow, columns.regionAddressHigh);
   const begin = columns.regionBegin;

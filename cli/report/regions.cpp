@@ -8,7 +8,7 @@ namespace {
 
 using recordings::Event;
 
-// Blocks that are nearer to each other than this are taken to lie in one stretch.
+// Blocks that are no farther from each other than this are taken to lie in one region.
 constexpr std::uint64_t kNear = std::uint64_t{2} << 20;
 
 }  // namespace

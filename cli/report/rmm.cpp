@@ -1,5 +1,5 @@
-// The log that RMM's logging adaptor writes: Thread,Time,Action,Pointer,Size,Stream; and of several
-// GPUs the number of each.
+// Writes a log as RMM's logging adaptor does: Thread,Time,Action,Pointer,Size,Stream; and, if there
+// are several GPUs, the GPU's number.
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -13,8 +13,8 @@ namespace {
 
 using trace::Kind;
 
-// What RMM writes: the time of day, to a microsecond. A day is enough for a recording that starts
-// at midnight; a longer one begins anew.
+// The time since the start as RMM writes it: a time of day, to a microsecond. The recording is
+// taken to start at midnight; after a day, the time of day begins anew.
 std::string time_of_day(std::uint64_t nanoseconds) {
   const std::uint64_t microseconds = nanoseconds / 1000;
   const std::uint64_t seconds = microseconds / 1'000'000;
@@ -54,14 +54,14 @@ class Lines {
   const Told& told_;
   Output& output_;
   const bool
-      names_devices_;  // as RMM did before 0.15; a reader that does not know it finds the rest
+      names_devices_;  // in a last column named as by RMM before 0.15, which readers may ignore
 };
 
 }  // namespace
 
 std::uint64_t write_rmm(const Told& told, Output& output) {
   const std::vector<Block>& blocks = told.history.blocks;
-  // The program's frees, in their order: a retired block is freed for the program.
+  // The program's frees, in their order. A block that is retired has been freed by the program.
   std::vector<std::uint32_t> freed;
   std::uint64_t left_out = 0;
   for (std::uint32_t index = 0; index < blocks.size(); ++index) {

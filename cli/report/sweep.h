@@ -1,5 +1,5 @@
-// Goes through a History in the order in which it happened. An event ends blocks and regions before
-// it begins others; a block that begins and ends by one event begins first.
+// Goes through a History in order. An event ends blocks and regions before it begins others; only a
+// block that begins and ends by the same event begins first.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 
 namespace cubfc::report {
 
-// Walks forward; stops where its owner wants to look.
+// Goes forward through the blocks' beginnings and ends, from one event that its owner wants to the
+// next.
 class BlockSweep {
  public:
   explicit BlockSweep(const History& history) : history_(&history) {}
 
-  // All that happened up to that event, it included: end(block) and begin(block), in order.
+  // Calls end(block) and begin(block), in order, for all that happened up to this event and by it.
   template <typename Begin, typename End>
   void forward_to(std::uint32_t event, Begin begin, End end) {
     const std::vector<Block>& blocks = history_->blocks;
@@ -46,7 +47,7 @@ struct RegionChange {
   bool begins;
 };
 
-// Of the regions that places told of.
+// The beginnings and ends of all regions but those with seen_only, in order.
 inline std::vector<RegionChange> region_changes(const History& history) {
   std::vector<RegionChange> changes;
   for (std::uint32_t index = 0; index < history.regions.size(); ++index) {

@@ -1,11 +1,12 @@
-// The tables: who holds what, the biggest blocks, sizes, lifetimes, places, the program. Those of
-// the moment are made anew when it moves, and no more often than a person can read them.
+// The tables: who holds what, the biggest blocks, sizes, lifetimes, places, the program. Page makes
+// the tables of the moment anew when the moment changes, after a pause.
 "use strict";
 
 const MOST_ROWS_OF_TABLE = 60;
 const BIGGEST_SHOWN = 20;
 
-// What a group holds after an event: {bytes, blocks} of each.
+// What each group holds at the view's moment, as {bytes, blocks}; the live blocks are put into
+// `list`.
 function holdersAt(view, grouping, list) {
   const {held} = view.recording.blocks;
   const {length} = view.moments.liveAt(view.event, list);
@@ -65,8 +66,8 @@ function holdersTable(view, inks, grouping, now) {
   return left === 0 ? table : make("div", [table, make("p", `and ${countText(left)} more`, {className: "quiet"})]);
 }
 
-// Beside the drawing: what it is coloured by, and what each holds at the moment. As many as the
-// drawing tells apart.
+// The legend of the drawing: the groups that have colours of their own and what each holds at the
+// moment, then all others in one row.
 function legendOf(view, inks, grouping, now) {
   const {groups} = grouping;
   const own = groups.length > LEVELS ? LEVELS - 1 : groups.length;
@@ -82,7 +83,7 @@ function legendOf(view, inks, grouping, now) {
   return rows;
 }
 
-// The biggest first; of equal ones the older.
+// At most BIGGEST_SHOWN blocks of a list, the biggest first; of equal ones the older first.
 function biggestOf(list, held) {
   const biggest = [];
   for (const block of list) {

@@ -20,8 +20,8 @@ constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 10;  // of a table
 constexpr std::size_t kFailuresShown = 5;
 
-// Of lines such as "CUBFC_GROUP=job (CUBFC_GROUP)", what one name has, "job". Empty where nobody
-// has set it.
+// The value of a setting in lines such as "CUBFC_GROUP=job (CUBFC_GROUP)": "job". Empty if it has
+// its default.
 std::string value_of(std::string_view settings, std::string_view name) {
   for (std::size_t start = 0; start < settings.size();) {
     const std::size_t end = std::min(settings.find('\n', start), settings.size());
@@ -35,7 +35,8 @@ std::string value_of(std::string_view settings, std::string_view name) {
   }
   return {};
 }
-// A name of the file's, in its column: of a path the end, of a line the beginning.
+// A name from the recording, cut to fit its column: of a path the end is kept, of any other name
+// the beginning.
 std::string name_column(const std::string& name) {
   return (name.starts_with('/') ? end_in : beginning_in)(printable(name), kNameWidth);
 }
@@ -61,7 +62,7 @@ class Text {
         "By kind of memory" + at_peak_, peak_.by_memory.size(),
         [&](std::size_t n) { return std::string(memory_name(recording_, static_cast<Memory>(n))); },
         [&](std::size_t n) { return peak_.by_memory.at(n); });
-    if (recording_.callers_are != "line" || !told_.lines.are_known()) {  // else it is told above
+    if (recording_.callers_are != "line" || !told_.lines.are_known()) {  // else in lines_table()
       shares(
           "By " + recording_.callers_are + at_peak_, peak_.by_caller.size(),
           [&](std::size_t n) { return caller_name(recording_, static_cast<std::uint8_t>(n)); },
@@ -103,7 +104,7 @@ class Text {
     return bytes_text(gaps.free_bytes) + " in " + counted(gaps.pieces, "piece") +
            (gaps.pieces == 0 ? "" : ", the largest " + bytes_text(gaps.largest_bytes));
   }
-  // A word in a column of its own before what it says.
+  // Writes a text, with a word in a column of its own before it.
   void fact(const std::string& word, const std::string& text) {
     line("  " + left(word, 10) + text);
   }
@@ -118,7 +119,7 @@ class Text {
 
   void heading() {
     const std::string of = printable(title_of(recording_));
-    // Cut where a character may be cut, too: what is left of it is a '?'.
+    // substr() may cut a character of UTF-8 in two; printable() makes a '?' of what is left of it.
     const std::string text =
         printable("GPU memory of " + (of.size() > 60 ? of.substr(0, 57) + "..." : of));
     line(bold_ ? "\x1b[1m" + text + "\x1b[0m" : text);
@@ -169,7 +170,8 @@ class Text {
     }
   }
 
-  // A history begins when it is switched on, or has dropped what is older.
+  // Blocks may be older than a history, which begins when it is switched on, or has dropped
+  // entries.
   void before() {
     const std::uint32_t line = told_.lines.without_stack_before;
     const std::uint64_t unknown = line == kNone ? 0 : told_.lines.held[line].at_peak.bytes;
@@ -181,7 +183,7 @@ class Text {
                                     " of it, at the peak, the file does not tell the stack"));
   }
 
-  // What the recording says of itself, each once, in lines that fit.
+  // The recording's notes, each once, in lines that fit; at most kRows of them.
   void notes() {
     std::vector<std::uint32_t> told;
     for (const recordings::Event& event : recording_.events) {
@@ -267,7 +269,7 @@ class Text {
     }
   }
 
-  // Its line; where no stack tells that, its caller.
+  // The line that asked for a block; its caller, if no line is known.
   [[nodiscard]] std::string name_of(std::uint32_t index) const {
     const std::uint32_t line = told_.lines.of_block(history_, index);
     if (line == kNone || told_.lines.own[line].frame == kNone) {
@@ -389,7 +391,7 @@ class Text {
   const History& history_;
   const Figures& figures_;
   const Moment& peak_;
-  const std::string at_peak_;  // for a heading
+  const std::string at_peak_;  // the end of a heading
   const bool has_before_;      // event 0 stands for what was there before the recording
   bool bold_;
   std::string text_;

@@ -1,13 +1,13 @@
-// Blocks over time: at each moment they are stacked in the order in which they began, so that a
-// block is a band as long as it lives. One column of pixels shows one moment: that of the column at
-// which the most was in use, so that no peak is lost at any zoom. Blocks that are too small for a
-// band of their own are one band of their group, at the bottom.
+// Draws blocks over time. At each moment they are stacked in the order in which they began, so that
+// a block is a band as long as it lives. A column of pixels shows the moment of its time at which
+// the most was in use, so that no peak is lost at any zoom. Blocks that are too small for a band of
+// their own are one band of their group, at the bottom.
 "use strict";
 
 const MARGIN = {left: 100, right: 10, top: 22, bottom: 22};
-const MOST_LINES = 24;    // of out-of-memory moments, before they are marks only
+const MOST_LINES = 24;    // if there are more out-of-memory moments, they are only marks
 const MOST_BANDS = 6000;  // in a column, so that a frame stays short
-const SMALL_BAND = -2;  // of the first group; those of the next are below
+const SMALL_BAND = -2;  // for the small blocks of the first group; -3 for those of the next, ...
 
 const NOTHING = -1;
 
@@ -21,7 +21,7 @@ class Timeline {
     this.small = new Float64Array(LEVELS);
   }
 
-  // Before the first draw(), and when the place's size has changed.
+  // Must be called before the first draw(), and when the place's size has changed.
   resize() {
     const width = this.place.clientWidth;
     const height = this.place.clientHeight;
@@ -91,7 +91,8 @@ class Timeline {
     }
   }
 
-  // The bands of the column before, once more. Their patterns go on: they are painted, not copied.
+  // Paints the bands of the column before once more. Does not copy its pixels, since patterns go
+  // on.
   repeatColumn(column) {
     const {width, heightPixels, pixels, blockAt} = this;
     const moment = this.momentAt[column];
@@ -124,7 +125,7 @@ class Timeline {
       sum += held[live[n]];
       small[Math.min(of[live[n]], LEVELS - 1)] -= held[live[n]];
     }
-    // From below: pixels are counted from above.
+    // Paints from the bottom up; rows of pixels are numbered from the top.
     const allSmall = view.moments.inUse[moment] - sum;
     let bytes = 0;
     let bottom = Math.round(heightPixels + view.low * scale);
@@ -237,8 +238,8 @@ class Timeline {
     return level === LEVELS - 1 && groups.length > LEVELS ? "others" : groups[level].name;
   }
 
-  // What was taken from the device, as a line above the blocks; where it is above what is drawn there
-  // is none.
+  // Draws what was taken from the device as a line above the blocks, but not above the drawing's
+  // top.
   drawTaken(context) {
     const {view, ratio} = this;
     const {taken} = view.moments;
@@ -271,7 +272,7 @@ class Timeline {
     const {view} = this;
     return MARGIN.left + ((position - view.from) / (view.to - view.from)) * (this.width / this.ratio);
   }
-  // Of pixels of the page, from the left of the place.
+  // `x` and `y`: pixels of the page, from the place's left and top.
   positionAt(x) {
     const {view} = this;
     return view.from + ((x - MARGIN.left) / (this.width / this.ratio)) * (view.to - view.from);
@@ -316,7 +317,8 @@ class Timeline {
     this.drawFailures(context, bottom);
   }
 
-  // In a row of their own above the blocks, as many as can be told apart; a few have a line down.
+  // Marks out-of-memory moments in a row above the blocks, as many as can be told apart. If they
+  // are few, each has a line down.
   drawFailures(context, bottom) {
     const {view, ratio} = this;
     const right = MARGIN.left + this.width / ratio;
@@ -338,7 +340,7 @@ class Timeline {
     context.fillText("out of memory", MARGIN.left - 6, MARGIN.top - 9);
   }
 
-  // The moment, and the block that is chosen or under the pointer.
+  // Draws a line at the moment, and marks the chosen block and the one under the pointer.
   drawMarks() {
     const {view, ratio} = this;
     const context = this.marks.getContext("2d");
@@ -376,7 +378,7 @@ class Timeline {
     context.restore();
   }
 
-  // What is at a point of the place: {event, block}; null beside the drawing.
+  // What is at a point of the place: {event, block}; null outside of the drawing.
   at(x, y) {
     const column = Math.floor((x - MARGIN.left) * this.ratio);
     const row = Math.floor((y - MARGIN.top) * this.ratio);

@@ -1,5 +1,6 @@
-// What is looked at: which part of the recording, which moment, which block, and by what blocks are
-// grouped. Whoever changes it calls changed(); everything is then drawn once, before the next frame.
+// The view: which part of the recording is shown, which moment and which block are chosen. After a
+// change of it, changed() must be called; all is then drawn once, before the next frame. Also the
+// ways to group blocks.
 "use strict";
 
 const MEMORY_NAMES = {
@@ -7,7 +8,7 @@ const MEMORY_NAMES = {
   managed: "managed memory", mapped: "physical (mapped)", array: "arrays",
 };
 
-// Where most of the time is one pause, a drawing over time has little to show.
+// Whether a drawing over time is useful: not if most of the time is one pause.
 function showsTime({has_times: hasTimes, state, duration_ns: duration, longest_pause_ns: pause}) {
   return hasTimes && !state && duration > 0 && pause <= duration / 2;
 }
@@ -23,8 +24,8 @@ class View {
     this.chosen = -1;   // a block
     this.hovered = -1;  // a block, under the pointer
     this.marked = -1;   // a group
-    this.allFunctions = !recording.hasOutlines;  // of stacks, or their outlines
-    this.sort = "now";  // the table of holders
+    this.allFunctions = !recording.hasOutlines;  // whole stacks are shown, not their outlines
+    this.sort = "now";  // by which column the table of holders is sorted
     this.requested = false;
     this.showWhole();
   }
@@ -38,7 +39,7 @@ class View {
     });
   }
 
-  // Positions across: an event's number, or its time. What an event brought lasts until the next.
+  // A position on the axis is an event's number or its time. An event reaches until the next one.
   positionOf(event) {
     return this.axis === "events" ? event : this.recording.times[event];
   }
@@ -59,7 +60,8 @@ class View {
     this.setHeight(this.height);
   }
 
-  // At most the whole, at least a few events or nanoseconds.
+  // Shows the positions from `from` to `to`: at most the whole, at least a few events or
+  // nanoseconds.
   show(from, to) {
     const [first, last] = this.extent;
     const length = Math.min(last - first, Math.max(to - from, this.axis === "events" ? 4 : 20));
@@ -79,7 +81,8 @@ class View {
     this.show(this.from + allowed, this.to + allowed);
   }
 
-  // Bytes from `low` to `high` are drawn.
+  // Sets `low` and `high`, the bytes from which and to which is drawn. `height`: "peak", "taken" or
+  // "view".
   setHeight(height) {
     this.height = height;
     const {moments} = this;
@@ -111,7 +114,7 @@ class View {
     this.changed();
   }
 
-  // Of a moment from 0 to 1 of the whole.
+  // Goes to a moment by its share of the whole, from 0 to 1.
   goToShare(share) {
     const [first, last] = this.extent;
     this.goTo(Math.max(0, this.eventAt(first + share * (last - first))));
@@ -131,14 +134,14 @@ class View {
   }
 }
 
-const SHOWN_OF_STACK = 4;  // functions, of a stack's outline
+const SHOWN_OF_STACK = 4;  // functions of a stack's outline in its name
 
 // The ways to group blocks.
 function groupingsOf(recording) {
   const {blocks, report, threads, frameNames, stacks, outlines, lines} = recording;
   const {places, callers} = report;
   const sizeClass = (b) => Math.floor(Math.log2(Math.max(1, blocks.bytes[b])));
-  // Below 0, of what has no stack: -1 and the number of its line.
+  // For a block without a stack: -1 minus the number of its line.
   const stackOf = (b) => (blocks.stack[b] < 0 ? -1 - lineOf(recording, b) : blocks.stack[b]);
   const stackName = (n) => {
     if (n < 0) return lines[-1 - n];
@@ -158,27 +161,27 @@ function groupingsOf(recording) {
     list.push({key: "line", name: "line", of: (b) => lineOf(recording, b), nameOf: (n) => lines[n]});
     list.push({key: "stack", name: "stack", of: stackOf, nameOf: stackName});
   }
-  // Callers that are lines are told by these.
+  // If callers are lines, the grouping by line says the same: the one by caller is left out.
   return stacks.length > 0 && report.recording.callers_are === "line" ? list.slice(1) : list;
 }
 
-// Of a recording with stacks: which of its lines a block is of.
+// The index of a block's line, in a recording with stacks.
 function lineOf({blocks, blocksBefore, lineOfStack, lineWithoutStack, lineWithoutStackBefore}, block) {
   if (blocks.stack[block] >= 0) return lineOfStack[blocks.stack[block]];
   return block < blocksBefore ? lineWithoutStackBefore : lineWithoutStack;
 }
 
-// What a block is called by: its line, or its caller.
+// The name that a block has in tables: its line, or its caller.
 function callerText(recording, block) {
   const {lines, stacks, report, blocks} = recording;
   return stacks.length > 0 && report.recording.callers_are === "line" ? lines[lineOf(recording, block)]
     : report.callers[blocks.caller[block]].caller || "(not known)";
 }
 
-// The first groups, which have colours of their own, are those that held most at the peak or at
-// one of some other moments.
-// groups: {name, peakBytes, peakBlocks, endBytes, endBlocks, allBytes, allBlocks}; of[b]: which one a
-// block is in. Those of the scope alone are counted; in all, those that were allocated.
+// groups: {name, peakBytes, peakBlocks, endBytes, endBlocks, allBytes, allBlocks}. of[b]: the index
+// of the group of block b. Only blocks of the scope are counted; allBytes and allBlocks are without
+// blocks from before the recording. The first groups, which have colours of their own, are those
+// that held most at the peak or at one of some other moments.
 function grouped(recording, moments, grouping) {
   const {blocks} = recording;
   const peak = moments.peakEvent;
@@ -220,7 +223,7 @@ function grouped(recording, moments, grouping) {
   return {groups, of, key: grouping.key, name: grouping.name, levels: levelsOf(recording, moments, groups, of)};
 }
 
-// The most that each group held, as far as some moments tell it.
+// Finds the most that each group held at any of some moments.
 const MOMENTS_LOOKED_AT = 32;
 function findMost(recording, moments, groups, of) {
   const {blocks, events} = recording;
@@ -240,8 +243,8 @@ function stretchOf(n, events) {
   return [Math.min(from, Math.max(0, events - 1)), Math.max(from, Math.floor(((n + 1) * events) / MOMENTS_LOOKED_AT) - 1)];
 }
 
-// What each group held after each event, to within what a drawing can show; all groups but the
-// first few together, which have one colour.
+// What each group held after each event, as precise as a drawing can show it. All groups after the
+// first LEVELS - 1 count as one, as they have one colour.
 const LEVELS = 8;
 function levelsOf({blocks, events}, moments, groups, of) {
   const levels = [];

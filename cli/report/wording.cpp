@@ -11,7 +11,7 @@
 namespace cubfc::report {
 namespace {
 
-// In that unit, rounded as a browser does it: what lies in the middle is rounded up.
+// The amount in a unit, rounded as the page's script does: halves are rounded up.
 std::string number_text(std::uint64_t amount, std::uint64_t unit, const char* name) {
   const bool has_two_digits = amount / unit < 100;
   const std::uint64_t parts = has_two_digits ? 100 : 10;
@@ -24,15 +24,15 @@ std::string number_text(std::uint64_t amount, std::uint64_t unit, const char* na
   return text.data();
 }
 
-// Whether the second byte of a character may follow the first: else it is too long for its
-// character, half of a surrogate, or beyond U+10FFFF (RFC 3629).
+// Whether the second byte of a character may follow the first. If not, the two are an overlong
+// form, half of a surrogate pair, or beyond U+10FFFF (RFC 3629).
 bool follows(unsigned char first, unsigned char second) {
   return (second & 0xc0) == 0x80 && first != 0xc0 && first != 0xc1 && first < 0xf5 &&
          (first != 0xe0 || second >= 0xa0) && (first != 0xed || second < 0xa0) &&
          (first != 0xf0 || second >= 0x90) && (first != 0xf4 || second < 0x90);
 }
 
-// The length of the UTF-8 character at the beginning, 0 where none is.
+// The length in bytes of the UTF-8 character at the beginning; 0 if there is none.
 std::size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t length = first < 0x80             ? 1
@@ -52,7 +52,8 @@ std::size_t character_length(std::string_view text) {
   return length;
 }
 
-// Controls of both sets, and the signs by which text changes its direction (Unicode UAX #9).
+// Whether a character is a control (C0, C1), ends a line or a paragraph, or changes the direction
+// of text (Unicode UAX #9).
 bool steers(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   if (character.size() == 1) {

@@ -1,5 +1,5 @@
-// How amounts and times are written, and how text gets into the page: as text, never as HTML,
-// because names and texts come from files.
+// Writes amounts and times, and puts text into the page: as text, never as HTML, because names and
+// texts come from files.
 "use strict";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -28,7 +28,7 @@ function counted(count, what) {
   return `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 
-// Of a moment of the report.
+// What is free at a moment of the report.
 function freeText({free_bytes: bytes, free_pieces: pieces, largest_free_bytes: largest}) {
   return `${bytesText(bytes)} in ${counted(pieces, "piece")}` + (pieces === 0 ? "" : `, the largest ${bytesText(largest)}`);
 }
@@ -45,12 +45,12 @@ function timeText(nanoseconds) {
   return `${digits(nanoseconds / 1e9)} s`;
 }
 
-// A moment: to a microsecond, so that moments near to each other can be told apart.
+// A moment, to a microsecond, so that moments that are close to each other can be told apart.
 function clockText(nanoseconds) {
   return nanoseconds < 1e6 ? timeText(nanoseconds) : `${(nanoseconds / 1e9).toFixed(6)} s`;
 }
 
-// For an axis that ends at `most`: as many digits as tell two marks apart.
+// A time on an axis that ends at `most`, with as many digits as tell two marks apart.
 function axisTime(nanoseconds, step, most) {
   const [unit, size] = most < 1e3 ? ["ns", 1] : most < 1e6 ? ["\u00b5s", 1e3] : most < 1e9 ? ["ms", 1e6] : ["s", 1e9];
   const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
@@ -61,18 +61,19 @@ function shareText(part, whole) {
   return whole === 0 ? "0.0 %" : `${((100 * part) / whole).toFixed(1)} %`;
 }
 
-// What steers a terminal or turns the direction of writing is shown as what it is not.
+// Replaces controls and characters that change the direction of text by U+FFFD.
 function plain(text) {
   return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 
-// "/a/b.py:3 (f), from /c/d.py:5 (g)" is "b.py:3 (f) < d.py:5 (g)", and "/lib/libx.so" is "libx.so".
+// Makes "b.py:3 (f) < d.py:5 (g)" of "/a/b.py:3 (f), from /c/d.py:5 (g)", and "libx.so" of
+// "/lib/libx.so".
 function shortName(name) {
   return name.split(", from ").map((part) => part.split("/").pop()).join(" < ");
 }
 
-// "/a/lib/python3.11/site-packages/torch/x.py:3 (f)" is "torch/x.py:3 (f)": for tables, which tell
-// the rest when they are pointed at.
+// Makes "torch/x.py:3 (f)" of "/a/lib/python3.11/site-packages/torch/x.py:3 (f)", for a table. A
+// cell of nameCell() shows the whole when the pointer is on it.
 function withoutFolders(name) {
   return name.replace(/[^ ]*\/(site-packages|dist-packages|lib\/python3\.\d+)\//g, "");
 }
@@ -84,7 +85,8 @@ function byId(id) {
   return document.getElementById(id);
 }
 
-// make("td", "text", {className: "number"}), or with a list of elements instead of text.
+// Makes an element: make("td", "text", {className: "number"}); or with a list of elements instead
+// of the text.
 function make(name, content = "", properties = {}) {
   const element = document.createElement(name);
   if (Array.isArray(content)) {
@@ -95,9 +97,9 @@ function make(name, content = "", properties = {}) {
   return Object.assign(element, properties);
 }
 
-// A table of rows of texts; what has number: true in its column is aligned as numbers are. The head
-// of a column that has `sort`, a function, is a button that calls it; `sorted` marks the one that
-// the rows are sorted by.
+// A table; a cell is a text or an element. A column with `number: true` is aligned as numbers are.
+// The head of a column with a function `sort` is a button that calls it; `sorted` marks the column
+// by which the rows are sorted.
 function makeTable(columns, rows) {
   const head = make("tr", columns.map((column) => {
     const cell = make("th", column.name, {scope: "col", className: column.number ? "number" : ""});
@@ -115,7 +117,7 @@ function makeTable(columns, rows) {
   return make("table", [make("thead", [head]), make("tbody", body)]);
 }
 
-// Terms and what they stand for.
+// Elements for a list of [term, text].
 function makeFacts(pairs) {
   return pairs.flatMap(([term, text]) => [make("dt", term), make("dd", text)]);
 }

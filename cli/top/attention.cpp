@@ -7,9 +7,9 @@
 namespace cubfc::cli::top {
 namespace {
 
-// Where a look begins to pay, as shares. What is idle is a part of the GPU that others could have;
-// below a twentieth of it, fragmentation does not matter. What is reserved counts for nobody: it
-// goes to whoever asks for it.
+// The shares from which on a concern applies. Idle bytes are compared with the GPU's total, since
+// others could have them; if they are less than a twentieth of it, fragmentation does not matter.
+// Reserved bytes are no concern: they go to whoever asks for them.
 constexpr double kNearLimit = 0.9;
 constexpr double kFragmentation = 0.5;
 constexpr double kIdleThatMatters = 0.05;

@@ -1,4 +1,4 @@
-// What of a process needs a look: said in words, in the order of how soon.
+// Finds what about a process needs a look, and says it in words.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,21 @@
 
 namespace cubfc::cli::top {
 
+// In the order of how soon each needs a look.
 enum class Concern { kNearLimit, kRefused, kFragmented, kIdle };
 
+// Those that apply, in that order.
 std::vector<Concern> concerns_of(const Row& row);
 
-// In a table: "near limit".
+// For a table: "near limit".
 std::string_view note_of(Concern concern);
-// In a sentence, with what may be done.
+// As a sentence, with what the user may do.
 std::string explain(Concern concern, const Row& row);
-// The column that shows it.
+// The column that shows the concern.
 Key column_of(Concern concern);
 Style style_of(Concern concern);
 
-// Whether so much of a limit is in use that little more can be had.
+// Whether at least nine tenths of a limit are in use.
 bool is_near(std::uint64_t in_use, std::uint64_t limit);
 
 }  // namespace cubfc::cli::top

@@ -27,7 +27,8 @@ std::vector<Stretch> stretches_of(const Gpu& gpu) {
                            {blocks ? "\u2593" : "=", "unused", Style::kUnused, gpu.taken - in_use}};
   if (gpu.memory) {
     const std::uint64_t used = std::min(gpu.memory->used_bytes, gpu.memory->total_bytes);
-    // Of another moment, or more than there is: managed memory may be.
+    // `taken` may be more than `used`: it is from another moment, and managed memory may exceed the
+    // GPU's.
     all.push_back(
         {blocks ? "\u2592" : "o", "others", Style::kOthers, used - std::min(used, gpu.taken)});
     all.push_back({blocks ? "\u2591" : ".", "free", std::nullopt, gpu.memory->total_bytes - used});
@@ -38,7 +39,8 @@ std::vector<Stretch> stretches_of(const Gpu& gpu) {
   return all;
 }
 
-// Whole cells, in all as many as there are; none of what is there has none.
+// How many cells of the bar each stretch gets: `cells` in all, and at least one for a stretch that
+// has bytes, as far as they suffice.
 std::vector<std::size_t> cells_of(const std::vector<Stretch>& stretches, std::size_t cells) {
   double sum = 0;
   for (const Stretch& each : stretches) {
@@ -84,7 +86,7 @@ Line bar_of(const std::vector<Stretch>& stretches, std::size_t cells) {
   return line;
 }
 
-// Each sign with what it stands for, in lines of at most `width` columns.
+// Each sign with its amount and meaning, in lines of at most `width` columns.
 std::vector<Line> legend_of(const std::vector<Stretch>& stretches, std::size_t width) {
   std::vector<Line> lines(1);
   for (const Stretch& each : stretches) {

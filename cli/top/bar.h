@@ -1,5 +1,5 @@
-// How full a GPU is, as a bar: what is in use by processes under cubfc, what they hold and do not
-// use, what others hold, what is free.
+// Draws how full a GPU is, as a bar: what processes under cubfc use, what they hold and do not use,
+// what others hold, what is free.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace cubfc::cli::top {
 
-// One line where there is room for the bar and its legend side by side, else more. `brief`: not
-// more than one, whatever is missing in it then.
+// One line if there is room for the bar and its legend side by side, else more. `brief`: always one
+// line, if need be without the legend.
 std::vector<Line> bar_lines(const Gpu& gpu, std::size_t width, bool brief);
 
 }  // namespace cubfc::cli::top

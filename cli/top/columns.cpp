@@ -41,7 +41,7 @@ struct Column {
   std::string_view title;
   std::size_t width;  // at least
   std::size_t most;
-  int rank;  // who says least goes first; 0 stays
+  int rank;  // where there is no room, the highest is left out first; 0 never
   Side side;
   std::string (*text)(const Row& row);
 };
@@ -93,7 +93,7 @@ constexpr std::array<Column, kKeys> kColumns{{
 std::size_t sum_of(const Widths& widths) {
   std::size_t sum = 0;
   for (const std::size_t width : widths) {
-    sum += width == 0 ? 0 : width + 1;  // with the mark of the selection before the first
+    sum += width == 0 ? 0 : width + 1;  // with a space before it; the first is for '>' or '!'
   }
   return sum;
 }
@@ -114,7 +114,7 @@ std::optional<Style> style_of_cell(Key key, const std::vector<Concern>& concerns
   return std::nullopt;
 }
 
-// `text` and `style` of each column, in this order, as far as there is room.
+// A line with text(column) for each column that is not left out; style(key) says how it looks.
 template <typename Text, typename CellStyle>
 Line line_of(const Widths& widths, std::size_t width, Text text, CellStyle style) {
   Line line;
@@ -190,7 +190,7 @@ Line titles_line(const Widths& widths, std::size_t width, const Order* sorted_by
   return line;
 }
 
-// Where there is no room for notes, a mark at the beginning tells that there is one.
+// If the column of notes is left out, a '!' at the beginning says that there is a note.
 Line row_line(const Row& row, const Widths& widths, std::size_t width) {
   const std::vector<Concern> concerns = concerns_of(row);
   Line line = line_of(

@@ -22,7 +22,7 @@ std::string titled(std::string_view title, std::string_view text, std::size_t wi
   return cut(left(title, kMargin) + std::string(text), width);
 }
 
-// In as many lines as it takes.
+// Adds a text with a title before it, in as many lines as it takes.
 void add_text(std::string_view title, std::string_view text, std::size_t width,
               std::vector<Line>& lines) {
   for (const std::string& part : wrapped(text, width > kMargin ? width - kMargin : 1)) {
@@ -40,7 +40,7 @@ void add_concerns(const Row& row, std::size_t width, std::vector<Line>& lines) {
   }
 }
 
-// All of the map in one line, or in as many as it takes of equal length.
+// How many cells of the map stand in a line, so that all lines are of equal length.
 std::size_t cells_in_line(std::size_t room) {
   std::size_t cells = figures::kMapCells;
   while (cells > room && cells > 16) {
@@ -65,7 +65,7 @@ std::string what_of_map(const MapState& map) {
   return "* in use, x partly, _ free";
 }
 
-// The cells as lines that fit, and what they mean.
+// Adds what the cells of the map mean, and the cells in lines that fit.
 void add_map(const Row& row, const MapState& map, std::size_t width, std::vector<Line>& lines) {
   std::string text = what_of_map(map);
   if (map.age && map.state != Map::kCame) {

@@ -1,4 +1,4 @@
-// Screen: its lines, and which of them there is room for.
+// Screen: makes its lines, and chooses those for which there is room.
 #include <algorithm>
 #include <array>
 #include <ctime>
@@ -11,8 +11,8 @@
 namespace cubfc::cli::top {
 namespace {
 
-constexpr std::size_t kBriefBelow = 16;  // lines of a body in which the list has to be short
-constexpr std::size_t kPinBelow = 4;     // lines of a list that has none for a GPU's header above
+constexpr std::size_t kBriefBelow = 16;  // with fewer lines, bars are brief
+constexpr std::size_t kPinBelow = 4;     // with fewer lines, no GPU's header stays above the list
 
 std::string counted(std::size_t count, const std::string& what, const std::string& plural) {
   return report::count_text(count) + " " + (count == 1 ? what : plural);
@@ -48,7 +48,7 @@ std::string Screen::first_line() const {
          (is_whole || has_help_ ? "" : ", lines " + range_text(list_.first, list_.room, list_.all));
 }
 
-// What matters most first: a narrow terminal has no room for the rest.
+// What matters most comes first, since a narrow terminal has no room for the rest.
 std::string Screen::last_line() const {
   if (has_help_) {
     return help_.first + help_.room < help_.all ? "any key shows more" : "any key goes back";
@@ -69,7 +69,7 @@ std::string Screen::last_line() const {
          "; s changes it  up/down select  Enter map and callers";
 }
 
-// So that the selected row is shown, and with the first row what stands above it.
+// Scrolls the list so that the selected row is shown; for the first row, also what stands above it.
 void Screen::scroll_to_selected(const std::vector<Line>& all) {
   const Row* const row = selected_row();
   const auto selected = static_cast<std::size_t>(
@@ -84,8 +84,9 @@ void Screen::scroll_to_selected(const std::vector<Line>& all) {
   list_.first = std::min(list_.first, all.size() - std::min(all.size(), list_.room));
 }
 
-// The titles of the columns, which stay where they are, and the part of the list that has room.
-// Where there are several GPUs, the header of the one that the first row belongs to stays, too.
+// The titles of the columns, which stay above the list, and the part of the list for which there is
+// room. If there are several GPUs, the header of the one to which the first line belongs stays,
+// too.
 std::vector<Line> Screen::list_part(std::size_t width, std::size_t lines) {
   std::vector<Line> shown_lines = nothing_there(*look_, pids_);
   const bool has_titles = shown_lines.empty() && lines > 1;
@@ -112,7 +113,8 @@ std::vector<Line> Screen::list_part(std::size_t width, std::size_t lines) {
   return shown_lines;
 }
 
-// The list gives way to details, as far as the selected process and its GPU still have room.
+// How many lines the list gets beside details of `of_details` lines: what these leave, but at least
+// enough for the selected process and its GPU, if that is not more than half of all.
 std::size_t Screen::lines_of_list(std::size_t width, std::size_t lines,
                                   std::size_t of_details) const {
   constexpr std::size_t kLeast = 4;  // titles, header, bar, row
@@ -154,7 +156,7 @@ std::string Screen::drawn(const Size& size) {
     append_lines(lines, body(size.columns, size.lines - 2));
     lines.resize(size.lines - 1);
   }
-  lines[0].text = first_line();  // with what the body has room for
+  lines[0].text = first_line();  // after body(), which finds how much of the list is shown
   if (size.lines > 1) {
     lines.push_back({Line::Kind::kTitles, last_line()});
   }

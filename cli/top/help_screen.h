@@ -1,4 +1,4 @@
-// What the keys of `cubfc top` do, and what its signs mean, for who asks while it runs.
+// The help that `cubfc top` shows while it runs: what its keys do, and what its signs mean.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace cubfc::cli::top {
 
-// The keys first: a small terminal shows one part after the other.
+// The lines of the help. The keys come first, since a small terminal shows one part after the
+// other.
 std::vector<Line> help_lines();
 
 }  // namespace cubfc::cli::top

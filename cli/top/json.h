@@ -1,4 +1,5 @@
-// A look as JSON, for scripts. The names are those of the summary (CUBFC_SUMMARY), and stay.
+// Writes a look as JSON, for scripts. The names are those of the summary (CUBFC_SUMMARY), and must
+// not change.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace cubfc::cli::top {
 
-// One object in one line, with its end.
+// One object in one line, which is ended.
 std::string json(const Look& look);
 
 }  // namespace cubfc::cli::top

@@ -7,9 +7,10 @@ namespace cubfc::cli::top {
 namespace {
 
 constexpr char kEscapeByte = '\x1b';
-constexpr std::size_t kLongest = 32;  // of a sequence that means anything
+constexpr std::size_t kLongest = 32;  // bytes, after which the end of a sequence is not awaited
 
-// ECMA-48: CSI, parameters, a letter or '~'; or SS3 and a letter. 0: it has not ended yet.
+// The length of the sequence at the beginning (ECMA-48): CSI, parameters, a letter or '~'; or SS3
+// and a letter. 0: its end has not come yet.
 std::size_t length_of_sequence(std::string_view bytes) {
   if (bytes.size() < 2) {
     return 0;
@@ -18,7 +19,7 @@ std::size_t length_of_sequence(std::string_view bytes) {
     return bytes.size() < 3 ? 0 : 3;
   }
   if (bytes[1] != '[') {
-    return 1;  // the Escape key, and then another one
+    return 1;  // the Escape key, and then another key
   }
   for (std::size_t i = 2; i < bytes.size(); ++i) {
     if (bytes[i] < ' ' || bytes[i] > '?') {

@@ -1,4 +1,4 @@
-// Keys, from the bytes that a terminal sends for them. Knows nothing of terminals.
+// Finds the keys in the bytes that a terminal sends for them. Does not read the terminal itself.
 #pragma once
 
 #include <string>
@@ -27,9 +27,11 @@ struct KeyPress {
 
 class Keys {
  public:
-  // What has been typed. The rest of a sequence may come later.
+  // The keys in these bytes and those before. Keeps the beginning of a sequence whose rest has not
+  // come.
   std::vector<KeyPress> read(std::string_view bytes);
-  // Whether a sequence has begun. When no more comes soon, it was the Escape key.
+  // Whether a sequence has begun. If no more bytes come soon, it was the Escape key: call
+  // give_up_waiting(), which returns that.
   bool is_waiting() const { return !begun_.empty(); }
   std::vector<KeyPress> give_up_waiting();
 

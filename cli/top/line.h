@@ -1,5 +1,5 @@
 // A line of what `cubfc top` shows: its text, and which parts of it look different on a terminal.
-// Nothing is said by looks alone: the text has it, too. Knows nothing of terminals.
+// Looks say nothing that no text says. Knows nothing of terminals.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct Line {
   enum class Kind { kPlain, kGpu, kTitles, kRow, kProblem } kind = Kind::kPlain;
   std::string text;
   const Row* row = nullptr;  // of kRow
-  const Gpu* gpu = nullptr;  // whose line it is, if it is one's
+  const Gpu* gpu = nullptr;  // to which the line belongs, if to one
   std::vector<Span> spans = {};
 };
 

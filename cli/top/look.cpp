@@ -18,7 +18,7 @@ using figures::read;
 
 bool is_same_gpu(const Gpu& gpu, const figures::DeviceFigures& other) {
   const figures::DeviceFigures& one = gpu.rows[0].device();
-  // Without an id of its own it is told by what else there is.
+  // GPUs without a UUID are the same if number, size and name are.
   const std::string id = figures::uuid_text(one);
   return id.empty() ? figures::uuid_text(other).empty() && one.number == other.number &&
                           one.total_bytes == other.total_bytes && one.name.get() == other.name.get()
@@ -38,7 +38,7 @@ void add(Look& look, const Row& row) {
   gpu->taken += read(device.bytes_taken);
 }
 
-// What processes that are not looked at hold of the GPUs that are.
+// Adds to the GPUs what processes hold of them that are not looked at.
 void add_others(Look& look) {
   for (const live::Process& process : look.others) {
     for (const std::size_t place : process.devices()) {
@@ -84,7 +84,7 @@ const Row* row_before(const Look& before, const Row& row) {
   return nullptr;
 }
 
-// What has come since the look before.
+// Computes a row's rates since the look before, if it was there then.
 void set_rates(Row& row, const Look& now, const Look* before) {
   const Row* const last = before == nullptr ? nullptr : row_before(*before, row);
   const double seconds =
@@ -100,7 +100,7 @@ void set_rates(Row& row, const Look& now, const Look* before) {
       each_second(read(last->device().free_waits_ns), read(row.device().free_waits_ns)) / 1e9;
 }
 
-// For those keys by which the largest comes first.
+// For keys by which the largest comes first: what is compared.
 double weight(const Row& row, Key key) {
   const figures::DeviceFigures& device = row.device();
   switch (key) {

@@ -1,4 +1,4 @@
-// One look at the processes under cubfc: what `cubfc top` shows and writes of it. Knows nothing of
+// One look at the processes under cubfc, which `cubfc top` shows or writes. Knows nothing of
 // terminals.
 #pragma once
 
@@ -17,12 +17,12 @@ namespace cubfc::cli::top {
 
 // What one process has of one device.
 struct Row {
-  const live::Process* process;  // of the look
-  std::size_t place;             // of the device in the process's figures
+  const live::Process* process;  // one of Look::processes
+  std::size_t place;             // the device's index in the process's figures
   figures::Sums sums;
-  // Since the look before, if it was there then.
+  // Since the look before; nothing if the row was not there then.
   std::optional<double> allocations_per_second;
-  std::optional<double> blocked;  // time in which frees waited for the device, of all time
+  std::optional<double> blocked;  // the share of the time in which frees waited for the device
 
   const figures::ProcessFigures& figures() const { return *process->figures; }
   const figures::DeviceFigures& device() const { return figures().devices[place]; }
@@ -37,7 +37,7 @@ struct Gpu {
   // Of all processes under cubfc that are seen, also of those that are not looked at.
   std::uint64_t in_use = 0;
   std::uint64_t taken = 0;
-  // With what others hold; else why that is not known.
+  // The GPU's memory with what others hold; if it is not known, `unknown` says why.
   std::optional<live::GpuMemory> memory = {};
   std::string unknown = {};
 };
@@ -48,14 +48,14 @@ struct Look {
   live::Processes processes;
   std::vector<live::Process> others;  // those that are not looked at
   std::vector<Gpu> gpus;              // by number
-  bool has_users = false;             // whose each process is, is worth a column
+  bool has_users = false;             // there are several users, or root looks
 };
 
-// `pids`: of which processes; of all where there are none. `before`: the look before, or null.
-// `asker`: tells what others hold, for which it is waited so long.
+// Looks at the processes `pids`; at all if it is empty. `before`: the look before, or NULL.
+// `asker`: tells what others hold of the GPUs; waits for its answer no longer than `patience`.
 Look take_look(const std::vector<int>& pids, const Look* before, live::GpuMemoryAsker& asker,
                std::chrono::milliseconds patience);
-// The same of processes that have been read, without what others hold.
+// As take_look(), for processes that have been read already, and without asking what others hold.
 Look look_at(live::Processes processes, std::chrono::steady_clock::time_point when,
              std::uint64_t unix_ns, const Look* before, const std::vector<int>& pids = {});
 
@@ -85,8 +85,8 @@ struct Order {
   bool reversed = false;
 };
 
-// The largest first, what needs a look soonest, but process ids, users, groups and programs in
-// their own order. Rows that are alike stay in the order of process ids.
+// Sorts each GPU's rows: the largest first; by note, what needs a look soonest first; process ids,
+// users, groups and programs in ascending order. Rows that are equal keep their order.
 void sort(Look& look, const Order& order);
 
 }  // namespace cubfc::cli::top

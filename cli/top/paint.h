@@ -1,4 +1,4 @@
-// A line with the escape sequences of its looks (ECMA-48, SGR), as every terminal takes them.
+// Adds to a line the escape sequences of its looks (ECMA-48, SGR), which every terminal knows.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,8 @@
 namespace cubfc::cli::top {
 namespace {
 
-// A thread of cubfc's looks once a second.
+// How long a map may take to come: a thread of cubfc's in the process looks for requests once a
+// second.
 constexpr std::chrono::seconds kMapPatience{3};
 
 }  // namespace
@@ -19,7 +20,7 @@ void Screen::show(Look& look) {
   }
 }
 
-// Sorts, and finds the selected row again; when it is gone, the one that has its place now.
+// Sorts the rows and finds the selected one again; if it is gone, selects the one in its place.
 void Screen::arrange() {
   sort(*look_, order_);
   rows_.clear();
@@ -64,7 +65,7 @@ void Screen::scroll_details_by(std::ptrdiff_t lines) {
       std::clamp(static_cast<std::ptrdiff_t>(details_.first) + lines, std::ptrdiff_t{0}, most));
 }
 
-// The details where they are shown, else the selection.
+// Scrolls the details if they are shown; else moves the selection.
 void Screen::move_or_scroll(Press press) {
   const Scrolled& what = has_details_ ? details_ : list_;
   const auto page = static_cast<std::ptrdiff_t>(std::max<std::size_t>(what.room, 2) - 1);
@@ -90,7 +91,8 @@ void Screen::set_details(bool shown) {
   }
 }
 
-// To a column that is there, whether or not the terminal has room for it.
+// Sorts by the next column that is not left out of all looks so far, even if the terminal has no
+// room for it.
 void Screen::sort_by_next(bool forwards) {
   do {
     const auto now = static_cast<std::size_t>(order_.key);
@@ -99,7 +101,7 @@ void Screen::sort_by_next(bool forwards) {
   arrange();
 }
 
-// To the next part of it, where a small terminal has not shown all.
+// Goes to the next part of the help, if a small terminal has not shown all; else leaves the help.
 void Screen::leave_page_of_help() {
   help_.first += help_.room;
   has_help_ = help_.first < help_.all;
@@ -173,7 +175,8 @@ bool Screen::press_character(char character) {
   return true;
 }
 
-// A new one each time when one has come; who has not answered is not asked again.
+// Asks the selected process for a new map each time that one has come. Does not ask again while no
+// map comes.
 void Screen::ask_for_map() {
   const Row& row = *rows_[selected_];
   const std::uint32_t drawn = row.device().map_drawn.load();

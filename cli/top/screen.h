@@ -1,5 +1,5 @@
-// What stands on the screen while `cubfc top` runs, and what keys change of it. Knows nothing of
-// how it gets there.
+// Makes what stands on the screen while `cubfc top` runs, and changes it when keys are pressed.
+// Writes nothing to the terminal itself.
 #pragma once
 
 #include <chrono>
@@ -22,12 +22,12 @@ class Screen {
   // `plain`: no attributes (NO_COLOR), just marks.
   Screen(std::vector<int> pids, bool plain) : pids_(std::move(pids)), plain_(plain) {}
 
-  // A new look, which stays where it is until the next one: finds the selected process again, and
-  // asks it for its map where its details are shown.
+  // Takes a new look, which must stay valid until the next one. Finds the selected process again,
+  // and asks it for its map if its details are shown.
   void show(Look& look);
-  // False: that is the end.
+  // Does what the key asks for. False: `cubfc top` is to end.
   bool press(const KeyPress& key);
-  // As Terminal::draw() takes it.
+  // The whole screen, for Terminal::draw().
   std::string drawn(const Size& size);
 
  private:
@@ -45,9 +45,9 @@ class Screen {
   };
   // Lines of which a part is on the screen.
   struct Scrolled {
-    std::size_t first = 0;  // that is shown
-    std::size_t room = 10;  // lines of the screen, when it was last drawn
-    std::size_t all = 0;    // lines that there are
+    std::size_t first = 0;  // the first line that is shown
+    std::size_t room = 10;  // how many had room when the screen was last drawn
+    std::size_t all = 0;    // how many lines there are
   };
 
   static Place place_of(const Row& row) { return {row.process->path, row.place}; }
@@ -63,7 +63,7 @@ class Screen {
   void leave_page_of_help();
   void ask_for_map();
   MapState map_state() const;
-  // Lines, of which drawn() is made.
+  // Parts of drawn().
   std::vector<Line> body(std::size_t width, std::size_t lines);
   std::vector<Line> list_part(std::size_t width, std::size_t lines);
   std::size_t lines_of_list(std::size_t width, std::size_t lines, std::size_t of_details) const;
@@ -76,7 +76,7 @@ class Screen {
   Look* look_ = nullptr;
   std::vector<Row*> rows_;  // as they stand on the screen
   Order order_;
-  Widths widths_{};  // as wide as any look has needed them
+  Widths widths_{};  // of each column the largest that any look has needed
   std::optional<Place> selection_;
   std::size_t selected_ = 0;
   Scrolled list_;
@@ -85,7 +85,7 @@ class Screen {
   bool has_details_ = false;
   bool has_help_ = false;
   std::optional<MapRequest> map_;
-  std::string note_;  // until the next key
+  std::string note_;  // shown until the next key
 };
 
 }  // namespace cubfc::cli::top

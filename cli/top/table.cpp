@@ -17,7 +17,7 @@ using figures::read;
 using report::bytes_text;
 using report::count_text;
 
-// Of the groups whose budgets its processes share, what they have taken together.
+// For each group whose limit processes on the GPU share: what these have taken together.
 std::vector<Line> group_lines(const Gpu& gpu, std::size_t width) {
   struct Sum {
     std::uint64_t limit = 0;
@@ -61,7 +61,7 @@ void append(std::vector<Line>& lines, std::vector<Line> more) {
   lines.insert(lines.end(), more.begin(), more.end());
 }
 
-// What stands above a device's processes: header, bar, groups.
+// The lines above a device's processes: header, bar, groups.
 std::vector<Line> head_of(const Gpu& gpu, std::size_t width, bool brief) {
   std::vector<Line> lines{gpu_line(gpu, width)};
   append(lines, bar_lines(gpu, width, brief));

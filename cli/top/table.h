@@ -1,5 +1,5 @@
-// The look as lines of text: for each device a header, a bar and its processes; and what more is
-// known of one of them. Knows nothing of terminals but their width.
+// Writes a look as lines of text: for each device a header, a bar and its processes; and the
+// details of one process. Knows nothing of terminals but their width.
 #pragma once
 
 #include <chrono>
@@ -16,29 +16,29 @@ namespace cubfc::cli::top {
 
 inline constexpr std::size_t kAnyWidth = ~std::size_t{0};
 
-// At most `width` columns: where there are too few, the columns that say least are left out, and
-// texts are cut. With the titles of the columns for each device.
+// Lines of at most `width` columns: where there is no room, the columns of the table that say least
+// are left out, and texts are cut. Each device has the titles of the columns.
 std::vector<Line> table(const Look& look, std::size_t width);
 
-// The same without titles, for a screen that has them above; `brief`: where there are few lines.
+// As table(), but without titles, for a screen that has them above. `brief`: with bars of one line.
 std::vector<Line> list(const Look& look, const Widths& widths, std::size_t width, bool brief);
 
-// What stands above a device's processes.
+// The header of a device.
 Line gpu_line(const Gpu& gpu, std::size_t width);
 
-// The files of figures that cannot be read.
+// What is wrong with files of figures that cannot be read.
 std::vector<Line> problems(const Look& look, std::size_t width);
-// What to check when no process is there, or none of those that are asked for.
+// What the user can check when no process is there, or none of `pids`; empty if one is there.
 std::vector<Line> nothing_there(const Look& look, const std::vector<int>& pids);
 
-// What has come of asking a process for its map.
+// What has become of the request to a process for its map.
 enum class Map { kNotAsked, kCannotAsk, kAsked, kCame, kLate };
 struct MapState {
   Map state = Map::kNotAsked;
-  std::optional<std::chrono::seconds> age;  // of the map that is there; nothing: there is none
+  std::optional<std::chrono::seconds> age;  // of the last map that came; nothing: none has come
 };
 
-// One process's memory of one device: what of it needs a look, the map of its arenas, kinds of
+// The details of one process on one device: what needs a look, the map of its arenas, kinds of
 // memory, callers.
 std::vector<Line> details(const Row& row, const MapState& map, std::size_t width);
 

@@ -13,7 +13,7 @@
 namespace cubfc::cli::top {
 namespace {
 
-// Those that end a process, and that leave a terminal in need of being put back.
+// kEnding: signals that end the process, before which the terminal must be put back.
 constexpr std::array kEnding{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr std::array kOthers{SIGWINCH, SIGTSTP, SIGCONT};
 
@@ -34,7 +34,7 @@ void note(int signal) {
   }
 }
 
-// One that is ignored (nohup) stays so.
+// A signal that is ignored (nohup) stays ignored.
 void handle(int signal) {
   struct sigaction before {};
   if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) {
@@ -68,7 +68,8 @@ std::size_t number_in(const char* variable) {
   return number > 0 && number < 10'000 ? static_cast<std::size_t>(number) : 0;
 }
 
-// Again where a signal came between; a background process is stopped by it until it is in front.
+// Tries again after a signal, unless that ends the process. The kernel stops a background process
+// here until it is in the foreground.
 void set_terminal(const termios& settings) noexcept {
   while (tcsetattr(STDIN_FILENO, TCSADRAIN, &settings) != 0 && errno == EINTR && g_ended_by == 0) {
   }
@@ -116,10 +117,10 @@ Size Terminal::size() {
 void Terminal::take_keys() noexcept {
   termios settings = before_;
   settings.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | IEXTEN);
-  // Without it Ctrl-S would stop what is drawn here, and so everything.
+  // With IXON, Ctrl-S would stop all output, and so the whole program.
   settings.c_iflag &= ~static_cast<tcflag_t>(IXON);
-  // Stopped by SIGSTOP, it leaves the terminal like this: a shell that then read nothing would take
-  // that for the end of its input.
+  // These settings stay when the process is stopped by SIGSTOP. With VMIN 0, a shell would then
+  // read 0 bytes, and take that for the end of its input.
   settings.c_cc[VMIN] = 1;
   settings.c_cc[VTIME] = 0;
   set_terminal(settings);
@@ -131,7 +132,7 @@ void Terminal::enter() {
   write(kEnter, nullptr);
 }
 
-// A terminal that takes nothing any more is not waited for.
+// Waits at most 200 ms for a terminal that takes no output.
 void Terminal::restore() noexcept {
   if (is_entered_) {
     const timespec patience = as_timespec(std::chrono::milliseconds(200));
@@ -141,7 +142,8 @@ void Terminal::restore() noexcept {
   }
 }
 
-// Ctrl-Z: as the shell expects it, with its terminal as it was; then as it is here.
+// Called after Ctrl-Z. Puts the terminal back and stops the process, as the shell expects. When the
+// process goes on, sets up the terminal again.
 void Terminal::stop() {
   restore();
   sigset_t stop_signal;
@@ -171,7 +173,7 @@ Terminal::Event Terminal::wait(std::chrono::nanoseconds at_most) {
   }
   if (g_continued != 0) {
     g_continued = 0;
-    take_keys();  // stopped otherwise, the terminal is as the shell left it
+    take_keys();  // after a SIGSTOP, the terminal has the shell's settings
     return Event::kResized;
   }
   if (g_resized != 0) {
@@ -195,7 +197,8 @@ void Terminal::draw(std::string_view lines) {
   while (true) {
     const std::size_t end = std::min(lines.find('\n'), lines.size());
     const bool last = end == lines.size();
-    // Before the line: behind one as wide as the screen it would erase the last column.
+    // Erases before it writes the line: after a line as wide as the screen, that would erase the
+    // last column.
     text += last ? "\x1b[J" : "\x1b[K";
     text += lines.substr(0, end);
     text += "\x1b[0m";
@@ -208,8 +211,9 @@ void Terminal::draw(std::string_view lines) {
   write(text, nullptr);
 }
 
-// In small pieces, each when there is room for it, so that a terminal that is stuck keeps no signal
-// from being obeyed.
+// Writes in small pieces, each when the terminal has room for it, so that signals are obeyed even
+// if the terminal is stuck. `patience`: how long to wait for room; NULL: until there is room or a
+// signal asks for an end or a stop. False if not all was written.
 bool Terminal::write(std::string_view text, const timespec* patience) noexcept {
   constexpr std::size_t kPiece = 256;
   while (!text.empty()) {

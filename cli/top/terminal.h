@@ -1,5 +1,6 @@
-// The terminal while something is drawn on it in place: other screen, no echo, keys at once; and as
-// it was on every way out. Signals come as what wait() returns. One at a time in a process.
+// Sets up the terminal for a program that draws on the whole screen: the alternate screen, no echo,
+// keys without Enter. Puts it back when the program ends or is stopped by Ctrl-Z. wait() tells of
+// signals. A process may have one object at a time.
 #pragma once
 
 #include <termios.h>
@@ -25,25 +26,26 @@ class Terminal {
   Terminal& operator=(const Terminal&) = delete;
   ~Terminal();
 
-  // Whether there is one that can be drawn on: stdin and stdout are terminals, TERM is not "dumb".
+  // Whether there is a terminal to draw on: stdin and stdout are terminals, TERM is set and not
+  // "dumb".
   static bool is_there();
-  // As it is now; 80 by 24 where nobody knows.
+  // The size now; if the terminal does not tell it, that of COLUMNS and LINES, else 80 by 24.
   static Size size();
 
   enum class Event {
     kTime,     // nothing has happened
     kTyped,    // see typed()
-    kResized,  // or back from the background: all has to be drawn again
-    kEnd       // Ctrl-C, a signal that ends, or the terminal is gone
+    kResized,  // or continued after a stop: all has to be drawn again
+    kEnd       // Ctrl-C, a signal that ends the process, or the terminal is gone
   };
   Event wait(std::chrono::nanoseconds at_most);
   const std::string& typed() const { return typed_; }
 
-  // The whole screen: lines with '\n' between them, none longer than the screen is wide.
+  // Draws the whole screen: lines with '\n' between them, none longer than the screen is wide.
   void draw(std::string_view lines);
 
-  // Puts the terminal back, and ends the process by the signal that ended wait(), if it was one
-  // that says more than "done".
+  // Puts the terminal back. If wait() has returned kEnd for a signal other than SIGINT, ends the
+  // process by that signal.
   void leave();
 
  private:
@@ -54,7 +56,7 @@ class Terminal {
   bool write(std::string_view text, const timespec* patience) noexcept;
 
   termios before_{};
-  sigset_t mask_before_{};  // signals come only while wait() and draw() wait
+  sigset_t mask_before_{};  // signals are let through only while wait() and draw() wait
   bool is_entered_ = false;
   int ended_by_ = 0;
   std::string typed_;

@@ -15,7 +15,7 @@ struct Character {
   int columns;  // below 0: cannot be shown
 };
 
-// The first of a text that is not empty.
+// The first character of a text, which must not be empty.
 Character first_of(std::string_view text) {
   const auto byte = static_cast<unsigned char>(text[0]);
   if (byte < 0x80) {
@@ -30,7 +30,7 @@ Character first_of(std::string_view text) {
 }  // namespace
 
 std::string shown(std::string_view text) {
-  // Before anything else, what turns the direction of writing, which has no width.
+  // First replaces characters that change the direction of text, which have no width.
   const std::string clean = report::printable(text);
   std::string result;
   for (std::string_view rest = clean; !rest.empty();) {

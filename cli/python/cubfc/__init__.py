@@ -19,7 +19,7 @@ from typing import Any, Iterator, Optional, Union
 
 __all__ = ["apply", "environment", "is_active", "library", "limit", "stats", "trim"]
 
-# Of an option: mem_limit="20GiB", trace_stacks=32, preallocate=False.
+# The value of an option: mem_limit="20GiB", trace_stacks=32, preallocate=False.
 _Value = Union[str, int, float, bool]
 
 _TRIM_PREALLOCATED = 1
@@ -49,7 +49,7 @@ def stats(device: Optional[int] = None) -> Optional[dict[str, Any]]:
     dump.restype = ctypes.c_ulonglong
     dump.argtypes = [ctypes.c_char_p, ctypes.c_ulonglong]
     room, length = 0, dump(None, 0)
-    while length >= room:  # it may have grown meanwhile
+    while length >= room:  # the text may have grown meanwhile
         if length == 0:
             return None
         room = length + 1024
@@ -147,7 +147,7 @@ def environment(**options: _Value) -> dict[str, str]:
     return variables
 
 
-# What `cubfc run` has set, told by a program that it has started.
+# A program that `cubfc run` starts, and that prints which variables `cubfc run` has set.
 _TELL_ENVIRONMENT = """
 import json, os
 print(json.dumps({name: value for name, value in os.environ.items() if name == "LD_PRELOAD" or name.startswith("CUBFC_")}))

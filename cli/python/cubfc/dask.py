@@ -59,7 +59,8 @@ class Required(WorkerPlugin):  # type: ignore[misc]
     def setup(self, worker: Any) -> None:
         """Dask calls it in each worker, also in those that come later. Raises RuntimeError, which `register_plugin` raises, too."""
         if not cubfc.is_active():
-            # Dask goes on without a plugin that has failed in a worker that comes later.
+            # In a worker that comes later, Dask ignores that the plugin fails, and goes on: so the
+            # worker is closed here.
             worker.loop.add_callback(worker.close, reason=self.name)
             raise RuntimeError(f"cubfc.dask: the worker {worker.address} is not under cubfc, and nothing limits its GPU memory: start "
                                "workers within cubfc.dask.preloaded(), or by `cubfc run -- dask worker`")

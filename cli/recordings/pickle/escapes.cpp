@@ -25,7 +25,7 @@ void append_utf8(std::string& text, std::uint32_t code) {
   }
 }
 
-// The number that `digits` hexadecimal digits at the beginning are.
+// Reads so many hexadecimal digits at the beginning of the text.
 std::optional<std::uint32_t> hexadecimal(std::string_view text, std::size_t digits) {
   std::uint32_t value = 0;
   const char* const end = text.data() + digits;

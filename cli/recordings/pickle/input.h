@@ -1,5 +1,5 @@
-// The bytes of a pickle, taken one after the other, and the opcode that they belong to. Knows no
-// opcode.
+// Takes the bytes of a pickle one after the other, and knows where the opcode began that they
+// belong to. Does not know what an opcode means.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace cubfc::recordings {
 
-// What is given is valid until more is taken. Every function throws BadRecording where the file
-// ends before that, with the byte of the opcode.
+// What a function returns is valid until the next call. Each throws BadRecording, with the byte of
+// the opcode, where the file ends before the bytes that it takes.
 class PickleInput {
  public:
   explicit PickleInput(Input& input) : input_(input) {}
@@ -22,7 +22,7 @@ class PickleInput {
     opcode_at_ = input_.offset();
     return static_cast<unsigned char>(take(1, "its next opcode")[0]);
   }
-  // So many bytes; `what` they are, for a message.
+  // Takes so many bytes. `what` names them in a message.
   std::string_view take(std::uint64_t bytes, const char* what) {
     const std::string_view here = input_.ahead(static_cast<std::size_t>(bytes));
     if (here.size() < bytes) {
@@ -31,7 +31,7 @@ class PickleInput {
     input_.skip(bytes);
     return here.substr(0, static_cast<std::size_t>(bytes));
   }
-  // Without its end.
+  // Takes a line, and returns it without its end.
   std::string_view take_line() {
     std::string_view line;
     if (!input_.line(line, kLongestLine)) {
@@ -46,11 +46,11 @@ class PickleInput {
     return number;
   }
 
-  // Something is wrong with the opcode that was taken last.
+  // Throws BadRecording, with the byte of the opcode that was taken last.
   [[noreturn]] void fail(const std::string& text) const { input_.fail(opcode_at_, text); }
 
  private:
-  // Of text in a line of its own (protocols 0 and 1).
+  // Of text in a line of its own (protocols 0 and 1), in bytes.
   static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
 
   Input& input_;

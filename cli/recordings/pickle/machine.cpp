@@ -34,7 +34,7 @@ void PickleMachine::push_list_from_mark() {
   push_list(stack_.size() - mark);
 }
 
-// Of what lies on the stack from there on.
+// Makes a dictionary of the values that lie on the stack from index `from` on.
 void PickleMachine::push_dict(std::size_t from) {
   const Value value = next_of(Type::kDict, pickle_.dicts_);
   pickle_.dicts_.emplace_back();
@@ -63,7 +63,8 @@ void PickleMachine::set_items(std::size_t from) {
   stack_.resize(from);
 }
 
-// Numbers follow each other, hardly with a gap.
+// A pickler counts its numbers up, with hardly a gap. A number far beyond the last is refused,
+// since it would only take host memory.
 void PickleMachine::remember(std::uint64_t number) {
   constexpr std::uint64_t kGap = 16;
   if (number > memo_.size() + kGap) {
@@ -82,7 +83,7 @@ void PickleMachine::recall(std::uint64_t number) {
   push(*memo_[static_cast<std::size_t>(number)]);
 }
 
-// What lies above the last mark is all that may be looked at, and popped.
+// Only values above the last mark may be read or popped.
 const PickleMachine::Value& PickleMachine::top() const {
   if (stack_.size() <= floor()) {
     input_.fail("the pickle's stack is empty here");
@@ -105,7 +106,7 @@ std::size_t PickleMachine::pop_mark() {
   return mark;
 }
 
-// The object that what lies on the stack from there on is added to.
+// The object just below index `from`, to which the values from there on are added.
 const PickleMachine::Value& PickleMachine::below(std::size_t from, Type type,
                                                  const char* what) const {
   if (from > stack_.size() || from <= floor() || stack_[from - 1].type != type) {

@@ -1,5 +1,5 @@
-// The stack machine that a pickle is a program for. Knows no opcodes: the reader of them
-// (opcodes.cpp) calls what each one means.
+// The stack machine that a pickle is a program for. Knows no opcodes: opcodes.cpp reads them, and
+// calls for each the function that does what it means.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@
 
 namespace cubfc::recordings {
 
-// A stack of values with marks in it, and a memo of values under numbers. Texts, lists and
-// dictionaries are made in `pickle`. What is not possible fails, with the place in `input`.
+// Has a stack of values with marks in it, and a memo of values under numbers. Texts, lists and
+// dictionaries are made in `pickle`. What the stack or the memo does not allow throws BadRecording,
+// by input.fail().
 class PickleMachine {
  public:
   using Value = Pickle::Value;
@@ -29,29 +30,29 @@ class PickleMachine {
   void push_top_again() { push(top()); }
 
   void mark() { marks_.push_back(stack_.size()); }
-  // As Python has it: takes away a mark where one is on top.
+  // As in Python: takes away the mark, if one is on top, else the value on top.
   void pop_one_or_mark();
   void drop_to_mark() { stack_.resize(pop_mark()); }
 
-  // Made of the values on top, which are taken away.
+  // Take values away from the top, and push a list or a dictionary of them.
   void push_list(std::size_t count);
   void push_list_from_mark();
   void push_empty_dict() { push_dict(stack_.size()); }
   void push_dict_from_mark() { push_dict(pop_mark()); }
 
-  // To the list that lies below.
+  // Take values away from the top, and add them to the list that lies below them.
   void append_one() { append(stack_.size() - 1); }
   void append_from_mark() { append(pop_mark()); }
-  // Keys and values, to the dictionary that lies below.
+  // Take keys and values away from the top, and add them to the dictionary below them.
   void set_one_item() { set_items(stack_.size() - 2); }
   void set_items_from_mark() { set_items(pop_mark()); }
 
-  // The value on top, which stays there.
+  // Put the value on top into the memo; it stays on the stack, too.
   void remember(std::uint64_t number);
   void remember_next() { remember(memo_.size()); }
   void recall(std::uint64_t number);
 
-  // The program has ended: the value on top is what it has made.
+  // Called at the end of the pickle: the value on top is its root.
   void end() { pickle_.root_ = pop(); }
 
  private:
@@ -71,7 +72,7 @@ class PickleMachine {
   const PickleInput& input_;
   Pickle& pickle_;
   std::vector<Value> stack_;
-  std::vector<std::size_t> marks_;  // how high the stack was there
+  std::vector<std::size_t> marks_;  // the height of the stack at each mark
   std::vector<std::optional<Value>> memo_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kDoesNotFit = "the integer does not fit 64 bits";
 
-// The number that the text is, from its beginning to its end.
+// Reads a number that is all of the text.
 template <typename Number>
 std::optional<Number> read_whole(std::string_view text) {
   Number number{};

@@ -20,7 +20,7 @@ struct OpcodeName {
   unsigned char opcode;
   const char* name;
 };
-// What would call, import or look up something; pickletools' names.
+// Opcodes that would call, import or look up something, by their names in Python's pickletools.
 constexpr std::array kForbidden{
     OpcodeName{'c', "GLOBAL"},        OpcodeName{'i', "INST"},
     OpcodeName{'o', "OBJ"},           OpcodeName{'b', "BUILD"},
@@ -52,10 +52,10 @@ class Opcodes {
           input_.fail("protocol " + std::to_string(protocol) + " of pickles is not known");
         }
         return true;
-      case 0x95:  // FRAME: how much comes next is of no interest here
+      case 0x95:  // FRAME: the number of bytes that follow is not needed here
         input_.take_number<std::uint64_t>();
         return true;
-      case 0x98:  // READONLY_BUFFER: of what is on the stack
+      case 0x98:  // READONLY_BUFFER: marks the value on top, which stays as it is here
         return true;
       default:
         if (!obey_stack(opcode) && !obey_number(opcode) && !obey_text(opcode) &&
@@ -78,7 +78,7 @@ class Opcodes {
     input_.fail("0x" + std::string(digits.data(), end) + " is no opcode of a pickle");
   }
 
-  // These are false for an opcode of another kind.
+  // The functions from here to obey_collection() return false for an opcode of another kind.
   bool obey_stack(unsigned char opcode) {
     switch (opcode) {
       case '(':

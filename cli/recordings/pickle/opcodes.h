@@ -1,4 +1,4 @@
-// What each opcode of a pickle means.
+// Knows what each opcode of a pickle means.
 #pragma once
 
 #include "cli/recordings/input.h"

@@ -7,11 +7,10 @@ namespace cubfc::recordings {
 namespace {
 
 constexpr std::uint64_t kUnit = 512;
-// A segment of this size is shared by requests of up to 1 MiB; all others are larger, and serve
-// larger ones.
+// Requests of up to 1 MiB share segments of this size. Larger requests have larger segments.
 constexpr std::uint64_t kSmallSegment = std::uint64_t{2} << 20U;
-constexpr std::uint64_t kMostLeftWithBlock = std::uint64_t{1} << 20U;  // of a large segment
-constexpr int kFirstDivision = 20;                                     // log2 of its size
+constexpr std::uint64_t kMostLeftWithBlock = std::uint64_t{1} << 20U;  // in a large segment
+constexpr int kFirstDivision = 20;  // log2 of the request that divisions[0] is for
 constexpr std::uint64_t kMostRounded = std::uint64_t{1} << 62U;
 
 std::uint64_t up_to_multiple(std::uint64_t bytes, std::uint64_t unit) {
@@ -38,7 +37,7 @@ std::uint64_t rounded(std::uint64_t bytes, const CacheSettings& settings) {
 std::uint64_t given(std::uint64_t bytes, std::uint64_t room, std::uint64_t segment_bytes,
                     const CacheSettings& settings) {
   const std::uint64_t wanted = rounded(bytes, settings);
-  if (room < wanted) {  // the cache is one that is not known
+  if (room < wanted) {  // this version of the cache rounds in a way that is not known here
     return std::max(bytes, room);
   }
   const bool is_small = segment_bytes == 0 || segment_bytes == kSmallSegment;

@@ -16,7 +16,7 @@ namespace {
 
 using trace::Kind;
 
-// So long that times in nanoseconds fit a trace.
+// The longest time since the start, at which times in nanoseconds still fit a trace.
 constexpr std::uint64_t kLongestUs = std::uint64_t{1} << 45;
 
 class EventMaker {
@@ -46,7 +46,8 @@ class EventMaker {
   };
   using Live = std::map<std::uint64_t, Block>;  // by address
 
-  // What is there at the end, and what happened, from the last to the first.
+  // Finds the segments from before the first entry: begins with those at the end, and undoes the
+  // entries from the last to the first.
   void add_segments_of_before() {
     for (const Extent& segment : history_.segments) {
       segments_.add(segment.address, segment.address + segment.bytes, !segment.expandable);
@@ -65,7 +66,8 @@ class EventMaker {
   }
 
   void add_blocks_of_before() {
-    std::vector<Extent> blocks;  // of those that end in the history nobody tells the padding
+    // First those that an entry frees, whose padding the snapshot does not state; then the others.
+    std::vector<Extent> blocks;
     std::unordered_set<std::uint64_t> seen;
     for (const Entry& entry : history_.entries) {
       const bool of_block = entry.kind == Kind::kAllocate || entry.kind == Kind::kRetire ||
@@ -92,7 +94,8 @@ class EventMaker {
     }
   }
 
-  // The entries that allocated what is there at the end, of which the padding is stated.
+  // Finds the entries that allocated blocks which are there at the end, and whose padding the
+  // snapshot states.
   void find_stated() {
     std::unordered_map<std::uint64_t, std::size_t> last;  // by address
     for (std::size_t n = 0; n < history_.entries.size(); ++n) {
@@ -144,7 +147,7 @@ class EventMaker {
 
   void allocate(Extent block) {
     if (const auto old = live_.find(block.address); old != live_.end()) {
-      end_block(old, old->second.retired ? Kind::kReclaim : Kind::kFree);  // it is not told of
+      end_block(old, old->second.retired ? Kind::kReclaim : Kind::kFree);  // it has no entry
     }
     const auto stated = stated_.find(index_);
     block.padding =
@@ -153,7 +156,8 @@ class EventMaker {
     add_event(Kind::kAllocate, block);
   }
 
-  // Of a block that begins where it is free, up to the next block or the segment's end.
+  // The padding of a block that begins at `address`, from where memory is free up to the next block
+  // or the segment's end.
   std::uint32_t padding_of(std::uint64_t address, std::uint64_t bytes) const {
     const auto segment = segments_.around(address);
     const auto next = live_.upper_bound(address);
@@ -171,7 +175,7 @@ class EventMaker {
         std::min<std::uint64_t>(held - bytes, std::numeric_limits<std::uint32_t>::max()));
   }
 
-  // Mostly the block is free at once.
+  // Mostly the next entry makes the block free: then one kFree stands for both entries.
   void retire(const Entry& entry) {
     const auto block = live_.find(entry.address);
     if (block == live_.end() || block->second.retired) {
@@ -208,12 +212,13 @@ class EventMaker {
     event.padding = extent.padding;
     event.stack = extent.stack;
     event.thread = extent.stream;
-    event.caller = extent.category;  // until callers are named
+    event.caller = extent.category;  // name_callers() (pytorch_snapshot.cpp) replaces it
     event.place = place_;
     events_.push_back(event);
   }
 
-  // What was there before the first entry is as old as the first of all devices.
+  // The time of the next event. Events from before the first entry have the time of the first entry
+  // of all devices, which is 0.
   std::uint64_t now() const {
     if (span_.first_us == span_.last_us) {
       return events_.size() - std::min(events_.size(), before_);
@@ -230,10 +235,11 @@ class EventMaker {
   const std::uint32_t place_;
   const Span span_;
   std::vector<std::string>& texts_;
-  std::size_t index_ = 0;                                  // of the entry that is looked at
+  std::size_t index_ = 0;                                  // of the current entry
   std::unordered_map<std::size_t, std::uint32_t> stated_;  // the padding, by the entry's index
   std::vector<Event> events_;
-  // Of these, those of before; until all of them are made, more than there are.
+  // How many of events_ are from before the first entry; until all of these are made, the largest
+  // number.
   std::size_t before_ = std::numeric_limits<std::size_t>::max();
   Pieces segments_;
   Live live_;

@@ -1,4 +1,4 @@
-// Makes a recording's events of what a snapshot says of a device. Knows nothing of pickles.
+// Makes a recording's events from what a snapshot says of a device. Knows nothing of pickles.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace cubfc::recordings {
 
-// Of the first and the last entry of all devices. Without times both are 0.
+// The times of the first and the last entry of all devices. Both are 0 if entries have no times.
 struct Span {
   std::uint64_t first_us = 0;
   std::uint64_t last_us = 0;
@@ -22,11 +22,12 @@ struct DeviceEvents {
   std::vector<Event> events;  // in the order of their times
   std::size_t before = 0;     // see Recording::before
 };
-// Of one device. Times count from the span's beginning; where all are the same, events are a
-// nanosecond apart. Texts are put into `texts`. An event's caller is the number of its category.
+// The events of one device, whose place is `place`. Times count from the span's beginning; if the
+// span is empty, events are a nanosecond apart. Adds to `texts`. An event's caller is the number of
+// its category.
 //
-// What a block holds is what PyTorch's cache gave to it. Snapshots state that of blocks that are
-// there at the end; of the others it follows from what was free around them.
+// A block's padding makes its bytes up to what PyTorch's cache gave. Snapshots state the padding of
+// blocks that are there at the end; for the others it is computed from what was free around them.
 DeviceEvents events_of(const DeviceHistory& history, const CacheSettings& settings,
                        std::uint32_t place, Span span, std::vector<std::string>& texts);
 

@@ -7,7 +7,7 @@ void SnapshotFields::fail(const std::string& text) const {
 }
 
 const Pickle::Value* SnapshotFields::find(const Value& dict, std::string_view name) const {
-  constexpr std::size_t kMostNames = 64;  // of a dictionary that is looked into
+  constexpr std::size_t kMostNames = 64;  // in a dictionary of a snapshot
   if (pickle_.entries(dict).size() > kMostNames) {
     fail("a dictionary has more than 64 entries where ['" + std::string(name) + "'] is expected");
   }

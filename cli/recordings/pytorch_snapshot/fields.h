@@ -1,5 +1,6 @@
-// What a snapshot's pickle has under a name, checked. What is wrong is named by its path in the
-// pickle, as Python would write it: "['segments'][3]['size'] is not there". Knows no names.
+// Reads fields of the dictionaries in a snapshot's pickle, and checks them. A message names the
+// path of a field, as Python would write it: "['segments'][3]['size'] is not there". Does not know
+// which fields there are.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +15,13 @@
 
 namespace cubfc::recordings {
 
-// `path`, where a function takes it, is a function that returns the path of the value: paths are
-// put together only when something is wrong. What is wrong throws BadRecording.
+// Whatever is wrong throws BadRecording. `path`, where a function takes it, is a function that
+// returns the path of the value: a path is put together only when something is wrong.
 class SnapshotFields {
  public:
   using Value = Pickle::Value;
 
-  // Of `input`, which has been read to the pickle's end. Both must outlive it.
+  // `pickle` was read from `input`, up to the pickle's end. Both must outlive the object.
   SnapshotFields(const Input& input, const Pickle& pickle) : input_(input), pickle_(pickle) {}
 
   [[noreturn]] void fail(const std::string& text) const;
@@ -28,17 +29,17 @@ class SnapshotFields {
     return path + "[" + std::to_string(index) + "]";
   }
 
-  // NULL when there is none of that name.
+  // The field of that name; NULL when there is none.
   const Value* find(const Value& dict, std::string_view name) const;
-  // Empty for what is no text, and what is not there.
+  // Empty for a field that is no text or not there.
   std::string_view text_or_nothing(const Value& dict, std::string_view name) const;
-  // `otherwise` for what is no natural number, and what is not there.
+  // `otherwise` for a field that is no natural number or not there.
   std::uint64_t number_or(const Value& dict, std::string_view name, std::uint64_t otherwise) const;
   bool is_true(const Value& dict, std::string_view name) const;
-  // Of a list; what is none has none.
+  // The items of a list; none for a value that is no list.
   const std::vector<Value>& items(const Value& value) const { return pickle_.items(value); }
 
-  // From here on, what is of another type, or not there, is wrong.
+  // From here on, a value that is of another type, or not there, throws BadRecording.
   template <typename Path>
   const std::vector<Value>& list(const Value* value, Path path) const {
     if (value == nullptr || value->type != Pickle::Type::kList) {
@@ -46,8 +47,8 @@ class SnapshotFields {
     }
     return pickle_.items(*value);
   }
-  // To be called for each block and each event: lists may refer to the same dictionary again and
-  // again, but not for ever.
+  // Must be called for each block and each event. Lists may refer to one dictionary many times, so
+  // a small file could mean very many blocks: no more than the file has bytes are accepted.
   template <typename Path>
   void check_dict(const Value& value, Path path) {
     if (value.type != Pickle::Type::kDict) {
@@ -75,7 +76,7 @@ class SnapshotFields {
     }
     return *read;
   }
-  // Of something at `address`.
+  // The size of something at `address`, which must not go beyond the last address.
   template <typename Path>
   std::uint64_t size(const Value& dict, const char* name, std::uint64_t address, Path path) const {
     const std::uint64_t bytes = number(dict, name, path);
@@ -88,7 +89,7 @@ class SnapshotFields {
  private:
   const Input& input_;
   const Pickle& pickle_;
-  std::uint64_t dicts_ = 0;  // that were checked
+  std::uint64_t dicts_ = 0;  // how many were checked
 };
 
 }  // namespace cubfc::recordings

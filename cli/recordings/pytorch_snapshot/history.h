@@ -1,5 +1,5 @@
-// What a PyTorch snapshot says of each device: what the reader of the pickle (reader.h) finds, and
-// events are made of (events.h).
+// What a PyTorch snapshot says of each device. The reader of the pickle (reader.h) fills it in, and
+// events are made from it (events.h).
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace cubfc::recordings {
 
 struct DeviceHistory {
-  // Of the device's trace: something that happened.
+  // An entry of the device's trace: something that happened.
   struct Entry {
     trace::Kind kind = trace::Kind::kNothing;
     std::uint64_t time_us = 0;
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;
-    std::uint64_t free_bytes = 0;  // kOutOfMemory: that the device had
+    std::uint64_t free_bytes = 0;  // kOutOfMemory: what was free on the device
     std::uint32_t stack = kNone;
     std::uint16_t stream = 0;   // which of Recording::threads
     std::uint8_t category = 0;  // which of SnapshotNames::categories
@@ -36,14 +36,14 @@ struct DeviceHistory {
   };
 
   std::vector<Entry> entries;    // the oldest first
-  std::vector<Extent> segments;  // that are there at the end
+  std::vector<Extent> segments;  // those that are there at the end
   std::vector<Extent> blocks;    // likewise
 };
 
 struct Histories {
   std::map<std::uint64_t, DeviceHistory> devices;  // by their numbers
   CacheSettings settings;
-  std::string settings_text;  // as the environment has them
+  std::string settings_text;  // PYTORCH_CUDA_ALLOC_CONF as the environment has it
 };
 
 }  // namespace cubfc::recordings

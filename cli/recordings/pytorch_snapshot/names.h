@@ -1,4 +1,4 @@
-// The names in a snapshot that its blocks refer to by numbers: streams and categories.
+// Gives numbers to the streams and categories in a snapshot, by which events refer to them.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ namespace cubfc::recordings {
 
 class SnapshotNames {
  public:
-  // Streams are put into `recording`, as its threads. It must outlive this.
+  // Streams are put into `recording`, as its threads; it must outlive the object.
   explicit SnapshotNames(Recording& recording) : recording_(recording) {}
 
-  // Which of Recording::threads; those that come after 65,534 others are one.
+  // The index in Recording::threads of a stream; all that come after 65,534 others share one.
   std::uint16_t stream(std::uint64_t handle);
-  // What PyTorch's profiler takes a block to be: "parameter", "temporary". 0 for "".
+  // The index in categories() of what PyTorch's profiler takes a block to be: "parameter",
+  // "temporary"; all that come after 254 others share one. 0 for "".
   std::uint8_t category(std::string_view name);
   const std::vector<std::string>& categories() const { return categories_; }
 

@@ -11,14 +11,14 @@ class Pieces {
  public:
   struct Piece {
     std::uint64_t end = 0;
-    bool apart = false;  // stays a piece of its own; others that touch become one
+    bool apart = false;  // stays a piece of its own; others become one with those they touch
   };
 
   void add(std::uint64_t begin, std::uint64_t end, bool apart);
   void remove(std::uint64_t begin, std::uint64_t end);
-  // By where each begins.
+  // The pieces, by where each begins.
   const std::map<std::uint64_t, Piece>& all() const { return pieces_; }
-  // The piece that an address lies in: where it begins, and what it is. all().end(): in none.
+  // The piece that `address` lies in; all().end() if it lies in none.
   std::map<std::uint64_t, Piece>::const_iterator around(std::uint64_t address) const;
 
  private:

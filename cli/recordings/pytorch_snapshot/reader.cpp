@@ -53,7 +53,7 @@ class SnapshotReader {
   using Value = Pickle::Value;
   using Entry = DeviceHistory::Entry;
 
-  // What is not there, or of another type, is as if PyTorch had none.
+  // A setting that is not there, or of another type, keeps its default.
   void take_settings() {
     const Value* const settings = fields_.find(root_, "allocator_settings");
     if (settings == nullptr || settings->type != Pickle::Type::kDict) {
@@ -174,7 +174,7 @@ class SnapshotReader {
     return action == "segment_map" || action == "segment_unmap";
   }
 
-  // kNothing for what is of no interest, or came after this was written.
+  // kNothing for an action that is not used here, or not known.
   template <typename Path>
   Kind kind_of(const Value& entry, Path path) const {
     static constexpr std::pair<std::string_view, Kind> kKinds[] = {

@@ -1,5 +1,5 @@
-// Finds in a snapshot's pickle what happened on each device. pytorch_snapshot.h says what is known
-// of such a pickle.
+// Finds in a snapshot's pickle what happened on each device. pytorch_snapshot.h describes such a
+// pickle.
 #pragma once
 
 #include "cli/recordings/input.h"
@@ -10,8 +10,8 @@
 
 namespace cubfc::recordings {
 
-// Without what is of no interest; throws BadRecording. `input`: what the pickle was read from. The
-// stacks, which the histories refer to by their indices, are put into `recording`.
+// Throws BadRecording. `input`: the file that the pickle was read from. Puts stacks, to which the
+// histories refer by their indices, into `recording`, and streams and categories into `names`.
 Histories read_histories(const Input& input, const Pickle& pickle, Recording& recording,
                          SnapshotNames& names);
 

@@ -24,7 +24,7 @@ void SnapshotStacks::check_bytes() const {
   }
 }
 
-// Other lists may have the same frames.
+// Two lists in the pickle may have the same frames; these are one stack in the recording.
 std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& frames) {
   std::vector<std::uint32_t> stack;
   std::string key;
@@ -45,7 +45,7 @@ std::uint32_t SnapshotStacks::stack_of_frames(const std::vector<Pickle::Value>& 
   return known->second;
 }
 
-// The backward pass, which no Python function has called.
+// Whether a stack is of the backward pass, which no Python function has called.
 bool SnapshotStacks::is_of_autograd(const std::vector<std::uint32_t>& stack) const {
   const auto any_of = [&](auto is_so) {
     return std::ranges::any_of(
@@ -57,7 +57,8 @@ bool SnapshotStacks::is_of_autograd(const std::vector<std::uint32_t>& stack) con
          !any_of([](const Frame& frame) { return frame.kind == Frame::Kind::kPython; });
 }
 
-// They are mostly the same dictionaries, else with the same texts.
+// Equal frames are mostly one dictionary in the pickle (by_dicts_), else several with the same
+// texts (frames_).
 std::uint32_t SnapshotStacks::frame_of(const Pickle::Value& dict) {
   const bool is_dict = dict.type == Pickle::Type::kDict;
   if (const auto known = by_dicts_.find(dict.index); is_dict && known != by_dicts_.end()) {
@@ -69,7 +70,7 @@ std::uint32_t SnapshotStacks::frame_of(const Pickle::Value& dict) {
   frame.line = static_cast<std::uint32_t>(std::min<std::uint64_t>(
       fields_.number_or(dict, "line", 0), std::numeric_limits<std::uint32_t>::max()));
   const bool is_library = frame.file.find(".so") != std::string::npos;
-  if (frame.file == "??" || is_library) {  // then the line is a place in it
+  if (frame.file == "??" || is_library) {  // then the line is an offset in the library
     frame.object = is_library ? frame.file : "";
     frame.offset = is_library ? frame.line : 0;
     frame.file.clear();

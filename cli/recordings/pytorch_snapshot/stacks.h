@@ -1,4 +1,4 @@
-// The stacks that a snapshot's blocks and entries were allocated from, each one once.
+// Reads the stacks in which a snapshot's blocks were allocated, and keeps each of them once.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace cubfc::recordings {
 
 class SnapshotStacks {
  public:
-  // They are put into `recording`. Both must outlive it.
+  // Stacks and frames are put into `recording`. Both must outlive the object.
   SnapshotStacks(const SnapshotFields& fields, Recording& recording)
       : fields_(fields), recording_(recording) {}
 
-  // Which of the stacks a dictionary's "frames" are; kNone without any. Throws BadRecording when
-  // all take too much.
+  // The index in Recording::stacks of the "frames" of a dictionary; kNone if it has none. Throws
+  // BadRecording when all stacks take more than kMostStackBytes.
   std::uint32_t stack_of(const Pickle::Value& dict);
 
  private:
