@@ -17,7 +17,7 @@ import sys
 import sysconfig
 from typing import Any, Iterator, Optional, Union
 
-__all__ = ["apply", "environment", "is_active", "library", "limit", "stats", "trim"]
+__all__ = ["apply", "environment", "flush", "is_active", "library", "limit", "stats", "trim"]
 
 # The value of an option: mem_limit="20GiB", trace_stacks=32, preallocate=False.
 _Value = Union[str, int, float, bool]
