@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+from clean_environment import clean_environment
+
 CUBFC, DRIVER = map(os.path.abspath, sys.argv[1:3])
 
 # A command line, and what has to be in the answer.
@@ -71,8 +73,7 @@ WRONG = (
 
 class CommandLines(unittest.TestCase):
     def run_cubfc(self, *words, **more):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("CUBFC_", "SLURM_", "OMPI_"))}
-        environment |= {"LD_LIBRARY_PATH": DRIVER} | more
+        environment = clean_environment(LD_LIBRARY_PATH=DRIVER) | more
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([CUBFC, *words], env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
             self.made = os.listdir(folder)

@@ -12,11 +12,13 @@ import sys
 import tempfile
 import unittest
 
+from clean_environment import clean_environment
+
 CUBFC, LIBRARY, DRIVER, PROGRAMS = (pathlib.Path(argument) for argument in sys.argv[1:5])
 
 
 def compare(*arguments, stdin=""):
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "STANDIN_MEMORY": "1GiB"}
+    environment = clean_environment(LD_LIBRARY_PATH=str(DRIVER), STANDIN_MEMORY="1GiB")
     return subprocess.run([CUBFC, "compare", "--library", LIBRARY, *arguments], input=stdin, text=True,
                           capture_output=True, timeout=300, env=environment, check=False)
 

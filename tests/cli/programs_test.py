@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+from clean_environment import clean_environment
+
 COMMAND, LIBRARY, DRIVER, PROGRAMS, RANDOM = sys.argv[1:6]
 STACK, OBJECTS = 0x87, 0x88  # shim/tell/trace_format.h: Kind
 TRACE = ["play_trace", "--quiet", "--synthetic", "3000", "--seed", "1"]
@@ -28,9 +30,7 @@ class Program:
         self.folder = pathlib.Path(folder)
 
     def environment(self, **settings):
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("CUBFC_")}
-        return kept | {"LD_PRELOAD": LIBRARY, "LD_LIBRARY_PATH": DRIVER,
-                       "CUBFC_LOG_LEVEL": "warn"} | settings
+        return clean_environment(LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=DRIVER, CUBFC_LOG_LEVEL="warn") | settings
 
     def command(self, words):
         return [os.path.join(PROGRAMS, words[0]), *words[1:]]

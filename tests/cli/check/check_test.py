@@ -13,6 +13,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from clean_environment import clean_environment  # noqa: E402
+
 if len(sys.argv) < 5:
     sys.exit(__doc__)
 CUBFC, LIBRARY, DRIVER, FAULTY = map(os.path.abspath, sys.argv[1:5])
@@ -24,9 +27,8 @@ class Check(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="cubfc-test-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUBFC_", "STANDIN_"))}
-        self.environment = kept | {"LD_LIBRARY_PATH": DRIVER, "STANDIN_MEMORY": "256MiB", "STANDIN_DEVICES": "2",
-                                   "XDG_RUNTIME_DIR": str(self.folder)}
+        self.environment = clean_environment(LD_LIBRARY_PATH=DRIVER, STANDIN_MEMORY="256MiB", STANDIN_DEVICES="2",
+                                             XDG_RUNTIME_DIR=str(self.folder))
 
     def check(self, *words, **more):
         return subprocess.run([CUBFC, "check", *words], env=self.environment | more, capture_output=True, text=True,

@@ -15,6 +15,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import own_cgroups  # noqa: E402
+from clean_environment import clean_environment  # noqa: E402
 from own_cgroups import CGROUPS  # noqa: E402
 
 CUBFC, LIBRARY, DRIVER, NVML = map(os.path.abspath, sys.argv[1:5])
@@ -26,9 +27,7 @@ class Enforced(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="cubfc-test-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        kept = {name: value for name, value in os.environ.items()
-                if not name.startswith(("CUBFC_", "STANDIN_", "NVML_", "CUDA_", "XLA_", "LD_"))}
-        self.environment = kept | {"XDG_RUNTIME_DIR": str(self.folder), "LD_LIBRARY_PATH": str(self.folder)}
+        self.environment = clean_environment(XDG_RUNTIME_DIR=str(self.folder), LD_LIBRARY_PATH=str(self.folder))
 
     def ask(self, *whom, **settings):
         """(exit status, who with which limit, notes); the lines must say the same."""

@@ -16,6 +16,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from clean_environment import clean_environment  # noqa: E402
+
 CUBFC, LIBRARY, DRIVER, PROGRAM, LYING_PYTHON = map(os.path.abspath, sys.argv[1:6])
 HERE = pathlib.Path(__file__).resolve().parent
 KNOWN = [(3, minor) for minor in range(9, 16)]
@@ -47,9 +50,8 @@ class Stacks(unittest.TestCase):
         self.trace = self.folder / "run.cubfc"
 
     def record(self, *command, depth=64, **more):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("CUBFC_", "STANDIN_", "LD_"))}
-        environment |= {"LD_LIBRARY_PATH": f"{DRIVER}:{more.pop('libraries', '')}", "LD_PRELOAD": LIBRARY, "STANDIN_MEMORY": "64MiB",
-                        "CUBFC_TRACE": str(self.trace), "CUBFC_TRACE_STACKS": str(depth), "PYTHONDONTWRITEBYTECODE": "1"} | more
+        environment = clean_environment(LD_LIBRARY_PATH=f"{DRIVER}:{more.pop('libraries', '')}", LD_PRELOAD=LIBRARY, STANDIN_MEMORY="64MiB",
+                                        CUBFC_TRACE=str(self.trace), CUBFC_TRACE_STACKS=str(depth), PYTHONDONTWRITEBYTECODE="1") | more
         return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     def report(self, *words):

@@ -11,6 +11,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from clean_environment import clean_environment  # noqa: E402
+
 CUBFC, LIBRARY, DRIVER, CACHE = map(os.path.abspath, sys.argv[1:5])
 PROGRAM = pathlib.Path(__file__).resolve().parent / "tensors_program.py"
 PATIENCE = 120
@@ -26,9 +29,8 @@ class Tensors(unittest.TestCase):
         self.trace = pathlib.Path(folder.name) / "run.cubfc"
 
     def run_program(self, *what, **more):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("CUBFC_", "STANDIN_", "LD_"))}
-        environment |= {"LD_LIBRARY_PATH": f"{DRIVER}:{os.path.dirname(CACHE)}", "LD_PRELOAD": LIBRARY, "STANDIN_MEMORY": "64MiB",
-                        "CUBFC_TRACE": str(self.trace), "CUBFC_TRACE_STACKS": "16", "PYTHONDONTWRITEBYTECODE": "1"} | more
+        environment = clean_environment(LD_LIBRARY_PATH=f"{DRIVER}:{os.path.dirname(CACHE)}", LD_PRELOAD=LIBRARY, STANDIN_MEMORY="64MiB",
+                                        CUBFC_TRACE=str(self.trace), CUBFC_TRACE_STACKS="16", PYTHONDONTWRITEBYTECODE="1") | more
         done = subprocess.run([sys.executable, PROGRAM, CACHE, *what], env=environment, capture_output=True, text=True,
                               timeout=PATIENCE, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
