@@ -79,9 +79,10 @@ void write_report(const ReportOptions& options, const std::string& path, const r
   output.finish();
 }
 
-// Tells a person at a terminal where the report is and how to open it.
+// Tells where the report is and how to open it: a person at a terminal, and everybody who has not
+// named the file.
 void tell_where(const ReportOptions& options, const std::string& path) {
-  if (path != "-" && ::isatty(STDERR_FILENO) == 1) {
+  if (path != "-" && (options.output.empty() || ::isatty(STDERR_FILENO) == 1)) {
     std::error_code ignored;
     const auto size = std::filesystem::file_size(path, ignored);
     const char* const hint = options.format == "html"       ? "; open it in a browser"
