@@ -118,7 +118,7 @@ std::uint64_t number_in(std::string text) {
 
 void read_log(const std::string& path, Run& run) {
   static const std::regex summary(
-      "([0-9,]+) allocations? \\((?:([0-9,]+) driver calls?; )?.* waits for the GPU included");
+      "([0-9,]+) allocations? \\((?:([0-9,]+) driver calls?; )?.* the wait for the GPU included");
   for (const std::string& line : lines_of(contents_of(path))) {
     if (line.find(": at the peak by ") != std::string::npos) {
       continue;  // another line of the summary

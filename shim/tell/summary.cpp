@@ -157,11 +157,12 @@ std::uint64_t allocations_of(const ProcessFigures& process) {
 
 std::vector<std::string> summary_lines(const Summary& summary) {
   const std::uint64_t operations = allocations_of(summary.process);
-  const std::string each = summary.in_calls.count() == 0 || operations == 0
-                               ? ""
-                               : format("{:.1f} us each, waits for the GPU included",
-                                        static_cast<double>(summary.in_calls.count()) / 1000.0 /
-                                            static_cast<double>(operations));
+  const std::string each =
+      summary.in_calls.count() == 0 || operations == 0
+          ? ""
+          : format("an allocation and its free took {:.1f} us, the wait for the GPU included",
+                   static_cast<double>(summary.in_calls.count()) / 1000.0 /
+                       static_cast<double>(operations));
   std::vector<std::string> lines;
   std::chrono::nanoseconds waited{};
   for_each_device(summary.process, [&](const DeviceFigures& device, const Sums& sums) {
