@@ -35,13 +35,14 @@ class Arena {
   ~Arena() = default;  // gives no memory back: call release_unused() or abandon() first
 
   // To be called before any other function. From then on the arena writes the figures and calls the
-  // observer. Nobody else may write a figure but look_at. `peaks`: see CallerFigures. All three
+  // observer. Others may write look_at, but no other figure. `peaks`: see CallerFigures. All three
   // must outlive the arena.
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
 
-  // Allocates at least `bytes` > 0, aligned as alignment_for() says where the source's regions are.
-  // When memory is short, the caller may give unused memory back, of this arena or of others, and
-  // try again. The arena leaves that to the caller, because giving back may wait for the device.
+  // Allocates at least `bytes` > 0. The block is aligned as alignment_for() says, provided that the
+  // source's regions are aligned as far. When memory is short, the caller may give unused memory
+  // back, of this arena or of others, and try again. The arena leaves that to the caller, because
+  // giving back may wait for the device.
   Allocation allocate(std::uint64_t bytes, Caller caller = 0) noexcept {
     const Address address = allocate_without_growth(bytes, caller);
     return address != 0 ? Allocation{address} : allocate_with_growth(bytes, caller);
@@ -94,9 +95,9 @@ class Arena {
     return pool_.regions.number_at(address);
   }
 
-  // Gives whole regions, or whole pages, that hold no live or retired block back to the source: few
-  // of them that have at least so many bytes together, or all if they have less. Regions for one
-  // block go first. Returns the bytes given back.
+  // Gives whole regions, or whole pages, that hold no live or retired block back to the source.
+  // Chooses few of them, which together have at least `bytes`; gives all back if they have less.
+  // Regions for one block go first. Returns the bytes given back.
   std::uint64_t release_unused(std::uint64_t bytes = kLargestRequestBytes) noexcept;
   // Gives unused regions or pages back, as many as leave the arena at least `keep_bytes`. Returns
   // the bytes given back.

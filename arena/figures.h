@@ -29,11 +29,11 @@ inline void put(Figure& figure, std::uint64_t value) noexcept {
 }
 
 // How much one caller has, now and at the last peak of all callers together. Setting the latter for
-// all callers at each new peak would take too long. So a caller's is set when the caller has more
-// or less for the first time after the peak.
+// all callers at each new peak would take too long. So `before` is set for one caller at a time,
+// when what that caller has changes for the first time after the peak.
 //
-// To watch for the next change costs the changes after it nothing either: watch() sets a bit in
-// `since` that no number of a peak has, and change() compares `since` in any case.
+// Watching for the next change makes no change cost more: watch() sets a bit in `since` that no
+// number of a peak has, and change() compares `since` with the number of the last peak in any case.
 struct CallerFigures {
   static constexpr std::uint64_t kIsWatched = std::uint64_t{1} << 63;
 
@@ -41,8 +41,8 @@ struct CallerFigures {
   Figure before;  // what `has` was when peak number `since` was reached
   Figure since;   // plus kIsWatched while the next change is watched for
 
-  // `by`: granules that the caller has more. `peaks`: how many peaks there have been. True if the
-  // change was watched for; the watch has then ended.
+  // `by`: how many more granules the caller has. `peaks`: how many peaks there have been. True if
+  // the change was watched for; the watch has then ended.
   bool change(std::uint64_t by, std::uint64_t peaks) noexcept {
     const std::uint64_t now = read(has);
     bool was_watched = false;

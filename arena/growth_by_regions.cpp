@@ -167,7 +167,8 @@ std::uint64_t GrowthByRegions::bytes_of(const Numbers& regions) const {
   return bytes;
 }
 
-// Few of these regions that have together at least `bytes` and hardly more; all if they have less.
+// Chooses few of these regions, which together have at least `bytes` and hardly more. Chooses all
+// of them if together they have less.
 GrowthByRegions::Numbers GrowthByRegions::choose(Numbers from, std::uint64_t bytes) const {
   const auto bytes_of = [&](std::uint16_t number) {
     return pool_.regions.all()[number].obtained_bytes;

@@ -1,5 +1,5 @@
-// Counts the threads that are calling an arena's source, during which they do not hold the arena's
-// lock, and lets other threads wait until such calls have ended.
+// Counts the threads that are calling an arena's source, and lets other threads wait until such
+// calls have ended. A thread does not hold the arena's lock while it calls the source.
 #pragma once
 
 #include <chrono>

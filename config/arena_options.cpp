@@ -6,8 +6,9 @@
 namespace cubfc::config {
 namespace {
 
-// A page is about a 4,096th of the device or of the limit. So much memory is not mapped in too many
-// calls, and little memory does not consist of too few pages.
+// A page is about a 4,096th of the device or of the limit. Larger pages for more memory keep down
+// the number of calls that map it; smaller pages for less memory keep it from being only a few
+// pages.
 constexpr std::uint64_t kPages = 4096;
 constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 
@@ -17,9 +18,9 @@ constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 //
 // Measured under limits of 4 to 20 GiB: three processes that have allocated and freed at random
 // leave a fourth 97 to 99% of what they do not use (with the slices of a process by itself 86 to
-// 99%), and blocks of 2 MiB get 98% of the limit (with slices of 32 MiB, which would leave no more,
-// 94%). Where slices are smaller than 128 MiB, blocks of 2 MiB have regions of their own, a call of
-// the driver each, as without an arena.
+// 99%), and blocks of 2 MiB get 98% of the limit. With slices of 32 MiB the fourth would get no
+// more, and blocks of 2 MiB only 94%. Where slices are smaller than 128 MiB, blocks of 2 MiB have
+// regions of their own, a call of the driver each, as without an arena.
 void in_slices_for_group(arena::Options& options, std::uint64_t limit_bytes) noexcept {
   constexpr std::uint64_t kBlock = 2ULL << 20;
   constexpr std::uint64_t kLargeSlice = 128ULL << 20;

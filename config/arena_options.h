@@ -9,7 +9,8 @@
 
 namespace cubfc::config {
 
-/// What the options of an arena depend on, of the device that the arena's memory comes from.
+/// What the options of an arena depend on besides the policy: facts of the device that the arena's
+/// memory comes from.
 struct ArenaDevice {
   std::uint64_t total_bytes = 0;
   std::uint64_t limit_bytes = 0;  ///< the process's limit there; arena::Budget::kUnlimited: none

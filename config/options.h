@@ -1,6 +1,6 @@
-// The one table of options. It drives the reading of the environment, the warnings and the README's
-// table, so that they cannot disagree. Knows what each option is called and means; knows nothing of
-// CUDA.
+// The one table of options. The reading of the environment, the warnings and the table of
+// docs/options.md all come from it, so that they cannot disagree. Knows what each option is called
+// and means; knows nothing of CUDA.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,8 @@ using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milli
 /// options that are no limits, because a fraction above 1 is accepted only with unified memory.
 using Reader = std::optional<Value> (*)(std::string_view text, const Policy& so_far);
 
-/// Two names of one owner, both for whole MiB, that count together or not at all.
+/// Two names of another project, both with a number of MiB as their value. Neither counts unless
+/// both are set.
 struct Pair {
   std::string_view request;  ///< its value must not be above that of `limit`
   std::string_view limit;
@@ -42,8 +43,8 @@ struct Spelling {
   bool is_numbered = false;
   /// The pair to which this name belongs; nullptr: none.
   const Pair* pair = nullptr;
-  /// Returns what a value means to the name's owner, for a warning, if nobody would expect that;
-  /// else empty.
+  /// Returns, for a warning, what a value means to the project whose name this is, if users would
+  /// not expect that meaning; else empty.
   std::string_view (*surprise)(std::string_view text) = nullptr;
 };
 
@@ -72,7 +73,7 @@ struct Option {
 /// All options, in the order in which they are shown. Static storage; any thread.
 [[nodiscard]] std::span<const Option> options() noexcept;
 
-/// The option of this CUBFC_ name, or NULL.
+/// The option of this CUBFC_ name, or nullptr.
 [[nodiscard]] const Option* find_option(std::string_view own_name) noexcept;
 
 /// The known CUBFC_ name that is spelled most like this one.
@@ -90,7 +91,7 @@ struct Option {
 /// What is in force for one option: "0.5 (XLA_CLIENT_MEM_FRACTION=0.5)", "bfc (default)".
 [[nodiscard]] std::string in_force(const Option& option, const Policy& policy);
 
-/// The README's table of options, in Markdown, each line ended.
+/// The table of docs/options.md, in Markdown, each line ended.
 [[nodiscard]] std::string markdown_table();
 
 }  // namespace cubfc::config

@@ -1,4 +1,4 @@
-// Prints the README's table of options, from the table that the library itself reads.
+// Prints the table of docs/options.md, from the table of options that the library itself reads.
 #include <cstdio>
 
 #include "config/options.h"

@@ -15,7 +15,7 @@
 namespace cubfc::patience {
 
 // ---- Another thread of this process is inside the driver. There a hook of another library may
-// stop it until it gets a lock that the waiting thread holds. So the wait must end.
+// make the other thread wait for a lock that the waiting thread holds. So the wait must end.
 //
 // Eight times as long as the longest driver call seen on an H200, which makes a context (250 ms).
 // Preallocation and Ipc wait for other threads' calls; a ContextEnd and a ContextUse wait for each
@@ -35,7 +35,7 @@ inline constexpr std::chrono::seconds kUntilTold{5};
 //
 // For all other threads and processes that give memory back or take memory, provided that there is
 // enough in all. With this time, of ten processes that begin at once on an H200, which makes their
-// contexts one after the other, none is refused. A request that fails in the end fails so much
+// contexts one after the other, none is refused. A request that fails all the same fails that much
 // later.
 inline constexpr std::chrono::seconds kForOthers{2};
 // The nap before such a request is tried again. An H200 takes back 4 GiB in that time.
@@ -47,9 +47,10 @@ inline constexpr std::chrono::milliseconds kNapForOthers{1};
 inline constexpr std::chrono::seconds kForEnding{6};
 inline constexpr std::chrono::milliseconds kNapForEnding{10};  // the end of a process takes 50 ms
 // The most passes over all sources that bring something without the request succeeding, because
-// other threads and processes take what is given back. In the tests of that no request needs more
-// than 22. A request that failed a thousand times would fail for another reason. Passes whose wait
-// has an end of its own are not counted (Source::Waited::kUncounted).
+// other threads and processes take what is given back. In the tests with such threads and processes
+// no request needs more than 22 passes. A request that failed a thousand times would fail for
+// another reason. Passes whose wait has an end of its own are not counted
+// (Source::Waited::kUncounted).
 inline constexpr int kMostPasses = 1000;
 // Each pass asks for twice as much as the one before, since other threads that go on allocating may
 // take memory as fast as it is given back. After so many doublings, a million times as much as in

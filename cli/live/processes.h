@@ -30,7 +30,7 @@ struct Process {
 };
 
 struct Processes {
-  std::vector<Process> all;           // in the order that the function names
+  std::vector<Process> all;           // sorted as each function below says
   std::vector<std::string> unusable;  // "PATH: what is wrong", of files that should be figures
 };
 

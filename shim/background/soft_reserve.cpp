@@ -152,8 +152,8 @@ Rendezvous::Left SoftReserve::left(std::size_t number) noexcept {
     return 0;
   }
   Device& device = *known;
-  // Before the bytes are counted: what takers have taken by now is in them, and the watcher is told
-  // of each change from now on.
+  // These two come before the bytes are counted. So the count includes what takers have taken by
+  // now, and the watcher is told of each change after the count.
   const bool is_taking = device.takers.load(std::memory_order_acquire) > 0;
   device.use.watch(offer);
   const auto [unused, is_all] = unused_.for_others(device);

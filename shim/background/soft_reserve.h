@@ -27,13 +27,14 @@ class SoftReserve {
  public:
   SoftReserve(Rendezvous& rendezvous, UnusedMemory& unused, MapDrawer& map);
 
-  // Called before memory of the device is taken for an arena or the pool; in a group, before any
-  // is. Only the first call for a device counts.
+  // Called before memory of the device is taken for an arena or the pool. In a group, called before
+  // any memory of the device is taken. Only the first call for a device counts.
   void offer(Device& device) noexcept;
 
   // A scope in which memory is taken from the driver for an arena or the pool, perhaps more than
-  // the request needs: other processes that ask are told so, and wait for what will be left of it.
-  // Must end before the request waits for other processes: they might be waiting for it.
+  // the request needs. Other processes that ask meanwhile are told so, and wait for what will be
+  // left over. The scope must end before the request waits for other processes: they might be
+  // waiting for its end.
   class Taking {
    public:
     explicit Taking(Device& device) noexcept;

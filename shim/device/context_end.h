@@ -57,9 +57,9 @@ struct Leftovers {
   std::unique_ptr<Leftovers> next = nullptr;
 };
 
-// Counts the references to a context that the program was seen to take; the driver does not tell.
-// If one was not seen, another reference is taken for the last one too early, which only costs a
-// wait.
+// Counts the references to a context that the program was seen to take: the driver does not tell
+// how many there are. If the program took one that was not seen, the count is too low, and cubfc
+// believes too early that the last reference is given up. That only costs a wait.
 struct References {
   int held = 0;
   int leaving = 0;  // driver calls under way that give one up, none of them the last
@@ -117,8 +117,8 @@ class ContextEnd {
   const Call call_;
   References* references_ = nullptr;  // the call gives up one of these
   bool last_ = true;                  // false: other references are left
-  // The contexts that our threads are kept out of: in the list of contexts those from `first_` to
-  // before `end_` for which concerns() is true.
+  // Our threads are kept out of each context in this range of the list of contexts (`end_` is not
+  // in the range) for which concerns() is true.
   Context* first_ = nullptr;
   Context* end_ = nullptr;
   std::uint64_t number_ = 0;    // among all ends

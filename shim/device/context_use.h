@@ -7,12 +7,12 @@ class ContextUses;
 class Contexts;
 struct Context;
 
-// If allowed(), no driver call that ends the context is made while this lives (a ContextEnd waits
-// for it, 2 seconds at most): cuda.h (cuCtxDestroy) makes that the duty of whoever calls into a
-// context. While such a call is under way, allowed() is false; but with Waits::kYes the constructor
-// first waits up to 2 seconds for the call to end. It waits no longer, because a hook of another
-// library may have called us on the thread that makes that call. Use it in one scope, around driver
-// calls.
+// While an object lives for which allowed() is true, no driver call that ends the context is made:
+// a ContextEnd waits for the object's end, 2 seconds at most. Whoever calls into a context must see
+// to it that the context does not end meanwhile (cuda.h, cuCtxDestroy). While such a call is under
+// way, allowed() is false; but with Waits::kYes the constructor first waits up to 2 seconds for the
+// call to end. It waits no longer, because a hook of another library may have called us on the
+// thread that makes that call. Use it in one scope, around driver calls.
 class ContextUse {
  public:
   enum class Waits : bool { kNo, kYes };

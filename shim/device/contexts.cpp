@@ -93,7 +93,8 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   Device* const its_device = devices_.get(device_handle);
   const std::optional<CUcontext> primary = primary_of(driver_, device_handle);
   if (its_device == nullptr || !primary) {
-    return nullptr;  // both are kept for the context's whole life: the next call asks again
+    // The Context would keep what is found here for its whole life. So the next call asks again.
+    return nullptr;
   }
   const std::lock_guard lock(mutex_);
   if (Context* known = find(id); known != nullptr) {

@@ -87,8 +87,8 @@ class Contexts {
   // `peer`.
   void peer_access_will_be_enabled(CUcontext peer);
 
-  // Whether the current context is known here, or there is none. False for a green context, and for
-  // one that the driver could not tell of.
+  // Whether the current context is in the list, or no context is current. False for a green
+  // context, and for one about which the driver gave no answer when it was looked up.
   bool knows_current() const;
   // What the driver has free of the device, in bytes; nothing if there is no context in which it
   // can be asked.
@@ -109,9 +109,9 @@ class Contexts {
   References* references_to(CUcontext handle, std::optional<CUdevice> device) const;
   CUcontext handle_of_primary(CUdevice device) const;
   Context* known_as(CUcontext handle, std::uint64_t* its_id = nullptr) const;
-  // After it: ended() drops the context if the call has ended it. drop_all_gone(), after a
-  // reference was given up, drops all contexts that are gone, of the primary contexts and the
-  // context of `handle`.
+  // After it: ended() drops the context if the call has ended it. drop_all_gone() is for the call
+  // that gives up a reference: it looks at all primary contexts and at the context of `handle`, and
+  // drops those that are gone.
   void ended(Context* context, std::uint64_t id, CUcontext handle, bool success);
   void drop_all_gone(CUcontext handle);
   void drop_others_of(CUcontext handle, std::uint64_t id);

@@ -40,12 +40,12 @@ struct Device {
          CUdevice device_handle, std::uint64_t its_bytes, Observers observers);
 
   // The options with which a context's arena begins. `wanted`: the bytes to be preallocated for it.
-  // Where the device supports that, they are planned in `preallocation`, which all arenas share,
-  // and are not in the options.
+  // Where the device can hold memory without an address, these bytes are planned in
+  // `preallocation`, which all arenas share, and are not in the options.
   arena::Options begin_arena(std::uint64_t wanted);
 
-  // Whether as much stays free as CUBFC_RESERVE and CUBFC_HOST_RESERVE say when `bytes` are taken,
-  // of which this process has `of_ours` already. True if what is free cannot be found out.
+  // Whether the bytes of CUBFC_RESERVE and CUBFC_HOST_RESERVE stay free when `bytes` are taken. Of
+  // `bytes`, this process has `of_ours` already. True if what is free cannot be found out.
   // Precondition: a context of the device is current.
   bool reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
                       std::uint64_t of_ours) const noexcept;

@@ -32,12 +32,12 @@ class Captures {
   bool is_capturing(CUstream stream, bool per_thread) const;
 
   // will_begin() is called before the driver's call that begins a capture, begun() always after it.
-  // will_begin() waits, 2 seconds at most, until the permits that are out have ended, with one
-  // exception: while a permit's thread is in a call that waits for work (WaitPermit::block()), only
-  // until that thread must be inside the driver (patience::kTimeToEnter), and as long again each
-  // time the thread goes on to the next such call. With a driver that can record a context's work
-  // (12.5) frees make such calls only until the first capture of the process has begun: later they
-  // wait by events. Throws std::bad_alloc, and has changed nothing then.
+  // will_begin() waits until no permit is out, 2 seconds at most. It does not wait for the end of a
+  // call that itself waits for work (WaitPermit::block()): it gives the permit's thread
+  // patience::kTimeToEnter to get into the driver, and as long again each time the thread goes on
+  // to the next such call. With a driver that can record a context's work (12.5) frees make such
+  // calls only until the first capture of the process has begun: later they wait by events. Throws
+  // std::bad_alloc, and has changed nothing then.
   void will_begin();
   // `success`: whether the driver's call has begun a capture.
   void begun(CUstream stream, bool per_thread, bool success);

@@ -28,8 +28,8 @@ bool looks_like_driver_name(const char* name) noexcept {
   return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-// Answers that there is no such symbol. This look-up behind cubfc fails and so sets dlerror, as the
-// caller's would have.
+// Answers that there is no such symbol. The look-up made here searches the objects after cubfc,
+// finds nothing, and so sets dlerror as the caller's look-up would have.
 RoutedSymbol not_found(const char* name) noexcept {
   return {real_dlsym(RTLD_NEXT, name), 1};
 }
@@ -52,15 +52,15 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   }
   void* const wrapper = exported_wrapper(name);
   if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-    // The real dlsym looks relative to the caller. A name that only cubfc exports must not be
+    // The real dlsym searches relative to the caller. A name that only cubfc exports must not be
     // found.
     void* const found = wrapper == nullptr ? nullptr : definition_without_us(name, caller);
     if (wrapper != nullptr && found == nullptr) {
       return not_found(name);
     }
     // With RTLD_NEXT, a caller that stands before the driver in load order and finds the driver's
-    // function gets cubfc's, as it would by a handle. A library that the driver brings with it
-    // stands behind the driver, and gets what it has asked for.
+    // function gets cubfc's, as it would by a handle. A library that was loaded as a dependency of
+    // the driver stands after the driver, and gets the driver's function, for which it has asked.
     const Routes* const routes =
         handle == RTLD_NEXT && found != nullptr && Process::intercepts() ? Routes::find() : nullptr;
     void* const routed = routes == nullptr ? found : routes->route(found);

@@ -67,9 +67,9 @@ class Routes {
   // is.
   void* route(void* address) const;
 
-  // Called when the program has asked cuGetProcAddress for this base name. For each entry point of
-  // that name, asks the driver for its address by cuGetProcAddress, which may not be that of the
-  // symbol, and adds it.
+  // Called when the program has asked cuGetProcAddress for this base name. Asks cuGetProcAddress
+  // for the address of each entry point of that name, and adds a route for that address. The
+  // address may differ from that of the symbol.
   void learn(std::string_view base) const;
 
  private:

@@ -66,9 +66,9 @@ class DeviceLimit {
   std::uint64_t group_key() const noexcept { return group_ == nullptr ? 0 : group_->key(); }
   // The limit cannot be used: every request fails.
   bool is_unusable() const noexcept { return is_unusable_; }
-  // The one of the process's limit and the group's that has less left, in bytes. `taken`: how much
-  // of it is taken. `origin`: who has set it; nullptr while the limit is unusable. Returns nothing
-  // without a limit.
+  // Of the process's limit and the group's, the one that has less left, in bytes. `taken`: how much
+  // of that limit is taken. `origin`: who has set that limit; nullptr while the limit is unusable.
+  // Returns nothing without a limit.
   struct Tightest {
     std::uint64_t bytes;
     std::uint64_t taken;

@@ -85,8 +85,8 @@ void* definition_without_us(const char* name, const void* caller) noexcept {
     return next;
   }
   // A definition that the caller was linked with. A Python extension and the libraries it needs see
-  // each other's definitions, but no other object sees these. Of several CUDA runtimes each has its
-  // own callers, because its symbols have versions.
+  // each other's definitions, but no other object sees these. If several CUDA runtimes are loaded,
+  // each caller has to get the one that it was linked with: their symbols have different versions.
   void* const own = definition_linked_with(name, caller);
   if (next == nullptr) {
     return own;

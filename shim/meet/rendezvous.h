@@ -59,9 +59,10 @@ class Rendezvous {
   // Called when the last answer for the device of this number no longer holds, if it was to last
   // (Left::is_lasting). Takes no lock, because callers hold one; does nothing in a forked child.
   void changed(std::size_t number) noexcept;
-  // Called when memory was taken of the device or went back. The last answer may not be used any
-  // more then, not even as what held a moment ago: a process that adds up what the device has and
-  // what others have would count that memory twice, or never. Locks as changed().
+  // Called when memory was taken of the device or went back. From then on nobody may use the last
+  // answer, not even one that is only a moment old: a process that adds up what the device has free
+  // and what others could give would count the memory that has moved twice, or not at all. Locks as
+  // changed().
   void resized(std::size_t number) noexcept;
   // To be called now and then. If somebody has removed the file, goes on in a new one.
   void meet_again() noexcept;

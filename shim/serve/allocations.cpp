@@ -84,9 +84,9 @@ CUresult Allocations::allocate(CUdeviceptr* address, std::size_t bytes) {
   return serve(*context, address, bytes, "cuMemAlloc");
 }
 
-// While a stream captures, nothing may wait for work, so no freed block that waits comes back by a
-// wait. A request that idle memory cannot serve then gets an allocation of the driver's own, which
-// the driver also frees.
+// While a stream captures, cubfc may not wait for the program's work, and so not for freed blocks
+// that this work may still use. A request that idle memory cannot serve then gets an allocation of
+// the driver's own, which the driver also frees.
 CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t bytes,
                             const char* function) {
   background_.start_once();

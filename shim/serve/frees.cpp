@@ -33,8 +33,9 @@ arena::Arena::Gathered Frees::free_at_hand(CUdeviceptr address) {
   return frees != nullptr ? frees->gather(*context, address) : arena::Arena::Gathered::kNot;
 }
 
-// Mostly the block lies in the arena of the current context, which has no other context's blocks.
-// Only if not is the owner looked up among all contexts.
+// Most blocks that are freed lie in the arena of the current context, so that arena is asked first:
+// it has blocks of its own context only. If the block is not there, the owner is looked up among
+// all contexts.
 inline Frees::Freed Frees::find_freed(CUdeviceptr address) {
   Context* const current = contexts_.current();
   const bool is_owner =
@@ -42,8 +43,8 @@ inline Frees::Freed Frees::find_freed(CUdeviceptr address) {
   return {is_owner ? current : contexts_.owner_of(address), current};
 }
 
-// Frees what lies in the owner's arena, or is a block that the owner has from the pool; unless the
-// driver would refuse.
+// Frees a block of the owner's arena, or a block that the owner has from cubfc's pool, unless the
+// driver would refuse the free.
 CUresult Frees::free_of(const Freed& freed, CUdeviceptr address) {
   CUcontext current = nullptr;
   const bool has_context =
@@ -87,10 +88,10 @@ bool Frees::try_free(CUdeviceptr address) {
 }
 
 // Asks the driver to free an address that it can only refuse: one inside a region, or kNowhere. (A
-// block's own address may be its region's, and the driver would free that.) If the driver refuses
-// with another error than usual, it is asked again in the owner's context, where no capture
-// matters. If the error is the same there, it is how the driver refuses such an address, and means
-// nothing for the block.
+// block's own address may be its region's, and the driver would free that.) Usually the driver
+// refuses with CUDA_ERROR_INVALID_VALUE. If it answers with another error, it is asked again in the
+// owner's context, in the relaxed capture mode. If it gives the same error there, that error is
+// this driver's answer to such an address, and does not mean that the block cannot be freed.
 CUresult Frees::refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const {
   if (has_context && !owner.has(Context::kBroken)) [[likely]] {
     return CUDA_SUCCESS;

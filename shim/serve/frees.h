@@ -18,14 +18,14 @@ struct Context;
 struct DriverFunctions;
 
 // Each function answers as the driver's of the same purpose would. Thread-safe. Throws
-// std::bad_alloc when the host has no memory; the block is then as it was before, but may no longer
-// be shared with other processes.
+// std::bad_alloc when the host has no memory. The block is then live as before, but if it was
+// shared, other processes may be unable to open its handle.
 class Frees {
  public:
   struct Uses {
     Contexts& contexts;
     Ipc& ipc;
-    WaitingFrees& waiting;  // frees that do not wait for the device themselves
+    WaitingFrees& waiting;  // keeps freed blocks that work may still use
     DriverRequests& requests;
     TimeInCalls& time;
   };
@@ -50,7 +50,7 @@ class Frees {
   CUresult free_later(Context& context, CUdeviceptr address, const DeviceFrees::How& how);
   // The error with which the driver would refuse to free this block because no context is current
   // (`has_context` is false), or because the owner has an error that stays. CUDA_SUCCESS if the
-  // driver would not refuse, or neither is so.
+  // driver would not refuse for one of these reasons.
   CUresult refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const;
 
  private:

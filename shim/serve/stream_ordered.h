@@ -57,16 +57,17 @@ class StreamOrdered {
     bool per_thread;  // the calling function's stream 0 is the per-thread default stream
   };
   CUresult allocate(CUdeviceptr* address, const Request& request);
-  // Never waits, but for every few frees in green contexts' streams on drivers before 12.5. A block
-  // of ours (an arena's or our pool's) can be given to others when the stream's work before the
-  // free is done, and under CUBFC_STREAM_ORDERED=arena to requests of the same stream at once. All
-  // other memory is freed by the driver.
+  // Never waits, with one exception: frees in streams of green contexts gather in an epoch, and on
+  // a driver before 12.5 the free that fills the epoch waits for the device. A block of ours (an
+  // arena's or our pool's) can be given to others when the stream's work before the free is done,
+  // and under CUBFC_STREAM_ORDERED=arena to requests of the same stream at once. All other memory
+  // is freed by the driver.
   CUresult free(CUdeviceptr address, CUstream stream, bool per_thread);
 
   // Called when the program has made a pool.
   void pool_made(CUmemoryPool pool, const CUmemPoolProps& properties);
-  // Destroys a pool of the program's by the driver. The limit counts the pool until what was
-  // allocated from it is freed; if the driver refuses, the pool counts on as before.
+  // Has the driver destroy a pool of the program's. The limit counts the pool until all that was
+  // allocated from it is freed. If the driver refuses, the limit counts the pool as before.
   CUresult destroy_pool(CUmemoryPool pool);
   // For a pool in whose place an arena serves: the bytes used and reserved, and the peak of each,
   // are the driver's plus the arena's (for reserved: all that the arena has). The peak of both

@@ -1,6 +1,6 @@
-// Gives memory that was taken of a device and that no block needs back to the device: for a request
-// that would else fail, for other processes, on demand, when the program is idle, and before a
-// context ends.
+// Gives unused memory back to the device, that is, memory which the process has taken and in which
+// no block lies. Does so for a request that would else fail, for other processes, on demand, when
+// the program is idle, and before a context ends.
 #pragma once
 
 #include <cuda.h>
@@ -30,7 +30,7 @@ class UnusedMemory : private ContextListener {
   // Synchronises the contexts, so that pools get back what is freed in stream order. Returns
   // whether that has brought anything. Does nothing while a stream captures.
   bool drain_pools(Device& device);
-  // The bytes that are given back at a time for the driver's own needs, which it does not tell.
+  // How many bytes are given back at a time when the driver lacks memory and does not say how much.
   static constexpr std::uint64_t kStepBytes = 256ULL << 20;
   // The most that other processes are asked for when only the driver knows how much it lacks. A
   // context takes 527 MiB on an H200. An error with another cause than lack of memory must not cost
@@ -41,8 +41,8 @@ class UnusedMemory : private ContextListener {
   // `bytes` of them, or all that can be had without a wait for work. Returns the bytes given back.
   std::uint64_t give_to_others(Device& device, std::uint64_t bytes, std::uint64_t wanted) noexcept;
   // How many bytes give_to_others() could give back. `is_all`: whether DeviceUse is told of
-  // everything that may change this number from now on. So no freed block waits, and nothing
-  // depends on the program's work. Begins to watch the device's arenas.
+  // everything that may change this number from now on. If true, no freed block waits, and the
+  // number does not depend on the program's work. Begins to watch the device's arenas.
   struct ForOthers {
     std::uint64_t bytes;
     bool is_all;

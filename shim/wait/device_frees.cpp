@@ -85,8 +85,8 @@ void DeviceFrees::stream_will_end(CUstream stream) {
   }
 }
 
-// While a stream captures, the epoch stays open, and full. Another thread may have closed it
-// meanwhile, or freed more.
+// While a stream captures, the full epoch stays open. Between the test and close() another thread
+// may close the full epoch; then close() closes the next one, or nothing.
 void DeviceFrees::close_when_due() noexcept {
   if (freed_.is_full()) {
     {
@@ -100,10 +100,10 @@ void DeviceFrees::close_when_due() noexcept {
 }
 
 // Whether so many freed bytes may wait. Without a bound, a program whose host runs ahead of its
-// device would take all of the device. And an allocation would wait for the work before a free,
-// though that work may wait for the very thread that allocates. So no more may wait than a quarter
-// of what is in use (or kMayWait), nor than half of what the next allocation could get without a
-// wait.
+// device would come to hold all of the device's memory as freed blocks. Then an allocation would
+// have to wait for work on the device, and that work may be waiting for the very thread that
+// allocates. So no more may wait than a quarter of what is in use (or kMayWait), nor than half of
+// what the next allocation could get without a wait.
 bool DeviceFrees::may_wait(std::uint64_t bytes) const {
   std::uint64_t in_use = 0;
   std::uint64_t free = device_.preallocation.bytes();
@@ -185,7 +185,8 @@ CUresult DeviceFrees::is_done(Epoch& epoch, WaitPermit& permit) {
   return epoch.fence.complete ? fences_.is_passed(epoch.fence, permit) : CUDA_ERROR_UNKNOWN;
 }
 
-// Asks until the oldest epochs of `lanes` lanes were not done, or `most` epochs were.
+// Asks about the oldest epoch of one lane after the other. Stops when `lanes` such epochs were not
+// done, or when `most` epochs were done.
 void DeviceFrees::collect(std::size_t lanes, std::size_t most) noexcept {
   while (lanes > 0 && most > 0) {
     WaitPermit permit(captures_);  // given back now and then: it holds up captures

@@ -22,8 +22,8 @@ class Captures;
 class Contexts;
 class WaitPermit;
 
-// Thread-safe. No lock is held across a driver call. While a stream captures, no context's work is
-// recorded: what is freed then stays in the open epoch.
+// Thread-safe. No lock is held across a driver call. While a stream captures, no event is recorded
+// for the work of a context: what is freed then stays in the open epoch.
 class DeviceFrees {
  public:
   using Order = FreedBlocks::Order;
@@ -40,7 +40,8 @@ class DeviceFrees {
 
   // The program has freed the live block that starts at `address`: retires it.
   struct How {
-    // The context that the block was freed in, if not its own: its work is waited for, too.
+    // The context that was current at the free, if that is not the block's own. The block waits for
+    // the work of that context, too.
     Context* in = nullptr;
     // The stream in whose order the block was freed: only its work is waited for. Must not capture.
     const Order* order = nullptr;
@@ -90,16 +91,16 @@ class DeviceFrees {
 
   // How many epochs' blocks have become free so far.
   std::size_t reclaimed() const noexcept { return freed_.reclaimed(); }
-  // Waits until reclaimed() is another number than `before`. False when nothing is held, or nothing
-  // can be waited for: the driver fails, a stream captures, a context may be ending, or only
-  // streams that have freed something with cuMemFreeAsync could bring anything, and do not within 2
-  // seconds.
+  // Waits until reclaimed() is another number than `before`. False when nothing is held, or when
+  // nothing can be waited for: the driver fails, a stream captures, or a context may be ending.
+  // Also false when all blocks that are held were freed in the order of a stream (cuMemFreeAsync),
+  // and none becomes free within 2 seconds.
   bool wait_for_any(std::size_t before) noexcept;
   // For a thread that waits again and again while others go on freeing: newest() gives a number for
   // all that is held now, and has_until() tells whether any of that is still held.
   std::uint64_t newest() noexcept { return freed_.newest(); }
   bool has_until(std::uint64_t newest) noexcept { return any() && freed_.has_until(newest); }
-  // Waits until no block of this context that is held here now is held any more, or nothing can be
+  // Waits until all blocks of this context that are held now are free, or until nothing can be
   // waited for.
   void wait_for_blocks_of(const Context& context) noexcept;
 
@@ -108,7 +109,7 @@ class DeviceFrees {
   // has begun in this process, waits by events, so that another capture can begin meanwhile.
   // Returns what the wait for `owner`, a context of the device, reported.
   // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: has not waited, because a stream captures.
-  // CUDA_ERROR_NOT_READY: not all of the work was waited for, as by Contexts::synchronize().
+  // CUDA_ERROR_NOT_READY: not all of the work was waited for (see Contexts::synchronize()).
   CUresult wait_for_all(const Context& owner, Context* current);
 
  private:
@@ -123,7 +124,7 @@ class DeviceFrees {
   void collect(std::size_t lanes, std::size_t most) noexcept;
   void close_and_collect(std::size_t lanes, std::size_t most) noexcept;
   bool collect_by_waiting() noexcept;
-  // How long to wait where only streams with frees of their own can bring anything.
+  // How long to wait when all blocks that are held were freed in the order of a stream.
   enum class ForStreams : bool { kBriefly, kAsLongAsItTakes };
   void tell_of_long_wait() noexcept;
   template <typename Predicate>

@@ -41,7 +41,7 @@ struct Gathered {
 };
 struct Epoch {
   Epoch() : hand(1, this) {}
-  // Whether it has a block of this context, or of any if it is nullptr.
+  // Whether the epoch has a block of this context; if `context` is nullptr, of any context.
   bool has_any_of(const Context* context) const;
   bool empty() const { return blocks.empty() && gathered.empty(); }
 

@@ -41,8 +41,8 @@ bool Fences::record(Fence& fence, Context& context) {
       [&](CUcontext handle, CUevent event) { return driver_.cuCtxRecordEvent(handle, event); });
 }
 
-// Has `call` record an event of the context. Returns whether no mark is missing: none is if the
-// context has ended, or has another id by now. Throws std::bad_alloc.
+// Has `call` record an event of the context. Returns true if no mark is missing. A context that has
+// ended, or has another id by now, needs no mark. Throws std::bad_alloc.
 template <typename Record>
 bool Fences::record(Fence& fence, Context& context, std::uint64_t id, Record call) {
   const ContextUse use(contexts_, context, ContextUse::Waits::kNo);

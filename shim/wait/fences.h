@@ -44,10 +44,10 @@ class Fences : private ContextListener {
   // or the host has no memory. Preconditions: can_record(); this thread holds a WaitPermit that is
   // given.
   void record(Fence& fence, const Device& device, const std::vector<Context*>& others) noexcept;
-  // Records an event for the work so far of one stream, as this thread names it. The stream is the
-  // context's only while the context has the id. The fence is complete as above, but not when the
-  // driver takes the stream for another context's, such as a green context's. Precondition: the
-  // stream does not capture.
+  // Records an event for the work so far of one stream, as this thread names it. `stream` names a
+  // stream of this context, but only while the context has this id. The fence is complete as above,
+  // but not when the driver takes the stream for another context's, such as a green context's.
+  // Precondition: the stream does not capture.
   void record(Fence& fence, Context& context, std::uint64_t id, const StreamId& stream) noexcept;
 
   // Asks the driver; does not wait. CUDA_SUCCESS when all marked work is done, CUDA_ERROR_NOT_READY
