@@ -15,9 +15,9 @@ enum class Allocator {
 
 /// What is taken of a device at the first allocation.
 enum class Preallocate {
-  kSoft,   ///< a share, which goes back where the program, or others that ask, need it
+  kSoft,   ///< a share, which goes back when the program, or a process that asks, needs it
   kNo,     ///< nothing: memory is taken as it is needed
-  kYes,    ///< a share, which goes back where the program needs it elsewhere
+  kYes,    ///< a share, which goes back when the program needs it outside of arenas
   kWhole,  ///< a share, in one region
 };
 
@@ -30,7 +30,7 @@ enum class FreeMode {
 /// What serves stream-ordered allocations (cuMemAllocAsync).
 enum class StreamOrdered {
   kDriver,  ///< the driver's pools
-  kArena,   ///< the arena, where the driver's default pool would
+  kArena,   ///< the arena, for requests that the driver would serve from its default pool
 };
 
 /// How memory that is shared with other processes is shared (cuIpcGetMemHandle).

@@ -67,13 +67,13 @@ inline constexpr int kMostRefusedWithEnough = 3;
 // GiB takes 1 ms for it, and reports each GiB. A process that is stopped does not answer.
 inline constexpr std::chrono::seconds kForAnswer{1};
 inline constexpr std::chrono::seconds kForAllAnswers{30};  // for all parts of all answers together
-// cuMemGetInfo counts by other processes' last answers. If what a process can give has changed
-// since its answer, the answer may be so old. So a program that calls cuMemGetInfo all the time
-// wakes another process no more often than that.
+// cuMemGetInfo counts what other processes have answered last. If what a process can give has
+// changed since its answer, the answer is used until it is so old. So a program that calls
+// cuMemGetInfo all the time wakes another process no more often than that.
 inline constexpr std::chrono::milliseconds kOldestAnswer{10};
-// If a process has reported no change since its answer, the answer may be so old. It must be
-// renewed then, because there are changes that a process does not notice, such as an error of the
-// device.
+// If a process has reported no change since its answer, the answer is used until it is so old.
+// After that it must be renewed, because there are changes that a process does not notice, such as
+// an error of the device.
 inline constexpr std::chrono::milliseconds kOldestLastingAnswer{1000};
 // Between two checks whether a process that is waited for is alive.
 inline constexpr std::chrono::milliseconds kLookForDead{20};

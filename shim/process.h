@@ -53,8 +53,8 @@ class Process {
   static bool refuses_memory() noexcept;
   // Whether all calls of this process go straight to the driver. Known once active() was called.
   static bool stands_aside() noexcept;
-  // False with CUBFC_DISABLE. Called when the program looks up a driver function: it gets the
-  // driver's own function then, and not our wrapper. Makes no driver call.
+  // Called when the program looks up a driver function. False with CUBFC_DISABLE: the program is
+  // then to get the driver's own function, and not our wrapper. Makes no driver call.
   static bool intercepts() noexcept;
 
   // For cubfc_limit(): 0, or the error that it returns.

@@ -9,7 +9,7 @@
 
 namespace cubfc::replay {
 
-// The bytes that there are of memory without a bound.
+// Stands for the size of memory that has no bound.
 inline constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
 
 struct Conditions {

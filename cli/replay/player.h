@@ -2,10 +2,10 @@
 // would do, as far as that is possible without a GPU. The arena is the library's, and so are its
 // options under a policy (config/arena_options.h).
 //
-// These are unlike a real device. A device gives memory as asked, without rounding or fragmentation
-// of its own. A free waits for no work; under CUBFC_FREE=deferred freed blocks gather as in the
-// library, and are free when the next ones have gathered, or when memory is needed. Memory of
-// cuMemAllocAsync counts with the bytes asked for; the driver's pools keep more.
+// Three things are unlike a real device. A simulated device gives memory as asked, without rounding
+// or fragmentation of its own. A free waits for no work; under CUBFC_FREE=deferred freed blocks
+// gather as in the library, and are free when the next ones have gathered, or when memory is
+// needed. Memory of cuMemAllocAsync counts with the bytes asked for; the driver's pools keep more.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct PlayedDevice {
 
 struct Outcome {
   std::uint64_t failures = 0;
-  // At most one: the request that failed only here; without one, the first that failed.
+  // At most one: the request that failed here and not in the recording; if there is none, the first
+  // request that failed.
   std::vector<OutOfMemory> first;
   std::vector<PlayedDevice> devices;
   std::uint64_t operations = 0;  // requests and frees that were played

@@ -2,11 +2,12 @@
 // which is chosen when the device becomes known, by CUBFC_ALLOCATOR and by what the device
 // supports. The Server also answers questions about the device's blocks.
 //
-// To add an allocator: its word in config/ (choices.h, choices.cpp, option_readers.cpp, and then
-// the table in docs/options.md); a RegionSource, if an arena is to take its memory from elsewhere;
-// a class and a case in servers/servers.cpp; new files in CMakeLists.txt; the lists of allocators
-// in tests/ and scripts/. An allocator without an arena also needs a Memory (limit/device_limit.h),
-// and a look at all code that reads `by`.
+// To add an allocator: its word in config/ (choices.h, choices.cpp, option_readers.cpp,
+// options.cpp, and then the table in docs/options.md); a RegionSource, if an arena is to take its
+// memory from elsewhere; a class and a case in servers/servers.cpp; new files in CMakeLists.txt;
+// the lists of allocators in cli/compare.cpp, cli/replay.cpp, tests/ and scripts/. An allocator
+// without an arena also needs a Memory (tell/trace_format.h) that DeviceLimit::counts() and `cubfc
+// replay` know, and a look at all code that reads `by`.
 #pragma once
 
 #include <cuda.h>
@@ -94,7 +95,7 @@ class Server {
   // use it. The block is no longer live, and nobody is given its memory. False if no live block
   // starts there.
   struct Retired {
-    arena::RetiredBlock block;  // of the arena, if `id` is 0; else only its bytes
+    arena::RetiredBlock block;  // the arena's, if `id` is 0; else only `bytes` of it is set
     CUdeviceptr address = 0;
     std::uint64_t id = 0;
   };
@@ -109,7 +110,7 @@ class Server {
   virtual arena::Headroom headroom(const Context& context) const noexcept = 0;
   // The bytes that the context can have without growth once retired blocks are reclaimed.
   virtual std::uint64_t bytes_at_hand(const Context& context) noexcept = 0;
-  // Of so many bytes that are free on the device, how many growth can take.
+  // How many of so many bytes that are free on the device an arena can grow by.
   virtual std::uint64_t growth_in(std::uint64_t bytes) const noexcept { return bytes; }
 
   // Whether the driver leaves the blocks allocated when their context ends, so that free_all_of()

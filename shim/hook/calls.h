@@ -87,8 +87,9 @@ CUresult observe(Note note, CUresult (*DriverFunctions::*function)(Args...), Giv
 }
 
 // Calls the driver's function. While the driver answers that it lacks memory, finds memory for it
-// (MemorySources) and calls again. Returns the driver's last answer. `device`: whose memory is
-// lacking; nothing: the current context's device. Costs nothing as long as the first call succeeds.
+// (MemorySources) and calls again. Returns the driver's last answer. `device`: the device whose
+// memory is lacking; std::nullopt: the current context's device. Costs nothing as long as the first
+// call succeeds.
 template <typename... Args, typename... Given>
 CUresult call_with_room_on(std::optional<CUdevice> device,
                            CUresult (*DriverFunctions::*function)(Args...), Given... args) {

@@ -50,8 +50,8 @@ class DeviceLimit {
 
   arena::Budget budget;  // in bytes, shared by all of the process's contexts on the device
   Pools pools;           // what pools and graphs take of the budget
-  // The budget's limit in bytes when the device became known. For what is given its size once and
-  // cannot change it, such as a reserved range of addresses.
+  // The budget's limit in bytes when the device became known. Used where a size is chosen once and
+  // cannot change, as for a reserved range of addresses.
   const std::uint64_t at_first;
 
   // Who has set the limit that was the lowest when the device became known. nullptr without a

@@ -240,8 +240,8 @@ void Group::clear_the_dead() noexcept {
   clear_the_dead_at(place(), IfBusy::kWait);
 }
 
-// Only one process clears at a time: another one would take a part that is locked to be cleared for
-// a living member's. Precondition: the lock is held.
+// Only one process clears at a time. While a process clears a part, it has the part's byte locked;
+// to a second process that clears, the dead member would seem to live. Precondition: lock_ is held.
 void Group::clear_the_dead_at(const Place& place, IfBusy if_busy) noexcept {
   const Descriptor locks = open_again(place.shared);
   if (!locks) {

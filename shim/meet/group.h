@@ -57,9 +57,10 @@ class Group final : public arena::SharedAccount {
   }
   // Whether limit() is what somebody has changed the group's limit to (GroupControl).
   bool goes_by_changed_limit() const noexcept;
-  // Called when this process has given back so many unused bytes because another process asked. If
-  // a command that has lowered the limit is asking members to give back, this process may not claim
-  // these bytes beyond the limit again. Asks the kernel.
+  // Called when this process has given back so many unused bytes because another process asked for
+  // them. While a `cubfc limit` that has lowered the limit asks members to give back, takes these
+  // bytes off what this process may claim beyond the limit (GroupFile::keep_less). Asks the kernel
+  // whether such a command is asking.
   void has_given_back(std::uint64_t bytes) noexcept;
 
   // To be called now and then. If the file has been removed, moves to a new one, with all that this

@@ -49,8 +49,9 @@ struct GroupFile {
     std::atomic<std::int32_t> pid;               // in its own namespace; 0: the part is nobody's
     std::atomic<std::uint32_t> sealed;           // 1: a policy file enforces its own limit
     std::atomic<std::uint64_t> own_limit_bytes;  // with which it has joined
-    // What it held when the group's limit was lowered below what all held: up to so much it may
-    // claim again, beyond the limit.
+    // Set when the group's limit is lowered below what all members hold: the bytes that this member
+    // held then, later without those that it gave back (keep_less()). Up to so many bytes it may
+    // claim again, even beyond the limit. 0: none.
     std::atomic<std::uint64_t> kept_bytes;
   };
 
@@ -59,7 +60,9 @@ struct GroupFile {
   // What the group's limit was changed to; 0: it was not changed, and each member claims by its
   // own. This one word changes the limit for all at once. No limit is above GroupTable::kMostBytes.
   std::atomic<std::uint64_t> changed_limit_bytes;
-  std::atomic<std::uint64_t> named_limit_bytes;  // the largest member's when it was first changed
+  // The group's limit before it was first changed: the largest limit that one of its members of
+  // that time had joined with.
+  std::atomic<std::uint64_t> named_limit_bytes;
   std::array<Member, kMembers> members;
   GroupTable table;
 
@@ -85,17 +88,18 @@ struct GroupFile {
   bool has_just_lost_member() const noexcept;
 
   // The functions that follow are for members, and for processes that look on. limit_of(): the
-  // limit by which a member claims. That is the group's, once it has been changed. But a member
-  // whose limit is sealed, or lower than the largest was then, claims by the lower of its own and
-  // the group's.
+  // limit by which a member claims: its own until the group's limit is changed, the group's after
+  // that. A member whose own limit is sealed, or below named_limit_bytes, then claims by the lower
+  // of the two.
   std::uint64_t limit_of(std::size_t member) const noexcept;
   // The most that the member could ever claim: its limit, or what it kept when that was lowered, if
   // that is more.
   std::uint64_t most_of(std::size_t member) const noexcept {
     return std::max(limit_of(member), members[member].kept_bytes.load(std::memory_order_relaxed));
   }
-  // What all claims together must not exceed when the member claims so many bytes more: its limit.
-  // As long as the member stays within what it kept, what all members kept counts if that is more.
+  // What all claims together must not exceed when the member claims so many bytes more: the
+  // member's limit. While the member stays within its kept_bytes, the bound is the sum of all
+  // members' kept_bytes if that is more.
   std::uint64_t bound_of_claim(std::size_t member, std::uint64_t bytes) const noexcept;
   // How many bytes more the member could claim now.
   std::uint64_t left_to(std::size_t member) const noexcept;

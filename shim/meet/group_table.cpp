@@ -13,9 +13,10 @@ constexpr std::uint64_t kRetriesWithoutPause = 8;
 
 }  // namespace
 
-// Called before the total is made to name another change. Marks the change that the total names as
-// done, because its own process may not have come to that. If the total still names it after
-// `begun` was read, `begun` is its number, since a member begins one change at a time.
+// Called before another change replaces the one that the total names. Marks the named change as
+// done, in its member's part: the process that made the change may have been killed before it did
+// so. If the total still names the change after `begun` was read, `begun` is the number of that
+// change, since a member begins one change at a time.
 void GroupTable::finish(std::uint64_t total) noexcept {
   Member& last = members_[member_of(total)];
   const std::uint64_t begun = last.begun.load(std::memory_order_acquire);

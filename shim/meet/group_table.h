@@ -95,9 +95,9 @@ class GroupTable {
   static_assert(kMembers == std::uint64_t{1} << (kBytesShift - kMemberShift));
   static_assert(kMostBytes == ~std::uint64_t{0} >> kBytesShift);
 
-  // Changes are numbered from 1. held_after says what the member holds after the change that was
-  // begun last, and after the one before, each at its number modulo 2. The member holds what the
-  // last change that is done says.
+  // Changes are numbered from 1. held_after[n % 2] is what the member holds after change n; the two
+  // changes that were begun last have their entries there. What the member holds now is the entry
+  // of the last change that is done.
   struct alignas(128) Member {
     std::atomic<std::uint64_t> begun;
     std::atomic<std::uint64_t> done;  // begun, or one less

@@ -28,9 +28,9 @@ bool lock_byte(int file, std::size_t byte, short type) noexcept;
 bool is_byte_locked(int file, std::size_t byte) noexcept;
 
 // Stands for a file that is open for a moment, for locks that must end with this process. As long
-// as this object lives, a child that is forked closes its copy of the descriptor at once. (Not if
-// more than 8 threads have such files at this moment; then the locks last until the child ends, if
-// this process is killed at this moment.)
+// as this object lives, a child that is forked closes its copy of the descriptor at once. But if
+// more than 8 threads have such files at that moment, the child may keep its copy. Should this
+// process then be killed while the object lives, its locks last until the child ends.
 class LockedForMoment {
  public:
   explicit LockedForMoment(const Descriptor& file) noexcept;

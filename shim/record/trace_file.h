@@ -23,8 +23,8 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  // `wanted`, or less if the program may not write so many bytes to a file (RLIMIT_FSIZE): a signal
-  // would end it.
+  // `wanted`, or less if the program may not write so many bytes to a file (RLIMIT_FSIZE): a write
+  // beyond that would end the program by a signal.
   static std::uint64_t allowed_bytes(std::uint64_t wanted);
 
   // Writes at byte `at`. False if that has failed: nothing more must be written then, and

@@ -24,7 +24,7 @@ namespace cubfc {
 // Thread-safe. record() takes no lock: a record gets its place in the file by one atomic addition,
 // so records stand in the file in the order in which they were begun. Records that are made under
 // one lock stand in that lock's order. A thread waits only when it comes round to a buffer that
-// another one is still writing to the file. No call is a cancellation point.
+// other threads have not filled, or not written to the file, yet. No call is a cancellation point.
 class TraceRecorder {
  public:
   struct Settings {
@@ -86,7 +86,8 @@ class TraceRecorder {
   static constexpr std::size_t kBufferBytes = 256 * 1024;
   static constexpr std::size_t kBuffers = 4;
   struct Buffer {
-    // Twice how often the buffer has been written out; odd from then until it can be filled again.
+    // Goes up by 1 when the buffer has been written to the file, and by 1 again when it can be
+    // filled anew. So it is odd only in between.
     std::atomic<std::uint64_t> turn{0};
     std::atomic<std::uint64_t> filled{0};    // bytes copied into it in this turn
     std::atomic<std::uint32_t> flushing{0};  // threads in flush() that look at it

@@ -77,8 +77,9 @@ class Allocations {
   }
 
  private:
-  // The largest request that may share a region with others, in bytes. A larger one gets an
-  // allocation of its own from the driver, which the driver's IPC can share.
+  // The largest request that an arena or the pool may serve, in bytes. Under CUBFC_IPC=driver a
+  // larger one gets an allocation of its own from the driver, which the driver's IPC can share.
+  // Otherwise there is no such bound.
   std::uint64_t most_shared() const;
   CUresult serve(Context& context, CUdeviceptr* address, std::size_t bytes, const char* function);
   CUresult allocate_from_pool(Context& context, CUdeviceptr* address, std::size_t bytes,

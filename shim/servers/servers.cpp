@@ -105,8 +105,8 @@ class PageServer : public ArenaServer {
   }
 
  private:
-  // A MappedMemory that is in the server's list as long as it lives. It lives as long as its
-  // Context, and so for good, unless the host has no memory to make the Context.
+  // A MappedMemory that is in the server's list as long as it lives. It belongs to a Context, which
+  // is never destroyed. So it ends only if the host has no memory to make that Context.
   class Listed : public MappedMemory {
    public:
     explicit Listed(PageServer& server)

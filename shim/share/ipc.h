@@ -3,9 +3,9 @@
 //
 // The driver's handle of a block denotes the block's whole region, so an importer would find
 // another block where it expects this one. cubfc's handle names an entry in the owner's shared file
-// (shared_blocks.h), which has the driver's handle of the region and the block's offset in it. The
-// importer has the driver map the region, once for all blocks in it that are opened, and adds the
-// offset. A process without cubfc passes the handle to its driver, which refuses it.
+// (shared_blocks.h). The entry has the driver's handle of the region, and the block's offset in the
+// region. For each block that it opens, the importer asks the driver to open the region, and adds
+// the offset. A process without cubfc passes the handle to its driver, which refuses it.
 //
 // A driver that is asked to open a region again may answer with the same address and count the
 // call, as CUDA documents, or refuse because the region is open already (CUDA_ERROR_ALREADY_MAPPED,

@@ -35,8 +35,8 @@ std::uint64_t unknown_need(Request& request, const Pass& pass) {
   if (!pass.is_blind(request.need)) {
     return less(kMost, pass.at_driver.value_or(0));
   }
-  // The driver cannot be asked what is free then. Each other process that gives memory up may have
-  // taken as much again.
+  // The driver cannot be asked what is free then. Each other process that gives memory up may take
+  // kMost bytes again, so the request may ask for kMost bytes as often as there are such processes.
   const Device& device = request.device;
   const std::uint64_t most =
       std::min(request.all.rendezvous().givers(device.id) * kMost, device.total_bytes / 2);
@@ -120,8 +120,8 @@ Source::Waited PoolsInStreamOrder::gives_after_wait(Request& request, Pass& /*pa
 }
 
 // Only members of this process's group can give something back to the limit, and no more of that
-// than this process may have. If the group has taken more than its limit, which was lowered, the
-// first bytes that are given back, as many as that is, do not help.
+// counts than this process may have. If the limit was lowered below what the group has taken, bytes
+// that are given back help only once the group is within the limit again.
 Source::Could OtherProcesses::could_give(const Request& request, const Could& lacking) {
   const Device& device = request.device;
   Rendezvous& others = request.all.rendezvous();

@@ -20,7 +20,7 @@ class Source {
 
   // Whether could_give() tells how much this source has. Such sources are asked only if all of them
   // together have enough. The other sources give memory that a thread or process is about to give
-  // back. How much that is nobody knows, so they are always asked.
+  // back. Nobody knows how much that is, so those sources are always asked.
   virtual bool knows_its_bytes() const { return true; }
   // The bytes that this source could give back, to the device and to the limit. `lacking`: what the
   // sources before this one do not have. Where that is 0, the source need not ask other processes,

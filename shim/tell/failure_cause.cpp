@@ -43,7 +43,8 @@ bool is_changed(const config::Policy& policy, const FailedRequestFacts& facts) {
 std::string higher_limit(const config::Policy& policy, const FailedRequestFacts& facts) {
   constexpr std::uint64_t kMiB = 1 << 20;
   const config::Origin* const origin = facts.limit->origin;
-  // A little more than needed, because blocks cannot use the lead of a slice.
+  // A little more than needed: a region for many blocks has some bytes that blocks cannot use
+  // (arena/region.h, lead_for()).
   const std::uint64_t needed = facts.limit->taken + facts.asked + 4 * kMiB;
   if (origin == nullptr || !facts.device) {
     return {};

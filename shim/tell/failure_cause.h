@@ -1,5 +1,6 @@
-// Finds why a request for memory of a device has failed, from what there is of memory and limits:
-// the error of the arena or the driver is often only about what was tried last.
+// Finds why a request for memory of a device has failed. Goes by the figures of memory and limits
+// at the moment of the failure, because the error of the arena or of the driver often tells only
+// about what was tried last.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ enum class Cause : std::uint8_t {
 // Sizes are in bytes, at the moment of the failure.
 struct FailedRequestFacts {
   std::uint64_t asked = 0;
-  bool of_arena = true;  // an arena was asked; false: it can only be served outside of arenas
+  bool of_arena = true;  // an arena was asked; false: such a request is served outside of arenas
   arena::Failure failure = arena::Failure::kExhausted;  // as an arena would call it
   std::uint64_t free_in_arena = 0;                      // of the arena asked, or of the largest
   std::uint64_t waiting_in_arena = 0;                   // freed there, and not to be used yet

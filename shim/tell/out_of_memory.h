@@ -16,13 +16,14 @@ namespace cubfc {
 
 // Writes the reports. Thread-safe.
 //
-// Many a program that is refused frees what it keeps and asks again. So of a thread's first failure
-// only a line is written. The full report comes with the thread's second one, unless it was served
-// as much in between; or, if it was never served as much, at the process's end. Other programs fail
-// again and again, to find out how much there is. So a full report comes at most once a minute,
-// with lines in between. The first line comes at once, and after each the pause is twice as long as
-// before it, up to a minute; after two quiet minutes it is short again. A request that can never
-// succeed gets lines only, with pauses of their own.
+// Many a program that is refused frees what it keeps and asks again. So a thread's first failure
+// gets only a line. The full report comes with the thread's second failure, or else at the
+// process's end. Once the thread was served as many bytes as were refused, the failure is
+// forgotten. Other programs fail again and again, to find out how much there is. So a full report
+// comes at most once a minute, with lines in between. The first line comes at once. Each pause
+// between lines is twice as long as the pause before, a minute at most. After two minutes without a
+// line the pauses start anew, at one second. A request that can never succeed gets lines only, with
+// pauses of their own.
 class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}
@@ -37,8 +38,8 @@ class OutOfMemoryReporter {
   std::string report(Request request, std::uint64_t bytes,
                      const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
-  // Whether served() is to be called: a thread has failed, and may try again. False again after so
-  // many calls that it must have gone on without.
+  // Whether served() is to be called: a thread has failed, and may try again. False again after
+  // kMostHeardOf calls of served(): the thread must then have gone on without the memory.
   bool listens() const noexcept { return heard_of_.load(std::memory_order_relaxed) > 0; }
   // Called when this thread was served so many bytes.
   void served(std::uint64_t bytes) noexcept;

@@ -72,9 +72,9 @@ enum class Kind : std::uint8_t {
   kThread = kHasPayload | 6,    // thread: its number; address: its kernel id; payload: its name
   kStack = kHasPayload | 7,     // of the next kAllocate or kTensor of this thread; payload: return
                                 // addresses of 8 bytes each, the innermost first
-  kObjects = kHasPayload | 8,   // the code that is loaded, before a stack that lies in code not
-                                // told of: lines "start end offset path" in hexadecimal, and
-                                // "=start id", the build id of what is mapped there
+  kObjects = kHasPayload | 8,   // the code that is loaded; written before a stack with code that no
+                                // earlier kObjects names. Lines "start end offset path" in
+                                // hexadecimal; "=start id", the build id of what is mapped there
   kOutOfMemory = kHasPayload | 9,   // address: bytes asked for; payload: the report
   kNote = kHasPayload | 10,         // anything for people
   kPython = kHasPayload | 11,       // the Python whose frames are recorded; address: in its code;
@@ -90,9 +90,10 @@ struct Record {
   std::uint64_t address;
   std::uint64_t bytes;
   std::uint32_t padding;
-  std::uint16_t thread;  // 0: not known; 65535: one of all that came later
-  std::uint8_t place;    // the same; 255: one of all that came when all others were taken
-  std::uint8_t caller;   // the same; 31: one of all that came later
+  // Numbers; 0: not known. The last number of each kind stands for all that have none of their own.
+  std::uint16_t thread;  // 65535: a thread that came when all other numbers were given out
+  std::uint8_t place;    // 255: a place that began while all other numbers were in use
+  std::uint8_t caller;   // 31: a shared object that came when all other numbers were given out
 };
 static_assert(sizeof(Record) == 32);
 

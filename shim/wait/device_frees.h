@@ -78,8 +78,10 @@ class DeviceFrees {
   // Returns an error that stays, of earlier work in the block's context `owner`; else CUDA_SUCCESS.
   CUresult hold_back(const Context& owner) noexcept;
 
-  // Asks the driver about closed epochs, the oldest of each lane first, and makes free the blocks
-  // of those whose work is done. A few lanes each time, each in its turn. Does not wait.
+  // Asks the driver about closed epochs, and makes free the blocks of those whose work is done. The
+  // closed epochs are in lanes (epochs.h): one lane for each stream in whose order blocks were
+  // freed, and one for all other frees. Each call asks about a few lanes, in turns, and in each
+  // lane about the oldest epoch first. Does not wait.
   void collect() noexcept;
   // As collect(), but closes the open epoch first, if the driver can record its fence, and asks
   // about all lanes.

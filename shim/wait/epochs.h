@@ -18,7 +18,8 @@
 
 namespace cubfc::freed {
 
-// A stream in whose order blocks were freed. Means that stream only while its context has the id.
+// A stream in whose order blocks were freed. `context` may serve a later context of the driver's;
+// the stream is meant only while `context` has the id `id`.
 struct Order {
   Context* context = nullptr;  // the stream's; nullptr: all work on the device is meant
   std::uint64_t id = 0;        // of the context
@@ -50,9 +51,11 @@ struct Epoch {
   std::vector<Gathered> gathered;  // and what arenas have gathered
   std::uint64_t bytes = 0;         // of `blocks`
   std::uint64_t plain_bytes = 0;   // of all that cuMemFree has freed; set when it is closed
-  std::vector<Context*> others;    // that freed a block of it, and may not use the device's memory
-  std::uint64_t number = 0;        // in the order in which epochs begin
-  std::uint64_t covered = 0;       // the mark that the last cover() gave it
+  // The contexts in which a block of this epoch was freed, and which may not use the device's
+  // memory.
+  std::vector<Context*> others;
+  std::uint64_t number = 0;   // in the order in which epochs begin
+  std::uint64_t covered = 0;  // the mark that the last cover() gave it
   bool in_hand = false;
   bool stuck = false;      // the driver could not tell about its fence when it was asked last
   std::list<Epoch*> hand;  // its node for FreedBlocks::in_hand_, while not in that list

@@ -72,7 +72,8 @@ class FreedBlocks {
   // What a thread that waits for any epoch can expect.
   enum class Prospect : std::uint8_t {
     kPending,    // some fence is complete, and will pass
-    kInStreams,  // the same, but each waits for one stream only, and cannot be taken back
+    kInStreams,  // the same, but each such fence is of one stream only, and requests of that stream
+                 // cannot take the block back
     kInHand,     // another thread has some in hand
     kStuck,      // the driver cannot tell of any fence
   };
@@ -87,7 +88,7 @@ class FreedBlocks {
   void reclaim(Epochs& epoch) noexcept;
 
   // Called before a wait for all contexts that may use the device's memory. Closes the open epoch,
-  // without a fence, and marks each epoch, unless it is in hand, that will be free after that wait.
+  // without a fence. Marks the epochs that will be free after that wait, except those in hand.
   // Returns the mark, for take_covered().
   std::uint64_t cover(const Device& device) noexcept;
 
