@@ -19,16 +19,9 @@ namespace {
 
 constexpr std::size_t kBytes = sizeof(figures::ProcessFigures);
 
-// Reads a file and does not map it: one that becomes shorter meanwhile would end this process.
-// Returns nothing, and leaves `problem` empty, when the file's process has just begun.
-std::optional<Process> read_process(const std::string& path, int file, std::string& problem) {
-  struct stat status {};
-  if (fstat(file, &status) != 0) {
-    return std::nullopt;
-  }
-  Process process{path, status.st_dev, status.st_ino, std::make_unique<figures::ProcessFigures>(),
-                  status.st_uid};
-  auto* const into = reinterpret_cast<char*>(process.figures.get());
+// Reads all figures of a file. Returns how many bytes the file had if these are too few.
+std::size_t read_figures(int file, figures::ProcessFigures& figures) {
+  auto* const into = reinterpret_cast<char*>(&figures);
   std::size_t have = 0;
   while (have < kBytes) {
     const ssize_t got = pread(file, into + have, kBytes - have, static_cast<off_t>(have));
@@ -36,15 +29,49 @@ std::optional<Process> read_process(const std::string& path, int file, std::stri
       continue;
     }
     if (got <= 0) {
+      break;
+    }
+    have += static_cast<std::size_t>(got);
+  }
+  return have;
+}
+
+// Reads a file and does not map it: one that becomes shorter meanwhile would end this process.
+// Returns nothing, and leaves `problem` empty, when the file's process has just begun.
+//
+// The process writes while the file is read. Each figure is one word, which the kernel copies
+// whole. Texts, and what never changes, are written before the flag that says so (`magic`, and
+// `ready` of each device). Nothing says in which order one read copies, so the file is read twice,
+// and what the first read found no flag for counts as not there.
+std::optional<Process> read_process(const std::string& path, int file, std::string& problem) {
+  struct stat status {};
+  if (fstat(file, &status) != 0) {
+    return std::nullopt;
+  }
+  Process process{path, status.st_dev, status.st_ino, std::make_unique<figures::ProcessFigures>(),
+                  status.st_uid};
+  figures::ProcessFigures& figures = *process.figures;
+  std::vector<bool> ready;
+  for (const bool is_first : {true, false}) {
+    if (const std::size_t have = read_figures(file, figures); have < kBytes) {
       problem = path + ": ends at byte " + std::to_string(have) + ", should have " +
                 std::to_string(kBytes);
       return std::nullopt;
     }
-    have += static_cast<std::size_t>(got);
+    if (!are_usable(figures, problem)) {
+      problem = problem.empty() ? "" : path + ": " + problem;
+      return std::nullopt;
+    }
+    if (is_first) {
+      for (const figures::DeviceFigures& device : figures.devices) {
+        ready.push_back(device.ready.load() == 1);
+      }
+    }
   }
-  if (!are_usable(*process.figures, problem)) {
-    problem = problem.empty() ? "" : path + ": " + problem;
-    return std::nullopt;
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    if (!ready[i]) {
+      figures.devices[i].ready.store(0);
+    }
   }
   return process;
 }

@@ -66,7 +66,8 @@ class DeviceLimit {
   std::uint64_t group_key() const noexcept { return group_ == nullptr ? 0 : group_->key(); }
   // The limit cannot be used: every request fails.
   bool is_unusable() const noexcept { return is_unusable_; }
-  // Of the process's limit and the group's, the one that has less left, in bytes. `taken`: how much
+  // Of the process's limit and the group's, the group's if it has less left, in bytes, or is lower;
+  // else the process's. `taken`: how much
   // of that limit is taken. `origin`: who has set that limit; nullptr while the limit is unusable.
   // Returns nothing without a limit.
   struct Tightest {

@@ -44,7 +44,7 @@ class OutOfMemoryReporter {
   // Called when this thread was served so many bytes.
   void served(std::uint64_t bytes) noexcept;
 
-  // Called at the process's end: writes the full report that is still due.
+  // Called at the process's end: writes the last of the full reports that are still due.
   void finish() noexcept;
 
  private:

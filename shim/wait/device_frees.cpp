@@ -23,6 +23,7 @@ constexpr std::size_t kAtOnce = 32;
 constexpr std::uint64_t kMayWait = std::uint64_t{32} << 20;
 // A bound for a thread that asks about all lanes, because others go on freeing meanwhile.
 constexpr std::size_t kMostAtOnce = 1'000'000;
+constexpr auto kForever = steady_clock::duration::max();
 
 }  // namespace
 
@@ -258,13 +259,30 @@ bool DeviceFrees::collect_by_waiting() noexcept {
   return false;
 }
 
+// How long a wait for freed blocks may last with this prospect; zero: only a call that waits for
+// work brings any.
+steady_clock::duration DeviceFrees::patience_with(FreedBlocks::Prospect prospect,
+                                                  ForStreams for_streams) const noexcept {
+  switch (prospect) {
+    case FreedBlocks::Prospect::kPending:
+      return kForever;
+    case FreedBlocks::Prospect::kInStreams:
+      return for_streams == ForStreams::kBriefly ? patience::kForStreamOrder : kForever;
+    case FreedBlocks::Prospect::kInHand:
+      // Without events the other thread waits for the epoch's work in a call.
+      return fences_.can_record() ? patience::kForDriverCall : kForever;
+    case FreedBlocks::Prospect::kStuck:
+      break;
+  }
+  return {};
+}
+
 // Waits until the predicate is true, or nothing can be waited for; returns the predicate. Several
 // threads may wait at once, so none keeps an epoch in hand while it sleeps.
 template <typename Predicate>
 bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexcept {
-  using Prospect = FreedBlocks::Prospect;
-  constexpr auto kNotYet = steady_clock::time_point::max();
-  auto hopeless_since = kNotYet;
+  constexpr auto kNever = steady_clock::time_point::max();
+  steady_clock::time_point limited_since = kNever;
   std::chrono::microseconds pause = patience::kShortestPause;
   const steady_clock::time_point start = steady_clock::now();
   for (;;) {
@@ -272,26 +290,22 @@ bool DeviceFrees::wait_until(ForStreams for_streams, Predicate predicate) noexce
     if (predicate() || !any()) {
       return predicate();
     }
-    if (for_streams == ForStreams::kBriefly && steady_clock::now() - start > patience::kUntilTold) {
+    const steady_clock::time_point now = steady_clock::now();
+    if (for_streams == ForStreams::kBriefly && now - start > patience::kUntilTold) {
       tell_of_long_wait();
     }
-    Prospect prospect = freed_.prospect();
-    if (prospect == Prospect::kInHand && !fences_.can_record()) {
-      prospect = Prospect::kPending;  // another thread waits for its work in a call
-    }
-    const bool may_last = prospect == Prospect::kInHand ||
-                          (prospect == Prospect::kInStreams && for_streams == ForStreams::kBriefly);
-    if (prospect == Prospect::kPending || (prospect == Prospect::kInStreams && !may_last)) {
-      hopeless_since = kNotYet;
-    } else if (may_last) {
-      const steady_clock::time_point now = steady_clock::now();
-      hopeless_since = std::min(hopeless_since, now);
-      if (now - hopeless_since >
-          (prospect == Prospect::kInHand ? patience::kForDriverCall : patience::kForStreamOrder)) {
+    const steady_clock::duration patience = patience_with(freed_.prospect(), for_streams);
+    if (patience == steady_clock::duration::zero()) {
+      if (!collect_by_waiting() || predicate()) {
         return predicate();
       }
-    } else if (!collect_by_waiting() || predicate()) {
-      return predicate();
+    } else if (patience == kForever) {
+      limited_since = kNever;
+    } else {
+      limited_since = std::min(limited_since, now);
+      if (now - limited_since > patience) {
+        return predicate();
+      }
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, patience::kLongestPause);

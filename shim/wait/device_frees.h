@@ -129,6 +129,8 @@ class DeviceFrees {
   // How long to wait when all blocks that are held were freed in the order of a stream.
   enum class ForStreams : bool { kBriefly, kAsLongAsItTakes };
   void tell_of_long_wait() noexcept;
+  std::chrono::steady_clock::duration patience_with(FreedBlocks::Prospect prospect,
+                                                    ForStreams for_streams) const noexcept;
   template <typename Predicate>
   bool wait_until(ForStreams for_streams, Predicate predicate) noexcept;
   void reclaim(Epochs& epoch) noexcept;
