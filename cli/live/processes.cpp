@@ -40,9 +40,9 @@ std::size_t read_figures(int file, figures::ProcessFigures& figures) {
 // Returns nothing, and leaves `problem` empty, when the file's process has just begun.
 //
 // The process writes while the file is read. Each figure is one word, which the kernel copies
-// whole. Texts, and what never changes, are written before the flag that says so (`magic`, and
-// `ready` of each device). Nothing says in which order one read copies, so the file is read twice,
-// and what the first read found no flag for counts as not there.
+// whole. Texts, and what never changes, are written before what says so: `magic`, `ready` of each
+// device, the number of callers. Nothing says in which order one read copies, so the file is read
+// twice; what the first read does not say to be there counts as not there.
 std::optional<Process> read_process(const std::string& path, int file, std::string& problem) {
   struct stat status {};
   if (fstat(file, &status) != 0) {
@@ -52,6 +52,7 @@ std::optional<Process> read_process(const std::string& path, int file, std::stri
                   status.st_uid};
   figures::ProcessFigures& figures = *process.figures;
   std::vector<bool> ready;
+  std::uint32_t callers = 0;
   for (const bool is_first : {true, false}) {
     if (const std::size_t have = read_figures(file, figures); have < kBytes) {
       problem = path + ": ends at byte " + std::to_string(have) + ", should have " +
@@ -63,11 +64,13 @@ std::optional<Process> read_process(const std::string& path, int file, std::stri
       return std::nullopt;
     }
     if (is_first) {
+      callers = figures.num_callers.load();
       for (const figures::DeviceFigures& device : figures.devices) {
         ready.push_back(device.ready.load() == 1);
       }
     }
   }
+  figures.num_callers.store(callers);
   for (std::size_t i = 0; i < ready.size(); ++i) {
     if (!ready[i]) {
       figures.devices[i].ready.store(0);
