@@ -2,14 +2,17 @@
 // describes device memory is forgotten, and each row says what cudaTypedefs.h says.
 #include "shim/driver/entry_points.h"
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "catch.h"
+#include "shim/driver/memory_contents.h"
 #include "shim/hook/routes.h"
 #include "shim/passed_through.h"
 
@@ -83,6 +86,27 @@ TEST_CASE("each function of cuda.h that allocates, frees or describes device mem
     }
   }
   INFO("cuda.h has functions that neither entry_points.h nor passed_through.h lists:\n" << missing);
+  CHECK(missing.empty());
+}
+
+TEST_CASE("of each function of cuda.h it is said what it does with the contents of memory") {
+  std::map<std::string, int> said;
+  const auto read = [&](const auto& names) {
+    CHECK(std::is_sorted(names.begin(), names.end()));
+    for (const std::string_view name : names) {
+      CHECK(++said[std::string(name)] == 1);
+    }
+  };
+  read(cubfc::memory_contents::kUses);
+  read(cubfc::memory_contents::kHandsOut);
+  read(cubfc::memory_contents::kNone);
+  const std::regex suffixes("(_v[0-9]+)?(_ptsz|_ptds)?$");
+  std::string missing;
+  for (const std::string& name : declared_symbols()) {
+    const std::string base = std::regex_replace(name, suffixes, "");
+    missing += said.count(base) == 0 ? base + "\n" : "";
+  }
+  INFO("cuda.h has functions that shim/driver/memory_contents.h does not list:\n" << missing);
   CHECK(missing.empty());
 }
 
