@@ -11,7 +11,7 @@
 #include <string_view>
 
 namespace cubfc::memory_contents {
-// clang-format off: several names a line
+// clang-format off
 
 // Reads or writes device memory, or submits work that may, or lets the program's own code run in a
 // stream's order. Graphs are made without: their nodes name memory, and use it when the graph is
