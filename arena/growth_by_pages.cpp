@@ -104,9 +104,10 @@ Growth::Outcome GrowthByPages::reserve_addresses(Locked& lock, std::uint64_t blo
   return {};
 }
 
-// How many of the needed bytes are taken from free blocks although the source may have more: those
-// by which the arena would exceed the peak of bytes in use by more than a tenth and a page. 0 as
-// long as the memory is preallocated anyway.
+// How many of the needed bytes are taken from free blocks although the source may have more. The
+// arena's memory may exceed the peak of bytes in use by a tenth and a page; what it would have
+// beyond that is taken from free blocks. 0 if the arena is about to preallocate, or if the source
+// has preallocated enough.
 std::uint64_t GrowthByPages::idle_bytes(std::uint64_t least_bytes,
                                         std::uint64_t block_bytes) const {
   const std::uint64_t most =
@@ -128,8 +129,8 @@ std::uint64_t GrowthByPages::bytes_ahead() const {
 }
 
 // Takes parts out of free blocks, in whole pages, up to `most_bytes` together. Live and retired
-// blocks keep their pages, and so does the free memory that `place` counts on. Throws
-// std::bad_alloc and has changed nothing then.
+// blocks keep their pages, and so does the free memory that `place` counts on. If it throws
+// std::bad_alloc, nothing has changed.
 GrowthByPages::Moves GrowthByPages::take_out_free_pages(std::uint64_t most_bytes,
                                                         const Regions::Place& place) {
   Moves moves;
@@ -182,8 +183,8 @@ void GrowthByPages::put_back(const Moves& moves) {
 }
 
 // Unmaps the memory of parts that were taken out. A part becomes vacant, or free again when the
-// source fails to unmap it. The unmapped bytes still count in the budget, but no longer in the
-// arena. Returns them.
+// source fails to unmap it. Returns the bytes that were unmapped; they still count in the budget,
+// but no longer in the arena.
 std::uint64_t GrowthByPages::unmap(Locked& lock, Moves& moves) {
   if (moves.empty()) {
     return 0;
@@ -251,7 +252,8 @@ Growth::Outcome GrowthByPages::map(Locked& lock, const Regions::Place& place, st
   return {true, Failure::kNone, 0};
 }
 
-// Releases memory that was unmapped, or made, for a place and was not mapped there.
+// Has the source release its spare memory: pages that were unmapped or created and have not been
+// mapped again.
 void GrowthByPages::drop_spare(Locked& lock) {
   pool_.calls.without_lock(lock, [&] {
     pool_.source.drop_spare();

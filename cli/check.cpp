@@ -43,7 +43,7 @@ struct CheckWords {
   std::string fill;
   std::string step = "1GiB";
   int gpu = -1;
-  // Seconds: a driver that has to be started first takes some for each GPU.
+  // In seconds. A driver that has to start takes several seconds for each GPU.
   unsigned patience = 120;
   bool json = false;
   bool enforced = false;
@@ -98,7 +98,7 @@ bool check_driver(Findings& findings, std::chrono::seconds patience) {
 }
 
 // Has a child load the library as a program would, but without preallocation, and allocate 1 MiB on
-// each GPU. Without a driver, only whether the library loads.
+// each GPU. Without a driver the child only loads the library.
 void check_library(Findings& findings, const std::string& library, bool has_driver,
                    std::chrono::seconds patience) {
   const ordered_json told =

@@ -1,4 +1,4 @@
-// `cubfc last`: what a process used that ended without a summary.
+// `cubfc last`: what was used by a process that has ended without a summary.
 #include <sys/types.h>
 
 #include <cstdio>

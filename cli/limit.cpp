@@ -29,8 +29,8 @@ using config::size_text;
 using nlohmann::ordered_json;
 using report::bytes_text;
 
-// How often processes are asked: memory that they give up in one round may have kept more from
-// being given up.
+// How often processes are asked at most. A process may be able to give up some of its memory only
+// after other memory was given up in an earlier round.
 constexpr int kMostRounds = 8;
 
 struct LimitWords {
@@ -65,8 +65,8 @@ Type read_word(const char* option, const std::string& flag, const std::string& t
 }
 
 // Sets the numbers and sizes of the budgets' GPUs, from the figures of the group's processes.
-// Processes with CUBFC_SHARE_STATS=false have none. Where two budgets get the same number, none
-// keeps its number.
+// Processes with CUBFC_SHARE_STATS=false have none. Where two budgets get the same number, all
+// budgets lose their numbers.
 void ask_members(std::vector<Budget>& budgets, const std::string& group) {
   const live::Processes processes = live::read_processes();
   for (const live::Process& process : processes.all) {

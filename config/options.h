@@ -52,10 +52,11 @@ struct Spelling {
 /// closed: no device memory is given.
 enum class Limits {
   kNot,
-  kProcess,  ///< is a limit of the process; the least of an enforced one, of the container's and
-             ///< of another one holds
+  kProcess,  ///< is a limit of the process. There may be three of them: an enforced one, the
+             ///< container's, and another one; the lowest of these holds
   kGroup,    ///< is part of what limits a group
-  kSheds,    ///< can take a limit's effect away; ignored while a limit is enforced
+  kSheds,    ///< can take a limit's effect away (CUBFC_DISABLE, CUBFC_LIMIT_COUNTS). While a
+             ///< limit is enforced, such an option counts only if it is enforced, too
 };
 
 struct Option {

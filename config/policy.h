@@ -33,8 +33,9 @@ struct Policy {
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;
   Setting<DeviceAmounts> mem_limit;
-  /// The limit that NVIDIA's container toolkit gives the container, where mem_limit is set under
-  /// another name. The lesser of the two holds.
+  /// The limit that NVIDIA's container toolkit gives the container, if mem_limit is set, too, under
+  /// another name; the lower of the two holds. Without such a mem_limit, mem_limit itself is the
+  /// container's limit.
   Setting<DeviceAmounts> container_limit;
   /// The group of processes of a user that share a limit, and that limit. Both are set, or
   /// neither.
@@ -84,7 +85,7 @@ struct Policy {
   Setting<bool> trace_tensors{.value = true, .origin = {}};
   /// Figures for cubfc top and cubfc metrics.
   Setting<bool> share_stats{.value = true, .origin = {}};
-  /// Which library asked for memory is told apart.
+  /// Figures are kept for each library that asks for memory.
   Setting<bool> track_callers{.value = true, .origin = {}};
   /// "name=value,name=value", for cubfc metrics; nothing unless set.
   Setting<std::optional<std::string>> labels;
@@ -140,9 +141,10 @@ struct Policy {
     return preallocate.value == Preallocate::kSoft && !mem_fraction.is_set();
   }
 
-  /// Whether other processes of the user under cubfc get, by asking, the memory that this process
-  /// does not use. In a group always. Otherwise unless a setting asks for memory to be held:
-  /// CUBFC_PREALLOCATE (true or whole), a fraction, or CUBFC_ASYNC_PREALLOCATE.
+  /// Whether the memory that this process does not use goes to other processes of the user under
+  /// cubfc that ask for it. In a group it always does. Outside of groups it does unless a setting
+  /// asks for memory to be held: CUBFC_PREALLOCATE (true or whole), a fraction, or
+  /// CUBFC_ASYNC_PREALLOCATE.
   [[nodiscard]] bool gives_to_others() const noexcept;
 
   /// Whether any setting needs figures of what the program uses.
@@ -152,9 +154,10 @@ struct Policy {
   }
 
   /// This policy for a process in which a runtime of XLA's or TensorFlow's takes memory itself.
-  /// What the environment says under their names is then no limit, no allocator and no unified
-  /// memory of ours: the runtime applies it to its own requests, and its libraries take memory
-  /// beside those. Settings under cubfc's own names, and in a policy file, stay.
+  /// What the environment sets under XLA's and TensorFlow's names then sets no limit, no allocator
+  /// and no unified memory for cubfc. The runtime applies these settings to its own requests, and
+  /// its libraries take memory beside those requests. Settings under cubfc's own names, and in a
+  /// policy file, stay.
   [[nodiscard]] Policy beside_xla() const;
 
   /// How many of `free_bytes` the reserve leaves to be taken, now or at any later growth.

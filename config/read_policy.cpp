@@ -53,8 +53,9 @@ class PolicyReader {
         unusable_(file.unusable) {}
 
   Policy read() {
-    // First, whether a limit is enforced, because that decides what else counts. Then the options
-    // that are no limits, because the range of a fraction depends on whether memory is unified.
+    // First, whether a limit is enforced: then an option that can take a limit's effect away
+    // (Limits::kSheds) counts only if it is enforced itself. Then the options that are no limits,
+    // because the range of a fraction depends on whether memory is unified. Last the limits.
     for (const Option& option : options()) {
       for (const Candidate& candidate : candidates(option)) {
         enforces_limit_ = enforces_limit_ ||
@@ -243,9 +244,9 @@ class PolicyReader {
     }
   }
 
-  // What others' names mean beyond their own option, unless cubfc's own name sets that: to JAX a
-  // fraction is of the total, and JAX's `vmm` preallocates nothing. Without another limit the
-  // container's limit is mem_limit. CUBFC_LOG_FILE=stderr means the default.
+  // A setting under another project's name may also set a second option, unless that is set itself:
+  // JAX's fraction is one of the total, and JAX's `vmm` preallocates nothing. Without another limit
+  // the container's limit is mem_limit. CUBFC_LOG_FILE=stderr means the default.
   void follow_others() {
     const auto is_theirs = [](const Origin& origin) {
       return !origin.variable.empty() && !origin.own_name;
@@ -300,8 +301,8 @@ class PolicyReader {
     policy_.preallocate = {Preallocate::kNo, policy_.group.origin};
   }
 
-  // CUBFC_LIMIT_ORIGIN says who has set the limits that stand in the same place: the environment's
-  // does not speak for limits in a policy file.
+  // CUBFC_LIMIT_ORIGIN says who has set the limits that stand in the same place. If it is set in
+  // the environment, it says nothing of limits in a policy file.
   void name_limits() {
     if (!policy_.limit_origin.value) {
       return;

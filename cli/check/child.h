@@ -15,7 +15,8 @@ struct ChildEnd {
   std::string errors;  // what it wrote to its stderr, with Errors::kCatch
   int status = 0;      // as waitpid gives it
   bool is_late = false;
-  // "" where it ended with exit status 0; else how it ended, in words. Not for one that is late.
+  // "" where the child ended with exit status 0; else how it ended, in words. Precondition:
+  // !is_late.
   std::string problem() const;
 };
 

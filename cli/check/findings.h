@@ -28,8 +28,8 @@ class Findings {
   std::vector<std::string> problems_;
 };
 
-// Runs a child (run_child()) and returns the JSON that it wrote, with "stderr" added. It has
-// "error" where the child has failed, is late or wrote no JSON. Throws Failure.
+// Runs a child (run_child()) and returns the JSON that the child wrote, with "stderr" added. If the
+// child has failed, is late or wrote no JSON, returns JSON with "error". Throws Failure.
 nlohmann::ordered_json ask_child(const std::vector<std::string>& words, const Variables& variables,
                                  Errors errors, std::chrono::seconds most);
 

@@ -1,5 +1,5 @@
 // The subject of `cubfc check --enforced`: a process that runs, or a program that would be started
-// here; and what can be found out about it from outside.
+// here. Knows what can be found out about the subject from outside.
 #pragma once
 
 #include <sys/types.h>
@@ -39,7 +39,7 @@ std::string value_of(const std::vector<std::string>& environment, const std::str
 // errno says why.
 std::optional<std::string> text_of(const std::string& path);
 
-// The pieces of a text, each of which `end` ends, or the text's end.
+// Splits a text into pieces. Each piece ends before the next `end`, or at the end of the text.
 std::vector<std::string> split(const std::string& text, char end);
 
 }  // namespace cubfc::cli::check

@@ -17,10 +17,11 @@ Frame frame_of_autograd();
 
 // Indices into Recording::frames; kNone where there is no such frame.
 struct OwnLine {
-  // In a stack with Python frames: the innermost of them that is neither of a framework (PyTorch,
-  // JAX, CuPy, ...) nor of Python's own library, else the innermost of them. In any other: the
-  // frame of autograd, else the innermost of the program itself, else of no system library, else of
-  // all.
+  // In a stack with Python frames: the innermost Python frame that is neither in a framework
+  // (PyTorch, JAX, CuPy, ...) nor in Python's own library. If there is none, the innermost Python
+  // frame. In a stack without Python frames, the first of these that there is: the frame of
+  // autograd; the innermost frame in the program's own object; the innermost frame in an object
+  // that is no system library; the innermost frame.
   std::uint32_t frame = kNone;
   // If `frame` is in an installed package: the innermost Python frame that is in none.
   std::uint32_t from = kNone;
@@ -34,7 +35,8 @@ std::vector<std::uint32_t> outline_of(const Recording& recording,
                                       const std::vector<std::uint32_t>& stack);
 
 // A frame as text, from what is known of it: "train.py:12 (forward)", "libfoo.so+0x1f20". kName:
-// with only the last part of each path, and C++ functions without what is in brackets.
+// with only the last part of each path, and C++ functions without parameters and template
+// arguments.
 enum class Path : bool { kWhole, kName };
 std::string line_text(const Frame& frame, Path path);
 // Only the frame's function, as line_text() has it; its place or address if that is not known.

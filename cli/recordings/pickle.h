@@ -1,8 +1,8 @@
 // Reads Python's pickles of plain data: None, booleans, integers of 64 bits, floats, text, bytes,
 // lists, tuples, sets and dictionaries, protocols 0 to 5. Knows nothing of what the data mean. A
 // pickle is a program for a stack machine; an opcode that would call or import something is
-// refused. The host memory taken is at most a multiple of the file's size, because an object that
-// is referred to twice is kept once.
+// refused. The host memory taken is at most a constant times the file's size, because an object
+// that is referred to twice is kept once.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Pickle {
   };
   using Entry = std::pair<Value, Value>;
 
-  // Reads one pickle and leaves `input` behind it. Throws BadRecording, with the byte of the
-  // opcode.
+  // Reads one pickle; `input` is then at the byte after the pickle's end. Throws BadRecording,
+  // which names the byte of the opcode.
   explicit Pickle(Input& input);
 
   const Value& root() const { return root_; }

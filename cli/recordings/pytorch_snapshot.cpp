@@ -18,7 +18,7 @@
 namespace cubfc::recordings {
 namespace {
 
-// The line of the program's own that asked for a block, and the block's category in brackets.
+// The line of the program's own code that asked for a block, and the block's category in brackets.
 std::string caller_of(const Recording& recording, std::size_t index,
                       const std::vector<std::string>& categories) {
   const Event& event = recording.events[index];

@@ -2,7 +2,8 @@
 // (torch/csrc/cuda/Module.cpp, c10/cuda/CUDACachingAllocator, torch/cuda/memory.py); a number in
 // brackets is the version of PyTorch that began to write a field:
 //
-// A pickle (protocol 4, before Python 3.8: 3) of a dictionary; in 1.12 of the list of segments.
+// A pickle (protocol 4, before Python 3.8: 3) of a dictionary; PyTorch 1.12 writes a pickle of the
+// list of segments alone.
 //   segments       what PyTorch has from the driver at the end; each: device, address, total_size,
 //                  stream, is_expandable (2.1), and blocks in the order of their addresses: size,
 //                  state ("active_allocated"; "active_pending_free", later "active_awaiting_free":
@@ -16,14 +17,14 @@
 //     alloc, free_requested, free_completed   a block: given, freed by the program, free
 //     segment_alloc, segment_free             memory of the driver's: taken, given back
 //     segment_map, segment_unmap              the same for pages of an expandable segment
-//     oom            size was asked for and the device had device_free left (instead of addr)
+//     oom            size was asked for; device_free, instead of addr, is what the device had left
 //     snapshot, ...  not used here
 //   category       of a block or an entry, if PyTorch's profiler wrote it: "parameter", ...
 //   frames         dictionaries: name, filename, line; the innermost first
 //
-// A block or a segment was there before the first entry if the first entry that names it frees it,
-// or if it is there at the end and no entry names it. It is recorded as allocated at the time of
-// the first entry.
+// Some blocks and segments were there before the trace begins: those that are freed by the first
+// entry that names them, and those that are there at the end and that no entry names. They are
+// recorded as allocated at the time of the trace's first entry.
 #pragma once
 
 #include "cli/recordings/input.h"

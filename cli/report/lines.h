@@ -24,8 +24,8 @@ struct CodeLines {
   std::vector<std::string> texts;  // "train.py:12 (forward)", each line once; with whole paths
   std::vector<recordings::OwnLine> own;  // of the first stack with the line
   std::vector<std::uint32_t> of_stack;   // which line, by Recording::stacks
-  // The lines that stand for blocks without a stack: of the recording's time, and from before.
-  // kNone: there are no such blocks.
+  // The lines that stand for blocks without a stack: for blocks that were allocated during the
+  // recording, and for blocks from before. kNone: there are no such blocks.
   std::uint32_t without_stack = kNone;
   std::uint32_t without_stack_before = kNone;
   std::vector<HeldByCode> held;           // by line
@@ -46,8 +46,9 @@ struct CodeLines {
 [[nodiscard]] CodeLines lines_of(const recordings::Recording& recording, const History& history,
                                  const Figures& figures);
 
-// Stacks as a tree, with the outermost functions at the root. A node holds what its children hold,
-// and what was asked for in it directly. Frames between which no stack branches off are one node.
+// Stacks as a tree, with the outermost functions at the root. A node's `held` is what its children
+// hold, and what the node's last frame asked for itself. Frames between which no stack branches off
+// are one node.
 struct CallTree {
   struct Node {
     std::vector<std::uint32_t> frames;  // indices into Recording::frames, the outermost first

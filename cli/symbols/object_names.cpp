@@ -222,8 +222,8 @@ std::vector<Function> ObjectNames::Parts::by_debug_information(GElf_Addr address
   if (found_count <= 0) {
     return functions;
   }
-  // `scopes`: those around the innermost scope as the program runs, inlined calls included. `found`
-  // has those around it in the source.
+  // found[0] is the innermost scope. The rest of `found` are the scopes around it in the source;
+  // `scopes` are those around it as the program runs, inlined calls included.
   Dwarf_Die* scopes = nullptr;
   const int count = dwarf_getscopes_die(found, &scopes);
   const std::unique_ptr<Dwarf_Die, FreeMemory> owner(scopes);

@@ -26,8 +26,9 @@ class ObjectNames {
   ObjectNames(const ObjectNames&) = delete;
   ObjectNames& operator=(const ObjectNames&) = delete;
 
-  // The functions whose call returns to this offset in the file: last the function itself, before
-  // it those that were inlined into it, the innermost first. Empty where nothing is known.
+  // The functions that contain the call which returns to this offset in the file. The innermost
+  // inlined function comes first, and the function into which all others were inlined comes last.
+  // Empty where nothing is known.
   std::vector<Function> at(std::uint64_t return_offset) const;
 
  private:

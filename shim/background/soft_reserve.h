@@ -46,8 +46,8 @@ class SoftReserve {
     Device& device_;
   };
 
-  // Called by an exit handler that runs after the thread's (exit.cpp): leaves the Rendezvous,
-  // unless the thread still runs.
+  // Called by at_exit() (exit.cpp), which runs after the exit handler that ends the thread. Leaves
+  // the Rendezvous, unless the thread still runs.
   void leave() noexcept;
 
  private:

@@ -39,8 +39,8 @@ struct Nvml {
 std::atomic<const Nvml*> the_nvml{nullptr};
 
 // Parses "GPU-7374616e-6469-6e20-0000-000000000000"; the UUID of an instance (MIG) begins with
-// "MIG-". Returns nothing for any other form. Before driver 470 instances had another form, by
-// which CUDA knows no device.
+// "MIG-". Returns nothing for any other form. A driver before 470 names an instance in another
+// form, which does not contain the UUID that CUDA has for the instance.
 std::optional<DeviceId> parse_uuid(std::string_view text) {
   constexpr std::size_t kPrefix = 4;
   constexpr std::size_t kDigits = 32;
@@ -125,8 +125,9 @@ Function look_up(void* handle, const char* name) noexcept {
   return reinterpret_cast<Function>(real_dlsym(handle, name));
 }
 
-// The functions of the library of this handle, which is kept loaded; or of the one that was looked
-// into before. nullptr if it has no nvmlDeviceGetUUID, or cannot be kept loaded.
+// The functions of the NVML library. The first call looks them up in the library of `handle`, and
+// keeps that library loaded; later calls return the same functions. nullptr if the library has no
+// nvmlDeviceGetUUID, or cannot be kept loaded. `in_it`: an address in the library.
 const Nvml* know(void* handle, const void* in_it) noexcept {
   if (const Nvml* const known = the_nvml.load()) {
     return known;

@@ -1,6 +1,6 @@
 // The functions of NVML that say how much memory a GPU has. nvidia-smi, nvitop, pynvml and programs
-// that plan with it call them. Under a limit that the program is shown as the size of the GPU,
-// cubfc answers with the limit.
+// that plan with it call them. If the program has a limit which it is shown as the size of the GPU,
+// cubfc's functions answer with that limit (share/limited_memory.h).
 #pragma once
 
 #include <string_view>

@@ -44,8 +44,8 @@ class Pools {
   void unclaim(std::uint64_t id, std::uint64_t bytes) noexcept;
   // Asks the driver what is reserved. False when more is taken now than the limit allows.
   bool refresh() noexcept;
-  // As claim(), for the launch of a graph during which all graphs need so many bytes together. The
-  // driver may have reserved some or all of them already.
+  // As claim(), for the launch of a graph. `demand`: the bytes that all graphs together need while
+  // it runs. The driver may have reserved some or all of them already.
   bool claim_for_graphs(std::uint64_t demand) noexcept;
   // Called when the driver's call that launches is over. Once no launch is under way, graphs count
   // only with what is reserved. Asks the driver.
@@ -69,7 +69,7 @@ class Pools {
     Owner owner;
     bool destroyed = false;
     std::uint64_t reserved = 0;  // as last known
-    std::uint64_t asked = 0;     // when `reserved` was asked: a number of turn_
+    std::uint64_t asked = 0;     // the turn_ in which the driver was asked for `reserved`
     std::uint64_t claimed = 0;
   };
 

@@ -16,8 +16,9 @@
 namespace cubfc {
 
 // One for each device, shared by its contexts. Its bytes are not claimed in the limit's budget, so
-// that others can claim them; whoever has done so must call keep_to_limit() before calling the
-// driver. Thread-safe; its lock is never held across a driver call. Needs no current context.
+// that others can claim them. Whoever has claimed bytes of that budget must call keep_to_limit()
+// before calling the driver. Thread-safe; its lock is never held across a driver call. Needs no
+// current context.
 class Preallocation {
  public:
   // Of a device of so many bytes. `budget` and `use` must outlive it.
@@ -28,9 +29,9 @@ class Preallocation {
 
   // Called when a context's arena begins: this object and the arenas are to hold so many bytes
   // together. Only notes the number; the first after() creates the memory. A second plan is ignored
-  // until end(). kLeaveQuarter: if the device has less than that, a quarter of what it has is left
-  // to others. The driver may have a limit that cuMemGetInfo does not show; the device then counts
-  // as one of that size.
+  // until end(). kLeaveQuarter: if the driver gives less than was planned, a quarter of what it
+  // gives is left to others. It gives less on a full device, and under a limit of the driver's that
+  // cuMemGetInfo does not show.
   enum class IfLess : bool { kTakeAll, kLeaveQuarter };
   void plan(std::uint64_t bytes, IfLess if_less = IfLess::kTakeAll) noexcept;
   std::uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }
@@ -49,13 +50,15 @@ class Preallocation {
   // them. Stops when another process has asked for memory meanwhile.
   void hold(std::uint64_t bytes) noexcept;
 
-  // Called when anything else in this process needs memory of the device: releases so many bytes,
-  // or hardly more, or all that is held. Returns the bytes released; 0 if none were held.
+  // Called when anything else in this process needs memory of the device: by the source
+  // Preallocated (source/sources.h) for a request that has failed, by MemorySources before managed
+  // memory is allocated, by UnusedMemory::trim(). Releases so many bytes, or hardly more, or all
+  // that is held. Returns the bytes released; 0 if none were held.
   std::uint64_t give_up(std::uint64_t bytes) noexcept { return give_up(bytes, bytes); }
-  // As give_up(), for another process that wants `wanted` bytes in all, `bytes` of them from here.
-  // Of what is released beyond `bytes`, only what is also beyond `wanted` is created again. Waits
-  // for a driver call that creates memory at this moment, and keeps the thread that made it from
-  // creating more.
+  // Called by SoftReserve's thread for another process that wants `wanted` bytes in all. Releases
+  // `bytes`, which is a part of `wanted`, or more, because pieces are released whole. Creates again
+  // only what was released beyond `wanted`. First waits for a driver call that creates memory at
+  // this moment, and keeps the thread that made the call from creating more.
   std::uint64_t give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept;
   // The bytes that another process can get from here: those held, being created or being released.
   std::uint64_t bytes_for_others() noexcept;
@@ -74,8 +77,9 @@ class Preallocation {
   std::uint64_t part_of(std::uint64_t device_bytes, std::uint64_t parts) const noexcept;
   std::uint64_t asked_so_far() noexcept;
   std::uint64_t reserve_room(std::uint64_t bytes, std::uint64_t asked) noexcept;
-  // Whether a piece is held although end() was called meanwhile. kRefuse: no, for a piece that was
-  // just created. kKeep: yes, for a piece that the driver did not take back.
+  // What keep() does with a piece if end() was called meanwhile. kRefuse, for a piece that was just
+  // created: does not hold the piece. kKeep, for a piece that the driver did not take back: holds
+  // the piece.
   enum class Ended : bool { kRefuse, kKeep };
   bool keep(Piece piece, Ended if_ended) noexcept;
   bool take(Piece& piece, std::uint64_t bytes) noexcept;

@@ -1,8 +1,8 @@
 // A group: the processes of a user that share one limit on a device (CUBFC_GROUP). What each has
 // claimed is in a file that they share (group_file.h). A process has a part of the file for itself
 // as long as it holds the lock of the part's byte. The lock ends with the process, however that
-// ends. The next claim for which too little is left then gives back what the dead process's part
-// says. Knows bytes and processes; nothing of CUDA.
+// ends. The next claim for which too little is left gives back the bytes that the dead process's
+// part says. Knows bytes and processes; nothing of CUDA.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class Group final : public arena::SharedAccount {
   std::uint64_t highest() const noexcept override {
     return terms_.limit_is_enforced ? limit_bytes_ : arena::Budget::kUnlimited;
   }
-  // Whether limit() is what somebody has changed the group's limit to (GroupControl).
+  // Whether the group's limit was changed (GroupControl), and limit() is that changed limit.
   bool goes_by_changed_limit() const noexcept;
   // Called when this process has given back so many unused bytes because another process asked for
   // them. While a `cubfc limit` that has lowered the limit asks members to give back, takes these
@@ -63,9 +63,9 @@ class Group final : public arena::SharedAccount {
   // whether such a command is asking.
   void has_given_back(std::uint64_t bytes) noexcept;
 
-  // To be called now and then. If the file has been removed, moves to a new one, with all that this
-  // process holds. The system may remove a user's runtime folder when the user logs out, and
-  // processes that join after that make a new file.
+  // Called once a second by SoftReserve's thread. If the file has been removed, moves to a new one,
+  // with all that this process holds. The system may remove a user's runtime folder when the user
+  // logs out, and processes that join after that make a new file.
   void meet_again() noexcept;
 
   // Gives back what dead members hold, so that used() counts only living members. Asks the kernel.

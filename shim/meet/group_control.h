@@ -1,5 +1,6 @@
-// A group as a process sees it that is no member: what the members have claimed, and the limit,
-// which can be changed while they run (`cubfc limit`). Knows bytes and processes; nothing of CUDA.
+// A group as seen by a process that is not a member (`cubfc limit`): what the members have claimed,
+// and the limit. The limit can be changed while the members run: GroupFile::change_limit() writes
+// one word, which each member reads at its next claim. Knows bytes and processes; nothing of CUDA.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 
 namespace cubfc {
 
-// A group on one device. Its file is there as long as this object, also when its last member has
-// ended meanwhile. Must not be used by several threads at once.
+// A group on one device. The group's file stays as long as this object lives, even if the last
+// member ends meanwhile. Must not be used by several threads at once.
 class GroupControl {
  public:
   // All groups of that name: one for each device, and for each folder in which processes of this
@@ -60,8 +61,9 @@ class GroupControl {
   // highest of them. Precondition: `bytes` is more than 0.
   enum class Changed : std::uint8_t { kYes, kIsSealed, kNot };  // kNot: errno says why
   Changed change_limit(std::uint64_t bytes);
-  // Calls `ask`, which must ask members to give back what they do not use. They may not claim
-  // beyond the limit again what they give back meanwhile.
+  // Calls `ask`, which must ask members to give back what they do not use. What a member gives back
+  // while `ask` runs is taken off the bytes that the member may claim beyond the limit
+  // (GroupFile::keep_less()).
   template <typename Ask>
   void ask_for_unused(Ask ask) {
     const Descriptor asking = begin_to_ask();

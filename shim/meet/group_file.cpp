@@ -120,7 +120,8 @@ void GroupFile::bring_along(std::size_t member, const GroupFile& before,
   members[member].kept_bytes.store(before.members[before_as].kept_bytes.load());
 }
 
-// What the member holds stays kept: that is in use, or was claimed after kept_bytes was noted.
+// kept_bytes does not fall below what the member holds now. Those bytes are in use, or were claimed
+// after kept_bytes was noted.
 void GroupFile::keep_less(std::size_t member, std::uint64_t bytes) noexcept {
   std::atomic<std::uint64_t>& kept = members[member].kept_bytes;
   std::uint64_t now = kept.load(std::memory_order_relaxed);
@@ -231,9 +232,10 @@ void GroupFile::for_each_member(Do what) noexcept {
   }
 }
 
-// If the limit is lowered, what each member holds is noted before and after the change. The first
-// note keeps a member from being refused in between what it may have, also if this process is
-// killed there. The second counts what was claimed by the old limit at the last moment.
+// If the limit is lowered, what each member holds is noted before and after the change. By the
+// first note a member may claim what it had, also between the change and the second note, and also
+// if this process is killed there. The second note counts what was claimed by the old limit at the
+// last moment.
 bool GroupFile::change_limit(std::uint64_t bytes) noexcept {
   const std::uint64_t before = limit();
   std::uint64_t largest_sealed = 0;

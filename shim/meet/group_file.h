@@ -50,8 +50,8 @@ struct GroupFile {
     std::atomic<std::uint32_t> sealed;           // 1: a policy file enforces its own limit
     std::atomic<std::uint64_t> own_limit_bytes;  // with which it has joined
     // Set when the group's limit is lowered below what all members hold: the bytes that this member
-    // held then, later without those that it gave back (keep_less()). Up to so many bytes it may
-    // claim again, even beyond the limit. 0: none.
+    // held then, later less those that it gave back (keep_less()). The member may hold up to so
+    // many bytes even if the group is beyond the limit. 0: none.
     std::atomic<std::uint64_t> kept_bytes;
   };
 
@@ -80,8 +80,8 @@ struct GroupFile {
   // Does so for all members. Called by a process that has locked the whole file.
   void give_all_back() noexcept;
   // Gives back what each dead member held, except `own`. Called by a process that holds the lock of
-  // kClearing. Asks the kernel by the descriptor `file`. If no member is left, each member that
-  // joins later claims by its own limit again.
+  // kClearing. Asks the kernel, by the descriptor `file`, which members live. If no member is left,
+  // each member that joins later claims by its own limit again.
   void clear_the_dead(int file, std::size_t own = kMembers) noexcept;
   // Whether a member has died so short a time ago that the driver may not have taken back all of
   // its memory yet.
@@ -106,9 +106,10 @@ struct GroupFile {
   // The group's limit; if it was not changed, the largest of the members'. 0 without members.
   std::uint64_t limit() const noexcept;
 
-  // Called by a process that holds the lock of kClearing, after clear_the_dead(). What members hold
-  // beyond a lowered limit they keep, and may claim again. False, and nothing is changed, if all
-  // members' limits are sealed and this would raise the limit above the highest of them.
+  // Called by a process that holds the lock of kClearing, after clear_the_dead(). If members hold
+  // more than a lowered limit, they keep what they hold, and may claim it again after a free.
+  // Returns false, and changes nothing, if all members' limits are sealed and `bytes` is above the
+  // highest of them.
   bool change_limit(std::uint64_t bytes) noexcept;
 
  private:
@@ -117,8 +118,9 @@ struct GroupFile {
   void for_each_member(Do what) noexcept;
 };
 
-// Locks kClearing by this descriptor; waits while another process has it locked. False if that was
-// so all the time (patience::kMostNapsForClearing), or for another reason that errno says.
+// Locks kClearing by this descriptor; waits while another process has it locked. False if the other
+// process has not unlocked it after patience::kMostNapsForClearing naps, or if it cannot be locked
+// for another reason, which errno says.
 bool wait_to_clear(int file) noexcept;
 
 }  // namespace cubfc

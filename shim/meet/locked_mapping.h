@@ -14,10 +14,10 @@ struct InHand;
 
 enum class Lock : bool { kShared, kExclusive };
 
-// Maps `bytes` of the file, locks it (flock), calls `then` with its descriptor for what else is to
-// be locked (fcntl's F_OFD_SETLK), and closes it. Returns the mapping, which is the caller's;
-// nullptr when any of this fails or `then` returns false, and errno says why: ESTALE if the file
-// has been removed by then. Thread-safe.
+// Maps `bytes` of the file, locks the file (flock), calls `then` with its descriptor for what else
+// is to be locked (fcntl's F_OFD_SETLK), and closes the descriptor. Returns the mapping, which is
+// the caller's; nullptr when any of this fails or `then` returns false. errno then says why: ESTALE
+// if the file was removed before it could be locked. Thread-safe.
 void* map_locked(Descriptor file, std::size_t bytes, Lock lock,
                  const std::function<bool(int file, void* data)>& then = {});
 

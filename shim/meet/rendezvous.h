@@ -33,8 +33,9 @@ class Rendezvous {
  public:
   using Now = Asking::Now;
 
-  // Processes meet that give the same name. The version of the layout is part of the name, so that
-  // cubfc with another layout uses another file. `now`: the clock by which answers are waited for.
+  // Processes that give the same name meet. The version of the layout is part of the name, so that
+  // a cubfc with another layout uses another file. `now`: the clock by which answers are waited
+  // for.
   explicit Rendezvous(
       std::string name = "rendezvous-6", Now now = [] { return std::chrono::steady_clock::now(); })
       : name_(std::move(name)), now_(now) {}
@@ -64,7 +65,8 @@ class Rendezvous {
   // and what others could give would count the memory that has moved twice, or not at all. Locks as
   // changed().
   void resized(std::size_t number) noexcept;
-  // To be called now and then. If somebody has removed the file, goes on in a new one.
+  // Called once a second by SoftReserve's thread. If somebody has removed the file, goes on in a
+  // new one.
   void meet_again() noexcept;
   // From now on wait_for_ring() returns at once, and no further device is offered.
   void interrupt() noexcept;
@@ -100,7 +102,8 @@ class Rendezvous {
   // Whether another process is about to give back all that it does not use of this device.
   // Processes for which this one has waited in vain do not count: they may be stopped.
   bool is_any_closing(const DeviceId& device) noexcept;
-  // Called when this process has waited in vain for those that are about to do so now.
+  // Called when this process has waited in vain for the processes that is_any_closing() reports
+  // now. They do not count there any more.
   void give_up_on_closing(const DeviceId& device) noexcept;
 
   // A number that changes whenever a process comes, has given something up, begins to close or is
@@ -116,7 +119,7 @@ class Rendezvous {
     std::int32_t pid;  // in its own namespace
     DeviceId device;
     std::uint64_t given;
-    bool is_answered;  // false: there was no answer, or not the last one
+    bool is_answered;  // false: the process did not answer at all, or not the last question
   };
   std::vector<Answer> ask_for_all(std::optional<std::int32_t> pid, const Waiting& waiting);
 

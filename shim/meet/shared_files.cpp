@@ -20,8 +20,8 @@
 namespace cubfc {
 namespace {
 
-// Another process may remove a file before it is locked here. That hardly happens so often in a
-// row.
+// Another process may remove a file after this one has opened it and before this one locks it. Then
+// the file is made or joined again; so many times in a row that hardly happens.
 constexpr int kMostAttempts = 10;
 
 Descriptor open_file(int folder, const char* name, int flags) {

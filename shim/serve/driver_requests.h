@@ -1,6 +1,6 @@
 // Requests that only the driver can serve. The bytes of each are claimed from the device's limit
 // before the driver is called. A request that fails is tried again when memory can be given back
-// for it. The user is told of one that fails all the same.
+// for it. A request that fails in the end is reported to the user (FailedRequests).
 #pragma once
 
 #include <optional>

@@ -69,10 +69,11 @@ class StreamOrdered {
   // Has the driver destroy a pool of the program's. The limit counts the pool until all that was
   // allocated from it is freed. If the driver refuses, the limit counts the pool as before.
   CUresult destroy_pool(CUmemoryPool pool);
-  // For a pool in whose place an arena serves: the bytes used and reserved, and the peak of each,
-  // are the driver's plus the arena's (for reserved: all that the arena has). The peak of both
-  // together may have been less than the sum of the two peaks. Setting a peak to 0 sets it to what
-  // there is now, in the driver and in the arena. All other attributes and pools: by the driver.
+  // For a pool in whose place an arena serves, get_pool_attribute() adds the driver's and the
+  // arena's figures: the bytes used and reserved, and the peak of each. All that the arena has
+  // counts as reserved. A peak may come out too high, since the driver's and the arena's peak may
+  // have been at different times. Setting a peak to 0 sets it to what there is now, in the driver
+  // and in the arena. All other attributes and pools: by the driver.
   CUresult get_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
   CUresult set_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 

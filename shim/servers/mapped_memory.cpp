@@ -232,9 +232,9 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
   return {0, static_cast<int>(result), result == CUDA_ERROR_OUT_OF_MEMORY && !host_has_none};
 }
 
-// Maps all pages of the range, or none. Gets all of them before it maps the first; if the device
-// has too few, those that it had become spare. Returns the driver's answer. If the host has no
-// memory, sets `host_has_none` and returns CUDA_ERROR_OUT_OF_MEMORY.
+// Maps all pages of the range, or none. Gets all of them before it maps the first. If the device
+// has too little memory, the pages that this call has got become spare. Returns the driver's
+// answer. If the host has no memory, sets `host_has_none` and returns CUDA_ERROR_OUT_OF_MEMORY.
 CUresult MappedMemory::map_pages(arena::Address base, std::uint64_t bytes,
                                  const Holdings* of_context, bool& host_has_none) noexcept {
   Pages made;
@@ -323,7 +323,7 @@ void MappedMemory::drop_spare() noexcept {
 }
 
 // After a refusal the other pages are tried all the same. A refusal for a page that has been
-// unmapped meanwhile does not count: it needs no access.
+// unmapped meanwhile does not count, because such a page needs no access.
 void MappedMemory::give_access(CUdevice peer) noexcept try {
   std::vector<std::pair<arena::Address, std::uint64_t>> runs;  // of pages side by side
   {

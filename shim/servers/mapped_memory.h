@@ -23,8 +23,8 @@ class MappedMemory : public RegionSource {
   // the first call that fails. That the device is full counts as CUDA_SUCCESS.
   static CUresult try_page(const DriverFunctions& driver, CUdevice device,
                            std::uint64_t page_bytes) noexcept;
-  // The page size in bytes that suits the device's memory, or its limit if that is less. 0 if the
-  // device cannot map memory, or if arenas have managed memory.
+  // The page size in bytes that suits the size of the device, or of the limit if that is lower. 0
+  // if the device cannot map memory, or if arenas consist of managed memory.
   static std::uint64_t page_bytes_for(const DriverFunctions& driver, const Device& device);
 
   bool release_waits() const noexcept override { return false; }

@@ -76,7 +76,7 @@ FiguresPage::~FiguresPage() {
 
 // Makes the shared file; nullptr if there can be none. A forked child does not inherit the mapping
 // that keeps the file locked. So the figures lie in a second mapping, which a child does inherit:
-// what a child still does in the library must not end it.
+// else a child that still writes figures would end by SIGSEGV.
 figures::ProcessFigures* FiguresPage::make_file() {
   std::uint64_t key = 0;
   constexpr std::size_t kBytes = sizeof(figures::ProcessFigures);

@@ -47,8 +47,8 @@ bool has_this_limit(const config::Policy& policy, const figures::DeviceFigures& 
 
 // What the processes that have this limit know of the GPU, and what they have taken of it together.
 struct Known {
-  std::optional<int> number;      // by which CUDA knows it in one of them
-  std::uint64_t total_bytes = 0;  // as CUDA says; 0: none has used it
+  std::optional<int> number;      // the GPU's number in one of these processes, as CUDA counts
+  std::uint64_t total_bytes = 0;  // as CUDA says; 0: none of them has used the GPU
   std::uint64_t taken_bytes = 0;
 };
 Known known_of(const config::Policy& policy, const DeviceId& id,

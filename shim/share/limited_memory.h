@@ -1,5 +1,5 @@
-// What a program is told of a GPU's memory by NVML, under a limit that the program is shown as the
-// size of the GPU: the limit, and how much of it all processes that share it have taken.
+// What NVML is to tell a program of a GPU's memory if the program is shown its limit as the size of
+// the GPU: the limit, and how much of the limit all processes that share it have taken.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct LimitedMemory {
   std::uint64_t used_bytes;  // at most total_bytes
 };
 
-// For the GPU of this UUID and size in bytes. Under a group's limit, used is what the group has
-// claimed; else it is what all processes of the user have taken whose limit is as large and was set
-// by the same variable. Returns nothing if NVML's own figures are to be told: if there is no such
-// limit, or if the limit may differ from GPU to GPU and no process that has it has used this GPU
-// yet. `own`: the figures of this process; nullptr while it has none. Reads files. Thread-safe.
-// Throws std::bad_alloc.
+// For the GPU of this UUID and size in bytes. Under a group's limit, used_bytes is what the group
+// has claimed. Under any other limit, used_bytes is what those processes of the user have taken
+// together whose limit is as large and was set by the same variable. Returns nothing if NVML's own
+// figures are to be told: if there is no limit that the program is shown; or if the limit may
+// differ from GPU to GPU, and no process with that limit has used this GPU yet. `own`: the figures
+// of this process; nullptr while it has none. Reads files. Thread-safe. Throws std::bad_alloc.
 std::optional<LimitedMemory> limited_memory(const config::Policy& policy, const DeviceId& id,
                                             std::uint64_t total_bytes,
                                             const figures::ProcessFigures* own);

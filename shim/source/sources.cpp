@@ -35,8 +35,8 @@ std::uint64_t unknown_need(Request& request, const Pass& pass) {
   if (!pass.is_blind(request.need)) {
     return less(kMost, pass.at_driver.value_or(0));
   }
-  // The driver cannot be asked what is free then. Each other process that gives memory up may take
-  // kMost bytes again, so the request may ask for kMost bytes as often as there are such processes.
+  // Without a context the driver cannot be asked what is free. Each other process that gives kMost
+  // bytes up may take them again. So the request asks for kMost bytes in all for each such process.
   const Device& device = request.device;
   const std::uint64_t most =
       std::min(request.all.rendezvous().givers(device.id) * kMost, device.total_bytes / 2);
@@ -151,7 +151,8 @@ bool OtherProcesses::gives_at_once(Request& request, const Pass& pass) {
   const std::uint64_t wanted =
       need.bytes > 0 ? pass.with_growth : std::min(pass.with_growth, unknown_need(request, pass));
   const std::uint64_t given = wanted == 0 ? 0 : others.ask(device.id, wanted);
-  request.from_processes += std::min(given, wanted);  // givers of larger pieces take the rest again
+  // A process that gives up more than was wanted, in a larger piece, takes the rest again.
+  request.from_processes += std::min(given, wanted);
   return given > 0;
 }
 

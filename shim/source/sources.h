@@ -38,8 +38,8 @@ class Source {
   enum class Waited : std::uint8_t {
     kInVain,     // it has given nothing back
     kGave,       // it has given something back, or may have
-    kUncounted,  // the same, after a wait that ends by itself, or has a time of its own: the pass
-                 // does not count for patience::kMostPasses
+    kUncounted,  // as kGave; the pass does not count for patience::kMostPasses, because something
+                 // else bounds the wait: the program's work, or a time in patience.h
   };
   virtual Waited gives_after_wait(Request& /*request*/, Pass& /*pass*/) { return Waited::kInVain; }
 };

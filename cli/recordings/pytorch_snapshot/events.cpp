@@ -147,7 +147,8 @@ class EventMaker {
 
   void allocate(Extent block) {
     if (const auto old = live_.find(block.address); old != live_.end()) {
-      end_block(old, old->second.retired ? Kind::kReclaim : Kind::kFree);  // it has no entry
+      // No entry says that the block which was at this address before is free.
+      end_block(old, old->second.retired ? Kind::kReclaim : Kind::kFree);
     }
     const auto stated = stated_.find(index_);
     block.padding =
@@ -156,8 +157,8 @@ class EventMaker {
     add_event(Kind::kAllocate, block);
   }
 
-  // The padding of a block that begins at `address`, from where memory is free up to the next block
-  // or the segment's end.
+  // The padding of a block that begins at `address`. Computed from the room between there and the
+  // next block, or the segment's end.
   std::uint32_t padding_of(std::uint64_t address, std::uint64_t bytes) const {
     const auto segment = segments_.around(address);
     const auto next = live_.upper_bound(address);

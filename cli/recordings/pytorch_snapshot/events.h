@@ -26,8 +26,9 @@ struct DeviceEvents {
 // span is empty, events are a nanosecond apart. Adds to `texts`. An event's caller is the number of
 // its category.
 //
-// A block's padding makes its bytes up to what PyTorch's cache gave. Snapshots state the padding of
-// blocks that are there at the end; for the others it is computed from what was free around them.
+// A block's padding is what PyTorch's cache gave beyond the bytes that were asked for. Snapshots
+// state the padding of blocks that are there at the end. For other blocks the padding is computed
+// from what was free behind them.
 DeviceEvents events_of(const DeviceHistory& history, const CacheSettings& settings,
                        std::uint32_t place, Span span, std::vector<std::string>& texts);
 
