@@ -32,8 +32,8 @@ void AddressTable::make_room() {
   look_at_ = old_.exists() ? 0 : most_in(size_bits_);
 }
 
-// Precondition: nothing is left to move. An entry moves kMoveAtOnce slots when it is added, and so
-// the last slot has been moved long before the table is full again.
+// Precondition: old_ is empty. It is, because each insert since the last grow() has moved
+// kMoveAtOnce slots out of it.
 void AddressTable::grow() {
   Slots larger(size_bits_ + 1);
   old_ = std::exchange(slots_, std::move(larger));

@@ -38,7 +38,7 @@ class AddressTable {
                                                : old_.index_at(old_.find(key_of(address), is_at));
   }
 
-  // The same, and takes it out of the table.
+  // As find(), and takes the entry out of the table.
   template <typename IsAt>
   BlockIndex take(Address address, IsAt is_at) {
     BlockIndex index = slots_.take(slots_.find(key_of(address), is_at));
@@ -91,8 +91,9 @@ class AddressTable {
     }
     BlockIndex index_at(std::uint32_t at) const { return slots_[at].index; }
 
-    // Empties a slot and returns what was in it. Closes the gap: each later entry of the run moves
-    // into it unless it would then lie before the slot that its key asks for.
+    // Empties a slot and returns what was in it. Closes the gap: goes through the rest of the run,
+    // and moves each entry whose home is not behind the gap into the gap. The slot that the entry
+    // leaves is the next gap.
     BlockIndex take(std::uint32_t gap) {
       const BlockIndex taken = slots_[gap].index;
       for (std::uint32_t at = next(gap); slots_[at].index != kNoBlock; at = next(at)) {

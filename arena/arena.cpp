@@ -68,7 +68,7 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes, Caller caller) noexc
   Allocation result;
   Growth::Outcome growth{false, Failure::kTooLarge, 0};
   try {
-    bool look_first = true;  // search before growing: a dry source is not asked each time
+    bool look_first = true;  // the first pass only searches: a hole that fits saves growth
     while (is_possible(bytes)) {
       // After growth, and when the arena cannot grow, every hole is searched: the one that fits may
       // be anywhere in its class.

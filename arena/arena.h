@@ -109,8 +109,8 @@ class Arena {
   // The bytes that the arena would obtain from the source for a request of `bytes`, if the source
   // had them.
   std::uint64_t growth_for(std::uint64_t bytes) const noexcept;
-  // From now on, Observer::changed() is called for the first block of each caller that becomes used
-  // or free, once. Does nothing without an observer.
+  // Has Observer::changed() called once for each caller: when the next block of that caller becomes
+  // used or free. Does nothing without an observer.
   void watch() noexcept;
   // The bytes that release_unused() can give back.
   std::uint64_t unused_bytes() const noexcept;

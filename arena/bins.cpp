@@ -12,8 +12,8 @@ constexpr std::uint32_t kLookAt = 1024;
 
 }  // namespace
 
-// The smallest hole that fits, of the first class from `from` on in which one fits. Within the
-// holes that `search` allows.
+// The smallest hole that fits, of the first class from `from` on in which one fits; kNoBlock if
+// none fits. Looks at as many holes as `search` allows.
 BlockIndex Bins::best_of_classes(const BlockSlab& blocks, std::uint32_t from,
                                  const Request& request, Search search) const {
   std::uint32_t left =

@@ -128,7 +128,7 @@ class Bins {
     BlockIndex& head = heads_[size_class];
     const BlockIndex next = head;
     blocks[index].hole = {next, kNoBlock, size_class};
-    blocks[next].hole.previous = index;  // may be kNoBlock's, as in remove()
+    blocks[next].hole.previous = index;  // `next` may be kNoBlock: see remove()
     bitmap_[size_class / 64] |= std::uint64_t{1} << (size_class % 64);
     summary_ |= std::uint64_t{1} << (size_class / 64);
     head = index;

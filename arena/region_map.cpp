@@ -33,8 +33,8 @@ void RegionMap::assign(const std::vector<Region>& regions) noexcept {
   version_.store(version + 2, std::memory_order_release);
 }
 
-// While a writer changes the entries the result may be wrong, but only entries are read.
-// number_at() then searches again.
+// While a writer changes the entries, the result may be wrong, but nothing outside of the entries
+// is read. number_at() then searches again.
 std::uint64_t RegionMap::search(Address address) const noexcept {
   const Entries* const entries = current_.load(std::memory_order_acquire);
   if (entries == nullptr) {

@@ -130,7 +130,8 @@ void Regions::publish_map() noexcept {
   map_.assign(map_draft_);
 }
 
-// Makes a block of what remains of a hole behind a block that was cut out of its middle.
+// Called when the block `behind` was cut out of the middle of a hole: makes a free or vacant block
+// of the hole's part that follows `behind`.
 void Regions::add_rest(Bins& bins, BlockIndex behind, std::uint32_t granules, BlockState state) {
   const BlockIndex index = blocks_.acquire();
   const Block& block = blocks_[behind];
@@ -239,9 +240,9 @@ const Regions::Region* Regions::region_around(Address address) const {
   return address < region.end() ? &region : nullptr;
 }
 
-// Mostly `address` is a block's start, or close behind one: so the address table is asked for the
-// last 64 granules. If none of them is a live block's start, the search goes on from a landmark,
-// block by block.
+// Mostly `address` is a block's start, or close behind one. So the address table is asked for the
+// starts of 64 granules: that of the granule with `address`, and those below it. If none of them is
+// a live block's start, the search goes on from a landmark, block by block.
 BlockIndex Regions::find_containing(Address address) const {
   constexpr Address kClose = 64 * kGranuleBytes;
   const Address granule_start = round_down(address, kGranuleBytes);

@@ -33,7 +33,7 @@ class Regions {
  public:
   using Region = arena::Region;
 
-  // What a region that the source gave is for.
+  // The purpose of a region.
   enum class Kind : bool {
     kSlice,  // for many blocks
     kOwn,    // for one block, which is as large as the region
@@ -63,9 +63,9 @@ class Regions {
   // The same in an unused region for one block, which may be at most an eighth larger than `bytes`.
   Placed allocate_own(std::uint64_t bytes);
   bool has_unused_own() const { return own_holes_.largest_fit_bytes(blocks_) > 0; }
-  // Turns an unused region for one block into a slice: a small one of those that then have room for
-  // a block of `block_bytes`. Returns the bytes that the region has lost for its lead; 0 if there
-  // is none.
+  // Turns an unused region for one block into a slice that has room for a block of `block_bytes`.
+  // Prefers a small region. Returns the bytes that the region has lost for its lead; 0 if there is
+  // no such region.
   std::uint64_t make_slice_of_own(std::uint64_t block_bytes);
 
   // Makes the live block that starts at `address` retired: no longer found by its address, and not
@@ -85,8 +85,8 @@ class Regions {
   // one at the lowest address. No vacancy when no place is large enough. Looks at every vacancy.
   Place place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const;
   // Cuts a part out of a free or vacant block, so that memory can be mapped or unmapped there. The
-  // part is moving until settle(). Precondition: reserve_for_moves() for all parts that are taken
-  // out until the next reserve.
+  // part is moving until settle(). Precondition: reserve_for_moves(count) was called, and fewer
+  // than `count` parts have been taken out since.
   BlockIndex take_out(BlockIndex index, std::uint32_t start, std::uint32_t granules);
   void reserve_for_moves(std::uint32_t count) { blocks_.reserve(2 * count); }
   // Makes a part that was taken out free or vacant, and coalesces it. Never fails.
@@ -153,7 +153,7 @@ class Regions {
   Bins vacancies_{BlockState::kVacant};
   AddressTable table_;
   FreedSizes freed_sizes_;
-  std::vector<Region> regions_;               // by index; that of a removed one is reused
+  std::vector<Region> regions_;               // by index; a removed region's index is reused
   std::vector<std::uint16_t> by_address_;     // indices of the regions, in address order
   RegionMap map_;                             // the same regions, for number_at()
   std::vector<RegionMap::Region> map_draft_;  // reserved: publish_map() must not fail

@@ -138,8 +138,8 @@ void tell_of_observing(const RunWords& words, const config::Policy& policy) {
       kCannotExecute};
 }
 
-// With --wait, when the program has ended: prints what those of its processes used that ended
-// without a summary.
+// Called with --wait when the program has ended. For each process of the run that has ended without
+// a summary, prints what it used.
 void tell_of_ended(pid_t run) {
   for (const live::Process& process : live::read_ended_processes().all) {
     if (process.figures->run_pid != run || process.figures->told.load() != 0 ||
@@ -234,7 +234,7 @@ void add_run(CLI::App& app, std::vector<std::string>& words) {
   CLI::App* const command = app.add_subcommand("run", "Executes a program under cubfc.");
   const auto ours = std::make_shared<RunWords>();
   command->add_option("PROGRAM", ours->program, "what to execute, and its arguments")
-      ->type_name("");  // for --help; take_program() reads it
+      ->type_name("");  // for --help only; take_program() reads these words
   command
       ->add_option("--share", ours->share,
                    "so many processes share each GPU equally: a number, or auto for what torchrun, "
@@ -280,7 +280,8 @@ Examples:
   torchrun --nproc-per-node 4 --no-python cubfc run --share auto -- python3 train.py
   cubfc run --observe --trace run.%p.cubfc --oom-report oom.json -- ./app)");
   command->callback([ours, command] {
-    std::erase_if(ours->flags, [&](const auto& flag) {  // that was not given; an empty value was
+    // Removes the flags that were not given. A flag that was given an empty value stays.
+    std::erase_if(ours->flags, [&](const auto& flag) {
       return command->get_option(flag_of(*config::find_option(flag.first)))->count() == 0;
     });
     try {

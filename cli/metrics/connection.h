@@ -13,7 +13,7 @@
 namespace cubfc::cli {
 
 // Lives as long as it waits for its peer. The request, the answer and the end have a time limit
-// each, which no byte extends.
+// each. A peer that sends or reads a little now and then gets no more time.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   // `page` must outlive the connection. It is called for each scrape.

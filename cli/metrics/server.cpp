@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kForTheLast{700};
 // The pause after a connection could not be accepted.
 constexpr std::chrono::milliseconds kForRoom{50};
 
-// The most connections at once; one more closes another. A quarter of the files that this process
-// may open, since making a page needs some.
+// The most connections at once; when one more comes, an older one is closed. At most a quarter of
+// the files that this process may open, since making a page opens files, too.
 std::size_t most_connections() {
   constexpr std::size_t kMost = 64;
   rlimit files{};
@@ -62,8 +62,8 @@ tcp::acceptor listening(asio::io_context& context, const tcp::endpoint& endpoint
   return acceptor;
 }
 
-// Listens on the first of the name's addresses on which that is possible; IPv4's, which "localhost"
-// may have beside IPv6's, first. Throws Failure.
+// Listens on one address of the name: the first on which that is possible. Tries IPv4 addresses
+// before IPv6 ones; "localhost" may have both. Throws Failure.
 tcp::acceptor listen(asio::io_context& context, const Address& address) {
   error_code error;
   tcp::resolver resolver(context);
@@ -124,8 +124,8 @@ class Server::Implementation {
     });
   }
 
-  // Called when no connection can be accepted, because no more files can be opened, or memory
-  // lacks.
+  // Called when no connection can be accepted, because too many files are open or memory is
+  // lacking.
   void accept_later() {
     make_room();
     for_room_.expires_after(kForRoom);
@@ -146,9 +146,9 @@ class Server::Implementation {
     connection->start();
   }
 
-  // Closes a connection: the oldest that has no request yet, or has its answer; else the oldest,
-  // whose peer still reads the answer. A scrape sends its request at once, so it is not closed
-  // where others only keep connections open.
+  // Closes the oldest connection that has no request yet, or has its answer. If there is none,
+  // closes the oldest of all, whose peer still reads the answer. A scrape sends its request at
+  // once. So its connection is not closed as long as there is one that a peer only keeps open.
   void make_room() {
     const auto is_of_no_use = [](const auto& each) {
       const auto connection = each.lock();

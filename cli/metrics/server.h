@@ -21,8 +21,8 @@ class Server {
 
   // Where it listens, with the port that the system has chosen where 0 was asked for.
   Address address() const;
-  // Returns within a second after SIGTERM or SIGINT. A scrape that is being answered then is
-  // answered.
+  // Returns within a second after SIGTERM or SIGINT. Before that, scrapes that have begun get their
+  // answers.
   void run();
 
  private:

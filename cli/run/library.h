@@ -21,8 +21,8 @@ std::string find_library(const std::optional<std::string>& given);
 std::string others_preloaded(const std::string& before);
 
 // A value of LD_PRELOAD: the entries of `before`, then `library`, since a sanitizer's runtime must
-// stay the first. Any libcubfc.so in `before`, of an image or of another run around this one, is
-// left out: two of them would both intercept.
+// stay the first. Any libcubfc.so in `before`, set by a container image or by a `cubfc run` around
+// this one, is left out: two of them would both intercept.
 std::string preload_with(const std::string& before, const std::string& library);
 
 }  // namespace cubfc::cli

@@ -116,7 +116,7 @@ FoundProgram find_program(const std::string& name, const std::string& search) {
     if (error == 0) {
       return {path, 0};
     }
-    // As in a shell: a file that may be in a folder that cannot be searched does not count.
+    // As in a shell: a folder that cannot be searched counts as one without the file.
     found.error = error == EACCES && access(path.c_str(), F_OK) == 0 ? EACCES : found.error;
     if (folder.size() == rest.size()) {
       break;

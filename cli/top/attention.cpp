@@ -8,8 +8,9 @@ namespace cubfc::cli::top {
 namespace {
 
 // The shares from which on a concern applies. Idle bytes are compared with the GPU's total, since
-// others could have them; if they are less than a twentieth of it, fragmentation does not matter.
-// Reserved bytes are no concern: they go to whoever asks for them.
+// others could have them. Below a twentieth of that total, their fragmentation does not matter.
+// Reserved bytes are no concern: they go to processes that ask for them, or a setting has asked to
+// hold them.
 constexpr double kNearLimit = 0.9;
 constexpr double kFragmentation = 0.5;
 constexpr double kIdleThatMatters = 0.05;
@@ -27,7 +28,7 @@ bool applies(Concern concern, const Row& row) {
       return is_near(row.sums.in_use, figures::read(device.limit_bytes));
     case Concern::kRefused:
       return figures::read(device.refused) > 0;
-    case Concern::kFragmented:  // an arena without blocks can be given back as a whole
+    case Concern::kFragmented:  // not for arenas without blocks: all of their memory can go back
       return row.sums.of[static_cast<std::size_t>(trace::Memory::kArena)] > 0 &&
              figures::fragmentation(row.sums) >= kFragmentation &&
              share_of(idle, device.total_bytes) >= kIdleThatMatters;

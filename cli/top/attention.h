@@ -1,4 +1,5 @@
-// Finds what about a process needs a look, and says it in words.
+// Finds the concerns about a process: what of its figures the user should look at. Says them in
+// words.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // Physical memory that the program makes and maps (cuMemCreate, cuMemMap). The driver serves it.
-// Its bytes are counted and limited, and a request that lacks memory is made again when some can be
-// given back for it.
+// Its bytes are counted and limited. A request that fails for lack of memory is tried again when
+// memory can be given back for it. Preallocated memory is given back first.
 #pragma once
 
 #include <cuda.h>

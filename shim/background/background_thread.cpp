@@ -31,7 +31,7 @@ bool has_list_of_mutexes(pid_t thread) noexcept {
 }
 
 // Whether a file of /proc could not be opened because it does not exist here, or must not be
-// opened. Other errors, such as a lack of descriptors, may pass.
+// opened. Other errors, such as a lack of descriptors, may be gone at the next try.
 bool is_out_of_reach(int error) noexcept {
   return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM;
 }

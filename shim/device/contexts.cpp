@@ -102,8 +102,8 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   }
   Context* context = first();
   {
-    // An object whose context a call may still be ending is not used again yet: our threads are
-    // kept out of it.
+    // An ended Context may be used again for this one, but not while a call may still be ending the
+    // context that it stood for: our threads are kept out of such a Context.
     const std::lock_guard uses_lock(uses_.mutex_);
     while (context != nullptr &&
            (context->alive() || context->ends > 0 || &context->device != its_device)) {
@@ -134,8 +134,8 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
 }
 
 // Gives the arena its options, which depend on what is free on the device now. Precondition: the
-// context, or a green one of its device, is current. Where the driver cannot tell what is free,
-// that counts as nothing.
+// context, or a green one of its device, is current. If the driver cannot tell how many bytes are
+// free, they count as 0.
 void Contexts::start(Context& context) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
@@ -243,8 +243,8 @@ void Contexts::drop_all_gone(CUcontext handle) {
   }
 }
 
-// The handle means the context of this id now. Drops any other context that had it, which has ended
-// by a call that was not seen.
+// The handle now means the context of this id. Drops any other context that had the handle and is
+// gone: a call that cubfc has not seen has ended it.
 void Contexts::drop_others_of(CUcontext handle, std::uint64_t id) {
   for (Context* context = first(); context != nullptr; context = context->next) {
     const std::uint64_t other = context->id.load(std::memory_order_acquire);
@@ -363,7 +363,9 @@ CUresult Contexts::synchronize(const Context& owner, WaitPermit& permit,
     if (context == &owner) {
       of_owner = result;
     } else if (result != CUDA_SUCCESS && !stays(result)) {
-      all = false;  // refused, perhaps because of a capture (an error that stays leaves no work)
+      // The driver has refused to wait, perhaps because of a capture. (After an error that stays,
+      // no work is left to wait for.)
+      all = false;
     }
   }
   if (!knows_current) {  // the current one is green, or not known here

@@ -109,9 +109,9 @@ class Contexts {
   References* references_to(CUcontext handle, std::optional<CUdevice> device) const;
   CUcontext handle_of_primary(CUdevice device) const;
   Context* known_as(CUcontext handle, std::uint64_t* its_id = nullptr) const;
-  // After it: ended() drops the context if the call has ended it. drop_all_gone() is for the call
-  // that gives up a reference: it looks at all primary contexts and at the context of `handle`, and
-  // drops those that are gone.
+  // After the driver's call: ended() drops the context if the call was a success. drop_all_gone()
+  // is for a call that gives up a reference: it looks at all primary contexts and at the context of
+  // `handle`, and drops those that are gone.
   void ended(Context* context, std::uint64_t id, CUcontext handle, bool success);
   void drop_all_gone(CUcontext handle);
   void drop_others_of(CUcontext handle, std::uint64_t id);
@@ -142,7 +142,8 @@ class Contexts {
   std::atomic<Context*> first_{nullptr};
   std::atomic<std::uint64_t> generation_{1};  // raised by forget_handles()
 
-  mutable std::mutex mutex_;  // guards changes of the list, and which context a Context is
+  // Guards changes of the list, and which context of the driver's each Context stands for.
+  mutable std::mutex mutex_;
   ContextUses uses_;
   std::vector<ContextListener*> listeners_;
 };

@@ -1,8 +1,8 @@
 // Takes the place of two functions: _dl_find_object(), which the static libgcc's unwinder calls,
-// and the handler that the static libstdc++ would bring along.
+// and the terminate handler that the static libstdc++ would bring along.
 //
-// The C library has a _dl_find_object() since glibc 2.35; using it would raise the oldest glibc
-// that libcubfc.so runs on from 2.34. The one here walks over the loaded objects, and remembers for
+// The C library has a _dl_find_object() since glibc 2.35. If libcubfc.so used that one, it would no
+// longer run with glibc 2.34. The one here walks over the loaded objects, and remembers for
 // each thread the segments where it found something: the stacks of a trace lie in the same few
 // objects again and again.
 #include <dlfcn.h>

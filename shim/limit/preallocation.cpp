@@ -15,9 +15,9 @@ namespace {
 
 // The memory is created in pieces of a 60th of the device, so that it takes few driver calls. One
 // 60th is created in smaller pieces: the first is a 16th of it, and each next one is as large as
-// all before it, as arenas grow. That makes 64 pieces at most. When a piece was released for a
-// smaller request, the rest is created again in pieces of that request's size, but at least of a
-// 16th of a 60th.
+// all before it together. (The slices of an arena grow in the same way.) That makes 64 pieces at
+// most. When a piece was released for a smaller request, the rest is created again in pieces of
+// that request's size, but at least of a 16th of a 60th.
 constexpr std::uint64_t kLargePieces = 60;
 constexpr std::uint64_t kSmallPieces = 16 * kLargePieces;
 

@@ -38,8 +38,8 @@ class Stacks {
   std::span<const std::uintptr_t> take() noexcept;
 
   // If any of these frames lies in code that was not told of, calls `tell` with the text of
-  // trace::Kind::kObjects, which lists the code that is loaded. Another thread with frames in that
-  // code waits meanwhile. Throws std::bad_alloc.
+  // trace::Kind::kObjects, which lists the code that is loaded. Other threads that call this wait
+  // meanwhile, so each stack is recorded after the code that it lies in. Throws std::bad_alloc.
   void tell_new_objects(std::span<const std::uintptr_t> frames,
                         const std::function<void(const std::string& text)>& tell);
 

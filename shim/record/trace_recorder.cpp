@@ -172,9 +172,9 @@ inline TraceRecorder::Buffer* TraceRecorder::buffer_at(std::uint64_t at) noexcep
   return is_there() || waits_until(is_there) ? &buffer : nullptr;
 }
 
-// Waits for other threads until is_so(). False if it has waited in vain, or another thread has:
-// then nothing more is recorded. A record that has its place but was not written leaves a hole in
-// the file, which can be read up to there.
+// Waits for other threads until is_so(). False if this thread or another has waited in vain: then
+// nothing more is recorded. A record that got bytes of the file and was not written leaves a hole;
+// the file can be read up to the hole.
 template <typename IsSo>
 [[gnu::noinline]] bool TraceRecorder::waits_until(IsSo is_so) noexcept {
   constexpr timespec kNap{0, std::chrono::nanoseconds(patience::kNapForTrace).count()};
@@ -362,8 +362,8 @@ void TraceRecorder::record_stack() noexcept {
   }
 }
 
-// Another thread may have a place in the file and no record there yet. Waits for such a thread, a
-// while at most; then gives up.
+// Another thread may have reserved bytes of the file, and not have copied its record there yet.
+// Waits for such a thread, a while at most; then gives up.
 void TraceRecorder::flush() noexcept {
   constexpr int kLooks = 1000;
   constexpr timespec kPause{0, 100'000};
@@ -371,8 +371,8 @@ void TraceRecorder::flush() noexcept {
     const std::uint64_t number = std::min(head_.load(), end_.load()) / kBufferBytes;
     Buffer& buffer = (*buffers_)[number % kBuffers];
     buffer.flushing.fetch_add(1, std::memory_order_seq_cst);
-    // `filled` is read first: if no place has been given since then, every place that was given is
-    // filled.
+    // `filled` is read before `head_`, and never exceeds what was reserved by then. So if it
+    // reaches `head`, all bytes that were reserved are filled.
     const std::uint64_t filled = buffer.filled.load(std::memory_order_seq_cst);
     const std::uint64_t head = std::min(head_.load(std::memory_order_seq_cst), end_.load());
     const bool whole = buffer.turn.load(std::memory_order_seq_cst) == turn_of(number) &&

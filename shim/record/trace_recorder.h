@@ -62,13 +62,15 @@ class TraceRecorder {
     record(what, text.data(), text.size());
   }
 
-  // Records that a place begins, and returns its number; records that it ends.
+  // Records that a place begins, and returns its number; records that it ends. A place is an arena,
+  // or the memory that the program has of a device by one function (trace::PlaceText).
   std::uint8_t begin_place(const trace::PlaceText& place) noexcept;
   void end_place(std::uint8_t place) noexcept;
 
   // Called by a hook before any lock of cubfc's is taken. Captures the calling thread's stack,
   // native and Python's, for the next allocation that the thread records. Does nothing where no
-  // stacks are recorded.
+  // stacks are recorded. Takes locks and, for Python's frames and for code that was not told of,
+  // host memory. So a program that allocates device memory in a signal handler may hang here.
   void capture_stack(const void* return_address) noexcept;
   // Called just before an allocation is recorded: records the captured stack, if there is one.
   void record_stack() noexcept;
@@ -134,7 +136,7 @@ class TraceRecorder {
 
   alignas(64) std::atomic<std::uint64_t> head_{0};  // bytes of the file that records were given
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> is_stuck_{false};  // a thread was waited for in vain by waits_until()
+  std::atomic<bool> is_stuck_{false};  // waits_until() has waited for a thread in vain
   std::atomic<std::uint64_t> end_{~std::uint64_t{0}};  // where a full or closed file ends
   std::atomic<std::uint32_t> threads_{0};
 

@@ -33,9 +33,9 @@ arena::Arena::Gathered Frees::free_at_hand(CUdeviceptr address) {
   return frees != nullptr ? frees->gather(*context, address) : arena::Arena::Gathered::kNot;
 }
 
-// Most blocks that are freed lie in the arena of the current context, so that arena is asked first:
-// it has blocks of its own context only. If the block is not there, the owner is looked up among
-// all contexts.
+// Most blocks that are freed lie in the arena of the current context, so that arena is asked first.
+// If none of its regions is there, the owner is looked up among all contexts. No owner: the memory
+// is the driver's.
 inline Frees::Freed Frees::find_freed(CUdeviceptr address) {
   Context* const current = contexts_.current();
   const bool is_owner =
@@ -88,10 +88,11 @@ bool Frees::try_free(CUdeviceptr address) {
 }
 
 // Asks the driver to free an address that it can only refuse: one inside a region, or kNowhere. (A
-// block's own address may be its region's, and the driver would free that.) Usually the driver
-// refuses with CUDA_ERROR_INVALID_VALUE. If it answers with another error, it is asked again in the
-// owner's context, in the relaxed capture mode. If it gives the same error there, that error is
-// this driver's answer to such an address, and does not mean that the block cannot be freed.
+// block may start where its region starts; asked for that address, the driver would free the
+// region.) Usually the driver refuses with CUDA_ERROR_INVALID_VALUE. If it answers with another
+// error, it is asked again in the owner's context, in the relaxed capture mode. If it gives the
+// same error there, that error is this driver's answer to such an address, and does not mean that
+// the block cannot be freed.
 CUresult Frees::refused_by_driver(Context& owner, CUdeviceptr address, bool has_context) const {
   if (has_context && !owner.has(Context::kBroken)) [[likely]] {
     return CUDA_SUCCESS;

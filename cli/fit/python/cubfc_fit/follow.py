@@ -11,7 +11,7 @@ from .shadows import DRAWN, GUESSED, MOST_INDICES, TRUE, guess, is_index, is_kno
 # Draws random numbers here, so that the program's own generators stay as they are.
 _draws = torch.Generator(device="cpu")
 _PLACE = 0.382  # where among the elements that are searched the first guess is found
-_MOST_EXPERTS = 256  # a search among more elements is one among words
+_MOST_EXPERTS = 256  # a search among more elements counts as one in a vocabulary
 _FEW = 16  # the most elements of tensors that are computed although they rest on a guess
 
 
@@ -32,7 +32,7 @@ def follow(func, facts, args, kwargs, tensors, out):
     made = [value for value in tensors_in([out]) if id(value) not in old]
     for tensor in made:
         if tensor.layout is not torch.strided and tensor.numel() and not tensor._nnz():
-            notes.size_unknown(facts.name)  # the operator itself read how many, and was not answered
+            notes.size_unknown(facts.name)  # the operator itself read how many elements to take, and got 0
     changed = [value for value in mutated if is_known(value)]
     new = [value for value in made if is_known(value)]
     if facts.kind is operators.COPY:

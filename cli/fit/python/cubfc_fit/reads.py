@@ -6,7 +6,7 @@ from .notes import notes
 from .shadows import GUESSED, MOST_INDICES, TRUE, Everywhere, guess, is_known, is_small, shadows
 from .waits import waits
 
-_FEW = 16  # the most elements of a copy that a condition may go by
+_FEW = 16  # the most elements of a copy to the host by which a `while` may decide
 
 
 def copy(args, tensors, out, facts):
@@ -52,7 +52,7 @@ def _copy_to_host(source, target):
     certainty = shadows.certainty(source)
     torch.cuda.current_stream(source.device).synchronize()  # the driver's own copy may still run
     if not shadows.has(source) and bool(torch.any(target.reshape(-1)[:MOST_INDICES] != 0)):
-        return  # the driver has these bytes: a copy wrote them that no mode saw, as of a thread of Gloo's
+        return  # the driver has these bytes from a copy that no mode saw, such as one by a thread of Gloo's
     values = shadows.view(source)
     if values is not None and (shadows.has(source) or is_small(source)):
         target.copy_(values)

@@ -42,7 +42,7 @@ def _deciding_lines(loop):
             targets = each.targets if isinstance(each, ast.Assign) else [each.target]
             assignments.append((each, set().union(*map(_names_in, targets))))
     deciding, known = list(conditions), -1
-    while known != len(names):  # also what assigns the names from which these are assigned
+    while known != len(names):  # also the lines that assign a name which a deciding line reads
         known = len(names)
         for each, targets in assignments:
             if targets & names and each not in deciding:
