@@ -6,7 +6,7 @@ import torch
 from . import operators
 from .notes import notes
 from .reads import copy, read
-from .shadows import DRAWN, GUESSED, MOST_INDICES, TRUE, guess, is_index, is_known, is_small, shadows, tensors_in
+from .shadows import DRAWN, GUESSED, MOST_INDICES, TRUE, guess, is_followed, is_index, is_small, shadows, tensors_in
 
 # Draws random numbers here, so that the program's own generators stay as they are.
 _draws = torch.Generator(device="cpu")
@@ -21,7 +21,7 @@ def follow(func, facts, args, kwargs, tensors, out):
     if facts.is_collective:
         # The backend's threads write into these tensors at any time. The driver has the bytes that they copy.
         for tensor in (*tensors, *tensors_in([out])):
-            if is_known(tensor):
+            if is_followed(tensor):
                 shadows.set(tensor, guess(tensor.dtype))
         return out
     if facts.kind is operators.READ:
@@ -33,8 +33,8 @@ def follow(func, facts, args, kwargs, tensors, out):
     for tensor in made:
         if tensor.layout is not torch.strided and tensor.numel() and not tensor._nnz():
             notes.size_unknown(facts.name)  # the operator itself read how many elements to take, and got 0
-    changed = [value for value in mutated if is_known(value)]
-    new = [value for value in made if is_known(value)]
+    changed = [value for value in mutated if is_followed(value)]
+    new = [value for value in made if is_followed(value)]
     if facts.kind is operators.COPY:
         return copy(args, tensors, out, facts)
     if not changed and not new:
@@ -47,7 +47,7 @@ def follow(func, facts, args, kwargs, tensors, out):
         notes.add("convolutions", "cuDNN")
     certainty = TRUE
     for tensor in tensors:
-        if is_known(tensor):
+        if is_followed(tensor):
             certainty |= shadows.certainty(tensor)
     if facts.is_random:
         certainty |= DRAWN
@@ -119,10 +119,10 @@ def _arguments_on_host(facts, args, kwargs):
 
 def _compute(func, facts, args, kwargs, tensors, changed, out, certainty):
     """Computes all results on the host, where all are small enough. Returns whether it has."""
-    if any(is_known(tensor) and not is_small(tensor) for tensor in (*changed, *tensors_in([out]))):
+    if any(is_followed(tensor) and not is_small(tensor) for tensor in (*changed, *tensors_in([out]))):
         return False
     # The mean or the product of large tensors is not known, though it is small itself.
-    if any(is_known(tensor) and tensor.numel() > MOST_INDICES for tensor in tensors):
+    if any(is_followed(tensor) and tensor.numel() > MOST_INDICES for tensor in tensors):
         return False
     try:
         host_args, host_kwargs = _arguments_on_host(facts, args, kwargs)
@@ -133,7 +133,7 @@ def _compute(func, facts, args, kwargs, tensors, changed, out, certainty):
         shadows.raise_certainty(tensor, certainty)
     old = {id(tensor) for tensor in changed}
     for tensor, value in zip(tensors_in([out]), tensors_in([values])):
-        if is_known(tensor) and id(tensor) not in old and tensor.numel():  # an output that is not wanted is empty
+        if is_followed(tensor) and id(tensor) not in old and tensor.numel():  # an output that is not wanted is empty
             if tensor.size() != value.size():
                 notes.add("shape", facts.name, detail=f"{list(tensor.size())} for {list(value.size())}")
                 return False
@@ -210,7 +210,7 @@ def _guess(facts, tensors, changed, new, out):
             shadows.raise_certainty(tensor, GUESSED)  # no gradient is taken for infinite
         else:
             shadows.set(tensor, guess(tensor.dtype))
-    if along is not None and along < len(outputs) and is_small(outputs[along]) and is_known(outputs[along]):
+    if along is not None and along < len(outputs) and is_small(outputs[along]) and is_followed(outputs[along]):
         _guess_index(tensors[0], outputs[along])
 
 

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import operators, sizes
 from .follow import follow
 from .notes import notes
-from .shadows import TRUE, guess, is_known, is_small, shadows, tensors_in
+from .shadows import TRUE, guess, is_followed, is_small, shadows, tensors_in
 
 _lock = threading.RLock()
 _MOST_BYTES_KEPT_BY_DRIVER = 64 << 10  # of a copy, with STANDIN_DATA=none (tests/standin)
@@ -68,7 +68,7 @@ def _is_plain(kind):
 def _lifted(tensor):
     """torch.tensor([...], device="cuda") copies where no mode sees it, and then calls an operator on the tensor that it has
     made. The driver has the bytes, where they are few."""
-    if is_known(tensor):
+    if is_followed(tensor):
         with _lock:
             if is_small(tensor) and tensor.numel() * tensor.element_size() <= _MOST_BYTES_KEPT_BY_DRIVER:
                 shadows.adopt(tensor, tensor.cpu(), TRUE)

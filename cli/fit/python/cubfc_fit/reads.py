@@ -3,7 +3,7 @@
 import torch
 
 from .notes import notes
-from .shadows import GUESSED, MOST_INDICES, TRUE, Everywhere, guess, is_known, is_small, shadows
+from .shadows import GUESSED, MOST_INDICES, TRUE, Everywhere, guess, is_followed, is_small, shadows
 from .waits import waits
 
 _FEW = 16  # the most elements of a copy to the host by which a `while` may decide
@@ -14,8 +14,8 @@ def copy(args, tensors, out, facts):
     target = args[0] if facts.name == "aten::copy_" else out
     if not isinstance(source, torch.Tensor) or not isinstance(target, torch.Tensor):
         return out
-    if not is_known(target):
-        if is_known(source) and target.device.type == "cpu":
+    if not is_followed(target):
+        if is_followed(source) and target.device.type == "cpu":
             _copy_to_host(source, target)
         return out
     if not source.is_cuda:
@@ -66,7 +66,7 @@ def _copy_to_host(source, target):
 
 
 def read(facts, tensors, out):
-    known = [tensor for tensor in tensors if is_known(tensor)]
+    known = [tensor for tensor in tensors if is_followed(tensor)]
     if not known:
         return out
     if facts.name != "aten::equal" and not shadows.has(known[0]) and out:
@@ -74,7 +74,7 @@ def read(facts, tensors, out):
     certainty = TRUE
     for tensor in known:
         certainty |= shadows.certainty(tensor)
-    views = [shadows.view(tensor) if is_known(tensor) else tensor for tensor in tensors]
+    views = [shadows.view(tensor) if is_followed(tensor) else tensor for tensor in tensors]
     if any(view is None for view in views):
         number = True if facts.name == "aten::equal" else out
     else:

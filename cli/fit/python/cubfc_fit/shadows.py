@@ -79,7 +79,7 @@ def _reach(tensor):
     return (tensor.storage_offset() + last + 1) * tensor.element_size() if tensor.numel() else 0
 
 
-def is_known(tensor):
+def is_followed(tensor):
     """Whether the tensor has a shadow: it is the device's, and strided."""
     return tensor.is_cuda and tensor.layout is torch.strided
 
