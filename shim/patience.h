@@ -96,6 +96,9 @@ inline constexpr std::chrono::microseconds kLongestPause{1000};
 inline constexpr int kYieldsForTrace = 100;
 inline constexpr int kMostNapsForTrace = 30'000;
 inline constexpr std::chrono::microseconds kNapForTrace{100};
+// When the trace is flushed, such a thread is waited for with fewer naps: what it has not filled by
+// then is missing in the file until the buffer is full, and nothing else is lost.
+inline constexpr int kMostNapsForFlush = 1000;
 
 // ---- A capture begins: driver/captures.h. A thread that has announced a blocking driver call is
 // inside the driver after so long, also when there are too few processors.
@@ -108,5 +111,8 @@ inline constexpr std::chrono::seconds kLongestPermit{2};
 //
 // For giving unused memory back to the device; an H200 takes 80 ms for 105 GiB.
 inline constexpr std::chrono::seconds kForGivingBackAtExit{1};
+// How often a thread of cubfc's looks whether the program's own threads have all ended, which takes
+// a read of /proc. A process whose threads have ended stays so much longer at most.
+inline constexpr std::chrono::milliseconds kLookForEnd{900};
 
 }  // namespace cubfc::patience

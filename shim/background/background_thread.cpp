@@ -18,8 +18,6 @@
 namespace cubfc {
 namespace {
 
-constexpr std::chrono::milliseconds kLookAtMain{900};
-
 std::atomic<int> running_threads{0};
 
 // Whether a thread has a list of its robust mutexes: the C library gives each thread one, and Linux
@@ -74,7 +72,7 @@ bool BackgroundThread::program_is_over() noexcept {
   static std::atomic<Clock::rep> next_look{0};
   const auto now = Clock::now().time_since_epoch();
   Clock::rep due = next_look;
-  const Clock::rep next = (now + kLookAtMain).count();
+  const Clock::rep next = (now + patience::kLookForEnd).count();
   return due <= now.count() && next_look.compare_exchange_strong(due, next) && main_has_ended() &&
          !program_has_threads();
 }

@@ -365,9 +365,8 @@ void TraceRecorder::record_stack() noexcept {
 // Another thread may have reserved bytes of the file, and not have copied its record there yet.
 // Waits for such a thread, a while at most; then gives up.
 void TraceRecorder::flush() noexcept {
-  constexpr int kLooks = 1000;
-  constexpr timespec kPause{0, 100'000};
-  for (int look = 0; look < kLooks; ++look) {
+  constexpr timespec kPause{0, std::chrono::nanoseconds(patience::kNapForTrace).count()};
+  for (int nap = 0; nap < patience::kMostNapsForFlush; ++nap) {
     const std::uint64_t number = std::min(head_.load(), end_.load()) / kBufferBytes;
     Buffer& buffer = (*buffers_)[number % kBuffers];
     buffer.flushing.fetch_add(1, std::memory_order_seq_cst);
