@@ -22,8 +22,8 @@ inline constexpr std::string_view kOwnPrefix = "CUBFC_";
 inline constexpr std::string_view kRunVariable = "CUBFC_RUN_PID";
 
 /// The names of other projects that are honoured: of JAX, XLA and TensorFlow, and those by which
-/// HAMi, KAI, MPS and NVIDIA's container toolkit limit memory. options.cpp says what each means,
-/// and a static_assert there holds the two lists together.
+/// HAMi, KAI, MPS and NVIDIA's container toolkit limit memory. The table of options (options.cpp)
+/// says what each means; a static_assert there checks that the table has the same names.
 inline constexpr std::array kHonouredNames = std::to_array<std::string_view>({
     "XLA_PYTHON_CLIENT_ALLOCATOR",
     "TF_GPU_ALLOCATOR",
@@ -75,8 +75,8 @@ constexpr bool may_begin_ours(char first) noexcept {
 }
 
 /// True for each name that begins with CUBFC_, and for the names above. Cheap enough to be asked
-/// for every variable of every process that inherits the preload: most names end at their first
-/// character. Never throws, allocates nothing, any thread.
+/// for every variable of every process that inherits the preload: most names are ruled out by their
+/// first character. Never throws, allocates nothing, any thread.
 constexpr bool is_ours(std::string_view name) noexcept {
   if (name.empty() || !may_begin_ours(name.front())) {
     return false;

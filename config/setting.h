@@ -35,15 +35,15 @@ struct Setting {
   [[nodiscard]] bool is_set() const noexcept { return !origin.variable.empty(); }
 };
 
-/// The most that a process may hold of a device, and which setting says so; no origin where that
-/// setting cannot be used (Policy::limit_unusable).
+/// The most that a process may hold of a device, and which setting says so. `origin` is nullptr if
+/// a setting of a limit cannot be read (Policy::limit_unusable); `bytes` is 0 then.
 struct HardLimit {
   std::uint64_t bytes;
   const Origin* origin;
 
   /// Whether the program sees the limit as the device's size. False for a fraction under a name of
-  /// XLA's: JAX itself multiplies the device's size by the fraction, and half of a half would be
-  /// left.
+  /// XLA's: JAX multiplies the device's size by the fraction itself, and the fraction would count
+  /// twice.
   [[nodiscard]] bool is_seen() const noexcept { return origin != nullptr && origin->sizes_device; }
 };
 

@@ -1,5 +1,5 @@
 // For the table of options (options.cpp): descriptions of the values that options accept, and the
-// names of other projects under which an option may be set, with the words that their values are.
+// names of other projects under which an option may be set, with the values of each name.
 #pragma once
 
 #include <array>

@@ -10,10 +10,10 @@
 namespace cubfc::cli::compare {
 namespace {
 
-constexpr std::size_t kMostLines = 3000;  // compared in full: time and memory grow by its square
+constexpr std::size_t kMostLines = 3000;  // time and memory of pairs_of() grow by its square
 
-// Pairs of equal lines, by their indices in the two: as many as there can be in the order of both.
-// Of more than kMostLines lines, only equal lines of the same index.
+// Pairs of equal lines of two texts, by their indices: the longest common subsequence. If one text
+// has more than kMostLines lines, only pairs of lines with the same index.
 struct Pair {
   std::size_t first;
   std::size_t second;

@@ -21,7 +21,7 @@ class Twice {
   // The differences between the first run and `other`, as a diff. Empty where `other` is equal to
   // one of the two runs, or differs only in lines that differ between these two.
   Lines differences_of(const Lines& other) const;
-  // How many lines of the first run the second has not: they are different every time.
+  // How many lines of the first run are not in the second: lines that are different every time.
   std::size_t num_loose() const { return bare_.size() - stable_.size(); }
 
  private:

@@ -1,5 +1,5 @@
-// Searches for memory when a request lacks it, as Search in shim/source/ does. Of its sources there
-// are only the device's arenas here.
+// Searches for memory when a request lacks it, as Search in shim/source/ does. Only the device's
+// arenas give memory back here; the library's Search has other sources, too.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,10 @@ class Search {
   // Tells the search by how many bytes the arena would grow for the request.
   void growth_is(std::uint64_t bytes) { growth_ = bytes; }
 
-  // Has arenas give back memory that they do not use; if there is none, and with Waits::kYes, makes
-  // freed blocks that wait free. True when the request may succeed now. False when nothing is left,
-  // and at once if all that the arenas hold would not be enough.
+  // Has arenas give back memory that they do not use. If none of them has any, and with
+  // Waits::kYes, ends the wait of the oldest freed blocks, whose memory is free then. True when the
+  // request may succeed now. False when nothing is left. False at once, and nothing is given back,
+  // if all that the arenas hold would not be enough.
   enum class Waits : bool { kNo, kYes };
   bool finds_more(Waits waits);
 

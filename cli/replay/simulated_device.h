@@ -57,8 +57,8 @@ class SimulatedDevice {
   void give(std::uint64_t bytes) { taken_ -= bytes; }
   std::uint64_t taken_bytes() const { return taken_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
-  // plan() notes that so many bytes in all are preallocated. bytes_ahead(): how many of these
-  // nothing has taken yet.
+  // plan(): so many bytes of the device are preallocated, the bytes that are taken already
+  // included. bytes_ahead(): how many of the planned bytes are not taken yet.
   void plan(std::uint64_t bytes) { planned_ = std::max(planned_, bytes); }
   std::uint64_t planned_bytes() const { return planned_; }
   std::uint64_t bytes_ahead() const { return arena::less(planned_, taken_); }

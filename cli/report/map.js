@@ -18,8 +18,8 @@ class AddressMap {
     this.orderBlocks(blocks);
   }
 
-  // rank[place]: its position when places are sorted by device, then by number. Sorts regions so,
-  // then by address.
+  // rank[place]: the place's position when places are sorted by device, then by number. Sorts regions
+  // by the rank of their place, then by address.
   orderPlaces({report, regions}) {
     const order = report.places.map((_, n) => n)
       .sort((a, b) => report.places[a].device - report.places[b].device || a - b);
@@ -29,8 +29,8 @@ class AddressMap {
     this.regions = [...regions].sort((a, b) => this.rank[a.place] - this.rank[b.place] || a.address - b.address);
   }
 
-  // slotOf[block]: blocks that are sorted by it are sorted by place and address. Blocks at the same
-  // address of a place share a slot; only one of them lives at a time.
+  // slotOf[block]: a number that orders blocks by place, then by address. Blocks at the same address
+  // of a place share a slot; only one of them lives at a time.
   orderBlocks(blocks) {
     const ofPlace = this.view.recording.report.places.map(() => []);
     for (let b = 0; b < blocks.count; ++b) ofPlace[blocks.place[b]].push(b);
@@ -88,7 +88,8 @@ class AddressMap {
     return {stretches, handles, handleBytes, blocks: length, ...freeIn(stretches, blocks)};
   }
 
-  // Regions that touch are one stretch, but for those that are apart.
+  // The stretches at a moment. Regions that touch are one stretch, except where one of them is
+  // `apart`: no block begins in it and ends beyond it (cli/report/history.h).
   stretchesAt(event) {
     const {view} = this;
     const {places} = view.recording.report;
@@ -277,7 +278,7 @@ class AddressMap {
     this.putScaled(context, image, MARGIN.left + piece.x, this.topOf(piece));
   }
 
-  // Writes the sizes of blocks and gaps that have room for it.
+  // Writes its size into each block and each gap that is wide enough for the text.
   drawSizes(context, piece, inks) {
     const {blocks} = this.view.recording;
     const {perPixel} = this;

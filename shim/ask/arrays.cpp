@@ -33,7 +33,7 @@ std::uint64_t bits_of(CUarray_format format, std::uint64_t channels) {
     case CU_AD_FORMAT_SNORM_INT16X2:
     case CU_AD_FORMAT_SNORM_INT16X4:
       return 16 * channels;
-    case CU_AD_FORMAT_NV12:  // a byte of brightness, and a half of colour
+    case CU_AD_FORMAT_NV12:  // 8 bits of luma, and 4 of chroma
       return 12;
     case CU_AD_FORMAT_BC1_UNORM:  // 8 bytes for 16 elements
     case CU_AD_FORMAT_BC1_UNORM_SRGB:

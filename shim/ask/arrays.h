@@ -1,5 +1,6 @@
 // CUDA arrays (cuArrayCreate and its like). The driver makes them. Their bytes are counted and
-// limited, and a request that lacks memory is made again when some can be given back for it.
+// limited. A request that fails for lack of memory is tried again when cubfc could give memory back
+// to the device (DriverRequests).
 #pragma once
 
 #include <cuda.h>
@@ -36,7 +37,8 @@ class Arrays : private ContextListener {
   Ledger<const void*> ledger_;
 };
 
-// The bytes of an array, without padding: the driver tells its size only when it is there.
+// The bytes of an array, computed from its shape and without the driver's padding: the driver tells
+// the size of an array only when the array is made.
 std::uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels);
 
 }  // namespace cubfc

@@ -59,10 +59,11 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
 }
 
 // The bytes that cuMemGetInfo shows as free in this context. Freed blocks that wait for the device
-// count, since a request waits for them (also while a stream captures, when none may). So does what
-// pools keep, what other contexts of the device do not use, and what other processes hold as soft
-// memory. What is free between blocks counts, too, although only a request that fits gets it: a
-// program that measures what it takes must see each allocation and each free.
+// count, since a request waits for them. They count also while a stream captures, although a
+// request must not wait then. What pools keep counts, and what other contexts of the device do not
+// use, and what other processes hold as soft memory. What is free between blocks counts, too,
+// although only a request that fits gets it: a program that measures what it takes must see each
+// allocation and each free.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
   Device& device = context.device;
   DeviceLimit& limit = device.limit;
@@ -131,14 +132,14 @@ CUresult MemoryInfo::total(std::size_t* bytes, CUdevice device) {
   return result;
 }
 
-// The size that is shown of a device of so many bytes.
+// The total that the program is shown for a device of `bytes` bytes.
 std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, const Device& device) {
   const std::uint64_t limited = std::min(bytes, device.limit.at_first);
   return device.limit.group() == nullptr ? limited : first_shown(device.handle, limited);
 }
 
-// The same for a device that is not known yet, so that the process is not in its group there,
-// either.
+// The same for a device on which the process has no context yet. On such a device the process has
+// not joined its group either, so the group's limit is read from outside.
 std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
   const auto limit = hard_limit_on(driver_, policy_, device, bytes);
   if (!limit || !limit->is_seen()) {
@@ -154,8 +155,9 @@ std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
                                                     changed_group_limit(driver_, policy_, device)));
 }
 
-// The size that the program was shown first: this it is shown ever after, although the group's
-// limit may be changed while the program runs. `now`: the size of now, or 0 to look only.
+// The total that the program was shown first for this device. The program is shown the same total
+// at each later call, also when the group's limit is changed meanwhile. `now`: the total at this
+// moment, which is kept if it is the first; 0: keeps nothing.
 std::uint64_t MemoryInfo::first_shown(CUdevice device, std::uint64_t now) {
   if (static_cast<std::size_t>(device) >= first_shown_.size()) {
     return now;

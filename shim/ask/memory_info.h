@@ -1,6 +1,7 @@
 // What the program is told of a device's memory by cuMemGetInfo and cuDeviceTotalMem. Under a limit
-// that the program is shown, the limit is the total. What arenas hold and no block uses counts as
-// free, and so does what other processes would give up.
+// the total is the limit, except where HardLimit::is_seen() is false (config/setting.h). Without a
+// limit it is the driver's. Free is what a request could still get: what the driver has and the
+// limit leaves, what arenas hold and no block uses, and what other processes would give up.
 #pragma once
 
 #include <cuda.h>
@@ -41,8 +42,8 @@ class MemoryInfo {
   const config::Policy& policy_;
   Contexts& contexts_;
   Rendezvous& rendezvous_;
-  // For a device under a group's limit: its size, in bytes, that the program was shown first, by
-  // the device's number; 0: none yet. Devices with higher numbers are shown the limit of now.
+  // The total, in bytes, that the program was shown first of a device under a group's limit. By the
+  // device's number; 0: none was shown yet. For higher numbers the first total is not kept.
   std::array<std::atomic<std::uint64_t>, 64> first_shown_{};
 };
 

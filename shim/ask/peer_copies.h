@@ -20,12 +20,11 @@ class PeerCopies {
   PeerCopies(const DriverFunctions& driver, Contexts& contexts)
       : driver_(driver), contexts_(contexts) {}
 
-  // Called when the driver has refused the plain copy that `copy` describes, in this stream, which
-  // is named by its handle or as a default stream. Returns nothing unless the reason may be that
-  // the stream's device cannot reach a block of cubfc's, although memory of cuMemAlloc would have
-  // been copied. Else sets for each end of `copy` what memory it is (never CU_MEMORYTYPE_UNIFIED)
-  // and in which context: with these, cuMemcpyPeer and cuMemcpy3DPeer have each end's own device do
-  // its part.
+  // Called when the driver has refused the plain copy that `copy` describes. `stream`: the copy's,
+  // a handle or CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. If one end is a block of cubfc's that the
+  // stream's device may not reach, sets for each end of `copy` the type of its memory (never
+  // CU_MEMORYTYPE_UNIFIED) and its context. With these, the driver copies by each end's own device
+  // (cuMemcpyPeer, cuMemcpy3DPeer). Returns nothing if the copy was refused for another reason.
   struct Ends {
     bool host_uses_one;  // one end is the host's own memory, or managed
   };
@@ -41,7 +40,7 @@ class PeerCopies {
     CUcontext context = nullptr;             // of device memory; nullptr: it has none
     const Context* of_ours = nullptr;        // whose block it is, if it is cubfc's
     bool is_known = false;                   // whether the driver knows the memory
-    bool may_be_pageable = false;  // the driver answers for it as for the host's own memory
+    bool may_be_pageable = false;  // the driver gives the same error for pageable host memory
   };
   End end_at(CUdeviceptr address) const noexcept;
   // The context in which the stream works, if that is the current one; else nullptr.

@@ -15,9 +15,10 @@ class Ipc;
 struct Context;
 struct DriverFunctions;
 
-// In this order: cuMemGetAddressRange, cuPointerGetAttribute, cuPointerGetAttributes,
-// cuPointerSetAttribute, cuMemGetHandleForAddressRange, cuMemRetainAllocationHandle. Each answers
-// as the driver would if the block were an allocation of its own. Thread-safe.
+// The functions stand for, in this order: cuMemGetAddressRange, cuPointerGetAttribute,
+// cuPointerGetAttributes, cuPointerSetAttribute, cuMemGetHandleForAddressRange,
+// cuMemRetainAllocationHandle. Each answers as the driver would if the block were an allocation of
+// its own. Thread-safe.
 class PointerQueries {
  public:
   PointerQueries(const DriverFunctions& driver, const config::Policy& policy,

@@ -17,7 +17,7 @@ class ForkMark {
   bool is_in_child() const noexcept;
 
  private:
-  char* page_;  // the kernel zeroes it in a child; nullptr: it cannot do that. Never unmapped
+  char* page_;  // the kernel zeroes it in a child; nullptr: no such page. Never unmapped
   pid_t pid_;
 };
 

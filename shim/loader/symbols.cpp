@@ -36,8 +36,8 @@ void* definition_linked_with(const char* name, const void* caller) noexcept {
 
 }  // namespace
 
-// A library that overrides dlsym finds the C library's dlsym by dlvsym. That dlsym finds the next
-// one in load order, which may be another overriding library's.
+// dlvsym finds the C library's dlsym, even if another library overrides dlsym. The C library's
+// dlsym then finds the next dlsym in load order, which may be that other library's.
 void find_real_dlsym() noexcept {
   if (cubfc_real_dlsym.load(std::memory_order_acquire) != nullptr) {
     return;
@@ -91,8 +91,8 @@ void* definition_without_us(const char* name, const void* caller) noexcept {
   if (next == nullptr) {
     return own;
   }
-  // A definition in the caller itself, or in a library that overrides it before us, is not taken:
-  // these have called us.
+  // Only a CUDA runtime's definition is taken, and none in the caller itself. The caller, and a
+  // library before us that overrides the function, have called us: we would call them again.
   return own != nullptr && is_of_cuda_runtime(own) && !in_same_object(own, caller) ? own : next;
 }
 

@@ -3,8 +3,8 @@
 
 #include <atomic>
 
-// The dlsym that real_dlsym() calls, for the exported dlsym, which jumps to it (hook/dlsym.S).
-// nullptr before find_real_dlsym().
+// The next dlsym in load order behind this library's own. real_dlsym() calls it. The dlsym that
+// this library exports (hook/dlsym.S) jumps to it. nullptr before find_real_dlsym().
 extern "C" __attribute__((visibility("hidden"))) std::atomic<void* (*)(void*, const char*)>
     cubfc_real_dlsym;
 
@@ -27,9 +27,10 @@ void* definition_without_us(const char* name, const void* caller) noexcept;
 // Takes the loader's lock.
 bool is_overridden_behind_us(const char* name) noexcept;
 
-// The function of this name in the first loaded CUDA runtime that has it; nullptr if none has. For
-// cudaMalloc and cudaFree, when definition_without_us() finds nothing: after a tail jump the
-// caller's address is not known.
+// The function of this name in the first loaded CUDA runtime that has it; nullptr if none has.
+// Called for cudaMalloc and cudaFree when definition_without_us() finds nothing. That happens if
+// the program's function ended in a tail jump to ours: the return address is then not in the object
+// that was linked with the runtime.
 void* definition_in_loaded_runtime(const char* name) noexcept;
 
 }  // namespace cubfc

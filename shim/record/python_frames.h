@@ -18,7 +18,7 @@
 
 namespace cubfc {
 
-// Copies of all that says where a thread is. Nothing of Python's is needed any more.
+// The frames that a thread is in, copied: Python may change or free its own objects afterwards.
 struct PythonFrames {
   struct Piece {
     std::size_t start = 0;  // in `bytes`

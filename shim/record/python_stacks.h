@@ -1,7 +1,7 @@
 // The Python frames of allocations that are recorded, beside the native ones (stacks.h). They are
-// captured before the arena's lock is taken, and recorded under it. Each frame is told of once, as
-// text, and is a number from then on: its code object may be freed, and another may lie at the same
-// address.
+// captured before the arena's lock is taken, and recorded under it. The text of each frame is
+// recorded once, with a number, and stacks have the numbers. An address would not do as the number:
+// Python may free a code object, and make another at the same address.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,9 @@ class PythonStacks {
   explicit PythonStacks(std::uint32_t depth)
       : depth_(depth < Stacks::kMostFrames ? depth : std::uint32_t{Stacks::kMostFrames}) {}
 
-  // Called to record what was found. The first two are called under this object's lock, before any
-  // thread can take a number of theirs; the last one at most once, where nothing is locked.
+  // Called to record what was found. `python` and `frame` are called under this object's lock, so a
+  // frame is recorded before any stack in which its number stands. `unreadable` is called at most
+  // once, where nothing is locked.
   struct Tell {
     std::function<void(const Python& python)> python;  // whose frames are read from now on
     std::function<void(std::uint32_t number, const Python::Text& text)> frame;

@@ -37,9 +37,10 @@ class Stacks {
   // the thread captures again.
   std::span<const std::uintptr_t> take() noexcept;
 
-  // If any of these frames lies in code that was not told of, calls `tell` with the text of
-  // trace::Kind::kObjects, which lists the code that is loaded. Other threads that call this wait
-  // meanwhile, so each stack is recorded after the code that it lies in. Throws std::bad_alloc.
+  // If any of these frames lies in code that no earlier call of `tell` has listed, calls `tell`
+  // with the text of trace::Kind::kObjects, which lists the code that is loaded. Other threads that
+  // call this function wait meanwhile, so each stack is recorded after the code that its frames lie
+  // in. Throws std::bad_alloc.
   void tell_new_objects(std::span<const std::uintptr_t> frames,
                         const std::function<void(const std::string& text)>& tell);
 
@@ -52,8 +53,8 @@ class Stacks {
   bool is_known(std::uintptr_t frame) const;
 
   const std::uint32_t depth_;
-  std::mutex mutex_;           // guards what follows; nothing is recorded under it but objects
-  std::vector<Range> code_;    // what was told of, by address
+  std::mutex mutex_;           // guards what follows; only kObjects are recorded under it
+  std::vector<Range> code_;    // the code that `tell` has listed, by address
   std::uint64_t told_at_ = 0;  // objects_generation() then
 };
 

@@ -30,8 +30,8 @@ class TickCounter {
   }
 
   // Whether the time between two answers of now() is long: some 10 µs, depending on the counter's
-  // frequency. Never true if `end` is before `start`, because the thread has come to a processor
-  // whose counter is behind.
+  // frequency. `end` may be before `start`, if the thread has moved to a processor whose counter is
+  // behind: false.
   bool is_long(Ticks start, Ticks end) const noexcept {
     return end - start > long_ && end > start;
   }

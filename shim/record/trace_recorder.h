@@ -80,8 +80,8 @@ class TraceRecorder {
   void flush() noexcept;
   // Logs, once, why recording has stopped, if it has. To be called where nothing is locked.
   void tell_problem() noexcept;
-  // Called when the process ends in order: records that (trace::Kind::kClose) and flushes. Nothing
-  // is recorded any more.
+  // Called when the process ends in order: records a trace::Kind::kClose and flushes. Later calls
+  // of record() do nothing.
   void close() noexcept;
 
  private:
@@ -134,7 +134,7 @@ class TraceRecorder {
   const std::uint64_t start_ns_;  // of the monotonic clock
   std::unique_ptr<std::array<Buffer, kBuffers>> buffers_;
 
-  alignas(64) std::atomic<std::uint64_t> head_{0};  // bytes of the file that records were given
+  alignas(64) std::atomic<std::uint64_t> head_{0};  // the offset in the file of the next record
   std::atomic<bool> stopped_{false};
   std::atomic<bool> is_stuck_{false};  // waits_until() has waited for a thread in vain
   std::atomic<std::uint64_t> end_{~std::uint64_t{0}};  // where a full or closed file ends

@@ -9,13 +9,14 @@
 
 namespace cubfc {
 
-// Called when an arena takes `bytes` of the device. Releases as much of what is preallocated, then
-// calls `obtain`, which calls the driver, and returns the driver's answer. If the device, or a
-// reserve, could not serve the request even then, releases nothing, does not call `obtain`, and
-// returns CUDA_ERROR_OUT_OF_MEMORY. After a success, what was released and not taken is created
-// again (the first time: what was planned); after a failure, all that was released. `spare`: so
-// many of the bytes are in pages that the arena's source has already. Precondition: a context of
-// the device is current.
+// Called when an arena takes `bytes` of the device. Releases at least as many bytes of preallocated
+// memory, or all of it, then calls `obtain`, which calls the driver, and returns the driver's
+// answer. If the device, or a reserve, could not serve the request even then, releases nothing,
+// does not call `obtain`, and returns CUDA_ERROR_OUT_OF_MEMORY. If `obtain` succeeds, preallocates
+// again what was released beyond the request; the first time, preallocates what was planned. If
+// `obtain` fails, preallocates again all that was released. `spare`: how many of the bytes are in
+// pages that the arena's source has already; for these nothing is released. Precondition: a context
+// of the device is current.
 template <typename Obtain>
 CUresult in_place_of_preallocated(const DriverFunctions& driver, Device& device,
                                   std::uint64_t bytes, std::uint64_t spare, Obtain obtain) {

@@ -34,8 +34,8 @@ CUresult RegionMemory::allocate(CUdeviceptr* base, std::uint64_t bytes) noexcept
 }
 
 // No work uses the regions, so giving them back needs no wait for work. cuMemFree would wait, so
-// the regions are freed in the order of a stream in which nothing else is done. A region that the
-// driver does not free so is freed by cuMemFree.
+// cuMemFreeAsync frees the regions, in a stream in which nothing else is done. cuMemFree frees
+// those that cuMemFreeAsync refuses.
 void RegionMemory::release(std::span<const Extent> regions) noexcept {
   const RelaxedCapture relaxed(driver_);
   CUstream stream = nullptr;

@@ -20,8 +20,8 @@ class FiguresPage {
     pid_t run;  // the `cubfc run` that the process comes from; 0: none
     bool is_forked;
   };
-  // In memory of its own if CUBFC_SHARE_STATS is off, or if there can be no file. Throws
-  // std::bad_alloc.
+  // Makes the shared file. If CUBFC_SHARE_STATS is off, or no file can be made, the figures lie in
+  // private memory. Throws std::bad_alloc.
   FiguresPage(const config::Policy& policy, Origin origin);
   ~FiguresPage();
   FiguresPage(const FiguresPage&) = delete;

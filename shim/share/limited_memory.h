@@ -17,11 +17,12 @@ struct LimitedMemory {
 };
 
 // For the GPU of this UUID and size in bytes. Under a group's limit, used_bytes is what the group
-// has claimed. Under any other limit, used_bytes is what those processes of the user have taken
-// together whose limit is as large and was set by the same variable. Returns nothing if NVML's own
-// figures are to be told: if there is no limit that the program is shown; or if the limit may
-// differ from GPU to GPU, and no process with that limit has used this GPU yet. `own`: the figures
-// of this process; nullptr while it has none. Reads files. Thread-safe. Throws std::bad_alloc.
+// has claimed. Under any other limit, used_bytes is the sum of what processes of the user have
+// taken. Only those processes count whose limit is of the same size and from the same variable.
+// Returns nothing, and NVML's own figures are right, in two cases: the program is shown no limit;
+// or the limit may differ from GPU to GPU, and no process with that limit has used this GPU yet.
+// `own`: the figures of this process; nullptr while it has none. Reads files. Thread-safe. Throws
+// std::bad_alloc.
 std::optional<LimitedMemory> limited_memory(const config::Policy& policy, const DeviceId& id,
                                             std::uint64_t total_bytes,
                                             const figures::ProcessFigures* own);

@@ -21,7 +21,7 @@ struct SharedBlock {
   std::array<std::byte, 64> region;  // a CUipcMemHandle
 };
 
-// By which any process finds a SharedBlock (find_shared()). Plain bytes.
+// Names a SharedBlock for any process (find_shared()). cubfc's IPC handle contains it. Plain bytes.
 struct Ticket {
   pid_t owner;
   std::uint32_t slot;

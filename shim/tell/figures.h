@@ -68,7 +68,7 @@ struct DeviceFigures {
   std::uint64_t total_bytes;
   Text<16> allocator;
   Text<16> free_mode;
-  Text<32> limit_origin;        // the variable of the limit that was the least at first
+  Text<32> limit_origin;        // the variable of the least limit when the device became known
   Text<72> group;               // the group whose budget the process shares; empty: none
   Text<32> group_limit_origin;  // the variable of the group's limit
 
@@ -104,7 +104,7 @@ struct DeviceFigures {
 
 // Of a context's arena.
 struct ArenaFigures {
-  std::atomic<std::uint32_t> device;  // its device's place among the devices, from 1; 0: not taken
+  std::atomic<std::uint32_t> device;  // 1 + its device's index in `devices`; 0: entry is not used
   arena::Figures figures;
 };
 

@@ -50,8 +50,9 @@ spdlog::level::level_enum level_of(Level level) {
 }
 
 // Neither the settings nor the logger are ever destroyed: the program may allocate from a static
-// destructor, after cubfc's would have run. Each is made whole, then set by one atomic store: a
-// child that is forked while another thread makes one finds it whole, or not at all.
+// destructor, after cubfc's would have run. A pointer to either is stored only when the object is
+// complete. So a child that is forked while another thread makes the object finds a complete object
+// or nullptr.
 struct Settings {
   Level level;
   std::string file;

@@ -19,13 +19,14 @@ using Level = config::LogLevel;
 void at_load() noexcept;
 
 // Called before anything is written, by one thread at a time: by Process, or at the exit of a
-// program that has made none. Called again, with the same arguments, in a forked child, and when
-// Process could not be made for lack of host memory: the first call counts. `file`: a path, in
-// which %p becomes the process id and %h the host; empty for stderr.
+// program in which no Process was made. A forked child, and a process that had no host memory for
+// its Process, may call it again with the same arguments; such a call changes nothing. `file`: a
+// path, in which %p becomes the process id and %h the host; empty for stderr.
 void start(Level level, const std::string& file);
 
-// Called in a forked child. A thread of the parent may have been in the middle of a message, so the
-// child's next message makes a log of its own, which goes on in the same place.
+// Called in a forked child. A thread of the parent may have been in the middle of a message, and
+// have held the logger's lock. So the child's next message makes another logger, which writes to
+// stderr or to the file of the child's own process id.
 void forked_in_child() noexcept;
 
 // The level of CUBFC_LOG_LEVEL, from start() on.
@@ -34,8 +35,8 @@ inline bool enabled(Level level) noexcept {
   return level >= lowest.load(std::memory_order_acquire) && level != Level::kOff;
 }
 
-// Writes one message, given without "cubfc: " and end of line. Thread-safe, also in a forked child;
-// never throws.
+// Writes one message, given without "cubfc: " and end of line. If the host has no memory for the
+// message, it is lost. Thread-safe, also in a forked child; never throws.
 void write(Level level, const std::string& text) noexcept;
 
 // A message that the user asked for or must see, whatever the level: reports and summaries.

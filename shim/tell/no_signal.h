@@ -22,8 +22,8 @@ class NoSignal {
     was_pending_ = sigismember(&pending, signal) == 1;
     pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   }
-  // Takes the signal that the write has caused, if any. Makes the system call itself, because the C
-  // library's function is a cancellation point.
+  // Removes the signal that the write has made pending, if any. Makes the system call itself,
+  // because the C library's function is a cancellation point.
   ~NoSignal() {
     constexpr timespec kNow{0, 0};
     constexpr unsigned kSignals = 64;

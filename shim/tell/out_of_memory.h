@@ -16,9 +16,9 @@ namespace cubfc {
 
 // Writes the reports. Thread-safe.
 //
-// Many a program that is refused frees what it keeps and asks again. So a thread's first failure
-// gets only a line. The full report comes with the thread's second failure, or else at the
-// process's end. Once the thread was served as many bytes as were refused, the failure is
+// Many programs react to a failure by freeing memory that they cache, and ask again. So a thread's
+// first failure gets only a line. The full report comes with the thread's second failure, or else
+// at the process's end. When the thread gets as many bytes by one request, the failure is
 // forgotten. Other programs fail again and again, to find out how much there is. So a full report
 // comes at most once a minute, with lines in between. The first line comes at once. Each pause
 // between lines is twice as long as the pause before, a minute at most. After two minutes without a
@@ -28,8 +28,8 @@ class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}
 
-  // `find_out` finds out what there is to say; with kFacts only the facts and the arena's figures.
-  // Called on this thread, if something is due.
+  // report() calls `find_out` on this thread, if a line or a report is due, for what it is to say.
+  // kFacts: only the facts and the arena's figures are needed.
   enum class Detail : bool { kFacts, kAll };
   enum class Request : bool { kPossible, kImpossible };  // whether it can ever succeed
   // Returns the full report if there is one, else the line that was written, for the trace; empty
@@ -38,8 +38,9 @@ class OutOfMemoryReporter {
   std::string report(Request request, std::uint64_t bytes,
                      const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
-  // Whether served() is to be called: a thread has failed, and may try again. False again after
-  // kMostHeardOf calls of served(): the thread must then have gone on without the memory.
+  // Whether served() is to be called: a request of a thread has failed, and the thread may try
+  // again. False after kMostHeardOf calls of served(): the thread must then have gone on without
+  // the memory.
   bool listens() const noexcept { return heard_of_.load(std::memory_order_relaxed) > 0; }
   // Called when this thread was served so many bytes.
   void served(std::uint64_t bytes) noexcept;
@@ -48,11 +49,11 @@ class OutOfMemoryReporter {
   void finish() noexcept;
 
  private:
-  // A thread that has failed, and was not served as much since.
+  // A thread that was not given as many bytes in one request since its last failure.
   struct Waiting {
     long thread;
     std::uint64_t bytes;
-    std::string report;  // the full one of its first failure; empty once its second was told of
+    std::string report;  // the full report of its first failure; empty once a later one is written
   };
 
   // Whether this thread is in waiting_; adds it if not.

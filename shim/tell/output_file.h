@@ -7,12 +7,13 @@
 
 namespace cubfc {
 
-// Replaces a regular file of that name once the new one is whole, or makes one. Into anything else
-// (a pipe, a terminal) writes the text.
+// Writes a new file beside a regular file of that name, and renames the new file when all of the
+// text is in it. Makes the file if there is none. Writes the text to anything else (a pipe, a
+// terminal) directly.
 std::string replace_file(const std::string& path, const std::string& text);
 
-// Writes after what is there: with one system call, if the system takes all of it, so that the
-// lines of several processes do not mix.
+// Appends the text to the file, which is made if there is none. Makes one system call, if the
+// system takes all of the text at once, so that the lines of several processes do not mix.
 std::string append_to_file(const std::string& path, const std::string& text);
 
 }  // namespace cubfc

@@ -20,7 +20,7 @@ std::string rank_of_process();
 // The path with %p and %h replaced by process id and host.
 std::string expanded_path(const std::string& path);
 
-// The path, made absolute by the working directory as it is now; unchanged if nobody can tell that.
+// The path, made absolute by the working directory of now; unchanged if that cannot be found out.
 std::string absolute_path(const std::string& path);
 
 }  // namespace cubfc

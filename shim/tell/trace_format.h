@@ -6,6 +6,9 @@
 // by a payload: `bytes` bytes, padded with zeros to a multiple of 32. A file may end after any
 // record, because the process was killed or goes on. A reader skips kinds that it does not know,
 // with their payloads.
+//
+// A place is where blocks lie: the arena of one context, or the memory that the program has of one
+// device by one kind of function (PlaceText).
 #pragma once
 
 #include <array>
@@ -42,16 +45,16 @@ enum class Kind : std::uint8_t {
   kRetire = 3,    // the same; the program has freed it, but its memory is in use until kReclaim
   kReclaim = 4,   // address, bytes: the memory of a retired block is free
 
-  // What a place has of the device: in an arena's place, regions, or pages that are mapped or
-  // unmapped; in the place of memory that comes from no arena, each piece of it; and, in a place of
-  // its own, what is held for arenas and in none of them.
+  // A place takes memory of the device, or gives it back. An arena takes regions, or pages that it
+  // maps. A place of memory that is in no arena takes each allocation of the driver's. One more
+  // place of the device takes what is preallocated and in no arena yet.
   kGrow = 5,      // address, bytes
   kShrink = 6,    // address, bytes
   kEndPlace = 7,  // the place is gone with all of its blocks and memory: its context has ended
 
   // Moments.
-  kEpoch = 8,   // blocks that were retired together now wait for the work before them; bytes: of
-                // these blocks; padding: how many blocks
+  kEpoch = 8,  // an epoch is closed: its retired blocks wait for the work that was submitted before
+               // this moment; bytes: of these blocks; padding: how many blocks
   kWaited = 9,  // a free has waited for the device, some 10 µs or more; bytes: nanoseconds; `time`:
                 // when the wait was over
 
@@ -90,7 +93,7 @@ struct Record {
   std::uint64_t address;
   std::uint64_t bytes;
   std::uint32_t padding;
-  // Numbers; 0: not known. The last number of each kind stands for all that have none of their own.
+  // Numbers. 0: not known. The highest number is shared by all that came when no number was left.
   std::uint16_t thread;  // 65535: a thread that came when all other numbers were given out
   std::uint8_t place;    // 255: a place that began while all other numbers were in use
   std::uint8_t caller;   // 31: a shared object that came when all other numbers were given out
