@@ -20,6 +20,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "arena/kept_errno.h"
@@ -180,8 +181,11 @@ class FileSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   bool open_file() {
     descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ < 0) {
+      return false;  // errno is open()'s
+    }
     identity_ = identity_of(descriptor_).value_or(Identity{});
-    return descriptor_ >= 0;
+    return true;
   }
   bool is_open() const { return descriptor_ >= 0 && identity_of(descriptor_) == identity_; }
 
@@ -233,6 +237,15 @@ spdlog::logger& logger() {
   return *known;
 }
 
+void write_at(spdlog::level::level_enum level, std::string_view text) noexcept {
+  const KeptErrno kept;
+  const NoSignal no_sigpipe(SIGPIPE);
+  try {
+    logger().log(level, spdlog::string_view_t(text.data(), text.size()));
+  } catch (...) {  // no memory for a message: the program's work goes on
+  }
+}
+
 }  // namespace
 
 std::string prefix() {
@@ -259,15 +272,9 @@ void forked_in_child() noexcept {
   the_logger.store(nullptr);
 }
 
-void write(Level level, const std::string& text) noexcept {
-  if (!enabled(level)) {
-    return;
-  }
-  const KeptErrno kept;
-  const NoSignal no_sigpipe(SIGPIPE);
-  try {
-    logger().log(level_of(level), text);
-  } catch (...) {  // no memory for a message: the program's work goes on
+void write(Level level, std::string_view text) noexcept {
+  if (enabled(level)) {
+    write_at(level_of(level), text);
   }
 }
 
@@ -281,17 +288,12 @@ void always(const std::vector<std::string>& lines) {
     text += line;
   }
   if (!lines.empty()) {
-    always(text);
+    always(std::string_view(text));
   }
 }
 
-void always(const std::string& text) noexcept {
-  const KeptErrno kept;
-  const NoSignal no_sigpipe(SIGPIPE);
-  try {
-    logger().log(spdlog::level::critical, text);
-  } catch (...) {
-  }
+void always(std::string_view text) noexcept {
+  write_at(spdlog::level::critical, text);
 }
 
 }  // namespace cubfc::log

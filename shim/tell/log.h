@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,10 +38,10 @@ inline bool enabled(Level level) noexcept {
 
 // Writes one message, given without "cubfc: " and end of line. If the host has no memory for the
 // message, it is lost. Thread-safe, also in a forked child; never throws.
-void write(Level level, const std::string& text) noexcept;
+void write(Level level, std::string_view text) noexcept;
 
 // A message that the user asked for or must see, whatever the level: reports and summaries.
-void always(const std::string& text) noexcept;
+void always(std::string_view text) noexcept;
 // The same for several lines, each with prefix() before it. Writes nothing if there are none.
 void always(const std::vector<std::string>& lines);
 

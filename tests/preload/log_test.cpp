@@ -41,11 +41,15 @@ TEST_CASE("a log that cannot be opened is said on stderr, once") {
   std::filesystem::create_symlink(target, link);
   const std::string folder = scratch("folder");
   std::filesystem::create_directory(folder);
-  for (const std::string& path : {link, folder, std::string("/proc/no-such-folder/log")}) {
+  const std::pair<std::string, const char*> paths[] = {
+      {link, "is a symbolic link, which is not followed"},
+      {folder, "Is a directory"},
+      {"/proc/no-such-folder/log", "No such file or directory"}};
+  for (const auto& [path, why] : paths) {
     const Outcome outcome = run_preloaded({"python3", "-c", kUseCuda}, {{"CUBFC_LOG_FILE", path}});
     INFO(path << "\n" << outcome.err);
     CHECK(outcome.status == 0);
-    const std::string said = "CUBFC_LOG_FILE: " + path + ": ";
+    const std::string said = "CUBFC_LOG_FILE: " + path + ": " + why + "; logging to stderr";
     CHECK(outcome.err.find(said) != std::string::npos);
     CHECK(outcome.err.find(said) == outcome.err.rfind(said));
     CHECK(outcome.err.find("out of memory") != std::string::npos);  // it goes there instead
