@@ -49,6 +49,7 @@ class Limit(UnderCubfc):
             "STANDIN_SHARED": str(self.folder / "devices"), "CUBFC_GROUP": self.group, "CUBFC_GROUP_LIMIT": limit,
             **more}, **self.user)
         self.addCleanup(program.end)
+        program.say("info")  # it has joined the group when it answers
         return program
 
     def limit(self, *words, group=None):
