@@ -154,9 +154,9 @@ bool Arena::wait_for_others() noexcept {
   return has_changed();
 }
 
-std::uint64_t Arena::release_unused(std::uint64_t most_bytes) noexcept try {
+std::uint64_t Arena::release_unused(std::uint64_t bytes) noexcept try {
   Locked lock(pool_.lock);
-  return growth_->release_unused(lock, most_bytes);
+  return growth_->release_unused(lock, bytes);
 } catch (const std::bad_alloc&) {
   return 0;  // nothing was changed
 }

@@ -125,6 +125,7 @@ Growth::Outcome GrowthByRegions::obtain(Locked& lock, const Wish& wish) {
     pool_.budget.give(bytes);
     if (region.base != 0) {
       if (!ended) {  // else it went with its context, and its address may be in use again
+        const SourceCalls::Release releasing(pool_.calls);
         lock.unlock();
         const MemorySource::Extent back{region.base, bytes};
         pool_.source.release({&back, 1});

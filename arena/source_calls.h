@@ -31,20 +31,25 @@ class SourceCalls {
     return result;
   }
 
-  // While an object of this class lives, this thread counts as one that gives memory back, whether
-  // it holds the lock or not.
+  // While an object of this class lives, this thread counts as one that gives memory back, and as
+  // one that is inside the source, whether it holds the lock or not.
   class Release {
    public:
-    explicit Release(SourceCalls& calls) : calls_(calls) { ++calls_.releasing_; }
+    explicit Release(SourceCalls& calls)
+        : calls_(calls), nested_(std::exchange(this_thread_is_inside_, true)) {
+      ++calls_.releasing_;
+    }
     Release(const Release&) = delete;
     Release& operator=(const Release&) = delete;
     ~Release() {
       --calls_.releasing_;
       calls_.ended_.notify_all();
+      this_thread_is_inside_ = nested_;
     }
 
    private:
     SourceCalls& calls_;
+    const bool nested_;
   };
 
   // Whether this thread is inside the source. There, a hook of another library may allocate: such

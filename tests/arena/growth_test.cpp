@@ -228,6 +228,25 @@ TEST_CASE("an allocation by a hook inside the source waits for nobody and takes 
   CHECK(arena.verify() == "");
 }
 
+TEST_CASE("a hook that allocates while regions go back waits for nobody, and preallocates nothing") {
+  MadeUpMemory memory(4 * kGiB);
+  Budget budget;
+  Arena arena(memory, budget, {});
+  give(arena, arena.allocate(256 * kMiB).address);
+  bool is_inside = false;
+  bool waited_for_itself = true;
+  memory.before_release = [&] {
+    is_inside = SourceCalls::this_thread_is_inside();
+    // Only a thread that is not inside waits for the threads that give memory back.
+    waited_for_itself = !is_inside || arena.wait_for_others();
+  };
+  CHECK(arena.release_unused(kGiB) > 0);
+  CHECK(is_inside);
+  CHECK_FALSE(waited_for_itself);
+  CHECK_FALSE(SourceCalls::this_thread_is_inside());
+  CHECK(arena.verify() == "");
+}
+
 TEST_CASE("a request that the limit cannot hold costs nothing that is there") {
   MadeUpMemory memory(4 * kGiB);
   Budget budget(kGiB);

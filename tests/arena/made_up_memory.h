@@ -39,6 +39,9 @@ class MadeUpMemory : public MemorySource {
   }
 
   void release(std::span<const Extent> regions) noexcept override {
+    if (before_release) {
+      before_release();
+    }
     const std::lock_guard lock(mutex_);
     wrong_releases += regions.empty() ? 1 : 0;
     for (const auto& [base, bytes] : regions) {
@@ -61,6 +64,7 @@ class MadeUpMemory : public MemorySource {
   int broken_with = 0;               // when not 0: every obtain fails with this error
   int wrong_releases = 0;
   std::function<void(std::uint64_t)> before_obtain;  // runs inside obtain, before anything else
+  std::function<void()> before_release;              // the same for release
 
  private:
   std::mutex mutex_;
