@@ -92,8 +92,8 @@ class AddressTable {
     BlockIndex index_at(std::uint32_t at) const { return slots_[at].index; }
 
     // Empties a slot and returns what was in it. Closes the gap: goes through the rest of the run,
-    // and moves each entry whose home is not behind the gap into the gap. The slot that the entry
-    // leaves is the next gap.
+    // and moves an entry into the gap if the entry's home is the gap or a slot before the gap. The
+    // slot that the entry leaves is the next gap.
     BlockIndex take(std::uint32_t gap) {
       const BlockIndex taken = slots_[gap].index;
       for (std::uint32_t at = next(gap); slots_[at].index != kNoBlock; at = next(at)) {

@@ -199,7 +199,7 @@ std::optional<RetiredBlock> Arena::retire(Address address) noexcept {
   return RetiredBlock{index, pool_.regions.bytes_of(index), pool_.generation};
 }
 
-// A retired block. Precondition: the lock is held.
+// Makes a retired block free. Precondition: the lock is held.
 inline void Arena::make_free(BlockIndex index) {
   pool_.counts.reclaimed(pool_.regions.block(index));
   pool_.regions.reclaim(index);

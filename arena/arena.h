@@ -39,10 +39,10 @@ class Arena {
   // must outlive the arena.
   void observe(Figures& figures, Observer& observer, const Figure& peaks) noexcept;
 
-  // Allocates at least `bytes` > 0. The block is aligned as alignment_for() says, provided that the
-  // source's regions are aligned as far. When memory is short, the caller may give unused memory
-  // back, of this arena or of others, and try again. The arena leaves that to the caller, because
-  // giving back may wait for the device.
+  // Allocates at least `bytes` > 0. The block is aligned as alignment_for() says, if the source
+  // aligns its regions to at least as many bytes. When memory is short, the caller may give unused
+  // memory back, of this arena or of others, and try again. The arena leaves that to the caller,
+  // because giving back may wait for the device.
   Allocation allocate(std::uint64_t bytes, Caller caller = 0) noexcept {
     const Address address = allocate_without_growth(bytes, caller);
     return address != 0 ? Allocation{address} : allocate_with_growth(bytes, caller);
@@ -109,8 +109,8 @@ class Arena {
   // The bytes that the arena would obtain from the source for a request of `bytes`, if the source
   // had them.
   std::uint64_t growth_for(std::uint64_t bytes) const noexcept;
-  // Has Observer::changed() called once for each caller: when the next block of that caller becomes
-  // used or free. Does nothing without an observer.
+  // After this, Observer::changed() is called once for each caller: when the next block of that
+  // caller becomes used or free. Does nothing without an observer.
   void watch() noexcept;
   // The bytes that release_unused() can give back.
   std::uint64_t unused_bytes() const noexcept;

@@ -47,8 +47,8 @@ std::uint64_t Bins::largest_fit_bytes(const BlockSlab& blocks) const {
     const std::uint64_t aligned_start = round_up(hole.start, kGranulesPerPage);
     const std::uint64_t aligned_end = round_down(hole.end(), kGranulesPerPage);
     const std::uint64_t aligned = aligned_end - std::min(aligned_start, aligned_end);
-    // An odd number of granules needs no alignment beyond a granule, an odd number of pages none
-    // beyond a page.
+    // A request for an odd number of granules needs no alignment beyond a granule. One for an odd
+    // number of pages needs none beyond a page. So the largest odd number is sure to fit.
     const std::uint64_t small = (std::min(hole.granules, kLargeGranules - 1) - 1) | 1;
     const std::uint64_t large =
         aligned - (aligned / kGranulesPerPage % 2 == 0 ? kGranulesPerPage : 0);

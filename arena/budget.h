@@ -90,8 +90,8 @@ class Budget {
   bool limited() const noexcept { return own_limit_ != kUnlimited || shared_ != nullptr; }
   // The bytes that this process has claimed.
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
-  // left(): the bytes that this process may still claim. own_left(): the same as if other processes
-  // had claimed nothing of the shared limit.
+  // left(): the bytes that this process may still claim. own_left(): the bytes that it could still
+  // claim if other processes had claimed nothing of the shared limit.
   std::uint64_t left() const noexcept {
     const std::uint64_t own = less(own_limit_, used());
     return shared_ == nullptr ? own : std::min(own, shared_->left());

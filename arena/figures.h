@@ -32,8 +32,8 @@ inline void put(Figure& figure, std::uint64_t value) noexcept {
 // all callers at each new peak would take too long. So `before` is set for one caller at a time,
 // when what that caller has changes for the first time after the peak.
 //
-// Watching for the next change makes no change cost more: watch() sets a bit in `since` that no
-// number of a peak has, and change() compares `since` with the number of the last peak in any case.
+// A watch for the next change does not make change() slower. watch() sets a bit in `since` that no
+// number of a peak has. change() compares `since` with the number of the last peak anyway.
 struct CallerFigures {
   static constexpr std::uint64_t kIsWatched = std::uint64_t{1} << 63;
 

@@ -31,10 +31,10 @@ class Growth {
   // The largest request, in bytes, that is served from a slice. A larger one gets a region of its
   // own.
   virtual std::uint64_t largest_in_slice() const noexcept = 0;
-  // The bytes that the arena would obtain from the source for such a request.
+  // The bytes that the arena would obtain from the source for a request of this size.
   virtual std::uint64_t bytes_for(std::uint64_t request) const noexcept = 0;
-  // Obtains memory that such a request fits into, or says why there is none. Another thread may
-  // have taken the room when this returns. Throws std::bad_alloc.
+  // Obtains memory that a request of this size fits into, or says why there is none. Another thread
+  // may have taken the room when this returns. Throws std::bad_alloc.
   virtual Outcome grow(Locked& lock, std::uint64_t request) = 0;
   // Allocates a block in memory that is kept for other requests; empty when that has no room.
   // Throws std::bad_alloc.

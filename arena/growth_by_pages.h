@@ -1,8 +1,9 @@
-// How an arena grows over a source with pages. It reserves one range of addresses, and maps memory
-// where a block then fits. When the source has no more, it moves memory there from free blocks
+// How an arena grows over a source with pages. The arena reserves a range of addresses, and a
+// further one when a block fits into none. It maps memory where a block then fits. When the source
+// has no more, or when the arena has enough idle memory, it moves memory there from free blocks
 // elsewhere. Growth is contiguous, so that free blocks coalesce across it. A request does not fail
 // from fragmentation while the limit, less the pages in which live and retired blocks lie, is
-// enough for it.
+// enough for the request.
 #pragma once
 
 #include <cstdint>

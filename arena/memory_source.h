@@ -39,8 +39,8 @@ class MemorySource {
   // Reserves addresses without memory, aligned to a page. They stay reserved until the source ends.
   virtual Region reserve(std::uint64_t /*bytes*/) noexcept { return {}; }
   // Maps memory at reserved addresses, in whole pages: all of it or, with an error, none. When
-  // `exhausted` is returned, the memory that there was is kept as spare for the next map() until
-  // drop_spare().
+  // `exhausted` is returned, the pages that this call got before memory ran out are kept as spare
+  // for the next map() until drop_spare().
   virtual Region map(Address /*base*/, std::uint64_t /*bytes*/) noexcept { return {}; }
   // Unmaps whole pages, which need not be those of one map(). Their memory is kept as spare for the
   // next map() until drop_spare(). False: unmapping failed, and the memory is mapped still.

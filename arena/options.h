@@ -18,7 +18,7 @@ struct Options {
   bool whole = false;
   // The largest slice, in bytes. A slice is a region for many blocks. The first slice has 2 MiB,
   // each next one twice as much, up to this. No block that is aligned to 2 MiB can start in the
-  // first 2 MiB of a slice, since its lead is there.
+  // first 2 MiB of a slice, since the slice's lead is there.
   std::uint64_t slice_bytes = std::uint64_t{256} << 20;
   // A request of more bytes gets a region of its own. So no other block keeps that region from
   // being given back, and no small block takes a part of what a large one needs.

@@ -29,7 +29,7 @@ struct alignas(64) Region {   // its size is a power of two, so that indexing ta
  private:
   friend class Regions;
   // For each stretch of 4 MiB, the block that was last handed out or found there. A search for the
-  // block around an address starts at a landmark, not at the region's first block. Meanwhile the
+  // block around an address starts at a landmark, not at the region's first block. By then the
   // landmark's record may be unused, or another block's: the search must check that.
   std::unique_ptr<BlockIndex[]> landmarks_;
 };

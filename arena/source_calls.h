@@ -58,9 +58,10 @@ class SourceCalls {
   bool anybody_grows() const { return growing_ > 0; }
   bool anybody_calls() const { return growing_ > 0 || releasing_ > 0; }
 
-  // Waits until done() is true, which is called at first and whenever a call has ended. Waits no
-  // longer than kPatience: the other thread is inside the driver, where a hook of another library
-  // may make it wait for a lock that this thread holds. Returns the last result of done().
+  // Waits until done() returns true. Calls done() at first, and again whenever a call to the source
+  // has ended. Waits no longer than kPatience: the other thread is inside the driver, where a hook
+  // of another library may make that thread wait for a lock that this thread holds. Returns the
+  // last result of done().
   template <typename Done>
   bool wait(Locked& lock, Done done) {
     return ended_.wait_for(lock, kPatience, done);

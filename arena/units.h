@@ -51,8 +51,8 @@ constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) 
   return value / multiple * multiple;  // NOLINT(clang-analyzer-core.DivideZero)
 }
 
-// Sum and difference of sizes in bytes, saturating: at most the largest number, which means "no
-// limit" as an operand and as a result, and at least 0.
+// Sum and difference of sizes in bytes. The sum is at most the largest number, which means "no
+// limit" as an operand and as a result. The difference is at least 0.
 constexpr std::uint64_t plus(std::uint64_t bytes, std::uint64_t more) {
   return bytes + std::min(more, std::numeric_limits<std::uint64_t>::max() - bytes);
 }

@@ -124,7 +124,8 @@ CUresult cubfc_cuGreenCtxDestroy(GreenContext context) {
   const auto device =
       process == nullptr ? std::nullopt : process->contexts().greens().device_of(context);
   if (process != nullptr) {
-    process->contexts().greens().will_end(context);  // from the call on another may have its handle
+    // From the driver's call on, another context may have this handle.
+    process->contexts().greens().will_end(context);
   }
   return end_context({nullptr, device}, kGivesUpReference, &Functions::cuGreenCtxDestroy, context);
 }
@@ -134,7 +135,7 @@ CUresult cubfc_cuCtxFromGreenCtx(CUcontext* context, GreenContext green) {
                  &Functions::cuCtxFromGreenCtx, context, green);
 }
 
-// cuStreamGetCtx answers for this stream the same context that cuCtxFromGreenCtx gives (cuda.h).
+// For such a stream cuStreamGetCtx returns the same context as cuCtxFromGreenCtx (cuda.h).
 CUresult cubfc_cuGreenCtxStreamCreate(CUstream* stream, GreenContext green, unsigned flags,
                                       int priority) {
   return observe(

@@ -115,8 +115,8 @@ CUresult copy_ends_of_box(const CUDA_MEMCPY3D_PEER& box, CUstream stream) {
   return call(&Functions::cuMemcpy3DPeerAsync, &box, stream);
 }
 
-// Copies a row in parts, each by copy_part: a row of a box is no longer than the greatest pitch,
-// which is 2 GiB less one byte (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
+// Copies a row in parts, each by copy_part, because a row of a box must not exceed the greatest
+// pitch, which is 2 GiB less one byte (CU_DEVICE_ATTRIBUTE_MAX_PITCH).
 constexpr size_t kMostOfARow = size_t{1} << 30;
 
 template <typename CopyPart>
@@ -230,9 +230,9 @@ CUDA_MEMCPY3D_PEER row_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr
 
 // Makes the driver's copy between two contexts. If the driver may lose that copy, copies the bytes
 // once more, by `plain`. All earlier work of both contexts comes before the first copy, and so
-// before the second. A third copy, of one byte, has all later work of both come after the second:
-// the order that cudaMemcpyPeer promises. If `plain` is refused, `box` copies the bytes. Waits for
-// nothing, and nothing here may need cleaning up, either.
+// before the second. A third copy, of one byte, makes all later work of both contexts come after
+// the second copy. That is the order that cudaMemcpyPeer promises. If `plain` is refused, `box`
+// copies the bytes. Waits for nothing. As in copy_row(), nothing here may need cleaning up.
 CUresult copy_between(Peer peer, Plain plain, PeerBox box, CUdeviceptr to, CUcontext to_context,
                       CUdeviceptr from, CUcontext from_context, size_t bytes) {
   const CUresult result = call(peer, to, to_context, from, from_context, bytes);

@@ -84,7 +84,7 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
   if (looks_like_driver_name(name)) {
     const Routes* const routes = Routes::find(handle);
     // Routes::find() may have looked up symbols in vain, and so have set dlerror. The caller's
-    // look-up has succeeded: made once more, it clears dlerror.
+    // look-up has succeeded. Making it once more clears dlerror.
     address = real_dlsym(handle, name);
     if (routes != nullptr && Process::intercepts()) {
       address = routes->route(address);

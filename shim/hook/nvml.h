@@ -1,5 +1,5 @@
 // The functions of NVML that say how much memory a GPU has. nvidia-smi, nvitop, pynvml and programs
-// that plan with it call them. If the program has a limit which it is shown as the size of the GPU,
+// that plan with it call them. If the program's limit is to be shown to it as the size of the GPU,
 // cubfc's functions answer with that limit (share/limited_memory.h).
 #pragma once
 

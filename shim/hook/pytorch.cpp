@@ -1,8 +1,8 @@
 // PyTorch takes memory for its tensors from a cache of its own, which asks CUDA for a segment now
-// and then. So the requests for segments do not show which line keeps a tensor. But the cache
-// reports each block that it hands out or gets back to a function of libc10.so, for PyTorch's
-// profiler. The function here has the same name and is found before it. It records the block if
-// stacks and tensors are recorded (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then calls
+// and then. So the requests for segments do not show which line keeps a tensor. But whenever the
+// cache hands out a block or gets one back, it calls a function of libc10.so, for PyTorch's
+// profiler. The function here has the same name and is found before PyTorch's. It records the block
+// if stacks and tensors are recorded (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then calls
 // PyTorch's. It is called under the lock of PyTorch's cache, as cudaMalloc is.
 #include <array>
 #include <cstddef>
@@ -64,9 +64,9 @@ void record(const void* address, std::int64_t bytes, c10::Device device, const v
 }
 
 // PyTorch's function of this name, in the libc10.so that is loaded now; nullptr if there is none.
-// libc10.so is the object that also exports c10::memoryProfilingEnabled(), which this library does
-// not. It may be called: it is fully loaded, since the caller was linked with it. Each thread
-// remembers the answer until an object is loaded or unloaded.
+// libc10.so is the object that also exports c10::memoryProfilingEnabled(), which libcubfc.so does
+// not. PyTorch's function may be called: libc10.so is fully loaded, since the caller was linked
+// with it. Each thread remembers the answer until an object is loaded or unloaded.
 template <typename Function>
 Function real_function(const char* name) {
   struct Found {

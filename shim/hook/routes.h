@@ -55,8 +55,8 @@ EntryPoints entry_points();
 void* exported_wrapper(std::string_view name);
 
 // Maps the addresses of the driver's functions to the functions that cubfc exports in their place.
-// Once found, changes only by learn(), which adds addresses. Thread-safe; takes no lock, because
-// dlsym asks it.
+// Once found, a Routes object changes only by learn(), which adds addresses. Thread-safe; takes no
+// lock, because dlsym calls it.
 class Routes {
  public:
   // The routes of the driver that Driver::find(handle) finds; nullptr while it finds none, or

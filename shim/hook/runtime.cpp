@@ -17,8 +17,9 @@
 
 // Thin on purpose. What an arena can serve without growing is served here. Everything else, every
 // failure included, goes to the program's CUDA runtime, which comes back through the driver's entry
-// points and keeps its own last error right. So does every call where another library overrides
-// these functions, too, or where a tool has replaced the driver's: these are to see every call.
+// points and keeps its own last error right. If another library overrides these functions, too, or
+// a tool has replaced the driver's, every call goes to the runtime: that library or that tool is to
+// see every call.
 
 namespace {
 
@@ -30,8 +31,8 @@ constexpr RuntimeError kInitializationError = 3;
 
 // The function of this name that `caller` would have found without cubfc, else that of any CUDA
 // runtime that is loaded; nullptr if there is none. Each thread remembers the answer by caller
-// until an object is loaded or unloaded. Each name must have its own Function type, and so has its
-// own array.
+// until an object is loaded or unloaded. Each name must have its own Function type, because each
+// Function type has one array of answers.
 template <typename Function>
 Function real_function(const char* name, const void* caller) {
   struct Found {

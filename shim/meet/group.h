@@ -29,7 +29,7 @@ namespace cubfc {
 class Group final : public arena::SharedAccount {
  public:
   struct Terms {
-    Where where = Where::kAsSet;     // kFixed: one folder whatever the environment says
+    Where where = Where::kAsSet;     // kFixed: the same folders whatever the environment says
     bool limit_is_enforced = false;  // limit_bytes holds even if the group's is raised
   };
   // Joins the group as one more member, whose claims must stay within `limit_bytes` together with
@@ -47,8 +47,9 @@ class Group final : public arena::SharedAccount {
   void force(std::uint64_t bytes) noexcept override;
   void give(std::uint64_t bytes) noexcept override;
   std::uint64_t used() const noexcept override;
-  // The limit by which this process claims now: the one that it has joined with, until GroupControl
-  // changes the group's, which may be at any time; then see GroupFile::limit_of().
+  // The limit by which this process claims now: at first the one that it has joined with.
+  // GroupControl may change the group's limit at any time; for what holds then, see
+  // GroupFile::limit_of().
   std::uint64_t limit() const noexcept override;
   std::uint64_t most() const noexcept override;
   std::uint64_t left() const noexcept override;
@@ -58,9 +59,9 @@ class Group final : public arena::SharedAccount {
   // Whether the group's limit was changed (GroupControl), and limit() is that changed limit.
   bool goes_by_changed_limit() const noexcept;
   // Called when this process has given back so many unused bytes because another process asked for
-  // them. While a `cubfc limit` that has lowered the limit asks members to give back, takes these
-  // bytes off what this process may claim beyond the limit (GroupFile::keep_less). Asks the kernel
-  // whether such a command is asking.
+  // them. If a `cubfc limit` that has lowered the limit is asking members to give back, this
+  // process may claim so many bytes less beyond the limit from now on (GroupFile::keep_less). Asks
+  // the kernel whether such a command is asking.
   void has_given_back(std::uint64_t bytes) noexcept;
 
   // Called once a second by SoftReserve's thread. If the file has been removed, moves to a new one,

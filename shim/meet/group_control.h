@@ -56,7 +56,8 @@ class GroupControl {
 
   // Changes the limit by which the members claim from now on. A member that has joined with a lower
   // limit than the others, or with a sealed one, claims by the lower of that and the new one. No
-  // memory is taken from a member: one that holds more keeps it, and may claim as much again.
+  // memory is taken from a member: one that holds more keeps what it holds, and after a free may
+  // claim the same bytes again.
   // kIsSealed: nothing has changed, since all members' limits are sealed and `bytes` is above the
   // highest of them. Precondition: `bytes` is more than 0.
   enum class Changed : std::uint8_t { kYes, kIsSealed, kNot };  // kNot: errno says why

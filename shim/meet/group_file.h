@@ -92,8 +92,7 @@ struct GroupFile {
   // that. A member whose own limit is sealed, or below named_limit_bytes, then claims by the lower
   // of the two.
   std::uint64_t limit_of(std::size_t member) const noexcept;
-  // The most that the member could ever claim: its limit, or what it kept when that was lowered, if
-  // that is more.
+  // The most that the member could ever claim: its limit, or its kept_bytes if they are more.
   std::uint64_t most_of(std::size_t member) const noexcept {
     return std::max(limit_of(member), members[member].kept_bytes.load(std::memory_order_relaxed));
   }

@@ -191,8 +191,9 @@ void Rendezvous::answer(const std::function<std::uint64_t(std::size_t, std::uint
   }
 }
 
-// Stores an answer. The order matters: a process that reads when it was given, and how long it
-// lasts, then reads that answer or a newer one.
+// Stores an answer. The order matters: a process first reads when the answer was given and how long
+// it lasts (Asking::is_good()). The bytes that the process reads then are of that answer or of a
+// newer one.
 void Rendezvous::put(Entry& entry, const Before& before, Left left) const noexcept {
   entry.left.store(left.bytes, std::memory_order_relaxed);
   entry.is_taking.store(left.is_taking, std::memory_order_relaxed);

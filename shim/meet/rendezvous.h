@@ -62,8 +62,8 @@ class Rendezvous {
   void changed(std::size_t number) noexcept;
   // Called when memory was taken of the device or went back. From then on nobody may use the last
   // answer, not even one that is only a moment old: a process that adds up what the device has free
-  // and what others could give would count the memory that has moved twice, or not at all. Locks as
-  // changed().
+  // and what others could give would count the memory that has moved twice, or not at all. Takes no
+  // lock, either, and does nothing in a forked child.
   void resized(std::size_t number) noexcept;
   // Called once a second by SoftReserve's thread. If somebody has removed the file, goes on in a
   // new one.
@@ -92,8 +92,8 @@ class Rendezvous {
   Lately offered_lately(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // As offered(), and whether any of them is taking memory from the driver at this moment.
   Left look(const DeviceId& device, std::uint64_t group = 0) noexcept;
-  // Asks as few of them as have enough to give up so many bytes. Returns the bytes that they have
-  // given up meanwhile, also for other askers.
+  // Asks few of them: those that have most, until they have `bytes` together. Returns the bytes
+  // that they have given up meanwhile, also for other askers.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
   // How many other processes offer memory of this device, even if they have none left.

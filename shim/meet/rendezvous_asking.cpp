@@ -14,7 +14,7 @@ using meeting::Entry;
 using meeting::Slot;
 using meeting::Taken;
 
-// How long all processes that are rung at once are waited for.
+// How long one call of ring() waits for all the processes that it has rung.
 struct Asking::Patience {
   Patience(Now clock, const Waiting& waiting) : clock_(clock), waiting_(waiting) {}
   const Now clock_;
@@ -90,9 +90,9 @@ void Asking::ask_what_is_left(Others& others, const Waiting& waiting) {
   }
 }
 
-// Whether the last answer may be used, and is not too old. Not one from the future, which is from a
-// process with another clock. An answer that lasts is asked for again after a while all the same:
-// the process may not notice everything that changes what it can give.
+// Whether the last answer may be used, and is not too old. An answer from the future may not be
+// used: it is from a process with another clock. An answer that lasts is asked for again after a
+// while all the same: the process may not notice everything that changes what it can give.
 bool Asking::is_good(const Entry& entry, Clock::time_point now) {
   const std::int64_t answered = entry.answered_ns.load(std::memory_order_acquire);
   const std::uint32_t lasts_while = entry.lasts_while.load(std::memory_order_acquire);

@@ -36,7 +36,7 @@ class Asking {
          Now now)
       : table_(table), own_(own), probe_(std::move(probe)), unanswered_(unanswered), now_(now) {}
 
-  // A device of another process, and what that is asked for.
+  // A device of another process, and how many bytes of it that process is asked for.
   struct Other {
     std::size_t slot;
     meeting::Entry* entry;
@@ -85,7 +85,8 @@ class Asking {
   Others those_that(Which which, meeting::Taken how);
   bool is_there(std::size_t slot);
   static bool is_good(const meeting::Entry& entry, Clock::time_point now);
-  enum class Wanted : bool { kWord, kBytes };  // how much they could give up, or to do so
+  // kWord: asks how much they could give up. kBytes: asks them to give it up.
+  enum class Wanted : bool { kWord, kBytes };
   std::uint64_t ring(Others& others, Wanted wanted, const Waiting& waiting);
   bool is_answered(const Other& other, std::uint32_t ring, Patience& patience);
   Process process_of(const Other& other) const { return {other.slot, pid_of(other)}; }

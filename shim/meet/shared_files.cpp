@@ -21,7 +21,7 @@ namespace cubfc {
 namespace {
 
 // Another process may remove a file after this one has opened it and before this one locks it. Then
-// the file is made or joined again; so many times in a row that hardly happens.
+// the file is made or joined again, up to so many times. More removals in a row hardly happen.
 constexpr int kMostAttempts = 10;
 
 Descriptor open_file(int folder, const char* name, int flags) {
