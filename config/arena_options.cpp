@@ -13,9 +13,10 @@ constexpr std::uint64_t kPages = 4096;
 constexpr std::uint64_t kLargestPageBytes = 32ULL << 20;
 
 // Slices of a process in a group. One block keeps its whole slice from the other members of the
-// group, and blocks of 2 MiB cannot use the lead of a slice. So a slice is a 32nd of the limit, up
-// to 128 MiB (or a 256th of the limit, where that is more). A request larger than a 4096th of the
-// limit has a region of its own, if it is also larger than 2 MiB.
+// group, and blocks of 2 MiB cannot use the first 2 MiB of a slice (its lead, see arena/options.h).
+// So a slice is a 32nd of the limit, up to 128 MiB (or a 256th of the limit, where that is more). A
+// request larger than a 4096th of the limit has a region of its own, if it is also larger than
+// 2 MiB.
 //
 // Measured under limits of 4 to 20 GiB: three processes that have allocated and freed at random
 // leave a fourth 97 to 99% of what they do not use (with the slices of a process by itself 86 to

@@ -1,6 +1,6 @@
 // The variables that a program was started with, as far as they concern cubfc. Knows names of
 // variables; knows nothing of what they mean, and never reads the process's environment itself: the
-// loader copies the strings (see is_ours) and hands them in, tests make them up.
+// loader copies the strings (see is_ours) and hands the copies in; tests pass strings of their own.
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ namespace {
 constexpr double kHighestFraction = 1.0;
 constexpr double kHighestUnifiedFraction = 64.0;
 
-// The variant is built in place, because g++ 12 warns of the string in one that is moved out of a
-// temporary.
+// The variant is built in place. If it were moved out of a temporary, g++ 12 would warn of the
+// string in it.
 template <class T>
 std::optional<Value> value_of(const std::optional<T>& read) {
   std::optional<Value> value;

@@ -90,8 +90,8 @@ const Origin* Policy::firm_limit() const noexcept {
 
 std::uint64_t Policy::preallocation(std::uint64_t free_bytes, std::uint64_t total_bytes,
                                     int device) const {
-  // With CUBFC_IPC=driver the driver serves larger requests, and cannot use memory that the arena
-  // holds: so nothing is preallocated by default.
+  // With CUBFC_IPC=driver the driver serves requests of 1 MiB and more, and cannot use memory that
+  // the arena holds: so nothing is preallocated by default.
   const bool by_default = preallocate.value == Preallocate::kSoft;
   if (preallocate.value == Preallocate::kNo || (by_default && ipc.value == Ipc::kDriver)) {
     return 0;

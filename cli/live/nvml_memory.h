@@ -7,9 +7,10 @@ namespace cubfc::live {
 // there wakes no GPU.
 inline constexpr const char* kGpusOfDriver = "/proc/driver/nvidia/gpus";
 
-// Until stdin ends, answers each of its lines, which has UUIDs with blanks between: with a line for
-// each UUID (read_gpu_memories()) and an empty one. Opens GPUs by their places on the bus, since
-// NVML may look at other GPUs when it is given a UUID (nvml.h, nvmlDeviceGetHandleByUUID).
+// Reads lines from stdin until it ends. A line has UUIDs with blanks between them. The answer to a
+// line is a line for each UUID (read_gpu_memories()) and an empty line. Opens GPUs by their places
+// on the bus, since NVML may look at other GPUs when it is given a UUID (nvml.h,
+// nvmlDeviceGetHandleByUUID).
 void tell_gpu_memory();
 
 }  // namespace cubfc::live

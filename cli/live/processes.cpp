@@ -40,9 +40,9 @@ std::size_t read_figures(int file, figures::ProcessFigures& figures) {
 // Returns nothing, and leaves `problem` empty, when the file's process has just begun.
 //
 // The process writes while the file is read. Each figure is one word, which the kernel copies
-// whole. Texts, and what never changes, are written before what says so: `magic`, `ready` of each
-// device, the number of callers. Nothing says in which order one read copies, so the file is read
-// twice; what the first read does not say to be there counts as not there.
+// whole. The process writes texts, and what never changes, before the figure that announces them:
+// `magic`, `ready` of each device, the number of callers. One read may copy the file in any order,
+// so the file is read twice; what the first read does not find announced counts as not there.
 std::optional<Process> read_process(const std::string& path, int file, std::string& problem) {
   struct stat status {};
   if (fstat(file, &status) != 0) {

@@ -12,8 +12,8 @@ struct Address {
   std::uint16_t port;
 };
 
-// Reads "HOST:PORT", "[IPV6]:PORT", or a port alone, with or without its colon, which is one of
-// 127.0.0.1. Throws Failure, with kUsage, for anything else.
+// Reads "HOST:PORT" or "[IPV6]:PORT". A port alone, with or without a colon before it, means that
+// port of 127.0.0.1. Throws Failure, with kUsage, for anything else.
 Address address_of(std::string_view text);
 
 // "127.0.0.1:9834", "[::1]:9834".

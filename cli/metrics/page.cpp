@@ -59,8 +59,8 @@ void add_samples(Page& page, const char* name, const char* help, const Samples& 
   }
 }
 
-// The largest total that a process of the device has: in a container whose memory the driver
-// limits, the device is smaller.
+// The largest total that any process sees of the device: in a container whose memory the driver
+// limits, a process sees a smaller total.
 Samples device_bytes(const std::vector<Row>& rows) {
   Samples samples;
   for (const Row& row : rows) {
@@ -91,8 +91,8 @@ Samples group_limits(const std::vector<Row>& rows) {
   return samples;
 }
 
-// Whether the process has a limit that it does not share, as it shares its group's and that of a
-// cgroup (dmem.max).
+// Whether the process has a limit that it does not share with others. A group's limit and a
+// cgroup's (dmem.max) are shared.
 bool has_limit_of_its_own(const figures::DeviceFigures& device) {
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   const std::uint64_t limit = read(device.limit_bytes);

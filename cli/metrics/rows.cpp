@@ -79,10 +79,10 @@ std::string key_of(const live::Process& process, const figures::DeviceFigures& d
              : std::string(process.figures->host.get()) + '/' + std::to_string(device.number);
 }
 
-// By key, the value of a device's label "gpu": the number that the driver tells, else that in the
-// first process that has the device. Processes that see one GPU each, or a MIG instance, all call
-// it 0: where several devices would get one number, those whose number the driver does not tell get
-// their keys.
+// By key, the value of a device's label "gpu": the number that the driver tells, else the number in
+// the first process that has the device. Processes that see one GPU each, or a MIG instance each,
+// all call it 0. So where several devices would get the same number, a device whose number the
+// driver does not tell gets its key instead.
 std::map<std::string, std::string> gpu_texts(const live::Processes& processes, const Names& names) {
   std::map<std::string, std::string> texts;
   std::map<std::string, int> devices_called;

@@ -91,7 +91,8 @@ TextTable chart_of(const Told& told) {
   const Columns columns(told.history, told.recording.has_times);
   const std::vector<std::uint64_t> in_use = in_use_by(columns, told.history);
   std::vector<std::uint64_t> taken = taken_by(columns, told.history);
-  // Much more may be taken than is in use, which is what the chart is for: taken is left out then.
+  // The chart is there to show what is in use. What is taken may be so much more that it would make
+  // that part of the chart flat; then it is left out.
   const std::uint64_t most_taken = told.figures.whole.taken.bytes;
   const bool shows_taken = most_taken <= peak + peak / 2;
   const std::uint64_t most = shows_taken ? std::max(peak, most_taken) : peak;

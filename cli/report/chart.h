@@ -6,7 +6,7 @@
 
 namespace cubfc::report {
 
-// Without rows if nothing was ever in use, or the recording has no history.
+// The table has no rows if nothing was ever in use, or if the recording is a single state.
 TextTable chart_of(const Told& told);
 
 }  // namespace cubfc::report

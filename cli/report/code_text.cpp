@@ -14,7 +14,8 @@ using recordings::Path;
 constexpr std::size_t kNameWidth = 38;
 constexpr std::size_t kRows = 8;
 constexpr std::size_t kMostRows = 14;  // with lines added for what they hold at the end
-constexpr double kTold = 0.95;         // lines are added until they have this share of the end
+// Lines are added until the shown lines hold this share of what is in use at the end.
+constexpr double kTold = 0.95;
 constexpr std::size_t kWidth = 80;
 
 std::string columns_of(const HeldByCode& held, bool is_state) {

@@ -1,5 +1,5 @@
-// Tables of the code that holds the memory, for a terminal: rows of at most 80 characters. Without
-// rows for a recording without stacks.
+// Tables of the code that holds the memory, for a terminal: rows of at most 80 characters. The
+// tables have no rows for a recording without stacks.
 #pragma once
 
 #include "cli/report/forms.h"

@@ -65,8 +65,8 @@ function failureFacts(report, failure) {
   return pairs;
 }
 
-// A button for each out-of-memory moment; the facts and the report of the one that was gone to
-// last.
+// A button for each out-of-memory moment; and the facts and the report of the moment that the user
+// chose last.
 class Failures {
   constructor(place, reportPlace, view) {
     this.view = view;
@@ -107,7 +107,8 @@ class Failures {
     this.view.goTo(failure.event);
   }
 
-  // Goes to the first one after the moment that is shown; after the last, to the first of all.
+  // Goes to the first out-of-memory moment after the one that is shown; after the last, to the first
+  // of all.
   next() {
     if (this.failures.length === 0) return;
     const after = this.failures.findIndex((failure) => failure.event > this.view.event);

@@ -1,6 +1,6 @@
 // The functions through which memory was asked for: stacks as a flame graph, with the outermost
-// function on top, each as wide as the bytes that were asked for in it. Of the memory in use at the
-// moment that is shown, at the peak, or at the end.
+// function on top, each as wide as the bytes that were asked for in it. The graph is of the memory
+// in use at the moment that is shown, at the peak, or at the end.
 "use strict";
 
 const FLAME_ROW = 18;        // pixels

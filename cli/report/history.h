@@ -2,8 +2,8 @@
 // nothing of files, pages or figures.
 //
 // A block holds its bytes and its padding from its kAllocate to its kFree, or, if it is retired, to
-// its kReclaim. An event that cannot have happened, or not so, is counted in Faults, and left out
-// where it would make sums wrong. Nothing here fails, whatever a recording says.
+// its kReclaim. An event that cannot have happened as it was recorded is counted in Faults. It is
+// left out where it would make sums wrong. Nothing here fails, whatever a recording says.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct Block {
   std::uint8_t caller = 0;
 
   [[nodiscard]] std::uint64_t held() const { return bytes + padding; }
-  // After that event, the block is live or waits: lives_at(); it is freed and waits: waits_at().
+  // lives_at(): after that event the block is live or waits. waits_at(): the program has freed the
+  // block, and the block waits.
   [[nodiscard]] bool lives_at(std::uint32_t event) const { return begin <= event && event < end; }
   [[nodiscard]] bool waits_at(std::uint32_t event) const { return freed <= event && event < end; }
 };

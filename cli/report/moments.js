@@ -151,8 +151,8 @@ class Moments {
     if (this.events > 0) note(atPeak, this.liveAt(this.peakEvent, atPeak).length);
   }
 
-  // The least size, a power of two, of which no more than about so many blocks live at once; 0 if
-  // all are no more.
+  // The least power of two for which at most about `most` blocks of that size or larger live at
+  // once; 0 if never more than `most` blocks of any size live at once.
   sizeForCount(most) {
     const size = this.mostByClass.findIndex((count) => count <= most);
     return size <= 0 ? 0 : 2 ** size;

@@ -1,5 +1,5 @@
 // Draws what is free between the blocks over the whole recording, and the largest piece of it: the
-// wider the two are apart, the more is free in small pieces. From the samples of the report.
+// wider the two are apart, the more is free in small pieces. The values are the report's samples.
 "use strict";
 
 class Pieces {

@@ -40,8 +40,8 @@ function summed(differences) {
   return differences;
 }
 
-// The events of a column in which page.cpp has written 0 for never, else how much later than
-// `before` an event is, plus 1.
+// Turns a column of differences into events. page.cpp writes 0 for never; for any other event, it
+// writes the event minus the event in `before`, plus 1.
 function laterThan(before, differences) {
   return Uint32Array.from(differences, (later, n) => (later === 0 ? NEVER : before[n] + later - 1));
 }

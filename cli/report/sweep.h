@@ -10,8 +10,8 @@
 
 namespace cubfc::report {
 
-// Goes forward through the blocks' beginnings and ends, from one event that its owner wants to the
-// next.
+// Goes forward through the blocks' beginnings and ends. Each call of forward_to() continues where
+// the call before has stopped.
 class BlockSweep {
  public:
   explicit BlockSweep(const History& history) : history_(&history) {}

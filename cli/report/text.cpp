@@ -170,8 +170,8 @@ class Text {
     }
   }
 
-  // Blocks may be older than a history, which begins when it is switched on, or has dropped
-  // entries.
+  // What was there before the recording. There are such blocks if the recording was switched on
+  // late, or has dropped its oldest entries.
   void before() {
     const std::uint32_t line = told_.lines.without_stack_before;
     const std::uint64_t unknown = line == kNone ? 0 : told_.lines.held[line].at_peak.bytes;

@@ -91,8 +91,8 @@ class Timeline {
     }
   }
 
-  // Paints the bands of the column before once more. Does not copy its pixels, since patterns go
-  // on.
+  // Paints the bands of the previous column again in this one. Does not copy the pixels, since a
+  // pattern has other pixels in each column.
   repeatColumn(column) {
     const {width, heightPixels, pixels, blockAt} = this;
     const moment = this.momentAt[column];

@@ -81,8 +81,7 @@ class View {
     this.show(this.from + allowed, this.to + allowed);
   }
 
-  // Sets `low` and `high`, the bytes from which and to which is drawn. `height`: "peak", "taken" or
-  // "view".
+  // Sets `low` and `high`, the range of bytes that is drawn. `height`: "peak", "taken" or "view".
   setHeight(height) {
     this.height = height;
     const {moments} = this;

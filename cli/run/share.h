@@ -8,7 +8,7 @@
 namespace cubfc::cli {
 
 struct Share {
-  unsigned processes = 1;  // that share a GPU, or the shards that their job has of one
+  unsigned processes = 1;  // that share a GPU, or share `shards` of it
   unsigned shards = 1;     // how many the job has
   unsigned of_shards = 1;  // how many a GPU has
   std::string because;     // for people: how the figures were found out

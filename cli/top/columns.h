@@ -25,8 +25,8 @@ void widen(Widths& widths, const Widths& wanted);
 // leave.
 Widths widths_within(const Widths& wanted, std::size_t width);
 
-// Lines of at most `width` columns. `sorted_by`: the title of this key is marked, only by its
-// looks.
+// Lines of at most `width` columns. `sorted_by`: the title of this key is marked, by its
+// style alone.
 Line titles_line(const Widths& widths, std::size_t width, const Order* sorted_by);
 Line row_line(const Row& row, const Widths& widths, std::size_t width);
 

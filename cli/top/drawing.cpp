@@ -113,8 +113,9 @@ std::vector<Line> Screen::list_part(std::size_t width, std::size_t lines) {
   return shown_lines;
 }
 
-// How many lines the list gets beside details of `of_details` lines: what these leave, but at least
-// enough for the selected process and its GPU, if that is not more than half of all.
+// How many of the `lines` the list gets when the details take `of_details`: the lines that the
+// details leave. At least kLeast lines, which show the selected process and its GPU; but that
+// minimum is never more than half of `lines`.
 std::size_t Screen::lines_of_list(std::size_t width, std::size_t lines,
                                   std::size_t of_details) const {
   constexpr std::size_t kLeast = 4;  // titles, header, bar, row

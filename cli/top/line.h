@@ -1,5 +1,5 @@
-// A line of what `cubfc top` shows: its text, and which parts of it look different on a terminal.
-// Looks say nothing that no text says. Knows nothing of terminals.
+// A line of what `cubfc top` shows: its text, and the styles of its parts on a terminal. A style
+// only repeats what the text says, too. Knows nothing of terminals.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ void add(Look& look, const Row& row) {
   gpu->taken += read(device.bytes_taken);
 }
 
-// Adds to the GPUs what processes hold of them that are not looked at.
+// Adds to the GPUs what the processes in Look::others hold of them.
 void add_others(Look& look) {
   for (const live::Process& process : look.others) {
     for (const std::size_t place : process.devices()) {

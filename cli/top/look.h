@@ -1,5 +1,5 @@
-// One look at the processes under cubfc, which `cubfc top` shows or writes. Knows nothing of
-// terminals.
+// One look (a snapshot) of the processes under cubfc, which `cubfc top` shows or writes. Knows
+// nothing of terminals.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ struct Gpu {
   std::string name;
   std::uint64_t total_bytes;
   std::vector<Row> rows;  // at least one
-  // Of all processes under cubfc that are seen, also of those that are not looked at.
+  // The sums over all visible processes under cubfc, those that `pids` leaves out included.
   std::uint64_t in_use = 0;
   std::uint64_t taken = 0;
   // The GPU's memory with what others hold; if it is not known, `unknown` says why.
@@ -46,7 +46,7 @@ struct Look {
   std::chrono::steady_clock::time_point when;
   std::uint64_t unix_ns;
   live::Processes processes;
-  std::vector<live::Process> others;  // those that are not looked at
+  std::vector<live::Process> others;  // the processes that `pids` leaves out
   std::vector<Gpu> gpus;              // by number
   bool has_users = false;             // there are several users, or root looks
 };

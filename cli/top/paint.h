@@ -1,4 +1,4 @@
-// Adds to a line the escape sequences of its looks (ECMA-48, SGR), which every terminal knows.
+// Adds to a line the escape sequences of its styles (ECMA-48, SGR), which every terminal knows.
 #pragma once
 
 #include <cstddef>

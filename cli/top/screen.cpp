@@ -91,8 +91,8 @@ void Screen::set_details(bool shown) {
   }
 }
 
-// Sorts by the next column that is not left out of all looks so far, even if the terminal has no
-// room for it.
+// Sorts by the next column that at least one look so far has needed, even if the terminal has no
+// room for the column.
 void Screen::sort_by_next(bool forwards) {
   do {
     const auto now = static_cast<std::size_t>(order_.key);
@@ -175,8 +175,8 @@ bool Screen::press_character(char character) {
   return true;
 }
 
-// Asks the selected process for a new map each time that one has come. Does not ask again while no
-// map comes.
+// Asks the selected process for a map, and for the next one as soon as a map has come. Does not ask
+// again while it waits for an answer.
 void Screen::ask_for_map() {
   const Row& row = *rows_[selected_];
   const std::uint32_t drawn = row.device().map_drawn.load();
