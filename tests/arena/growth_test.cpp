@@ -4,6 +4,7 @@
 
 #include "arena/arena.h"
 #include "arena/made_up_memory.h"
+#include "arena/source_calls.h"
 #include "catch.h"
 
 using namespace cubfc::arena;
@@ -228,7 +229,7 @@ TEST_CASE("an allocation by a hook inside the source waits for nobody and takes 
   CHECK(arena.verify() == "");
 }
 
-TEST_CASE("a hook that allocates while regions go back waits for nobody, and preallocates nothing") {
+TEST_CASE("a hook that allocates while regions go back waits for nobody") {
   MadeUpMemory memory(4 * kGiB);
   Budget budget;
   Arena arena(memory, budget, {});
