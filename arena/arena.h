@@ -152,8 +152,8 @@ class Arena {
   void make_free(BlockIndex index);
   BlockInfo info_of(BlockIndex index) const;
 
-  // The pool's lock guards all members, but for Regions::number_at(). Those that each call reads
-  // come first, side by side.
+  // The pool's lock guards all members. Only region_at() reads without it, from the regions' map.
+  // The members that each call reads come first, side by side.
   std::uint64_t largest_possible_ = 0;  // the largest request that is served, in bytes
   std::uint64_t largest_in_slice_ = 0;  // the largest that is served from a slice, in bytes
   GatheredBlocks gathered_;

@@ -42,10 +42,10 @@ class Growth {
 
   // The bytes of regions or pages that hold no live or retired block.
   virtual std::uint64_t unused_bytes() const noexcept = 0;
-  // Give unused regions or pages back to the source. release_unused(): few that have at least so
-  // many bytes together, or all if they have less. release_beyond(): as many as leave the arena at
-  // least `keep_bytes`. Return the bytes that were given back. Throw std::bad_alloc and have
-  // changed nothing then.
+  // Give unused regions or pages back to the source. release_unused(): few of them, which together
+  // have at least `bytes`; all of them if they have less. release_beyond(): as many as leave the
+  // arena at least `keep_bytes`. Return the bytes that were given back. Throw std::bad_alloc and
+  // have changed nothing then.
   virtual std::uint64_t release_unused(Locked& lock, std::uint64_t bytes) = 0;
   virtual std::uint64_t release_beyond(Locked& lock, std::uint64_t keep_bytes) = 0;
 };

@@ -1,6 +1,7 @@
 // How an arena grows over a source with pages. The arena reserves a range of addresses, and a
-// further one when a block fits into none. It maps memory where a block then fits. When the source
-// has no more, or when the arena has enough idle memory, it moves memory there from free blocks
+// further range when a block fits into none of those that it has. To grow, the arena chooses a
+// place for the block in a range, and maps the pages that the place lacks. When the source has no
+// more, or when the arena has enough idle memory, the arena takes these pages from free blocks
 // elsewhere. Growth is contiguous, so that free blocks coalesce across it. A request does not fail
 // from fragmentation while the limit, less the pages in which live and retired blocks lie, is
 // enough for the request.

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t kBytes = sizeof(figures::ProcessFigures);
 
-// Reads all figures of a file. Returns how many bytes the file had if these are too few.
+// Reads all figures of a file. Returns how many bytes were read: kBytes, or fewer if the file ends
+// before.
 std::size_t read_figures(int file, figures::ProcessFigures& figures) {
   auto* const into = reinterpret_cast<char*>(&figures);
   std::size_t have = 0;

@@ -49,7 +49,8 @@ class Page {
   std::string text_;
 };
 
-// A value by labels, once for each device or for each group on it, however many processes use that.
+// The value of each set of labels. The labels name a device, or a group on a device, and have one
+// value however many processes use it.
 using Samples = std::map<std::string, std::uint64_t>;
 
 void add_samples(Page& page, const char* name, const char* help, const Samples& samples) {

@@ -37,8 +37,8 @@ struct Block {
   std::uint8_t caller = 0;
 
   [[nodiscard]] std::uint64_t held() const { return bytes + padding; }
-  // lives_at(): after that event the block is live or waits. waits_at(): the program has freed the
-  // block, and the block waits.
+  // lives_at(): after that event the block is live or retired. waits_at(): it is retired: the
+  // program has freed the block, and its memory is not free yet.
   [[nodiscard]] bool lives_at(std::uint32_t event) const { return begin <= event && event < end; }
   [[nodiscard]] bool waits_at(std::uint32_t event) const { return freed <= event && event < end; }
 };

@@ -85,8 +85,9 @@ struct Order {
   bool reversed = false;
 };
 
-// Sorts each GPU's rows: the largest first; by note, what needs a look soonest first; process ids,
-// users, groups and programs in ascending order. Rows that are equal keep their order.
+// Sorts each GPU's rows. Numbers: the largest first. Notes: in the order of Concern, the most
+// urgent first. Process ids, users, groups and programs: ascending. Rows that are equal keep their
+// order.
 void sort(Look& look, const Order& order);
 
 }  // namespace cubfc::cli::top

@@ -147,10 +147,10 @@ CUresult copy_ends_of_row(const CUDA_MEMCPY3D_PEER& row, CUstream stream) {
                     [&](const CUDA_MEMCPY3D_PEER& part) { return copy_ends_of_box(part, stream); });
 }
 
-// Called when the driver has refused a copy with the error `refused`: INVALID_VALUE by all reports,
-// but any error counts. If the stream's device may be unable to reach a block of cubfc's, makes the
-// copy once more, by copy_ends, in the order of its stream. Returns `refused` if the driver refuses
-// or cannot make that copy either; else the second answer.
+// Called when the driver has refused a copy with the error `refused`, whatever the error is. (All
+// reports name INVALID_VALUE.) If the stream's device may be unable to reach a block of cubfc's,
+// makes the copy once more, by copy_ends, in the order of its stream. Returns what the second copy
+// returned; but `refused` if there was none, or if its error says that it cannot be made.
 template <typename CopyEnds>
 [[gnu::noinline]] CUresult copy_as_peers(CUresult refused, CopyEnds copy_ends,
                                          CUDA_MEMCPY3D_PEER copy, const Queue& queue) {
@@ -228,11 +228,12 @@ CUDA_MEMCPY3D_PEER row_between(CUdeviceptr to, CUcontext to_context, CUdeviceptr
   return row;
 }
 
-// Makes the driver's copy between two contexts. If the driver may lose that copy, copies the bytes
-// once more, by `plain`. All earlier work of both contexts comes before the first copy, and so
-// before the second. A third copy, of one byte, makes all later work of both contexts come after
-// the second copy. That is the order that cudaMemcpyPeer promises. If `plain` is refused, `box`
-// copies the bytes. Waits for nothing. As in copy_row(), nothing here may need cleaning up.
+// Makes the driver's copy between two contexts. If the driver may lose that copy (report success
+// and write nothing, see PeerCopies), copies the bytes once more, by `plain`. All earlier work of
+// both contexts comes before the first copy, and so before the second. A third copy, of one byte,
+// makes all later work of both contexts come after the second copy. That is the order that
+// cudaMemcpyPeer promises. If `plain` is refused, `box` copies the bytes. Waits for nothing. As in
+// copy_row(), nothing here may need cleaning up.
 CUresult copy_between(Peer peer, Plain plain, PeerBox box, CUdeviceptr to, CUcontext to_context,
                       CUdeviceptr from, CUcontext from_context, size_t bytes) {
   const CUresult result = call(peer, to, to_context, from, from_context, bytes);

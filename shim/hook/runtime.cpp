@@ -126,7 +126,7 @@ __attribute__((visibility("default"))) RuntimeError cudaFree(void* address) {
     const auto block = reinterpret_cast<CUdeviceptr>(address);
     const auto freed = process->frees().free_at_hand(block);
     if (freed == cubfc::arena::Arena::Gathered::kFull) [[unlikely]] {
-      return static_cast<RuntimeError>(cubfc::tidy_frees(*process));  // both types share numbers
+      return static_cast<RuntimeError>(cubfc::tidy_frees(*process));  // CUresult's numbers
     }
     if (freed != cubfc::arena::Arena::Gathered::kNot || free_otherwise(*process, block))
         [[likely]] {

@@ -58,10 +58,10 @@ class Group final : public arena::SharedAccount {
   }
   // Whether the group's limit was changed (GroupControl), and limit() is that changed limit.
   bool goes_by_changed_limit() const noexcept;
-  // Called when this process has given back so many unused bytes because another process asked for
-  // them. If a `cubfc limit` that has lowered the limit is asking members to give back, this
-  // process may claim so many bytes less beyond the limit from now on (GroupFile::keep_less). Asks
-  // the kernel whether such a command is asking.
+  // Called when this process has given back `bytes` unused bytes because another process asked for
+  // them. While the group is beyond a lowered limit, a member may hold what it held before. If the
+  // asker is the `cubfc limit` that lowered the limit, this process may hold `bytes` less than that
+  // from now on (GroupFile::keep_less). Asks the kernel whether such a command is asking.
   void has_given_back(std::uint64_t bytes) noexcept;
 
   // Called once a second by SoftReserve's thread. If the file has been removed, moves to a new one,

@@ -61,9 +61,9 @@ class Rendezvous {
   // (Left::is_lasting). Takes no lock, because callers hold one; does nothing in a forked child.
   void changed(std::size_t number) noexcept;
   // Called when memory was taken of the device or went back. From then on nobody may use the last
-  // answer, not even one that is only a moment old: a process that adds up what the device has free
-  // and what others could give would count the memory that has moved twice, or not at all. Takes no
-  // lock, either, and does nothing in a forked child.
+  // answer, not even one that is only a moment old. A process adds up what the device has free and
+  // what others could give. With an old answer, the moved memory would be in both figures, or in
+  // neither. Takes no lock, either, and does nothing in a forked child.
   void resized(std::size_t number) noexcept;
   // Called once a second by SoftReserve's thread. If somebody has removed the file, goes on in a
   // new one.

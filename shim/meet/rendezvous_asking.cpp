@@ -183,7 +183,7 @@ bool Asking::is_answered(const Other& other, std::uint32_t ring, Patience& patie
   Entry& entry = *other.entry;
   std::uint64_t given = entry.given.load(std::memory_order_relaxed);
   for (;;) {
-    // Read before anything else: any answer after this one shows that the process is not silent.
+    // Read before anything else: if the count is higher later, the process is not silent.
     const std::uint32_t answers = answers_of(other);
     const std::uint32_t last = entry.answers.load(std::memory_order_acquire);
     if (static_cast<std::int32_t>(last - ring) >= 0) {  // the numbers wrap around

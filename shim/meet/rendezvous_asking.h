@@ -49,7 +49,7 @@ class Asking {
             meeting::Taken how = meeting::Taken::kByGiver);
   // As at(), as a set of processes.
   Processes processes(const DeviceId& device, meeting::Taken how);
-  // The living processes, with every device; only the process with this pid if there is one.
+  // The living processes, with every device. If a pid is given, only the process with this pid.
   Others of_process(std::optional<std::int32_t> pid);
 
   // `most`: for how long an answer, or the next part of what was asked for, is waited for.
