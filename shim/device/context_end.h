@@ -45,8 +45,8 @@ class ContextListener {
 };
 
 // Memory that the driver does not free with a context: pages, a pool's blocks. The destructor gives
-// it back to the driver, so it must not run under a lock. The object is made ahead of the end, at
-// which nothing may fail.
+// it back to the driver, so it must not run under a lock. The object is made before the context
+// ends, because nothing may fail when the context ends.
 struct Leftovers {
   std::shared_ptr<void> memory;
   CUdevice device = 0;

@@ -9,10 +9,11 @@ struct Context;
 
 // While an object lives for which allowed() is true, no driver call that ends the context is made:
 // a ContextEnd waits for the object's end, 2 seconds at most. Whoever calls into a context must see
-// to it that the context does not end meanwhile (cuda.h, cuCtxDestroy). While such a call is under
-// way, allowed() is false; but with Waits::kYes the constructor first waits up to 2 seconds for the
-// call to end. It waits no longer, because a hook of another library may have called us on the
-// thread that makes that call. Use it in one scope, around driver calls.
+// to it that the context does not end meanwhile (cuda.h, cuCtxDestroy). While a driver call that
+// ends the context is under way, allowed() is false; but with Waits::kYes the constructor first
+// waits up to 2 seconds for that call to return. It waits no longer, because a hook of another
+// library may have called us on the thread that makes that call. Use it in one scope, around driver
+// calls.
 class ContextUse {
  public:
   enum class Waits : bool { kNo, kYes };

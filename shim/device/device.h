@@ -84,13 +84,14 @@ struct Device {
 
   References references;  // to its primary context
 
-  // Every device can copy to and from memory of cuMemAlloc; to and from mapped memory, or a pool's,
-  // only a device that was given access. So access is given to every other device that the process
-  // uses and that the hardware lets reach this one's memory. These are those devices.
+  // Every device can copy to and from memory of cuMemAlloc. Only a device that was given access can
+  // copy to and from mapped memory, or a pool's memory. So access is given to every other device
+  // that the process uses and that the hardware lets reach this one's memory. `peers`: the devices
+  // that are given access.
   std::atomic<PeerSet> peers{0};
   std::atomic<bool> introduced{false};  // access was exchanged with devices known before
 
-  std::atomic<DeviceFrees*> frees{nullptr};  // those that wait; WaitingFrees (wait/) makes it
+  std::atomic<DeviceFrees*> frees{nullptr};  // its queue of waiting blocks; made by WaitingFrees
 
   // Called once this is known to be the only Device of its GPU: lets others read its figures.
   void publish() noexcept { use.publish(); }

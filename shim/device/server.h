@@ -110,7 +110,7 @@ class Server {
   virtual arena::Headroom headroom(const Context& context) const noexcept = 0;
   // The bytes that the context can have without growth once retired blocks are reclaimed.
   virtual std::uint64_t bytes_at_hand(const Context& context) noexcept = 0;
-  // How many of so many bytes that are free on the device an arena can grow by.
+  // By how many bytes an arena can grow if `bytes` are free on the device.
   virtual std::uint64_t growth_in(std::uint64_t bytes) const noexcept { return bytes; }
 
   // Whether the driver leaves the blocks allocated when their context ends, so that free_all_of()

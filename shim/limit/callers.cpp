@@ -40,8 +40,8 @@ Callers::Callers(figures::ProcessFigures& process, TraceRecorder* trace, bool to
   return caller;
 }
 
-// The number of the object that the address lies in. Nothing when the kernel does not tell. An
-// object that is loaded where an unloaded one was is taken for that one.
+// The number of the object that the address lies in. Nothing when the kernel does not tell. If an
+// object is loaded at the address of an unloaded one, the answer is the number of the unloaded one.
 std::optional<arena::Caller> Callers::find_object(std::uintptr_t address) {
   for (const Object& each : objects_) {
     if (address - each.start < each.end - each.start) {

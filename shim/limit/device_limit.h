@@ -66,10 +66,10 @@ class DeviceLimit {
   std::uint64_t group_key() const noexcept { return group_ == nullptr ? 0 : group_->key(); }
   // The limit cannot be used: every request fails.
   bool is_unusable() const noexcept { return is_unusable_; }
-  // Of the process's limit and the group's, the group's if it has less left, in bytes, or is lower;
-  // else the process's. `taken`: how much
-  // of that limit is taken. `origin`: who has set that limit; nullptr while the limit is unusable.
-  // Returns nothing without a limit.
+  // Chooses between the process's limit and the group's limit. Returns the group's limit if the
+  // group has fewer bytes left, or if its limit is lower; else the process's limit. `taken`: how
+  // much of the limit returned is taken. `origin`: who has set that limit; nullptr while the limit
+  // is unusable. Returns nothing without a limit.
   struct Tightest {
     std::uint64_t bytes;
     std::uint64_t taken;

@@ -183,9 +183,9 @@ std::uint64_t DeviceUse::beside_arenas() const noexcept {
   return bytes;
 }
 
-// Called whenever more is in use, in an arena or outside. Repeated if an arena has got more
-// meanwhile: that arena may not have seen yet that it must call exceeded(). Precondition, here and
-// in the next two functions: the lock is held.
+// Called whenever more is in use, in an arena or outside. Looks again if more is in use in an arena
+// meanwhile: that arena may not have seen the new bound yet, beyond which it must call exceeded().
+// Precondition, here and in the next two functions: the lock is held.
 void DeviceUse::look_at_peak() noexcept {
   std::uint64_t in_arenas = 0;
   do {
@@ -199,16 +199,17 @@ void DeviceUse::look_at_peak() noexcept {
       }
       add(figures_.peaks, 1);
     }
-    // The next peak can only come when the arena has more than the arenas ever had, or when the
-    // arena and what is outside of arenas have more than the device ever had.
+    // A single arena makes the next peak when it has more in use than the peak of all arenas. It
+    // also does so when it and the memory outside of arenas together have more in use than the
+    // device's peak.
     let_arenas_look(std::min(read(figures_.of[kArena].peak_bytes_in_use),
                              read(figures_.peak_bytes_in_use) - (all - in_arenas)));
   } while (this->in_arenas() > in_arenas);
 }
 
-// Sets from how many bytes in use on an arena calls exceeded(). If there are several arenas, that
-// is 0: any allocation in any of them may make the next peak. look_at_peak() must read what arenas
-// have in use after this store, so both are seq_cst.
+// Sets a bound: an arena calls exceeded() when more bytes than this are in use in it. If there are
+// several arenas, the bound is 0, because any allocation in any of them may make the next peak.
+// look_at_peak() must read what arenas have in use after this store, so both are seq_cst.
 void DeviceUse::let_arenas_look(std::uint64_t bytes) noexcept {
   for (arena::Figures* const each : arenas_) {
     each->look_at.store(arenas_.size() == 1 ? bytes / arena::kGranuleBytes : 0,

@@ -24,8 +24,10 @@ HeldPieces::Piece HeldPieces::take(std::uint64_t bytes) noexcept {
   return piece;
 }
 
-// How many bytes are left over if the pieces before `end`, each smaller than `bytes`, are released
-// for so many bytes, each time the largest that fits. UINT64_MAX if all of them are too few.
+// The pieces before `end` are all smaller than `bytes`. Computes how many bytes too many are
+// released if these pieces are released for a request of `bytes`, each time the largest piece that
+// fits, and at last the smallest one that does not. UINT64_MAX if all of these pieces together are
+// too few.
 std::uint64_t HeldPieces::excess_before(Iterator end, std::uint64_t bytes) const noexcept {
   std::uint64_t last = UINT64_MAX;  // the smallest of those that were too large
   while (end != pieces_.begin() && bytes > 0) {

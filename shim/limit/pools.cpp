@@ -153,8 +153,8 @@ void Pools::unclaim(std::uint64_t id, std::uint64_t bytes) noexcept {
   give_what_is_not_needed();
 }
 
-// Several threads may ask the driver at once. `turn` keeps an older answer that comes late from
-// replacing a newer one.
+// Several threads may ask the driver at once. `turn` numbers the calls: an older answer that comes
+// late must not replace a newer one.
 bool Pools::refresh() noexcept {
   if (!counts()) {
     return true;

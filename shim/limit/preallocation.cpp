@@ -65,8 +65,8 @@ void Preallocation::begin(std::uint64_t taken) noexcept {
   }
 }
 
-// Creates so many bytes in pieces of the size of `request`, for more requests like it, but none
-// smaller or larger than a piece may be. Returns the bytes that were created.
+// Creates so many bytes in pieces of the size of `request`, for more requests of that size. A piece
+// has at least small_piece_ and at most large_piece_ bytes. Returns the bytes that were created.
 std::uint64_t Preallocation::hold_for_more(std::uint64_t bytes, std::uint64_t request) noexcept {
   if (!possible()) {
     return 0;

@@ -28,10 +28,10 @@ class Preallocation {
   bool possible() const noexcept { return granularity_ > 0; }
 
   // Called when a context's arena begins: this object and the arenas are to hold so many bytes
-  // together. Only notes the number; the first after() creates the memory. A second plan is ignored
-  // until end(). kLeaveQuarter: if the driver gives less than was planned, a quarter of what it
-  // gives is left to others. It gives less on a full device, and under a limit of the driver's that
-  // cuMemGetInfo does not show.
+  // together. Only notes the number; the first call of after() creates the memory. A second plan is
+  // ignored until end(). kLeaveQuarter: if the driver gives less than was planned, a quarter of
+  // what it gives is left to others. It gives less on a full device, and under a limit of the
+  // driver's that cuMemGetInfo does not show.
   enum class IfLess : bool { kTakeAll, kLeaveQuarter };
   void plan(std::uint64_t bytes, IfLess if_less = IfLess::kTakeAll) noexcept;
   std::uint64_t planned() const noexcept { return planned_.load(std::memory_order_relaxed); }

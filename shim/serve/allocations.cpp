@@ -115,9 +115,9 @@ CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t 
              : allocate_from_pool(context, address, bytes, function);
 }
 
-// Passes a request that no context's arena can serve to the driver. But under a limit refuses the
-// request if a context is current and the driver, for a moment, cannot tell which: such a request
-// must not get round the limit.
+// Passes a request to the driver because no context's arena can serve the request. But under a
+// limit refuses the request if a context is current and the driver, for a moment, cannot tell
+// which: such a request must not get round the limit.
 CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
   unsigned long long id = 0;
@@ -283,7 +283,8 @@ CUresult Allocations::allocate_managed(CUdeviceptr* address, std::size_t bytes, 
   if (context == nullptr) {
     return call(address);
   }
-  sources_.give_up_preallocated(context->device, bytes);  // else it would lie on the host
+  // Without this, managed memory would lie on the host while preallocated memory is unused.
+  sources_.give_up_preallocated(context->device, bytes);
   return requests_.allocate(*context,
                             {context->device, Memory::kManaged, bytes, "cuMemAllocManaged"},
                             address, call, [&](CUdeviceptr got) { free_relaxed(got); });

@@ -39,8 +39,8 @@ class GraphMemory : private ContextListener {
   GraphMemory(const DriverFunctions& driver, const config::Policy& policy, Contexts& contexts,
               const MemorySources& sources, FailedRequests& failed);
 
-  // An allocation that a graph makes: its address is fixed when the node is made, rounded out to
-  // the driver's pages.
+  // An allocation that a graph makes. Its address is fixed when the node is made. `begin` and `end`
+  // are the allocation's bounds, rounded outwards to the driver's pages.
   struct Range {
     Device* device;
     CUdeviceptr begin;
@@ -103,8 +103,9 @@ class GraphMemory : private ContextListener {
   void freed(CUdeviceptr address) noexcept;
 
  private:
-  // What a launch needs of one device, in bytes. `bytes`: all addresses of its allocations; two
-  // allocations that never live at once may have the same addresses, which count once.
+  // What a launch needs of one device, in bytes. `bytes`: the size of all addresses at which the
+  // graph's allocations lie. Two allocations that never live at once may have the same addresses;
+  // these count once.
   struct Part {
     Device* device;
     std::uint64_t bytes;

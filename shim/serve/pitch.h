@@ -19,8 +19,9 @@ class Pitch {
   Pitch(const DriverFunctions& driver, const MemorySources& sources)
       : driver_(driver), sources_(sources) {}
 
-  // The pitch in bytes for rows of `width` bytes. Nothing for what the driver does not take, or
-  // what only the driver can answer. Precondition: a context of the device is current.
+  // The pitch in bytes for rows of `width` bytes. Nothing if the driver does not take this element
+  // size or this width, or if the rule could not be learnt: then the driver must be asked.
+  // Precondition: a context of the device is current.
   std::optional<std::size_t> row_bytes(Device& device, std::size_t width,
                                        unsigned element_bytes) const;
 

@@ -112,8 +112,9 @@ std::optional<FreedBlocks::Order> StreamOrdered::order_in(Context& context, CUst
 }
 
 // Whether an arena serves the request: the user wishes so, and the driver would give memory of the
-// current context's device, from its default pool as it was made. Memory of a pool outlives its
-// context (cuda.h, cuCtxDestroy), so only primary contexts will do.
+// current context's device, from its default pool, and the program has changed no pool
+// (pools_changed()). Memory of a pool outlives its context (cuda.h, cuCtxDestroy), so only primary
+// contexts will do.
 bool StreamOrdered::is_served_by_arena(const Request& request, const Context& context) {
   return allocations_.serves_stream_order() && !request.from_pool && !captures_.any_open() &&
          allocations_.served_by(context.device, request.bytes) == Server::By::kArena &&

@@ -70,10 +70,10 @@ class StreamOrdered {
   // allocated from it is freed. If the driver refuses, the limit counts the pool as before.
   CUresult destroy_pool(CUmemoryPool pool);
   // For a pool in whose place an arena serves, get_pool_attribute() adds the driver's and the
-  // arena's figures: the bytes used and reserved, and the peak of each. All that the arena has
-  // counts as reserved. A peak may come out too high, since the driver's and the arena's peak may
-  // have been at different times. Setting a peak to 0 sets it to what there is now, in the driver
-  // and in the arena. All other attributes and pools: by the driver.
+  // arena's figures: the bytes used and reserved, and the peak of each. The reserved bytes include
+  // all memory that the arena has. A peak may come out too high, since the driver's and the arena's
+  // peak may have been at different times. Setting a peak to 0 sets it to what there is now, in the
+  // driver and in the arena. All other attributes and pools: by the driver.
   CUresult get_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
   CUresult set_pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 

@@ -207,7 +207,7 @@ CUresult MappedMemory::enter(arena::Address base, std::uint64_t bytes, Pages& ma
     if (device_.peers.load() == peers) {
       holdings_->pages.merge(made);
       return CUDA_SUCCESS;
-    }  // else one was added meanwhile, and give_access() has not seen these pages
+    }  // else a peer was added meanwhile, and give_access() has not seen these pages
   }
 }
 

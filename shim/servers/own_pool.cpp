@@ -151,10 +151,11 @@ CUresult OwnPool::free(CUdeviceptr address) noexcept {
 }
 
 // Gives memory back to the driver. cuMemFree takes a pool's memory, too (cuda.h). If the driver
-// refuses that, it is asked whether it knows the address; if not, the memory is gone already. If it
-// does, the memory is freed in the order of the stream in which it was allocated, and counts as
-// given back from then on. The wait for that stream is for the next request. It is repeated once,
-// because an error of other work may have cut it short.
+// refuses cuMemFree, it is asked whether it knows the address. If the driver does not know the
+// address, the memory is gone already. Else the memory is freed in the order of the stream in which
+// it was allocated, and counts as given back from then on. Then waits for that stream, so that the
+// next request can have the memory. Waits once more if an error of other work may have cut the
+// first wait short.
 OwnPool::GivenBack OwnPool::give_back(CUdeviceptr address, std::uint64_t context_id) noexcept {
   const RelaxedCapture relaxed(driver_);
   const CUresult result = driver_.cuMemFree_v2(address);
@@ -227,9 +228,10 @@ std::unique_ptr<Leftovers> OwnPool::leave_behind(std::uint64_t context_id) noexc
   return leftovers;
 }
 
-// Called by the destructor of ContextBlocks: after the context has ended, or when stream_of() did
-// not need the ones it made. One step under the lock, so that no block is made an orphan of a
-// context that stream_of() has entered meanwhile, and only the last context takes the pool with it.
+// Called by the destructor of ContextBlocks: after the context has ended, or when stream_of() has
+// made a ContextBlocks that is not needed. Looks for the context's entry, makes the orphans and
+// takes the pool in one step under the lock. So no blocks become orphans if stream_of() has entered
+// their context meanwhile, and the pool goes only with the last context.
 void OwnPool::give_up(std::uint64_t context_id) noexcept {
   CUmemoryPool pool = nullptr;
   {

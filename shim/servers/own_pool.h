@@ -22,8 +22,8 @@ namespace cubfc {
 // For callers its memory is like that of cuMemAlloc: any stream may use it at once, and it is freed
 // with its context. No work may use memory any more that is freed here.
 //
-// Thread-safe; no lock is held across a driver call. PoolBlocks has a lock of its own, which is
-// taken after this one where what both guard must agree.
+// Thread-safe; no lock is held across a driver call. PoolBlocks has a lock of its own. A thread
+// that needs both locks takes this one first.
 class OwnPool {
  public:
   // `device` must outlive it.
@@ -66,10 +66,10 @@ class OwnPool {
   // Called before the context ends, when its work is done: gives all its blocks back to the pool.
   // Precondition: the context is current.
   void free_all_of(const Context& context) noexcept;
-  // Called when the context has ended. The destructor of the result makes the blocks that are left
-  // orphans, which go back to the driver when it takes them, and destroys the pool with the last
-  // context. nullptr if the context never allocated. Makes no driver call, and needs no host
-  // memory.
+  // Called when the context has ended. The destructor of the result makes orphans of the context's
+  // remaining blocks. Orphans go back to the driver as soon as the driver takes them. After the
+  // last context the destructor also destroys the pool. nullptr if the context never allocated.
+  // Makes no driver call, and needs no host memory.
   std::unique_ptr<Leftovers> leave_behind(std::uint64_t context_id) noexcept;
   // Called when `peer` has been added to the device's peers: gives it access to the pool.
   void give_access(CUdevice peer) noexcept;

@@ -45,9 +45,10 @@ class PoolBlocks {
  public:
   using Block = Server::Block;
 
-  // Enters what the driver has just given, as a live block. A block that lies there already has
-  // been taken back by the driver, which gives no memory twice: it is removed, and finish() will
-  // not find it. Throws std::bad_alloc: the claim is gone then, and nothing else is changed.
+  // Enters what the driver has just given, as a live block. If an older block lies there, the
+  // driver has taken that block back, since the driver gives no memory twice. The older block is
+  // removed, and finish() will not find it. Throws std::bad_alloc: the claim is gone then, and
+  // nothing else is changed.
   void add(Context& context, CUdeviceptr address, Claim&& claim);
 
   // The live, retired or orphaned block that contains the address. Nothing for a block that is

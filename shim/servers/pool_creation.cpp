@@ -45,7 +45,7 @@ CUresult create_pool(const DriverFunctions& driver, const Device& device,
     set_most(properties, most);
     result = driver.cuMemPoolCreate(&pool, &properties);
   }
-  if (result == CUDA_ERROR_INVALID_VALUE) {  // no bound, or the driver knows no bound
+  if (result == CUDA_ERROR_INVALID_VALUE) {  // no limit, or the driver takes no maxSize
     set_most(properties, 0);
     result = driver.cuMemPoolCreate(&pool, &properties);
   }

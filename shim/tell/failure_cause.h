@@ -30,7 +30,7 @@ enum class Cause : std::uint8_t {
 struct FailedRequestFacts {
   std::uint64_t asked = 0;
   bool of_arena = true;  // an arena was asked; false: such a request is served outside of arenas
-  arena::Failure failure = arena::Failure::kExhausted;  // outside of arenas: the arena's equivalent
+  arena::Failure failure = arena::Failure::kExhausted;  // outside of arenas: as an arena would fail
   std::uint64_t free_in_arena = 0;                      // of the arena asked, or of the largest
   std::uint64_t waiting_in_arena = 0;                   // freed there, and not to be used yet
   // What is free in that arena in whole pages of CUBFC_ALLOCATOR=vmm, which could be mapped

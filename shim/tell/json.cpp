@@ -26,7 +26,8 @@ std::size_t character_length(std::string_view text) {
     }
     point = point << 6 | (next & 0x3FU);
   }
-  // Refuses a form that is longer than needed, half of a pair of UTF-16, and what is no character.
+  // Refuses an overlong form, half of a UTF-16 surrogate pair, and a number beyond the last code
+  // point.
   constexpr std::array<std::uint32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
   const bool good =
       point >= kLeast[length] && (point < 0xD800 || point > 0xDFFF) && point <= 0x10FFFF;

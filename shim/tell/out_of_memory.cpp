@@ -117,7 +117,7 @@ std::string OutOfMemoryReporter::report(Request request, std::uint64_t bytes,
   const bool first = possible && !waits_already(bytes);
   const bool full = possible && !first && is_due(next_full_ns_, now, kMinute);
   Lines& lines = possible ? possible_ : impossible_;
-  const bool line = is_line_due(lines, now);  // asked always: none comes right after a full report
+  const bool line = is_line_due(lines, now);  // also if `full`: so no line follows a report soon
   if (!first && !full && !line) {
     lines.left_out.fetch_add(1, std::memory_order_relaxed);
     return {};

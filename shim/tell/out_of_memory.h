@@ -28,8 +28,8 @@ class OutOfMemoryReporter {
  public:
   explicit OutOfMemoryReporter(const config::Policy& policy) : policy_(policy) {}
 
-  // report() calls `find_out` on this thread, if a line or a report is due, for what it is to say.
-  // kFacts: only the facts and the arena's figures are needed.
+  // If a line or a report is to be written, report() calls `find_out` on this thread, to get the
+  // facts for it. kFacts: only the facts and the arena's figures are needed.
   enum class Detail : bool { kFacts, kAll };
   enum class Request : bool { kPossible, kImpossible };  // whether it can ever succeed
   // Returns the full report if there is one, else the line that was written, for the trace; empty

@@ -259,8 +259,8 @@ bool DeviceFrees::collect_by_waiting() noexcept {
   return false;
 }
 
-// How long a wait for freed blocks may last with this prospect; zero: only a call that waits for
-// work brings any.
+// How long a wait for freed blocks may last with this prospect. Zero: blocks become free only by a
+// driver call that waits for work.
 steady_clock::duration DeviceFrees::patience_with(FreedBlocks::Prospect prospect,
                                                   ForStreams for_streams) const noexcept {
   switch (prospect) {

@@ -52,9 +52,9 @@ class DeviceFrees {
   bool add(Context& context, CUdeviceptr address, const How& how);
 
   // Called for a request in a stream's order: makes a block of the context live again that was
-  // freed in the order of the same stream. The stream's order keeps its old and new use apart. The
-  // block has at least `wanted.bytes`, and little more; returns 0 when none fits. Only finds blocks
-  // of arenas.
+  // freed in the order of the same stream. The stream's order keeps the block's old use and its new
+  // use apart. The block has at least `wanted.bytes`, and little more; returns 0 when none fits.
+  // Only finds blocks of arenas.
   using Wanted = FreedBlocks::Wanted;
   CUdeviceptr take_back(Context& context, const Order& order, const Wanted& wanted);
 
@@ -107,9 +107,10 @@ class DeviceFrees {
   void wait_for_blocks_of(const Context& context) noexcept;
 
   // Waits for all work in contexts that may use memory of the device, and in `current`, which is
-  // what Contexts::current() has just answered; makes free what was freed before. Once a capture
-  // has begun in this process, waits by events, so that another capture can begin meanwhile.
-  // Returns what the wait for `owner`, a context of the device, reported.
+  // what Contexts::current() has just answered. If the wait succeeds, the blocks that the program
+  // freed before the wait become free. Once a capture has begun in this process, waits by events,
+  // so that another capture can begin meanwhile. Returns what the wait for `owner`, a context of
+  // the device, reported.
   // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: has not waited, because a stream captures.
   // CUDA_ERROR_NOT_READY: not all of the work was waited for (see Contexts::synchronize()).
   CUresult wait_for_all(const Context& owner, Context* current);

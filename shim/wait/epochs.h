@@ -1,7 +1,7 @@
 // Freed blocks that wait for work are kept in epochs: the blocks of an epoch are free when its
 // fence has passed. Blocks of plain frees gather in the open epoch, which gets a fence for all work
 // on the device when it is closed. A block that is freed in the order of a stream has an epoch of
-// its own, in the lane of that stream, which is closed and has its fence from the beginning.
+// its own, in the lane of that stream. This epoch is closed and has its fence from the beginning.
 // FreedBlocks has all epochs, under its lock.
 #pragma once
 
@@ -18,13 +18,14 @@
 
 namespace cubfc::freed {
 
-// A stream in whose order blocks were freed. `context` may serve a later context of the driver's;
-// the stream is meant only while `context` has the id `id`.
+// A stream in whose order blocks were freed. The object `context` may stand for a later context of
+// the driver's by now. An Order names a stream only while `context` has the id `id`.
 struct Order {
   Context* context = nullptr;  // the stream's; nullptr: all work on the device is meant
   std::uint64_t id = 0;        // of the context
   StreamId stream = {0, 0};
-  // clang-tidy 14 takes a 0 in the code that the compiler generates for a null pointer.
+  // The compiler generates code with a 0 here, and clang-tidy 14 believes that this 0 is a null
+  // pointer.
   auto operator<=>(const Order&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 

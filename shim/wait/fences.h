@@ -45,9 +45,9 @@ class Fences : private ContextListener {
   // given.
   void record(Fence& fence, const Device& device, const std::vector<Context*>& others) noexcept;
   // Records an event for the work so far of one stream, as this thread names it. `stream` names a
-  // stream of this context, but only while the context has this id. The fence is complete as above,
-  // but not when the driver takes the stream for another context's, such as a green context's.
-  // Precondition: the stream does not capture.
+  // stream of this context, but only while the context has this id. The fence is complete then,
+  // with the same exceptions as above and one more: the driver says that the stream belongs to
+  // another context, such as a green context. Precondition: the stream does not capture.
   void record(Fence& fence, Context& context, std::uint64_t id, const StreamId& stream) noexcept;
 
   // Asks the driver; does not wait. CUDA_SUCCESS when all marked work is done, CUDA_ERROR_NOT_READY
@@ -59,8 +59,8 @@ class Fences : private ContextListener {
   // another context may be ending or could not be waited for, returns CUDA_ERROR_NOT_READY.
   CUresult wait_for(const Fence& fence, const Context* owner = nullptr);
 
-  // Whether all work of this context is done now; false where the driver cannot tell. Precondition
-  // as of record().
+  // Whether all work of this context is done now. False where the driver cannot tell, also if
+  // can_record() is false. Precondition: `permit` is given.
   bool is_idle(Context& context, const WaitPermit& permit) noexcept;
 
   // Empties the fence; its events are recorded again for other fences.

@@ -125,8 +125,8 @@ class FreedBlocks {
   Device& device_;
   const Contexts& contexts_;
 
-  // Allocations and frees read these without the lock. The values may be a moment old; but any() is
-  // true as long as a block waits whose free has returned.
+  // Allocations and frees read these without the lock. The values may be a moment old. But when a
+  // free has returned, any() is true until the freed block is reclaimed or taken back.
   std::atomic<std::ptrdiff_t> closed_{0};  // epochs, not in hand
   std::atomic<bool> any_open_{false};      // something is in the open epoch, or was a moment ago
   std::atomic<bool> full_{false};

@@ -16,8 +16,8 @@ DeviceFrees* WaitingFrees::known_of(const Device& device) noexcept {
   return device.frees.load(std::memory_order_acquire);
 }
 
-// If several threads make the queue at once, the first one's is kept. The queue is never destroyed
-// before its device.
+// If several threads make the queue at once, the first one's is kept. The queue is never destroyed,
+// and neither is its device.
 DeviceFrees& WaitingFrees::of(Device& device) {
   DeviceFrees* known = known_of(device);
   if (known == nullptr) {
