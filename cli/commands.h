@@ -26,7 +26,9 @@ void add_metrics(CLI::App& app);
 void add_report(CLI::App& app);
 void add_replay(CLI::App& app);
 void add_run(CLI::App& app, std::vector<std::string>& words);
+void add_sleep(CLI::App& app);
 void add_top(CLI::App& app);
 void add_trim(CLI::App& app);
+void add_wake(CLI::App& app);
 
 }  // namespace cubfc::cli

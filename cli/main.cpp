@@ -43,8 +43,10 @@ int parse(CLI::App& app, std::vector<std::string>& words) {
   add_report(app);
   add_replay(app);
   add_run(app, words);
+  add_sleep(app);
   add_top(app);
   add_trim(app);
+  add_wake(app);
   add_documentation(app);
   if (words.empty()) {
     std::fprintf(stderr, "%s", app.help().c_str());

@@ -174,7 +174,8 @@ void run(const RunWords& words) {
   if (policy.limit_unusable) {
     refuse(policy.limit_explanation);
   }
-  const std::string library = find_library(words.library);
+  const std::string library =
+      find_library(words.library, policy.sleep.value ? kSleepLibraryName : kLibraryName);
   const std::string search = search_path();
   const FoundProgram program = find_program(words.program[0], search);
   if (program.path.empty()) {
@@ -190,7 +191,7 @@ void run(const RunWords& words) {
     if (!policy.show_stats.is_set()) {
       settings["CUBFC_SHOW_STATS"] = "true";
     }
-    tell("preloading libcubfc.so " CUBFC_VERSION +
+    tell("preloading " + library.substr(library.rfind('/') + 1) + " " CUBFC_VERSION +
          (share ? ", mem_fraction " + share->fraction() + ": " + share->because : ""));
     tell_of_observing(words, policy);
     if (const std::string last = live::tell_last_run(); !last.empty()) {

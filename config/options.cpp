@@ -158,6 +158,21 @@ constexpr std::array kOptions = std::to_array<Option>({
         {"CUBFC_TRIM_AFTER", readers::time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset",
         "when the program has neither allocated nor freed for so long, memory that it does not use "
         "goes back to the device, but for what was preallocated; a thread of cubfc's sees to it"),
+    row<&Policy::sleep>(
+        {"CUBFC_SLEEP", readers::boolean, kBooleanForms, ""}, kNoneHonoured, "false",
+        "`cubfc sleep` can take the memory of the program away while it is idle; the "
+        "next call that needs the memory, or `cubfc wake`, brings it back to the "
+        "same addresses. `vmm` is the allocator then. Needs `libcubfc_sleep.so` in "
+        "place of `libcubfc.so`, which `cubfc run --sleep` sees to (not yet "
+        "confirmed on a GPU)"),
+    row<&Policy::sleep_after>(
+        {"CUBFC_SLEEP_AFTER", readers::time_above_zero, kTimeForms, ""}, kNoneHonoured, "unset",
+        "with `CUBFC_SLEEP`: that is done when the program has called nothing for so long"),
+    row<&Policy::sleep_host>(
+        {"CUBFC_SLEEP_HOST", readers::path, "the path of a folder", ""}, kNoneHonoured,
+        "unset (memory)",
+        "with `CUBFC_SLEEP`: the folder in whose file system the bytes lie meanwhile, in place of "
+        "the host's memory"),
     row<&Policy::unified_memory>(
         {"CUBFC_UNIFIED_MEMORY", readers::boolean, kBooleanForms, ""}, kUnifiedHonoured, "false",
         "regions of managed memory, which the driver moves between device and host; allows a share "

@@ -59,6 +59,12 @@ struct Policy {
   /// When the program has neither allocated nor freed for so long, the process gives unused memory
   /// back. Never unless set.
   Setting<std::optional<std::chrono::milliseconds>> trim_after;
+  /// Whether the program's memory can be taken away and put back (`cubfc sleep`); after how long a
+  /// time in which the program does nothing that is done by itself, never unless set; and the
+  /// folder for the bytes meanwhile, as a path of CUBFC_LOG_FILE, or nothing for the host's memory.
+  Setting<bool> sleep;
+  Setting<std::optional<std::chrono::milliseconds>> sleep_after;
+  Setting<std::optional<std::string>> sleep_host;
   Setting<bool> unified_memory;
   Setting<FreeMode> free_mode;
   Setting<StreamOrdered> stream_ordered;

@@ -77,6 +77,7 @@ class PolicyReader {
     policy_.enforced = {enforced_policy_.mem_limit, enforced_policy_.mem_fraction};
     follow_others();
     read_group();
+    choose_allocator_for_sleep();
     name_limits();
     write_warnings();
     return std::move(policy_);
@@ -299,6 +300,17 @@ class PolicyReader {
           " is without effect in a group, whose members take memory as they need it");
     }
     policy_.preallocate = {Preallocate::kNo, policy_.group.origin};
+  }
+
+  // Only vmm can take memory away from under blocks, so it is the allocator of a program that can
+  // sleep, unless another one is asked for.
+  void choose_allocator_for_sleep() {
+    if (policy_.sleep.value && !policy_.allocator.is_set()) {
+      policy_.allocator = {Allocator::kVmm, policy_.sleep.origin};
+    } else if (policy_.sleep.value && policy_.allocator.value != Allocator::kVmm) {
+      policy_.warnings.push_back(policy_.sleep.origin.text() + " is without effect beside " +
+                                 policy_.allocator.origin.text() + ": only vmm can do it");
+    }
   }
 
   // CUBFC_LIMIT_ORIGIN says who has set the limits that stand in the same place. If it is set in

@@ -30,6 +30,17 @@ typedef int cubfc_limit_function(const char* limit);
 unsigned long long cubfc_trim(unsigned flags);
 typedef unsigned long long cubfc_trim_function(unsigned flags);
 
+/* cubfc_sleep() puts the program to sleep, cubfc_wake() wakes it, as `cubfc sleep` and `cubfc wake`
+ * do (docs/sleep.md). Must not be called from inside a call of the driver's, such as a callback of
+ * CUPTI's; any thread may call otherwise. text: room for so many bytes, the terminating zero
+ * included, for a line that says what has come of it, or why not; may be NULL when bytes is 0.
+ * Returns 1 if the program is asleep, or awake, and 0 if it could not be done: then the line says
+ * why. */
+int cubfc_sleep(char* text, unsigned long long bytes);
+typedef int cubfc_sleep_function(char* text, unsigned long long bytes);
+int cubfc_wake(char* text, unsigned long long bytes);
+typedef int cubfc_wake_function(char* text, unsigned long long bytes);
+
 /* Writes what has been recorded so far to the file of CUBFC_TRACE. For a process that is about to
  * be killed, or to call _exit: records that are not in the file then are lost. Any thread may call,
  * also while others allocate. Returns 1, or 0 where nothing is recorded. */
@@ -57,6 +68,7 @@ typedef struct cubfc_device_stats {
   unsigned long long driver_calls; /* that took memory for arenas or gave it back */
   unsigned long long num_free_waits;
   unsigned long long ns_free_waits;
+  unsigned long long bytes_asleep; /* on the host while the program sleeps; not taken */
 } cubfc_device_stats;
 
 /* Fills in the fields that stats->struct_bytes leaves room for, and sets struct_bytes to the number

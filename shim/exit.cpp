@@ -29,7 +29,7 @@ constexpr std::size_t kMostOfCommand = 60;  // bytes, in a message
   Process* const process = Process::existing();
   if (process != nullptr && !process->is_in_child()) {
     process->ipc().leave();
-    process->leave_figures();
+    process->leave_files();
     if (process->trace() != nullptr) {
       process->trace()->close();
     }

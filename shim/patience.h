@@ -107,6 +107,11 @@ inline constexpr std::chrono::milliseconds kTimeToEnter{250};
 // held for single driver calls, which do not take as long.
 inline constexpr std::chrono::seconds kLongestPermit{2};
 
+// ---- The program is put to sleep: sleep/.
+//
+// For its work on the devices and its calls of the driver to end. After so long it is not idle.
+inline constexpr std::chrono::seconds kForSleep{5};
+
 // ---- The process ends: background/.
 //
 // For giving unused memory back to the device; an H200 takes 80 ms for 105 GiB.

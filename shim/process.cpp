@@ -19,6 +19,7 @@
 #include "shim/ask/pointer_queries.h"
 #include "shim/background/background.h"
 #include "shim/background/map_drawer.h"
+#include "shim/background/sleep_control.h"
 #include "shim/background/soft_reserve.h"
 #include "shim/device/contexts.h"
 #include "shim/device/devices.h"
@@ -40,6 +41,8 @@
 #include "shim/servers/servers.h"
 #include "shim/share/figures_page.h"
 #include "shim/share/ipc.h"
+#include "shim/sleep/linked.h"
+#include "shim/sleep/sleeper.h"
 #include "shim/source/memory_sources.h"
 #include "shim/source/unused_memory.h"
 #include "shim/tell/log.h"
@@ -87,6 +90,7 @@ struct Process::Parts {
         waiting(driver, contexts, captures),
         unused(driver, contexts, captures, waiting),
         sources(contexts, unused, rendezvous),
+        sleeper(driver, policy, can_sleep(), {contexts, captures, waiting, unused, sources}),
         map(contexts),
         soft_reserve(rendezvous, unused, map),
         failed(driver, policy, contexts),
@@ -95,7 +99,8 @@ struct Process::Parts {
         time_in_calls(policy),
         summary(policy.summary.value.has_value(),
                 {[this] { keep_summary(); }, [this] { return operations(); }}),
-        background(idle_trimmer, summary),
+        sleep_control(sleeper, policy.sleep_after.value),
+        background(idle_trimmer, summary, sleep_control),
         requests(driver, contexts, sources, failed, soft_reserve, background),
         allocations(driver, policy,
                     {callers, contexts, captures, sources, failed, requests, soft_reserve, map,
@@ -140,12 +145,14 @@ struct Process::Parts {
   Rendezvous rendezvous;
   UnusedMemory unused;
   MemorySources sources;
+  Sleeper sleeper;
   MapDrawer map;
   SoftReserve soft_reserve;
   FailedRequests failed;
   IdleTrimmer idle_trimmer;
   TimeInCalls time_in_calls;
   SummaryKeeper summary;
+  SleepControl sleep_control;
   Background background;
   DriverRequests requests;
   Allocations allocations;
@@ -168,7 +175,7 @@ std::atomic<bool> refuse_memory{false};  // only together with stand_aside
 enum class Making : std::uint8_t { kNot, kNow, kDone };
 std::atomic<Making> making{Making::kNot};
 
-config::Policy policy_under_tools(config::Policy policy) {
+config::Policy adjusted_policy(config::Policy policy) {
   const char* tool = watching_tool();
   if (tool != nullptr && !policy.allocator.is_set() &&
       policy.allocator.value != config::Allocator::kPlatform) {
@@ -178,6 +185,11 @@ config::Policy policy_under_tools(config::Policy policy) {
         " is set: a tool watches the allocations, so each goes to the driver (CUBFC_ALLOCATOR=bfc "
         "keeps the arena)");
   }
+  if (policy.sleep.value && !is_sleep_library()) {
+    policy.warnings.push_back(policy.sleep.origin.text() +
+                              " is without effect in libcubfc.so: preload libcubfc_sleep.so in its "
+                              "place, as `cubfc run --sleep` does");
+  }
   return policy;
 }
 
@@ -186,8 +198,9 @@ config::Policy policy_under_tools(config::Policy policy) {
 Process::Process(const DriverFunctions& driver, config::Policy policy,
                  const RuntimeOverrides& overridden)
     : driver_(driver),
-      policy_(policy_under_tools(std::move(policy))),
-      overridden_(overridden),
+      policy_(adjusted_policy(std::move(policy))),
+      // A cudaMalloc that the runtime passes on reaches a gate.
+      overridden_(can_sleep() ? RuntimeOverrides{true, true} : overridden),
       parts_(std::make_unique<Parts>(driver_, policy_)),
       allocations_(parts_->allocations),
       frees_(parts_->frees),
@@ -213,6 +226,9 @@ FailedRequests& Process::failed_requests() const {
 
 SoftReserve& Process::soft_reserve() const {
   return parts_->soft_reserve;
+}
+Sleeper& Process::sleeper() const {
+  return parts_->sleeper;
 }
 const MemorySources& Process::sources() const {
   return parts_->sources;
@@ -251,8 +267,9 @@ const std::string& Process::summary_path() const noexcept {
 TraceRecorder* Process::trace() const noexcept {
   return parts_->trace.get();
 }
-void Process::leave_figures() const noexcept {
+void Process::leave_files() const noexcept {
   parts_->figures.leave();
+  parts_->sleep_control.leave();
 }
 PointerQueries& Process::pointers() const {
   return parts_->pointers;
@@ -270,6 +287,13 @@ bool Process::refuses_memory() noexcept {
 }
 
 bool Process::intercepts() noexcept try { return !policy_of_process().disable.value; } catch (...) {
+  return false;
+}
+
+bool Process::can_sleep() noexcept try {
+  const config::Policy& policy = policy_of_process();
+  return is_sleep_library() && policy.sleep.value && !policy.disable.value;
+} catch (...) {
   return false;
 }
 

@@ -31,6 +31,7 @@ class MemorySources;
 class PeerCopies;
 class PhysicalMemory;
 class PointerQueries;
+class Sleeper;
 class SoftReserve;
 class StreamOrdered;
 class TraceRecorder;
@@ -56,6 +57,9 @@ class Process {
   // Called when the program looks up a driver function. False with CUBFC_DISABLE: the program is
   // then to get the driver's own function, and not our wrapper. Makes no driver call.
   static bool intercepts() noexcept;
+  // Whether the program's memory can be taken away while it is idle, so that its calls must pass
+  // through gates (sleep/): CUBFC_SLEEP, in the library that can do it. Makes no driver call.
+  static bool can_sleep() noexcept;
 
   // For cubfc_limit(): 0, or the error that it returns.
   static int set_limit(const char* limit) noexcept;
@@ -92,6 +96,7 @@ class Process {
   PeerCopies& peer_copies() const;
   FailedRequests& failed_requests() const;
   SoftReserve& soft_reserve() const;
+  Sleeper& sleeper() const;
 
   const DriverFunctions& driver() const { return driver_; }
   const config::Policy& policy() const { return policy_; }
@@ -111,8 +116,9 @@ class Process {
   const std::string& summary_path() const noexcept;
   // nullptr if nothing is recorded.
   TraceRecorder* trace() const noexcept;
-  // Called at the very end of the process: removes the file in which others read the figures.
-  void leave_figures() const noexcept;
+  // Called at the very end of the process: removes the files in which others read the figures and
+  // leave requests.
+  void leave_files() const noexcept;
 
  private:
   static Process* make_active() noexcept;

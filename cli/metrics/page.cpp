@@ -164,6 +164,9 @@ void add_taken(Page& page, const std::vector<Row>& rows) {
             "Memory that is preallocated and in no arena; other memory of the process, and mostly "
             "other processes, get it by asking.",
             [](const Row& row) { return read(row.device.bytes_reserved); });
+  page.each("cubfc_asleep_bytes", "gauge",
+            "Memory of arenas that lies on the host while its program sleeps; it is not taken.",
+            [](const Row& row) { return read(row.device.bytes_asleep); });
   page.begin("cubfc_fragmentation_ratio", "gauge",
              "The share of an arena's free memory that no single request could have.");
   for (const Row& row : rows) {

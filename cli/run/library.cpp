@@ -18,12 +18,12 @@ namespace fs = std::filesystem;
 
 // The places where pip may have put the library when it put this command into bin/: the folder's
 // name has Python's version in it.
-std::vector<fs::path> places_of_python(const fs::path& lib) {
+std::vector<fs::path> places_of_python(const fs::path& lib, std::string_view name) {
   std::vector<fs::path> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(lib, ignored)) {
     for (const char* packages : {"site-packages", "dist-packages"}) {
-      const fs::path path = entry.path() / packages / "cubfc/lib" / kLibraryName;
+      const fs::path path = entry.path() / packages / "cubfc/lib" / name;
       if (entry.path().filename().string().starts_with("python") && fs::exists(path, ignored)) {
         found.push_back(path);
       }
@@ -32,12 +32,12 @@ std::vector<fs::path> places_of_python(const fs::path& lib) {
   return found;
 }
 
-std::vector<fs::path> places() {
+std::vector<fs::path> places(std::string_view name) {
   const fs::path here = fs::path(this_command()).parent_path();
-  std::vector<fs::path> all = places_of_python(here / "../lib");
+  std::vector<fs::path> all = places_of_python(here / "../lib", name);
   for (const char* folder :
        {"../shim", "../" CUBFC_LIBRARY_FOLDER, "../lib", "../cubfc/lib"}) {  // last: pip --target
-    all.push_back(here / folder / kLibraryName);
+    all.push_back(here / folder / name);
   }
   return all;
 }
@@ -68,7 +68,7 @@ std::string this_command() {
   return given != nullptr ? fs::weakly_canonical(given, failed).string() : "";
 }
 
-std::string find_library(const std::optional<std::string>& given) {
+std::string find_library(const std::optional<std::string>& given, std::string_view name) {
   std::error_code ignored;
   if (given) {
     if (!fs::is_regular_file(*given, ignored)) {
@@ -76,18 +76,18 @@ std::string find_library(const std::optional<std::string>& given) {
     }
     return checked(fs::absolute(*given));
   }
-  for (const fs::path& place : places()) {
+  for (const fs::path& place : places(name)) {
     if (fs::is_regular_file(place, ignored)) {
       return checked(place);
     }
   }
   std::string looked_for;
-  for (const fs::path& place : places()) {
+  for (const fs::path& place : places(name)) {
     looked_for += (looked_for.empty() ? "" : ", ") + place.lexically_normal().string();
   }
-  throw Failure{
-      "there is no libcubfc.so beside this command (" + looked_for + "); --library names it",
-      kUsage};
+  throw Failure{"there is no " + std::string(name) + " beside this command (" + looked_for +
+                    "); --library names it",
+                kUsage};
 }
 
 std::string others_preloaded(const std::string& before) {
@@ -95,7 +95,8 @@ std::string others_preloaded(const std::string& before) {
   std::string_view rest = before;
   while (!rest.empty()) {
     const std::string_view entry = rest.substr(0, rest.find_first_of(" :"));
-    if (!entry.empty() && entry.substr(entry.rfind('/') + 1) != kLibraryName) {
+    const std::string_view name = entry.substr(entry.rfind('/') + 1);
+    if (!name.empty() && name != kLibraryName && name != kSleepLibraryName) {
       others.append(others.empty() ? "" : ":").append(entry);
     }
     rest.remove_prefix(std::min(rest.size(), entry.size() + 1));

@@ -24,6 +24,8 @@ bool applies(Concern concern, const Row& row) {
   const figures::DeviceFigures& device = row.device();
   const std::uint64_t idle = figures::idle_bytes(row.sums);
   switch (concern) {
+    case Concern::kAsleep:
+      return figures::read(device.bytes_asleep) > 0;
     case Concern::kNearLimit:
       return is_near(row.sums.in_use, figures::read(device.limit_bytes));
     case Concern::kRefused:
@@ -46,8 +48,8 @@ bool is_near(std::uint64_t in_use, std::uint64_t limit) {
 
 std::vector<Concern> concerns_of(const Row& row) {
   std::vector<Concern> concerns;
-  for (const Concern each :
-       {Concern::kNearLimit, Concern::kRefused, Concern::kFragmented, Concern::kIdle}) {
+  for (const Concern each : {Concern::kAsleep, Concern::kNearLimit, Concern::kRefused,
+                             Concern::kFragmented, Concern::kIdle}) {
     if (applies(each, row)) {
       concerns.push_back(each);
     }
@@ -57,6 +59,8 @@ std::vector<Concern> concerns_of(const Row& row) {
 
 std::string_view note_of(Concern concern) {
   switch (concern) {
+    case Concern::kAsleep:
+      return "asleep";
     case Concern::kNearLimit:
       return "near limit";
     case Concern::kRefused:
@@ -72,6 +76,9 @@ std::string_view note_of(Concern concern) {
 std::string explain(Concern concern, const Row& row) {
   const figures::DeviceFigures& device = row.device();
   switch (concern) {
+    case Concern::kAsleep:
+      return report::bytes_text(figures::read(device.bytes_asleep)) +
+             " of its memory lie on the host until it needs them (`cubfc wake` brings them back)";
     case Concern::kNearLimit:
       return report::share_text(row.sums.in_use, figures::read(device.limit_bytes)) +
              " of its limit is in use";
@@ -94,6 +101,8 @@ std::string explain(Concern concern, const Row& row) {
 
 Key column_of(Concern concern) {
   switch (concern) {
+    case Concern::kAsleep:
+      return Key::kTaken;
     case Concern::kNearLimit:
       return Key::kInUse;
     case Concern::kRefused:

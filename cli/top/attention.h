@@ -13,7 +13,7 @@
 namespace cubfc::cli::top {
 
 // In the order of how soon each needs a look.
-enum class Concern { kNearLimit, kRefused, kFragmented, kIdle };
+enum class Concern { kAsleep, kNearLimit, kRefused, kFragmented, kIdle };
 
 // Those that apply, in that order.
 std::vector<Concern> concerns_of(const Row& row);

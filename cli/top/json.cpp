@@ -75,6 +75,7 @@ ordered_json device_of(const Row& row) {
           {"largest_free_block_bytes", row.sums.largest_free},
           {"fragmentation", figures::fragmentation(row.sums)},
           {"bytes_reserved", read(device.bytes_reserved)},
+          {"bytes_asleep", read(device.bytes_asleep)},
           {"bytes_taken", read(device.bytes_taken)},
           {"peak_bytes_taken", read(device.peak_bytes_taken)},
           {"num_allocs", row.sums.allocations},

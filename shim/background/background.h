@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "shim/background/idle_trimmer.h"
+#include "shim/background/sleep_control.h"
 #include "shim/background/summary_keeper.h"
 
 namespace cubfc {
@@ -13,10 +14,11 @@ namespace cubfc {
 // Thread-safe.
 class Background {
  public:
-  Background(IdleTrimmer& trimmer, SummaryKeeper& summary)
+  Background(IdleTrimmer& trimmer, SummaryKeeper& summary, SleepControl& sleep)
       : trimmer_(trimmer),
         summary_(summary),
-        to_be_started_(trimmer.is_wanted() || summary.is_wanted()) {}
+        sleep_(sleep),
+        to_be_started_(trimmer.is_wanted() || summary.is_wanted() || sleep.is_wanted()) {}
 
   void start_once() noexcept {
     if (to_be_started_.load(std::memory_order_relaxed)) {
@@ -35,10 +37,14 @@ class Background {
     if (summary_.is_wanted()) {
       summary_.start();
     }
+    if (sleep_.is_wanted()) {
+      sleep_.start();
+    }
   }
 
   IdleTrimmer& trimmer_;
   SummaryKeeper& summary_;
+  SleepControl& sleep_;
   std::atomic<bool> to_be_started_;
 };
 

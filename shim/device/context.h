@@ -9,6 +9,7 @@
 
 #include "arena/arena.h"
 #include "shim/device/device.h"
+#include "shim/device/movable_pages.h"
 
 namespace cubfc {
 
@@ -23,6 +24,8 @@ class RegionSource : public arena::MemorySource {
   virtual bool is_shareable() const noexcept = 0;
   // Whether giving memory back to the driver waits for the work of the context.
   virtual bool release_waits() const noexcept = 0;
+  // nullptr: the memory cannot be taken away from under the arena's blocks.
+  virtual MovablePages* movable() noexcept { return nullptr; }
 };
 
 // Whether every later call in the context fails with this error, too: work in the context has gone

@@ -25,6 +25,10 @@ class GreenContexts {
     const std::lock_guard lock(mutex_);
     devices_.erase(green);
   }
+  bool any() const {
+    const std::lock_guard lock(mutex_);
+    return !devices_.empty() || !context_ids_.empty();
+  }
   // Nothing if the call that made it was not seen.
   std::optional<CUdevice> device_of(const void* green) const {
     const std::lock_guard lock(mutex_);

@@ -73,7 +73,11 @@ const Driver* Driver::find(void* handle) {
   return made;
 }
 
-Driver::Driver(void* handle) {
+void* Driver::function_named(const char* name) const noexcept {
+  return real_dlsym(handle_, name);
+}
+
+Driver::Driver(void* handle) : handle_(handle) {
 #define CUBFC_LOOK_UP(name, base, version, per_thread, parameters) \
   look_up(functions_.name, handle, #name);
 #define CUBFC_LOOK_UP_CALLED(name, parameters) look_up(functions_.name, handle, #name);

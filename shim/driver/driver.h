@@ -32,10 +32,13 @@ class Driver {
 
   const DriverFunctions& call() const { return functions_; }
   int version() const { return version_; }
+  // The driver's own function of this name, as it exports it; nullptr if there is none.
+  void* function_named(const char* name) const noexcept;
 
  private:
   explicit Driver(void* handle);
 
+  void* const handle_;  // of dlopen; never closed
   DriverFunctions functions_;
   int version_ = 0;
 };

@@ -30,19 +30,19 @@ extern "C" {
 CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Process* const process = Process::active(); process != nullptr && address != nullptr)
       [[likely]] {
-    const CUdeviceptr got = process->allocations().take_at_hand(bytes, __builtin_return_address(0));
+    const CUdeviceptr got = process->allocations().take_at_hand(bytes, CUBFC_CALLER);
     if (got != 0) [[likely]] {
       *address = got;
       return CUDA_SUCCESS;
     }
   }
-  return allocate_otherwise(address, bytes, __builtin_return_address(0));
+  return allocate_otherwise(address, bytes, CUBFC_CALLER);
 }
 
 CUresult cubfc_cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                                   unsigned element_bytes) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) {
         return p.allocations().allocate_pitch(address, pitch, width, height, element_bytes);
       },
@@ -69,7 +69,7 @@ CUresult cubfc_cuMemFree_v2(CUdeviceptr address) {
 
 CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) { return p.allocations().allocate_managed(address, bytes, flags); },
       &Functions::cuMemAllocManaged, address, bytes, flags);
 }
@@ -77,7 +77,7 @@ CUresult cubfc_cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned fl
 CUresult cubfc_cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                            const CUmemAllocationProp* properties, unsigned long long flags) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) { return p.physical().create(handle, bytes, properties, flags); },
       &Functions::cuMemCreate, handle, bytes, properties, flags);
 }
@@ -100,13 +100,13 @@ CUresult cubfc_cuMemUnmap(CUdeviceptr address, size_t bytes) {
 
 CUresult cubfc_cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* shape) {
   return answer_to(
-      __builtin_return_address(0), [&](Process& p) { return p.arrays().create(array, shape); },
+      CUBFC_CALLER, [&](Process& p) { return p.arrays().create(array, shape); },
       &Functions::cuArrayCreate_v2, array, shape);
 }
 
 CUresult cubfc_cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape) {
   return answer_to(
-      __builtin_return_address(0), [&](Process& p) { return p.arrays().create_3d(array, shape); },
+      CUBFC_CALLER, [&](Process& p) { return p.arrays().create_3d(array, shape); },
       &Functions::cuArray3DCreate_v2, array, shape);
 }
 
@@ -118,8 +118,7 @@ CUresult cubfc_cuArrayDestroy(CUarray array) {
 CUresult cubfc_cuMipmappedArrayCreate(CUmipmappedArray* array, const CUDA_ARRAY3D_DESCRIPTOR* shape,
                                       unsigned levels) {
   return answer_to(
-      __builtin_return_address(0),
-      [&](Process& p) { return p.arrays().create_mipmapped(array, shape, levels); },
+      CUBFC_CALLER, [&](Process& p) { return p.arrays().create_mipmapped(array, shape, levels); },
       &Functions::cuMipmappedArrayCreate, array, shape, levels);
 }
 

@@ -6,14 +6,19 @@
 #include <new>
 #include <optional>
 
-#include "shim/hook/no_cancellation.h"
 #include "shim/hook/routes.h"
 #include "shim/limit/callers.h"
+#include "shim/loader/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/record/trace_recorder.h"
+#include "shim/sleep/gates.h"
 #include "shim/source/memory_sources.h"
 
 namespace cubfc {
+
+// In a wrapper: the return address of the program's call.
+#define CUBFC_CALLER \
+  ::cubfc::gates::caller_behind(__builtin_return_address(0), __builtin_dwarf_cfa())
 
 // Calls the driver's function. CUDA_ERROR_NOT_FOUND when the program has loaded no driver, or this
 // driver does not have the function.

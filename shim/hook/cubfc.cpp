@@ -7,8 +7,9 @@
 #include <new>
 #include <string>
 
-#include "shim/hook/no_cancellation.h"
+#include "shim/loader/no_cancellation.h"
 #include "shim/process.h"
+#include "shim/sleep/sleeper.h"
 #include "shim/source/unused_memory.h"
 #include "shim/tell/figures.h"
 #include "shim/tell/summary.h"
@@ -16,6 +17,7 @@
 namespace {
 
 using cubfc::Process;
+using cubfc::Sleeper;
 using cubfc::figures::DeviceFigures;
 using cubfc::figures::read;
 
@@ -45,7 +47,20 @@ cubfc_device_stats stats_of(const DeviceFigures& device, const cubfc::figures::S
   stats.driver_calls = read(device.driver_calls);
   stats.num_free_waits = read(device.free_waits);
   stats.ns_free_waits = read(device.free_waits_ns);
+  stats.bytes_asleep = read(device.bytes_asleep);
   return stats;
+}
+
+int sleep_or_wake(Sleeper::Outcome (Sleeper::*what)() noexcept, char* text,
+                  unsigned long long bytes) noexcept {
+  Process* const process = Process::active();
+  const cubfc::NoCancellation no_cancellation;
+  const Sleeper::Outcome outcome =
+      process == nullptr ? Sleeper::Outcome{} : (process->sleeper().*what)();
+  if (bytes > 0) {
+    text[outcome.text.copy(text, bytes - 1)] = '\0';
+  }
+  return outcome.is_done ? 1 : 0;
 }
 
 }  // namespace
@@ -66,6 +81,14 @@ __attribute__((visibility("default"))) unsigned long long cubfc_trim(unsigned fl
   const cubfc::NoCancellation no_cancellation;
   const bool preallocated = (flags & CUBFC_TRIM_PREALLOCATED) != 0;
   return process == nullptr ? 0 : process->unused().trim(preallocated);
+}
+
+__attribute__((visibility("default"))) int cubfc_sleep(char* text, unsigned long long bytes) {
+  return sleep_or_wake(&Sleeper::sleep, text, bytes);
+}
+
+__attribute__((visibility("default"))) int cubfc_wake(char* text, unsigned long long bytes) {
+  return sleep_or_wake(&Sleeper::wake, text, bytes);
 }
 
 __attribute__((visibility("default"))) int cubfc_flush() {

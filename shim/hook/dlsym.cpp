@@ -63,7 +63,7 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
     // the driver stands after the driver, and gets the driver's function, for which it has asked.
     const Routes* const routes =
         handle == RTLD_NEXT && found != nullptr && Process::intercepts() ? Routes::find() : nullptr;
-    void* const routed = routes == nullptr ? found : routes->route(found);
+    void* const routed = routes == nullptr ? found : routes->route_named(name, found);
     if (routed == found || !is_loaded_before(caller, found)) {
       return kNotOurs;
     }
@@ -87,7 +87,7 @@ RoutedSymbol route(void* handle, const char* name, const void* caller) noexcept 
     // look-up has succeeded. Making it once more clears dlerror.
     address = real_dlsym(handle, name);
     if (routes != nullptr && Process::intercepts()) {
-      address = routes->route(address);
+      address = routes->route_named(name, address);
     }
   }
   return {address, 1};

@@ -4,6 +4,7 @@
 #include "shim/driver/captures.h"
 #include "shim/hook/calls.h"
 #include "shim/serve/graph_memory.h"
+#include "shim/sleep/sleeper.h"
 
 namespace cubfc {
 namespace {
@@ -14,6 +15,24 @@ GraphMemory::Nodes nodes_of(CUgraph graph) {
   return process == nullptr ? GraphMemory::Nodes{} : process->graph_memory().nodes_of(graph);
 }
 
+// The flags of a function that instantiates a graph, by its arguments after the result.
+unsigned long long flags_of(CUgraph /*graph*/, unsigned long long flags) {
+  return flags;
+}
+unsigned long long flags_of(CUgraph /*graph*/, const CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  return parameters == nullptr ? 0 : parameters->flags;
+}
+unsigned long long flags_of(CUgraph /*graph*/, CUgraphNode* /*node*/, char* /*text*/,
+                            size_t /*bytes*/) {
+  return 0;
+}
+
+void note_flags(Process& process, unsigned long long flags) {
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
+    process.sleeper().device_can_launch();
+  }
+}
+
 // Calls the driver's function that instantiates the graph.
 template <typename... Args, typename... Given>
 CUresult instantiate(CUgraph graph, CUresult (*DriverFunctions::*function)(Args...),
@@ -21,6 +40,7 @@ CUresult instantiate(CUgraph graph, CUresult (*DriverFunctions::*function)(Args.
   const NoCancellation no_cancellation;
   GraphMemory::Nodes nodes = nodes_of(graph);
   return noted(call_with_room(function, made, args...), [&](Process& process) {
+    note_flags(process, flags_of(args...));
     process.graph_memory().instantiated(*made, std::move(nodes));
   });
 } catch (const std::bad_alloc&) {
@@ -42,7 +62,10 @@ CUresult instantiate_with(CUgraphExec* made, CUgraph graph,
   GraphMemory::Nodes nodes = memory.nodes_of(graph);
   const CUresult result = memory.run(nodes, GraphMemory::Runs::kNo, "cuGraphInstantiateWithParams",
                                      [&] { return call(function, made, graph, parameters); });
-  return noted(result, [&](Process&) { memory.instantiated(*made, std::move(nodes)); });
+  return noted(result, [&](Process&) {
+    note_flags(*process, parameters->flags);
+    memory.instantiated(*made, std::move(nodes));
+  });
 } catch (const std::bad_alloc&) {
   return CUDA_ERROR_OUT_OF_MEMORY;  // the host has no memory
 }

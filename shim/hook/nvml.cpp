@@ -9,8 +9,8 @@
 
 #include "shim/driver/nvml_types.h"
 #include "shim/environment.h"
-#include "shim/hook/no_cancellation.h"
 #include "shim/loader/loaded_objects.h"
+#include "shim/loader/no_cancellation.h"
 #include "shim/loader/symbols.h"
 #include "shim/process.h"
 #include "shim/share/limited_memory.h"

@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shim/hook/no_cancellation.h"
 #include "shim/loader/exported_symbols.h"
 #include "shim/loader/loaded_objects.h"
+#include "shim/loader/no_cancellation.h"
 #include "shim/process.h"
 #include "shim/record/trace_recorder.h"
 

@@ -4,14 +4,15 @@
 namespace cubfc {
 namespace {
 
-// Puts cubfc's function in place of the one that the driver has answered. Goes by that function's
-// address, not by its name: only the driver knows which ABI a version means.
+// Puts cubfc's function in place of the one that the driver has answered, and with CUBFC_SLEEP a
+// gate in front of it. Which function of cubfc's it is goes by the address, not by the name: only
+// the driver knows which ABI a version means.
 CUresult route_result(CUresult result, const char* symbol, void** function) {
   const Routes* const routes = Routes::find();
   if (result == CUDA_SUCCESS && routes != nullptr && symbol != nullptr && function != nullptr &&
       Process::intercepts()) {
     routes->learn(symbol);
-    *function = routes->route(*function);
+    *function = routes->route_named(symbol, *function);
   }
   return result;
 }

@@ -4,6 +4,10 @@
 #include <new>
 
 #include "shim/hook/runtime.h"
+#include "shim/loader/loaded_objects.h"
+#include "shim/process.h"
+#include "shim/sleep/gates.h"
+#include "shim/sleep/linked.h"
 
 namespace cubfc {
 namespace {
@@ -33,6 +37,11 @@ void* exported_wrapper(std::string_view name) {
   for (const EntryPoint& entry : table()) {
     if (entry.name == name) {
       return entry.thunk;
+    }
+  }
+  if (is_sleep_library()) {
+    if (void* const thunk = linked_thunk(name); thunk != nullptr) {
+      return thunk;
     }
   }
   return runtime_wrapper(name);
@@ -76,6 +85,14 @@ void* Routes::route(void* address) const {
     }
   }
   return address;
+}
+
+void* Routes::route_named(const char* name, void* address) const {
+  void* const routed = route(address);
+  return routed == address && Process::can_sleep() &&
+                 in_same_object(address, reinterpret_cast<void*>(driver_.call().cuMemAlloc_v2))
+             ? gates::in_front_of(name, address)
+             : routed;  // of ours: its thunk leads to a gate (gated_thunks.cpp)
 }
 
 void Routes::add_route(void* address, void* wrapper) const {

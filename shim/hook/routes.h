@@ -50,7 +50,7 @@ struct EntryPoints {
 };
 EntryPoints entry_points();
 
-// The function that cubfc exports under this name of the driver's or of the CUDA runtime's
+// The function that this library exports under this name of the driver's or of the CUDA runtime's
 // (runtime.h); nullptr if there is none.
 void* exported_wrapper(std::string_view name);
 
@@ -66,6 +66,11 @@ class Routes {
   // cubfc's function in place of the driver's at this address; any other address is returned as it
   // is.
   void* route(void* address) const;
+
+  // As route(), for an address that the program gets for this name of the driver's. With
+  // CUBFC_SLEEP it gets a gate in front of a function of the driver's that needs one
+  // (sleep/gates.h).
+  void* route_named(const char* name, void* address) const;
 
   // Called when the program has asked cuGetProcAddress for this base name. Asks cuGetProcAddress
   // for the address of each entry point of that name, and adds a route for that address. The

@@ -5,11 +5,11 @@
 #include <new>
 
 #include "shim/hook/calls.h"
-#include "shim/hook/no_cancellation.h"
 #include "shim/hook/routes.h"
 #include "shim/hook/thunks.h"
 #include "shim/limit/callers.h"
 #include "shim/loader/loaded_objects.h"
+#include "shim/loader/no_cancellation.h"
 #include "shim/loader/symbols.h"
 #include "shim/process.h"
 #include "shim/serve/allocations.h"

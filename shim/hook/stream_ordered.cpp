@@ -21,7 +21,7 @@ extern "C" {
 
 CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stream) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, false});
       },
@@ -30,7 +30,7 @@ CUresult cubfc_cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream stre
 
 CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream stream) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, false, nullptr, stream, true});
       },
@@ -40,7 +40,7 @@ CUresult cubfc_cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t bytes, CUstream
 CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
                                        CUstream stream) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, true, pool, stream, false});
       },
@@ -50,7 +50,7 @@ CUresult cubfc_cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmem
 CUresult cubfc_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t bytes, CUmemoryPool pool,
                                             CUstream stream) {
   return answer_to(
-      __builtin_return_address(0),
+      CUBFC_CALLER,
       [&](Process& p) {
         return p.stream_ordered().allocate(address, {bytes, true, pool, stream, true});
       },

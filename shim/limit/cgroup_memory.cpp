@@ -2,47 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <memory>
 #include <utility>
 
 #include "config/values.h"
+#include "shim/tell/text_file.h"
 
 namespace cubfc {
 namespace {
 
 constexpr std::string_view kTop = "/sys/fs/cgroup";
 
-// The text of the file; empty if there is no such file.
-std::string text_of(const std::string& path) {
-  const auto close = [](std::FILE* file) { std::fclose(file); };
-  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "re"));
-  std::string text;
-  std::array<char, 4096> part{};
-  while (file != nullptr) {
-    const std::size_t bytes = std::fread(part.data(), 1, part.size(), file.get());
-    if (bytes == 0) {
-      break;
-    }
-    text.append(part.data(), bytes);
-  }
-  return text;
-}
-
-template <typename Look>
-void for_each_line(std::string_view text, Look look) {
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    look(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-}
-
 // Calls `look` with the name and the bytes of each region that is limited. A line of dmem.max is
 // "REGION BYTES"; a region that is not limited has "max" in place of a number.
 template <typename Look>
 void for_each_region(const std::string& path, Look look) {
-  for_each_line(text_of(path), [&](std::string_view line) {
+  for_each_line(text_of_file(path), [&](std::string_view line) {
     line = config::trimmed(line);
     const std::size_t space = line.rfind(' ');
     if (const auto bytes =
@@ -94,7 +68,7 @@ std::map<std::string, CgroupMemory> cgroup_memory(const std::string& folder) {
 
 CgroupMemory own_cgroup_memory(std::string_view pci_address) {
   CgroupMemory most;
-  for (auto& [name, region] : cgroup_memory(cgroup_folder(text_of("/proc/self/cgroup")))) {
+  for (auto& [name, region] : cgroup_memory(cgroup_folder(text_of_file("/proc/self/cgroup")))) {
     if (is_memory_of(name, pci_address) && (!most.max || *region.max > *most.max)) {
       most = std::move(region);
     }

@@ -223,8 +223,27 @@ void DeviceUse::look_at_taken() noexcept {
   for (const arena::Figures* const each : arenas_) {
     bytes += read(each->pool_bytes);
   }
+  bytes = arena::less(bytes, read(figures_.bytes_asleep));
   put(figures_.bytes_taken, bytes);
   raise(figures_.peak_bytes_taken, bytes);
+}
+
+void DeviceUse::fell_asleep(std::uint64_t bytes) noexcept {
+  {
+    const std::lock_guard lock(lock_);
+    add(figures_.bytes_asleep, bytes);
+    look_at_taken();
+  }
+  resized();
+}
+
+void DeviceUse::awoke(std::uint64_t bytes) noexcept {
+  {
+    const std::lock_guard lock(lock_);
+    put(figures_.bytes_asleep, arena::less(read(figures_.bytes_asleep), bytes));
+    look_at_taken();
+  }
+  resized();
 }
 
 void DeviceUse::begin(const Piece& piece) noexcept {

@@ -94,6 +94,10 @@ class DeviceUse {
   // of the driver was made for such a piece, or for an arena's memory.
   void reserved(std::uint64_t handle, std::uint64_t bytes) noexcept;
   void no_longer_reserved(std::uint64_t handle, std::uint64_t bytes) noexcept;
+  // So many bytes of arenas are away while the program sleeps; they are back, or gone with their
+  // context.
+  void fell_asleep(std::uint64_t bytes) noexcept;
+  void awoke(std::uint64_t bytes) noexcept;
   void driver_called() noexcept;
 
  private:

@@ -63,6 +63,26 @@ bool is_loaded_before(const void* one, const void* other) noexcept {
   return order.one_first;
 }
 
+const char* loaded_library(std::span<const std::string_view> beginnings) noexcept {
+  struct Search {
+    std::span<const std::string_view> beginnings;
+    const char* found;
+  };
+  Search search{beginnings, nullptr};
+  const auto look = [](dl_phdr_info* info, std::size_t, void* data) {
+    auto& wanted = *static_cast<Search*>(data);
+    for (const std::string_view beginning : wanted.beginnings) {
+      if (is_named(info->dlpi_name, beginning)) {
+        wanted.found = beginning.data();
+        return 1;
+      }
+    }
+    return 0;
+  };
+  dl_iterate_phdr(look, &search);
+  return search.found;
+}
+
 bool is_of_cuda_runtime(const void* function) noexcept {
   Dl_info info;
   return dladdr(function, &info) != 0 && is_name_of_cuda_runtime(info.dli_fname);

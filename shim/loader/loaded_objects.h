@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 namespace cubfc {
 
@@ -23,6 +25,9 @@ void* open_object_with(const void* address) noexcept;
 // The file name of a loaded library through which XLA or TensorFlow uses GPUs; nullptr if there is
 // none. Static storage.
 const char* loaded_xla_runtime() noexcept;
+
+// The first of these beginnings of file names that a loaded library has; nullptr if none has any.
+const char* loaded_library(std::span<const std::string_view> beginnings) noexcept;
 
 // Whether the function lies in a library named libcudart*.
 bool is_of_cuda_runtime(const void* function) noexcept;

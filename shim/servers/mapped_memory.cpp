@@ -66,9 +66,10 @@ void MappedMemory::release(std::span<const Extent> /*regions*/) noexcept {}
 
 MappedMemory::Holdings::~Holdings() {
   const RelaxedCapture relaxed(driver);
-  release_all(driver, pages, ~arena::Address{0}, page_bytes);
-  for (const auto& [address, handle] : spare) {
-    driver.cuMemRelease(handle);
+  release_all(driver, pages, page_bytes);
+  release_all(driver, away, page_bytes);
+  for (const auto& [address, page] : spare) {
+    driver.cuMemRelease(page.handle);
   }
   for (const auto& [base, bytes] : ranges) {
     driver.cuMemAddressFree(base, bytes);
@@ -87,10 +88,17 @@ std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
   if (holdings_ == nullptr) {
     return nullptr;
   }
-  // The call of Arena::abandon() that follows gives up the arena's claim on the limit. These bytes
-  // are claimed anew, until they are given back to the driver.
-  holdings_->left_behind_bytes = (holdings_->pages.size() + holdings_->spare.size()) * page_bytes_;
-  holdings_->budget.force(holdings_->left_behind_bytes);
+  // The call of Arena::abandon() that follows gives up the arena's claim on the limit, which
+  // includes pages that were taken away. What there still is is claimed anew, until it is given
+  // back to the driver.
+  const auto without_memory = static_cast<std::size_t>(
+      std::count_if(holdings_->away.begin(), holdings_->away.end(),
+                    [](const auto& page) { return page.second.handle == 0; }));
+  const std::size_t with_memory =
+      holdings_->pages.size() + holdings_->spare.size() + holdings_->away.size() - without_memory;
+  holdings_->left_behind_bytes = with_memory * page_bytes_;
+  holdings_->budget.force((with_memory + without_memory) * page_bytes_);
+  is_held_ = false;
   leftovers_->memory = std::exchange(holdings_, nullptr);
   return std::exchange(leftovers_, nullptr);
 }
@@ -132,7 +140,7 @@ CUresult MappedMemory::create(Handle& handle) {
   {
     const std::lock_guard lock(mutex_);
     if (holdings_ != nullptr && !holdings_->spare.empty()) {
-      handle = holdings_->spare.begin()->second;
+      handle = holdings_->spare.begin()->second.handle;
       holdings_->spare.erase(holdings_->spare.begin());
       return CUDA_SUCCESS;
     }
@@ -147,8 +155,8 @@ CUresult MappedMemory::make(arena::Address base, std::uint64_t bytes, Pages& mad
   CUresult result = CUDA_SUCCESS;
   for (arena::Address page = base; page < base + bytes && result == CUDA_SUCCESS;
        page += page_bytes_) {
-    const auto entry = made.emplace(page, 0).first;
-    result = create(entry->second);
+    const auto entry = made.emplace(page, Page{}).first;
+    result = create(entry->second.handle);
     if (result != CUDA_SUCCESS) {
       made.erase(entry);
     }
@@ -215,6 +223,10 @@ arena::MemorySource::Region MappedMemory::map(arena::Address base, std::uint64_t
   if (!device_.limit.pools.refresh()) {
     return {0, CUDA_ERROR_OUT_OF_MEMORY, true};
   }
+  const ArenaCall call(*this);
+  if (!call.allowed()) {
+    return {0, CUDA_ERROR_NOT_READY, false};
+  }
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();  // keeps its addresses reserved
   if (of_context == nullptr) {
@@ -246,9 +258,11 @@ CUresult MappedMemory::map_pages(arena::Address base, std::uint64_t bytes,
       keep_as_spare(made, of_context);
     }
     while (result == CUDA_SUCCESS && mapped_end < base + bytes) {
-      result = driver_.cuMemMap(mapped_end, page_bytes_, 0, made.at(mapped_end), 0);
+      Page& page = made.at(mapped_end);
+      result = driver_.cuMemMap(mapped_end, page_bytes_, 0, page.handle, 0);
       device_.use.driver_called();
-      mapped_end += result == CUDA_SUCCESS ? page_bytes_ : 0;
+      page.is_mapped = result == CUDA_SUCCESS;
+      mapped_end += page.is_mapped ? page_bytes_ : 0;
     }
     if (result == CUDA_SUCCESS) {
       result = enter(base, bytes, made, of_context);
@@ -258,7 +272,7 @@ CUresult MappedMemory::map_pages(arena::Address base, std::uint64_t bytes,
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) {
-    release_all(driver_, made, mapped_end, page_bytes_);
+    release_all(driver_, made, page_bytes_);
   }
   return result;
 }
@@ -268,18 +282,24 @@ std::uint64_t MappedMemory::spare_bytes() const noexcept {
   return holdings_ == nullptr ? 0 : holdings_->spare.size() * page_bytes_;
 }
 
-// Gives the pages back to the driver; unmaps those below `mapped_end` first.
+// Gives the pages back to the driver; unmaps those that are mapped first.
 void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages,
-                               arena::Address mapped_end, std::uint64_t page_bytes) {
-  for (const auto& [address, handle] : pages) {
-    if (address < mapped_end) {
+                               std::uint64_t page_bytes) {
+  for (const auto& [address, page] : pages) {
+    if (page.is_mapped) {
       driver.cuMemUnmap(address, page_bytes);
     }
-    driver.cuMemRelease(handle);
+    if (page.handle != 0) {
+      driver.cuMemRelease(page.handle);
+    }
   }
 }
 
 bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
+  const ArenaCall call(*this);
+  if (!call.allowed()) {
+    return false;
+  }
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();
   if (of_context == nullptr) {
@@ -300,6 +320,9 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
   log::debug("{} of memory unmapped: driver says {}", log::bytes(bytes), name_of(driver_, result));
   const std::lock_guard lock(mutex_);
   if (result == CUDA_SUCCESS) {
+    for (auto& [address, page] : going) {
+      page.is_mapped = false;
+    }
     of_context->spare.merge(going);
   } else {
     of_context->pages.merge(going);
@@ -309,15 +332,15 @@ bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
 
 void MappedMemory::drop_spare() noexcept {
   const RelaxedCapture relaxed(driver_);
-  std::multimap<arena::Address, Handle> dropped;
+  std::multimap<arena::Address, Page> dropped;
   {
     const std::lock_guard lock(mutex_);
     if (holdings_ != nullptr) {
       dropped.swap(holdings_->spare);
     }
   }
-  for (const auto& [address, handle] : dropped) {
-    driver_.cuMemRelease(handle);
+  for (const auto& [address, page] : dropped) {
+    driver_.cuMemRelease(page.handle);
     device_.use.driver_called();
   }
 }
@@ -331,7 +354,7 @@ void MappedMemory::give_access(CUdevice peer) noexcept try {
     if (holdings_ == nullptr) {
       return;
     }
-    for (const auto& [address, handle] : holdings_->pages) {
+    for (const auto& [address, page] : holdings_->pages) {
       if (!runs.empty() && runs.back().first + runs.back().second == address) {
         runs.back().second += page_bytes_;
       } else {

@@ -2,16 +2,18 @@
 // that cubfc has reserved.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "shim/device/context.h"
 
 namespace cubfc {
 
 // All pages are of one device. Thread-safe; its lock is never held across a driver call.
-class MappedMemory : public RegionSource {
+class MappedMemory : public RegionSource, private MovablePages {
  public:
   MappedMemory(const DriverFunctions& driver, Device& device, std::uint64_t page_bytes)
       : driver_(driver),
@@ -40,13 +42,19 @@ class MappedMemory : public RegionSource {
   Region obtain(std::uint64_t bytes) noexcept override;
   void release(std::span<const Extent> regions) noexcept override;
 
+  MovablePages* movable() noexcept override { return this; }
+
   std::unique_ptr<Leftovers> leave_behind() noexcept override;
   // Called when `peer` has been added to the device's peers: gives it access to the mapped pages.
   void give_access(CUdevice peer) noexcept;
 
  private:
   using Handle = CUmemGenericAllocationHandle;
-  using Pages = std::map<arena::Address, Handle>;
+  struct Page {
+    Handle handle = 0;       // its memory; 0: none
+    bool is_mapped = false;  // at the page's address
+  };
+  using Pages = std::map<arena::Address, Page>;
 
   // All that must be given back to the driver, which the destructor does.
   struct Holdings {
@@ -64,8 +72,39 @@ class MappedMemory : public RegionSource {
     std::uint64_t left_behind_bytes = 0;  // claimed in the budget since the context ended
     std::map<arena::Address, std::uint64_t> ranges;  // reserved addresses: start and bytes
     Pages pages;                                     // mapped pages
-    std::multimap<arena::Address, Handle> spare;     // not mapped now, by their last address
+    // Pages that were taken away. Those with memory are claimed in the budget; those without are
+    // not, though the arena counts them.
+    Pages away;
+    std::multimap<arena::Address, Page> spare;  // not mapped now, by their last address
   };
+
+  // A call of the arena's for pages is under way. Refused while the pages are held.
+  class ArenaCall {
+   public:
+    explicit ArenaCall(MappedMemory& memory);
+    ~ArenaCall();
+    ArenaCall(const ArenaCall&) = delete;
+    ArenaCall& operator=(const ArenaCall&) = delete;
+    bool allowed() const { return allowed_; }
+
+   private:
+    MappedMemory& memory_;
+    bool allowed_;
+  };
+
+  bool hold() noexcept override;
+  void let_go() noexcept override;
+  std::uint64_t page_size() const noexcept override { return page_bytes_; }
+  std::vector<arena::Address> pages_with_memory() const override;
+  std::vector<arena::Address> pages_without_memory() const override;
+  CUresult take_away(arena::Address first, std::size_t count) noexcept override;
+  CUresult get_memory() noexcept override;
+  void drop_memory() noexcept override;
+  CUresult put_back(arena::Address first, std::size_t count) noexcept override;
+  static std::vector<arena::Address> addresses_of(const Pages& pages);
+  std::uint64_t release(Page& page) noexcept;
+  Pages take_those_away(Holdings& of_context) noexcept;
+  void keep_away(Holdings& of_context, Pages& pages) noexcept;
 
   std::shared_ptr<Holdings> holdings();
   CUresult create(Handle& handle);
@@ -79,7 +118,7 @@ class MappedMemory : public RegionSource {
   static CUmemAllocationProp page_properties(const DriverFunctions& driver,
                                              CUdevice device) noexcept;
   static void release_all(const DriverFunctions& driver, const Pages& pages,
-                          arena::Address mapped_end, std::uint64_t page_bytes);
+                          std::uint64_t page_bytes);
 
   const DriverFunctions& driver_;
   Device& device_;
@@ -90,6 +129,9 @@ class MappedMemory : public RegionSource {
   mutable std::mutex mutex_;              // guards all below
   std::shared_ptr<Holdings> holdings_;    // nullptr while nothing is reserved
   std::unique_ptr<Leftovers> leftovers_;  // for leave_behind()
+  bool is_held_ = false;                  // by hold()
+  int arena_calls_ = 0;                   // ArenaCalls that are allowed
+  std::condition_variable no_arena_call_;
 };
 
 }  // namespace cubfc

@@ -26,7 +26,7 @@ using arena::read;
 
 // The version of the layout is in the files' names, so a reader that knows another version does not
 // open them.
-inline constexpr std::string_view kFileKind = "figures-4-";
+inline constexpr std::string_view kFileKind = "figures-5-";
 inline constexpr std::uint32_t kMagic = 0x63756266;
 
 inline constexpr std::size_t kDevices = 16;
@@ -86,6 +86,7 @@ struct DeviceFigures {
   Figure bytes_taken;
   Figure peak_bytes_taken;
   Figure bytes_reserved;  // preallocated and in no arena
+  Figure bytes_asleep;    // of arenas: on the host while the program sleeps, and not taken
   Figure driver_calls;    // by which arenas took memory and gave it back
   Figure refused;         // requests that failed for lack of memory
   Figure last_refused_bytes;

@@ -131,6 +131,7 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
       .number("bytes_waiting", sums.waiting)
       .number("bytes_idle", figures::idle_bytes(sums))
       .number("bytes_reserved", read(device.bytes_reserved))
+      .number("bytes_asleep", read(device.bytes_asleep))
       .number("bytes_taken", read(device.bytes_taken))
       .number("peak_bytes_taken", read(device.peak_bytes_taken))
       .number("num_allocs", sums.allocations)

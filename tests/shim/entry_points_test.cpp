@@ -15,6 +15,7 @@
 #include "shim/driver/memory_contents.h"
 #include "shim/hook/routes.h"
 #include "shim/passed_through.h"
+#include "shim/sleep/linked_functions.h"
 
 namespace {
 
@@ -98,6 +99,7 @@ TEST_CASE("of each function of cuda.h it is said what it does with the contents 
     }
   };
   read(cubfc::memory_contents::kUses);
+  read(cubfc::memory_contents::kNeedsMapped);
   read(cubfc::memory_contents::kHandsOut);
   read(cubfc::memory_contents::kNone);
   const std::regex suffixes("(_v[0-9]+)?(_ptsz|_ptds)?$");
@@ -108,6 +110,45 @@ TEST_CASE("of each function of cuda.h it is said what it does with the contents 
   }
   INFO("cuda.h has functions that shim/driver/memory_contents.h does not list:\n" << missing);
   CHECK(missing.empty());
+}
+
+TEST_CASE(
+    "each function of cuda.h that needs a gate has one, which passes all of its arguments on") {
+  std::set<std::string> needing;
+  const auto read = [&](const auto& names) { needing.insert(names.begin(), names.end()); };
+  read(cubfc::memory_contents::kUses);
+  read(cubfc::memory_contents::kNeedsMapped);
+  read(cubfc::memory_contents::kHandsOut);
+  std::set<std::string> exported;
+#define CUBFC_NAME(name, base, version, per_thread, parameters) exported.insert(#name);
+  CUBFC_ENTRY_POINTS(CUBFC_NAME)
+#undef CUBFC_NAME
+#define CUBFC_NAME(name) exported.insert(#name);
+  CUBFC_LINKED_FUNCTIONS(CUBFC_NAME)
+#undef CUBFC_NAME
+  const auto base_of = [](const std::string& name) { return name.substr(0, name.find('_')); };
+  std::string missing;
+  for (const std::string& name : declared_symbols()) {
+    missing += needing.count(base_of(name)) > 0 && exported.count(name) == 0 ? name + "\n" : "";
+  }
+  INFO("cuda.h has functions that neither entry_points.h nor linked_functions.h lists:\n"
+       << missing);
+  CHECK(missing.empty());
+  // A gate passes on six arguments in registers and five on the stack (sleep/gates.S).
+  const std::string text = read_header("cuda.h");
+  const std::regex declaration("CUresult\\s+CUDAAPI\\s+(cu\\w+)\\s*\\(([^;]*)\\);");
+  int seen = 0;
+  for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end;
+       ++match) {
+    const std::string parameters = (*match)[2];
+    if (needing.count(base_of((*match)[1])) > 0) {
+      ++seen;
+      INFO((*match)[1] << "(" << parameters << ")");
+      CHECK(std::count(parameters.begin(), parameters.end(), ',') <= 10);
+      CHECK(parameters.find("float") == std::string::npos);
+    }
+  }
+  CHECK(seen > 100);
 }
 
 TEST_CASE("no function is both intercepted and passed through") {

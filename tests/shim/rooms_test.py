@@ -12,7 +12,7 @@ import re
 import sys
 
 # From the top. The files beside the rooms (process.h and so on) are the floor below hook.
-FLOORS = [["hook"], ["."], ["ask"], ["serve"], ["background"], ["source"], ["servers", "wait"], ["share"], ["device"], ["limit"],
+FLOORS = [["hook"], ["."], ["ask"], ["serve"], ["background"], ["sleep"], ["source"], ["servers", "wait"], ["share"], ["device"], ["limit"],
           ["driver", "meet"], ["record"], ["loader", "tell"]]
 MOST_FLOORS = 8
 PUBLIC = {"cubfc.h", "patience.h"}  # what anybody may include, for they know nobody

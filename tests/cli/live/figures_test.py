@@ -244,20 +244,20 @@ class Figures(UnderCubfc):
         self.start("fill:100", "wait")
         own = self.files()[0]
         contents, folder = own.read_bytes(), own.parent
-        self.lock(folder / "figures-4-1-short", contents[:5000])
-        self.lock(folder / "figures-4-2-empty", b"")
-        self.lock(folder / "figures-4-3-other\x1b[2J", b"\xff" * len(contents))
-        self.lock(folder / "figures-4-4-begins", bytes(len(contents)))
+        self.lock(folder / "figures-5-1-short", contents[:5000])
+        self.lock(folder / "figures-5-2-empty", b"")
+        self.lock(folder / "figures-5-3-other\x1b[2J", b"\xff" * len(contents))
+        self.lock(folder / "figures-5-4-begins", bytes(len(contents)))
         self.lock(folder / "figures-1-5-another-version", contents)
-        self.write(folder / "figures-4-6-of-the-dead", contents)
-        (folder / "figures-4-7-link").symlink_to(own)
-        os.mkfifo(folder / "figures-4-8-fifo")
-        (folder / "figures-4-9-folder").mkdir()
+        self.write(folder / "figures-5-6-of-the-dead", contents)
+        (folder / "figures-5-7-link").symlink_to(own)
+        os.mkfifo(folder / "figures-5-8-fifo")
+        (folder / "figures-5-9-folder").mkdir()
         done = self.run_cubfc("metrics")
         self.assertEqual(done.returncode, 0)
         self.assertNotIn("\x1b", done.stderr)
         told = sorted(line.split("/")[-1] for line in done.stderr.splitlines())
-        self.assertEqual([line[:17] for line in told], ["figures-4-1-short", "figures-4-2-empty", "figures-4-3-other"])
+        self.assertEqual([line[:17] for line in told], ["figures-5-1-short", "figures-5-2-empty", "figures-5-3-other"])
         self.assertIn("ends at byte 5000", told[0])
         metrics = read_metrics(done.stdout)
         self.assertEqual((metrics["cubfc_processes"], metrics["cubfc_unusable_files"]), ([({}, 1)], [({}, 3)]))
@@ -275,13 +275,13 @@ class Figures(UnderCubfc):
                 at = chance.randrange(16, len(changed))
                 piece = bytes(chance.choice((0, 1, 0x22, 0x5C, 0x0A, 0x80, 0xFF)) for _ in range(chance.randrange(1, 9)))
                 changed[at:at + len(piece)] = piece[:len(changed) - at]
-            with self.lock(own.parent / "figures-4-1-changed", bytes(changed)):
+            with self.lock(own.parent / "figures-5-1-changed", bytes(changed)):
                 metrics = read_metrics(self.output_of("metrics"))
                 self.assertEqual(metrics["cubfc_processes"], [({}, 2)])
                 self.assertIn(process.pid, [each["pid"] for each in self.look()["processes"]])
                 self.assertNotRegex(self.output_of("top", "--once"), r"[\x00-\x09\x0b-\x1f\x7f]")
         # The same once more, from what looks like another container.
-        with self.lock(own.parent / "figures-4-1-copy", contents):
+        with self.lock(own.parent / "figures-5-1-copy", contents):
             self.assertEqual(len(read_metrics(self.output_of("metrics"))["cubfc_active"]), 2)
 
 

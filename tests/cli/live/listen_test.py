@@ -194,8 +194,8 @@ class Listen(Listening):
     def test_files_that_cannot_be_read_are_told_once(self):
         self.start("fill:100", "wait")
         own = self.files()[0]
-        self.write(own.parent / "figures-4-1-short", own.read_bytes()[:5000])
-        with (own.parent / "figures-4-1-short").open("rb") as file:
+        self.write(own.parent / "figures-5-1-short", own.read_bytes()[:5000])
+        with (own.parent / "figures-5-1-short").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             server = self.listen()
             for _ in range(3):
@@ -204,7 +204,7 @@ class Listen(Listening):
         server.terminate()
         _, told = server.communicate(timeout=PATIENCE)
         self.assertEqual((server.returncode, told.count("\n")), (0, 1), told)
-        self.assertIn("figures-4-1-short: ends at byte 5000", told)
+        self.assertIn("figures-5-1-short: ends at byte 5000", told)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@
 namespace cubfc::cli::top {
 
 inline live::Process made_up(int pid, std::string_view program = "./app") {
-  live::Process process{"/run/figures-4-" + std::to_string(pid), 0, 0,
+  live::Process process{"/run/figures-5-" + std::to_string(pid), 0, 0,
                         std::make_unique<figures::ProcessFigures>()};
   figures::ProcessFigures& figures = *process.figures;
   figures.magic = figures::kMagic;

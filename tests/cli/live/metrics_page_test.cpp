@@ -122,7 +122,7 @@ TEST_CASE("a group's limit is there once for each budget, and not as its members
   live::Process container = made_up(1);
   live::Process somebody = made_up(3);
   live::Process alone = made_up(4);
-  container.path = "/run/user/1000/cubfc/figures-4-1";
+  container.path = "/run/user/1000/cubfc/figures-5-1";
   somebody.user = 1000;
   const std::array all{&one, &other, &container, &somebody};
   for (live::Process* const each : all) {

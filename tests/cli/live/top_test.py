@@ -255,7 +255,7 @@ class Top(UnderCubfc):
 
     def test_a_map_that_a_process_draws_is_shown_and_asked_for_again(self):
         real = self.start("fill:100", "wait")
-        path = self.files()[0].parent / "figures-4-1-drawn-by-the-test"
+        path = self.files()[0].parent / "figures-5-1-drawn-by-the-test"
         self.write(path, self.files()[0].read_bytes())
         with path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

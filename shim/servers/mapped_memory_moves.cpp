@@ -1,0 +1,207 @@
+// The part of MappedMemory that takes pages away from under the arena's blocks and puts them back
+// (device/movable_pages.h).
+#include <algorithm>
+#include <utility>
+
+#include "shim/driver/relaxed_capture.h"
+#include "shim/patience.h"
+#include "shim/servers/mapped_memory.h"
+
+namespace cubfc {
+
+MappedMemory::ArenaCall::ArenaCall(MappedMemory& memory) : memory_(memory) {
+  const std::lock_guard lock(memory_.mutex_);
+  allowed_ = !memory_.is_held_;
+  memory_.arena_calls_ += allowed_ ? 1 : 0;
+}
+
+MappedMemory::ArenaCall::~ArenaCall() {
+  if (allowed_) {
+    const std::lock_guard lock(memory_.mutex_);
+    if (--memory_.arena_calls_ == 0) {
+      memory_.no_arena_call_.notify_all();
+    }
+  }
+}
+
+bool MappedMemory::hold() noexcept {
+  std::unique_lock lock(mutex_);
+  is_held_ = true;
+  is_held_ =
+      no_arena_call_.wait_for(lock, patience::kForDriverCall, [this] { return arena_calls_ == 0; });
+  return is_held_;
+}
+
+void MappedMemory::let_go() noexcept {
+  const std::lock_guard lock(mutex_);
+  is_held_ = false;
+}
+
+std::vector<arena::Address> MappedMemory::addresses_of(const Pages& pages) {
+  std::vector<arena::Address> addresses;
+  addresses.reserve(pages.size());
+  for (const auto& [address, page] : pages) {
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+std::vector<arena::Address> MappedMemory::pages_with_memory() const {
+  const std::lock_guard lock(mutex_);
+  return holdings_ == nullptr ? std::vector<arena::Address>() : addresses_of(holdings_->pages);
+}
+
+std::vector<arena::Address> MappedMemory::pages_without_memory() const {
+  const std::lock_guard lock(mutex_);
+  return holdings_ == nullptr ? std::vector<arena::Address>() : addresses_of(holdings_->away);
+}
+
+CUresult MappedMemory::take_away(arena::Address first, std::size_t count) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();
+  if (of_context == nullptr) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  // As in unmap(), the pages leave `pages` first.
+  Pages going;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < count; ++i) {
+      going.insert(of_context->pages.extract(first + i * page_bytes_));
+    }
+  }
+  const CUresult result = driver_.cuMemUnmap(first, count * page_bytes_);
+  device_.use.driver_called();
+  std::uint64_t given_back = 0;
+  if (result == CUDA_SUCCESS) {
+    for (auto& [address, page] : going) {
+      page.is_mapped = false;
+      given_back += release(page);
+    }
+  }
+  if (result == CUDA_SUCCESS) {
+    keep_away(*of_context, going);
+  } else {
+    const std::lock_guard lock(mutex_);
+    of_context->pages.merge(going);
+  }
+  device_.limit.budget.release(given_back);
+  return result;
+}
+
+// The pages that are away, for a caller that calls the driver for them, under no lock, and then
+// passes them to keep_away().
+MappedMemory::Pages MappedMemory::take_those_away(Holdings& of_context) noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(of_context.away, {});
+}
+
+// If the context has ended meanwhile, does for these pages what leave_behind() has done for all
+// others.
+void MappedMemory::keep_away(Holdings& of_context, Pages& pages) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (holdings_.get() != &of_context) {
+    const auto with_memory = static_cast<std::size_t>(std::count_if(
+        pages.begin(), pages.end(), [](const auto& page) { return page.second.handle != 0; }));
+    of_context.left_behind_bytes += with_memory * page_bytes_;
+    of_context.budget.force(pages.size() * page_bytes_);
+  }
+  of_context.away.merge(pages);
+}
+
+CUresult MappedMemory::get_memory() noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();
+  if (of_context == nullptr) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  if (!device_.limit.pools.refresh()) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Pages away = take_those_away(*of_context);
+  const auto lacking = static_cast<std::size_t>(std::count_if(
+      away.begin(), away.end(), [](const auto& page) { return page.second.handle == 0; }));
+  CUresult result =
+      device_.limit.budget.take(lacking * page_bytes_) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  std::size_t claimed = result == CUDA_SUCCESS ? lacking : 0;
+  for (auto page = away.begin(); page != away.end() && result == CUDA_SUCCESS; ++page) {
+    if (Handle handle = 0; page->second.handle == 0) {
+      device_.use.driver_called();
+      result = driver_.cuMemCreate(&handle, page_bytes_, &page_properties_, 0);
+      page->second.handle = result == CUDA_SUCCESS ? handle : 0;
+      claimed -= result == CUDA_SUCCESS ? 1 : 0;
+    }
+  }
+  keep_away(*of_context, away);
+  if (result != CUDA_SUCCESS) {
+    device_.limit.budget.give(claimed * page_bytes_);
+    drop_memory();
+  }
+  return result;
+}
+
+// Gives the memory of an unmapped page back to the driver. Returns the bytes; 0 if there is none,
+// or if the driver does not take it.
+std::uint64_t MappedMemory::release(Page& page) noexcept {
+  if (page.handle == 0) {
+    return 0;
+  }
+  device_.use.driver_called();
+  if (driver_.cuMemRelease(page.handle) != CUDA_SUCCESS) {
+    return 0;
+  }
+  page.handle = 0;
+  return page_bytes_;
+}
+
+void MappedMemory::drop_memory() noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();
+  if (of_context == nullptr) {
+    return;
+  }
+  std::uint64_t given_back = 0;
+  Pages away = take_those_away(*of_context);
+  for (auto& [address, page] : away) {
+    if (page.is_mapped) {
+      device_.use.driver_called();
+      page.is_mapped = driver_.cuMemUnmap(address, page_bytes_) != CUDA_SUCCESS;
+    }
+    given_back += page.is_mapped ? 0 : release(page);
+  }
+  keep_away(*of_context, away);
+  device_.limit.budget.release(given_back);
+}
+
+CUresult MappedMemory::put_back(arena::Address first, std::size_t count) noexcept {
+  const RelaxedCapture relaxed(driver_);
+  const std::shared_ptr<Holdings> of_context = holdings();
+  if (of_context == nullptr) {
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  Pages coming;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < count; ++i) {
+      coming.insert(of_context->away.extract(first + i * page_bytes_));
+    }
+  }
+  CUresult result = CUDA_SUCCESS;
+  for (auto& [address, page] : coming) {
+    if (!page.is_mapped) {  // else an earlier try has failed later
+      device_.use.driver_called();
+      result = driver_.cuMemMap(address, page_bytes_, 0, page.handle, 0);
+      page.is_mapped = result == CUDA_SUCCESS;
+    }
+    if (result != CUDA_SUCCESS) {
+      break;
+    }
+  }
+  if (result == CUDA_SUCCESS) {
+    result = enter(first, count * page_bytes_, coming, of_context.get());
+  }
+  keep_away(*of_context, coming);  // none after a success
+  return result;
+}
+
+}  // namespace cubfc

@@ -1,0 +1,166 @@
+// Takes the memory of an idle program away and brings it back (CUBFC_SLEEP, under
+// CUBFC_ALLOCATOR=vmm). sleep(): the bytes of all live blocks go to the host, the pages in which
+// they lie are unmapped, and their memory goes back to the devices and to the limit. The addresses
+// stay reserved. wake(): the same bytes come back to the same addresses. Each call of the program's
+// that needs the memory wakes it first: it comes through a gate (gates.h), which is stopped
+// meanwhile.
+//
+// Whatever fails, the program is then awake and has its bytes, or asleep with all of them on the
+// host, and the same can be tried again.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arena/units.h"
+#include "config/policy.h"
+#include "shim/device/context_end.h"
+#include "shim/driver/driver.h"
+#include "shim/loader/fork_mark.h"
+#include "shim/sleep/gates.h"
+#include "shim/sleep/host_store.h"
+
+namespace cubfc {
+
+class Captures;
+class Contexts;
+class MemorySources;
+class MovablePages;
+class UnusedMemory;
+class WaitingFrees;
+
+// Thread-safe. Lives as long as the process.
+class Sleeper : private gates::Keeper, private ContextListener {
+ public:
+  struct Parts {
+    Contexts& contexts;
+    Captures& captures;
+    WaitingFrees& waiting;
+    UnusedMemory& unused;
+    const MemorySources& sources;
+  };
+  // `is_wanted`: Process::can_sleep().
+  Sleeper(const DriverFunctions& driver, const config::Policy& policy, bool is_wanted, Parts parts);
+
+  // Whether the program was started so that it can sleep.
+  bool is_wanted() const noexcept { return is_wanted_; }
+  bool is_asleep() const noexcept { return state_.load() == State::kAsleep; }
+
+  // What has come of sleep() or wake(). `text`: one line for the user, which says why not, if it is
+  // not done.
+  struct Outcome {
+    bool is_done = false;
+    std::string text = {};
+  };
+  // Precondition of both: the calling thread is in no call of the driver's. Each waits for another
+  // thread's sleep() or wake() to end. sleep() gives up if the program calls anything that needs
+  // its memory before the memory is away.
+  Outcome sleep() noexcept;
+  Outcome wake() noexcept;
+
+  // Whether the program has made any call that needs its memory since this was asked last.
+  bool was_called() noexcept;
+
+  // Called when the process ends: a sleep() that is under way gives up.
+  void process_ends() noexcept { process_ends_.store(true); }
+
+  // Called when a graph has been instantiated that kernels can launch: work may then begin by
+  // itself at any time.
+  void device_can_launch() noexcept { device_launches_.store(true); }
+
+ private:
+  // kFalling: sleep() is under way. kWaking: wake() is.
+  enum class State : std::uint8_t { kAwake, kFalling, kAsleep, kWaking };
+
+  // A page, and the bytes of live blocks in it.
+  struct Page {
+    arena::Address address;
+    struct Piece {
+      arena::Address address;
+      std::uint64_t bytes;
+      std::uint64_t place;  // in the store
+    };
+    std::vector<Piece> live;
+    bool is_away = false;      // its memory was taken away
+    bool lacks_bytes = false;  // it was, and its bytes are not back yet
+  };
+  // The pages of a context.
+  struct Part {
+    Context* context;
+    std::uint64_t id;  // of the context
+    MovablePages* memory;
+    std::vector<Page> pages;
+
+    std::uint64_t bytes_away() const;
+  };
+
+  CUresult at_gate(const gates::Call& call) noexcept override;
+  void context_ended(std::uint64_t id) override;
+  void note_handed_out(const gates::Call& call) noexcept;
+
+  bool begin(State from, State to);
+  void end(State state) noexcept;
+
+  std::string fall_asleep();
+  std::string why_not_now() const;
+  std::string wait_until_idle(std::chrono::steady_clock::time_point until);
+  std::string stop_program(std::chrono::steady_clock::time_point until);
+  bool is_idle() const;
+  bool gives_up() const noexcept { return stopped_calls_.load() > 0 || process_ends_.load(); }
+  std::string why_given_up() const;
+  std::string hold_pages();
+  void let_pages_go() noexcept;
+  std::uint64_t plan();
+  std::string copy_out();
+  void take_away();
+  std::uint64_t bytes_left_outside() const;
+
+  CUresult bring_back() noexcept;
+  CUresult get_memory(Part& part);
+  CUresult put_back(Part& part);
+  void forget_ended();
+
+  template <typename Copy>
+  CUresult copy_page(const Page& page, Copy copy);
+  char* stage();
+
+  const DriverFunctions& driver_;
+  const Parts its_;
+  const bool is_wanted_;
+  const std::string folder_;  // for the store; empty: memory
+  const ForkMark mark_;
+
+  std::mutex mutex_;  // guards changes of state_, and handed_out_
+  std::condition_variable changed_;
+  std::atomic<State> state_{State::kAwake};
+  std::atomic<int> stopped_calls_{0};                   // calls at gates that wait for the memory
+  std::atomic<const char*> stopped_function_{nullptr};  // that one of them is to; a literal
+  std::atomic<bool> was_called_{false};
+  std::atomic<bool> process_ends_{false};
+  std::atomic<bool> device_launches_{false};
+  std::atomic<bool> hands_out_frames_{false};
+  // Addresses in blocks that others may reach, each with the id of its context.
+  std::set<std::pair<std::uint64_t, arena::Address>> handed_out_;
+
+  // Used by the thread that is in sleep() or wake(), and kept while the program sleeps. If a
+  // context ends meanwhile, context_ended() takes its part out, under the lock.
+  std::vector<Part> parts_;
+  HostStore store_;
+  std::atomic<std::uint64_t> bytes_away_{0};
+  bool has_told_failure_ = false;  // of a wake, since the program fell asleep
+  // A buffer for copies, of pinned memory. It goes with the context in which it was allocated.
+  struct {
+    char* memory = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t context_id = 0;
+  } stage_;
+};
+
+}  // namespace cubfc
