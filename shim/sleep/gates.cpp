@@ -31,7 +31,7 @@ __attribute__((visibility("hidden"))) std::atomic<void*> cubfc_gate_targets[kGat
 __attribute__((visibility("hidden"))) std::atomic<void*> cubfc_gate_functions[kGates];
 __attribute__((visibility("hidden"))) extern const char cubfc_stopped_gates[];
 __attribute__((visibility("hidden"))) CUresult cubfc_at_stopped_gate(
-    const std::uintptr_t* arguments, std::size_t number) noexcept;
+    const std::uintptr_t* arguments, std::size_t number);
 }
 
 namespace {
@@ -185,7 +185,7 @@ std::string_view ungated_function() noexcept {
 
 // Called by gates.S. The targets are set right if the gates are open by now: those of a
 // stop_next_call().
-CUresult cubfc_at_stopped_gate(const std::uintptr_t* arguments, std::size_t number) noexcept {
+CUresult cubfc_at_stopped_gate(const std::uintptr_t* arguments, std::size_t number) {
   Keeper* const its_keeper = keeper.load(std::memory_order_acquire);
   if (its_keeper == nullptr) {
     return CUDA_SUCCESS;

@@ -37,11 +37,11 @@ struct Call {
 
 // Who decides about calls at stopped gates: the Sleeper. at_gate() is called on the program's
 // thread, whose cell counts the call already. CUDA_SUCCESS: the call goes on; any other result is
-// what the program gets instead.
+// what the program gets instead. A thread that is cancelled may be unwound through here.
 class Keeper {
  public:
   virtual ~Keeper() = default;
-  virtual CUresult at_gate(const Call& call) noexcept = 0;
+  virtual CUresult at_gate(const Call& call) = 0;
 };
 // Called once, by the Sleeper. Until then stopped gates let all calls through.
 void set_keeper(Keeper* keeper) noexcept;

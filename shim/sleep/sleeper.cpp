@@ -80,7 +80,7 @@ std::uint64_t Sleeper::Part::bytes_away() const {
 
 // Called on the program's thread, for a call at a stopped gate. The thread's cell counts the call;
 // while the call waits here, the cell must not, because sleep() waits for calls under way.
-CUresult Sleeper::at_gate(const gates::Call& call) noexcept {
+CUresult Sleeper::at_gate(const gates::Call& call) {
   was_called_.store(true);
   gates::Cell& cell = gates::own_cell();
   // In a child the driver refuses the call. A call from inside another call: that one's memory is
@@ -147,7 +147,7 @@ bool Sleeper::was_called() noexcept {
 
 // Waits until nobody moves memory. Then, if the state is `from`, sets it to `to`, and this thread
 // must call end(). Returns whether it was.
-bool Sleeper::begin(State from, State to) {
+bool Sleeper::begin(State from, State to) noexcept {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] {
     const State now = state_.load();
@@ -190,22 +190,26 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
   try {
     refused = fall_asleep();
   } catch (const std::bad_alloc&) {
-    refused = "the host has no memory";
+    // Nothing is away: after the first page was taken away, nothing needs host memory.
   }
-  if (!refused.empty()) {
+  const std::uint64_t away = bytes_away_;
+  const std::uint64_t kept = store_.bytes();
+  if (away == 0) {
     let_pages_go();
-    end(State::kAwake);
+  }
+  has_told_failure_ = false;
+  end(away > 0 ? State::kAsleep : State::kAwake);
+  if (away == 0) {
+    refused = refused.empty() ? "the host has no memory" : refused;
     log::info("not put to sleep: {}", refused);
     return {false, refused};
   }
   const std::uint64_t outside = bytes_left_outside();
-  std::string text = format(
-      "{} of GPU memory given back; {} lie in {} meanwhile{}", bytes_text(bytes_away_),
-      bytes_text(store_.bytes()), folder_.empty() ? "the host's memory" : "a file in " + folder_,
-      outside == 0 ? "" : format("; {} stay, outside of the arena", bytes_text(outside)));
+  std::string text =
+      format("{} of GPU memory given back; {} lie in {} meanwhile{}", bytes_text(away),
+             bytes_text(kept), folder_.empty() ? "the host's memory" : "a file in " + folder_,
+             outside == 0 ? "" : format("; {} stay, outside of the arena", bytes_text(outside)));
   log::info("asleep: {}", text);
-  has_told_failure_ = false;
-  end(State::kAsleep);
   return {true, text};
 } catch (...) {
   return {false, "the host has no memory"};
@@ -316,9 +320,7 @@ std::string Sleeper::stop_program(Clock::time_point until) {
   }
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
   const ThreadsInCalls threads = wait_for_threads(
-      left,
-      [](const void* self) { return static_cast<const Sleeper*>(self)->stopped_calls_.load() > 0; },
-      this);
+      left, [](const void* self) { return static_cast<const Sleeper*>(self)->gives_up(); }, this);
   if (gives_up()) {
     return why_given_up();
   }
@@ -542,11 +544,12 @@ Sleeper::Outcome Sleeper::wake() noexcept try {
 
 // Waits until nobody moves memory, and wakes the program if it is asleep then. CUDA_SUCCESS: it is
 // awake.
-CUresult Sleeper::bring_back() noexcept try {
+CUresult Sleeper::bring_back() noexcept {
   if (!begin(State::kAsleep, State::kWaking)) {
     return CUDA_SUCCESS;
   }
   const auto began = Clock::now();
+  const std::uint64_t away = bytes_away_;
   CUresult result = CUDA_SUCCESS;
   try {
     forget_ended();
@@ -559,25 +562,28 @@ CUresult Sleeper::bring_back() noexcept try {
   } catch (const std::bad_alloc&) {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (result != CUDA_SUCCESS) {
-    for (const Part& part : parts_) {
-      part.memory->drop_memory();
-    }
-    log::at(
-        std::exchange(has_told_failure_, true) ? log::Level::kDebug : log::Level::kWarn,
-        "the memory of the sleeping program could not be brought back: driver says {}; the call "
-        "fails, and the next one tries again",
-        name_of(driver_, result));
-    end(State::kAsleep);
-    return result;
+  if (result == CUDA_SUCCESS) {
+    let_pages_go();
+    end(State::kAwake);
+    tell_awake(away, Clock::now() - began);
+    return CUDA_SUCCESS;
   }
-  log::info("awake: {} of GPU memory are back after {} ms", log::bytes(bytes_away_),
-            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
-  let_pages_go();
-  end(State::kAwake);
-  return CUDA_SUCCESS;
-} catch (...) {
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  for (const Part& part : parts_) {
+    part.memory->drop_memory();
+  }
+  const bool is_told = std::exchange(has_told_failure_, true);
+  end(State::kAsleep);
+  log::at(is_told ? log::Level::kDebug : log::Level::kWarn,
+          "the memory of the sleeping program could not be brought back: driver says {}; the call "
+          "fails, and the next one tries again",
+          name_of(driver_, result));
+  return result;
+}
+
+void Sleeper::tell_awake(std::uint64_t bytes, Clock::duration time) noexcept try {
+  log::info("awake: {} of GPU memory are back after {} ms", log::bytes(bytes),
+            std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+} catch (const std::bad_alloc&) {  // nobody is told
 }
 
 // Contexts may end while their program sleeps: their memory is gone then. If a thread is in wake(),

@@ -101,11 +101,11 @@ class Sleeper : private gates::Keeper, private ContextListener {
     std::uint64_t bytes_away() const;
   };
 
-  CUresult at_gate(const gates::Call& call) noexcept override;
+  CUresult at_gate(const gates::Call& call) override;
   void context_ended(std::uint64_t id) override;
   void note_handed_out(const gates::Call& call) noexcept;
 
-  bool begin(State from, State to);
+  bool begin(State from, State to) noexcept;
   void end(State state) noexcept;
 
   std::string fall_asleep();
@@ -123,6 +123,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   std::uint64_t bytes_left_outside() const;
 
   CUresult bring_back() noexcept;
+  static void tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duration time) noexcept;
   CUresult get_memory(Part& part);
   CUresult put_back(Part& part);
   void forget_ended();
