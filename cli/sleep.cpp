@@ -88,13 +88,13 @@ void add_sleep(CLI::App& app) {
 The bytes of all blocks go to the host, and the memory in which they lie goes back to the GPU.
 The program notices nothing: its next call that needs the memory, or `cubfc wake`, brings the
 same bytes back to the same addresses, and waits until that is done. Only a program that was
-started by `cubfc run --sleep --allocator vmm` can sleep. One that is working, or whose memory others may
+started by `cubfc run --sleep` can sleep. One that is working, or whose memory others may
 reach, is not put to sleep, and it is said why.
 
 Exit status: 0 all who were meant are asleep; 1 one is not.
 
 Examples:
-  cubfc run --sleep --allocator vmm -- python serve.py
+  cubfc run --sleep -- python serve.py
   cubfc sleep 4711)",
               Request::kSleep);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "shim/patience.h"
 #include "shim/sleep/sleeper.h"
@@ -44,11 +45,10 @@ void SleepControl::run() noexcept {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_look - Clock::now());
     mailbox_.serve(
         std::max(left, std::chrono::milliseconds(0)), [this](sleep_mail::Request request) {
-          const Sleeper::Outcome outcome = request == sleep_mail::Request::kSleep ? sleeper_.sleep()
-                                           : request == sleep_mail::Request::kWake
-                                               ? sleeper_.wake()
-                                               : Sleeper::Outcome{};
-          return SleepMailbox::Answer{outcome.is_done, outcome.text};
+          Sleeper::Outcome outcome = request == sleep_mail::Request::kSleep  ? sleeper_.sleep()
+                                     : request == sleep_mail::Request::kWake ? sleeper_.wake()
+                                                                             : Sleeper::Outcome{};
+          return SleepMailbox::Answer{outcome.is_done, std::move(outcome.text)};
         });
     if (sleep_after_ && Clock::now() >= next_look) {
       look_whether_idle();

@@ -85,6 +85,7 @@ std::shared_ptr<MappedMemory::Holdings> MappedMemory::holdings() {
 // The driver does not free physical memory with a context.
 std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
   const std::lock_guard lock(mutex_);
+  is_held_ = false;
   if (holdings_ == nullptr) {
     return nullptr;
   }
@@ -98,7 +99,6 @@ std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
       holdings_->pages.size() + holdings_->spare.size() + holdings_->away.size() - without_memory;
   holdings_->left_behind_bytes = with_memory * page_bytes_;
   holdings_->budget.force((with_memory + without_memory) * page_bytes_);
-  is_held_ = false;
   leftovers_->memory = std::exchange(holdings_, nullptr);
   return std::exchange(leftovers_, nullptr);
 }

@@ -76,14 +76,8 @@ std::string_view base_of(std::string_view name) noexcept {
 // counts a call, and whoever has stopped the gates waits for its end, and then for those calls.
 void set_target(std::size_t number) noexcept {
   struct Counted {
-    Counted() noexcept {
-      ++own_cell().calls;
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-    }
-    ~Counted() {
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-      --own_cell().calls;
-    }
+    Counted() noexcept { std::atomic_ref(own_cell().calls).fetch_add(1); }
+    ~Counted() { std::atomic_ref(own_cell().calls).fetch_sub(1); }
   };
   const Counted counted;
   for (;;) {

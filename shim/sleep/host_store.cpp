@@ -43,7 +43,7 @@ std::optional<std::uint64_t> number_in(const std::string& text, std::string_view
 std::uint64_t left_in_cgroup() {
   std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
   std::string folder = cgroup_folder(text_of_file("/proc/self/cgroup"));
-  while (folder.size() > std::strlen("/sys/fs/cgroup")) {
+  while (folder.size() >= std::strlen("/sys/fs/cgroup")) {
     const auto limit = number_in(text_of_file(folder + "/memory.max"), "");  // or "max": none
     const auto used = number_in(text_of_file(folder + "/memory.current"), "");
     if (limit && used) {

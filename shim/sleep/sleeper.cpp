@@ -34,6 +34,9 @@ using Clock = std::chrono::steady_clock;
 // No page is smaller: the least granularity of physical memory that a driver has.
 constexpr std::uint64_t kSmallestPage = 64 << 10;
 
+// So short that a string of it takes no memory.
+constexpr const char* kNoMemory = "no host memory";
+
 // Whether this thread is in sleep() or wake().
 constinit thread_local bool is_mover = false;
 
@@ -91,15 +94,14 @@ CUresult Sleeper::at_gate(const gates::Call& call) {
   }
   const NoCancellation no_cancellation;
   while (state_.load(std::memory_order_seq_cst) != State::kAwake) {
-    cell.calls = 0;
+    std::atomic_ref(cell.calls).store(0);
     stopped_function_.store(call.function.data());
     stopped_calls_.fetch_add(1);
     const CUresult result = bring_back();
     if (stopped_calls_.fetch_sub(1) == 1) {
       stopped_function_.store(nullptr);
     }
-    cell.calls = 1;
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    std::atomic_ref(cell.calls).store(1);  // before the state is looked at once more
     if (result != CUDA_SUCCESS) {
       return result;
     }
@@ -162,12 +164,12 @@ bool Sleeper::begin(State from, State to) noexcept {
 }
 
 void Sleeper::end(State state) noexcept {
+  if (state == State::kAwake) {
+    gates::open();  // before another thread may begin(), and stop them
+  }
   {
     const std::lock_guard lock(mutex_);
     state_.store(state, std::memory_order_seq_cst);
-  }
-  if (state == State::kAwake) {
-    gates::open();
   }
   is_mover = false;
   changed_.notify_all();
@@ -200,7 +202,7 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
   has_told_failure_ = false;
   end(away > 0 ? State::kAsleep : State::kAwake);
   if (away == 0) {
-    refused = refused.empty() ? "the host has no memory" : refused;
+    refused = refused.empty() ? kNoMemory : refused;
     log::info("not put to sleep: {}", refused);
     return {false, refused};
   }
@@ -212,7 +214,7 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
   log::info("asleep: {}", text);
   return {true, text};
 } catch (...) {
-  return {false, "the host has no memory"};
+  return {is_asleep(), kNoMemory};
 }
 
 // Returns an empty string when the memory is away; else why not, and then it is where it was, but
@@ -348,6 +350,10 @@ std::string Sleeper::hold_pages() {
     parts_.reserve(parts_.size() + 1);
     if (!memory->hold()) {
       return "one of its threads has been waiting for the driver to give it memory for 2 s";
+    }
+    if (context->id.load(std::memory_order_acquire) != id) {  // it has ended meanwhile
+      memory->let_go();
+      continue;
     }
     parts_.push_back({context, id, memory, {}});
   }
@@ -539,7 +545,7 @@ Sleeper::Outcome Sleeper::wake() noexcept try {
   return {true, was_asleep ? format("{} of GPU memory are back", bytes_text(bytes))
                            : std::string("it was awake")};
 } catch (...) {
-  return {false, "the host has no memory"};
+  return {false, kNoMemory};
 }
 
 // Waits until nobody moves memory, and wakes the program if it is asleep then. CUDA_SUCCESS: it is
