@@ -1,6 +1,6 @@
-// Starts those threads of cubfc's own that the policy asks for. start_once() is called by requests
-// for GPU memory that the fast path does not serve, so a program that asks for no memory has no
-// such thread.
+// Starts the threads of IdleTrimmer and SummaryKeeper, if the policy asks for them. start_once() is
+// called by requests for GPU memory that the fast path does not serve, so a program that asks for
+// no memory has no such thread. (SoftReserve starts its thread itself.)
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
-// Gives unused memory back while the program is idle (CUBFC_TRIM_AFTER). In that time its thread
-// looks four times whether the program has allocated or freed anything. When the program has done
-// neither for so long, gives unused memory back once, and then waits until the program does so
-// again. Knows nothing of memory.
+// Gives unused memory back when the program has neither allocated nor freed for the time that
+// CUBFC_TRIM_AFTER says. Its thread looks four times in each such time whether the program has done
+// either. Gives memory back once, and not again before the program has allocated or freed. Knows
+// nothing of memory itself: Owner does the work.
 #pragma once
 
 #include <chrono>

@@ -90,8 +90,9 @@ void SoftReserve::look_around() noexcept {
   map_.draw_wanted();
 }
 
-// Called when the program ends. From now on nobody can ask for the memory, but others would lack it
-// until the last exit handler has run and the driver has taken it back.
+// Called when the program ends. From now on no other process can ask this one for memory. Without
+// this function others would lack the memory until the last exit handler has run and the driver has
+// taken the memory back.
 void SoftReserve::give_all_back() noexcept {
   rendezvous_.begin_to_close();
   const auto until = std::chrono::steady_clock::now() + patience::kForGivingBackAtExit;

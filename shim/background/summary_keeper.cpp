@@ -14,7 +14,9 @@ SummaryKeeper::SummaryKeeper(bool is_wanted, Owner owner)
 
 // Writes only if the program has allocated or freed since.
 void SummaryKeeper::look() noexcept {
-  is_due_ = !is_due_;  // every other tick: each sees whether the program is over
+  // Every other tick. The thread ticks more often than it writes, because it looks at each tick
+  // whether the program is over.
+  is_due_ = !is_due_;
   if (!is_due_) {
     return;
   }

@@ -49,14 +49,15 @@ struct Device {
   // Precondition: a context of the device is current.
   bool reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
                       std::uint64_t of_ours) const noexcept;
-  // For CUBFC_HOST_RESERVE alone: how many of so many bytes may be taken; whether all of them may.
+  // For CUBFC_HOST_RESERVE alone. beyond_host_reserve(): how many of `bytes` may be taken so that
+  // the reserve stays free. host_reserve_allows(): whether all of them may be taken.
   std::uint64_t beyond_host_reserve(std::uint64_t bytes) const noexcept;
   bool host_reserve_allows(std::uint64_t bytes) const noexcept {
     return beyond_host_reserve(bytes) == bytes;
   }
 
-  // The bytes that other processes may have of what this one has taken: those beyond
-  // CUBFC_MEM_REQUEST, without which there is no bound.
+  // How many of the bytes that this process has taken it may give to other processes: those beyond
+  // CUBFC_MEM_REQUEST. If that is not set, there is no bound.
   std::uint64_t beyond_request() const noexcept;
 
   const config::Policy& policy;  // as it is for this device

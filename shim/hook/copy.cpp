@@ -147,10 +147,11 @@ CUresult copy_ends_of_row(const CUDA_MEMCPY3D_PEER& row, CUstream stream) {
                     [&](const CUDA_MEMCPY3D_PEER& part) { return copy_ends_of_box(part, stream); });
 }
 
-// Called when the driver has refused a copy with the error `refused`, whatever the error is. (All
-// reports name INVALID_VALUE.) If the stream's device may be unable to reach a block of cubfc's,
-// makes the copy once more, by copy_ends, in the order of its stream. Returns what the second copy
-// returned; but `refused` if there was none, or if its error says that it cannot be made.
+// Called when the driver has refused a copy with the error `refused`, whatever the error is. (In
+// all reports of such refused copies the error was CUDA_ERROR_INVALID_VALUE.) If the stream's
+// device may be unable to reach a block of cubfc's, makes the copy once more, by copy_ends, in the
+// order of its stream. Returns what the second copy returned; but `refused` if there was none, or
+// if its error says that it cannot be made.
 template <typename CopyEnds>
 [[gnu::noinline]] CUresult copy_as_peers(CUresult refused, CopyEnds copy_ends,
                                          CUDA_MEMCPY3D_PEER copy, const Queue& queue) {

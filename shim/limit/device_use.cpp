@@ -183,9 +183,9 @@ std::uint64_t DeviceUse::beside_arenas() const noexcept {
   return bytes;
 }
 
-// Called whenever more is in use, in an arena or outside. Looks again if more is in use in an arena
-// meanwhile: that arena may not have seen the new bound yet, beyond which it must call exceeded().
-// Precondition, here and in the next two functions: the lock is held.
+// Called whenever more is in use, in an arena or outside. Adds up again if more has come into use
+// in an arena meanwhile: that arena may have compared with the old bound, and so may not have
+// called exceeded(). Precondition, here and in the next two functions: the lock is held.
 void DeviceUse::look_at_peak() noexcept {
   std::uint64_t in_arenas = 0;
   do {
@@ -199,9 +199,9 @@ void DeviceUse::look_at_peak() noexcept {
       }
       add(figures_.peaks, 1);
     }
-    // A single arena makes the next peak when it has more in use than the peak of all arenas. It
-    // also does so when it and the memory outside of arenas together have more in use than the
-    // device's peak.
+    // If the device has a single arena, that arena makes the next peak when it has more in use than
+    // one of two numbers: the peak of the arenas, or the device's peak less what is in use outside
+    // of the arenas.
     let_arenas_look(std::min(read(figures_.of[kArena].peak_bytes_in_use),
                              read(figures_.peak_bytes_in_use) - (all - in_arenas)));
   } while (this->in_arenas() > in_arenas);

@@ -91,8 +91,9 @@ void* definition_without_us(const char* name, const void* caller) noexcept {
   if (next == nullptr) {
     return own;
   }
-  // Only a CUDA runtime's definition is taken, and none in the caller itself. The caller, and a
-  // library before us that overrides the function, have called us: we would call them again.
+  // `own` is returned only if it lies in a CUDA runtime and not in the caller itself. Another
+  // definition may be the function that has just called us: the caller's own, or that of a library
+  // before us that overrides the function. We would call it again, without end.
   return own != nullptr && is_of_cuda_runtime(own) && !in_same_object(own, caller) ? own : next;
 }
 

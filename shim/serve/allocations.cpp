@@ -197,7 +197,7 @@ bool Allocations::is_refused_to_us(const Context& context, CUresult result) {
 CUresult Allocations::allocate_from_arena(Context& context, CUdeviceptr* address,
                                           const Wanted& wanted, const char* function) {
   const std::uint64_t bytes = wanted.bytes;
-  background_.start_once();             // a request in a stream's order begins here
+  background_.start_once();             // StreamOrdered calls this function without serve()
   soft_reserve_.offer(context.device);  // before anything is taken that others may lack
   map_.draw_wanted();
   const arena::Allocation got = take(context, wanted);

@@ -6,7 +6,7 @@
 // Graphs may share the memory that they allocate and free, in ways that only the driver knows. A
 // launch must not be refused if such memory could serve it. So a launch claims only what its graph
 // needs, plus what launched graphs have allocated and nobody has freed yet. Graphs that run at the
-// same time may take more, which counts when the driver has reserved it.
+// same time may take more than was claimed. The rest counts once the driver has reserved it.
 #pragma once
 
 #include <cuda.h>
@@ -109,7 +109,8 @@ class GraphMemory : private ContextListener {
   struct Part {
     Device* device;
     std::uint64_t bytes;
-    std::uint64_t demand;  // `bytes`, and what others have allocated and not freed
+    // `bytes`, and what launches of other graphs have allocated and nobody has freed yet.
+    std::uint64_t demand;
   };
   using Parts = std::vector<Part>;
 

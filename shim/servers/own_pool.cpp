@@ -127,7 +127,8 @@ CUresult OwnPool::allocate(const Context& context, CUdeviceptr* address,
   }
   if (result != CUDA_SUCCESS) {
     driver_.cuMemFree_v2(got);
-    // The request has not failed for lack of memory, so no memory must be given back for it.
+    // The request has not failed for lack of memory. With CUDA_ERROR_OUT_OF_MEMORY the caller would
+    // search for memory and try again, which cannot help.
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_UNKNOWN : result;
   }
   *address = got;
@@ -271,7 +272,7 @@ void OwnPool::give_access(CUdevice peer) noexcept {
   }
 }
 
-// Counts the most that was ever in use as what the pool holds, because it keeps what is freed.
+// Takes the peak of bytes in use for what the pool holds, because the pool keeps what is freed.
 arena::Headroom OwnPool::headroom() const noexcept {
   const std::lock_guard lock(mutex_);
   const Stats stats = blocks_.stats();

@@ -20,7 +20,7 @@ namespace cubfc {
 // else is done, so that no request waits for the program's work.
 //
 // For callers its memory is like that of cuMemAlloc: any stream may use it at once, and it is freed
-// with its context. No work may use memory any more that is freed here.
+// with its context. Before a caller frees memory here, all work that uses it must be done.
 //
 // Thread-safe; no lock is held across a driver call. PoolBlocks has a lock of its own. A thread
 // that needs both locks takes this one first.
@@ -74,13 +74,14 @@ class OwnPool {
   // Called when `peer` has been added to the device's peers: gives it access to the pool.
   void give_access(CUdevice peer) noexcept;
 
-  // Gives memory in which nothing is allocated back to the device, but keeps `keep_bytes` of what
-  // the pool holds. Returns the bytes given back.
+  // Returns to the device the memory of the pool in which no block lies, but leaves the pool at
+  // least `keep_bytes` in all. Returns the number of bytes that went back.
   std::uint64_t trim(std::uint64_t keep_bytes) noexcept;
   // The bytes that the pool was warmed with.
   std::uint64_t warm_bytes() const noexcept;
 
-  // See Server::headroom: `free` is its peak less what is in use, as the pool keeps what is freed.
+  // See Server::headroom. `free` is the peak of bytes in use less the bytes in use now, because the
+  // pool keeps what is freed.
   arena::Headroom headroom() const noexcept;
   // The pool; nullptr before the first allocation.
   CUmemoryPool handle() const noexcept;

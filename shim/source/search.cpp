@@ -40,7 +40,7 @@ Search::Search(const MemorySources& sources, Device& device, const Need& need)
                 &unused_,        // idle memory goes back      the program's work, without bound
                 &pools_,         //                            the contexts' work, without bound
                 &processes_,     // processes give back
-                &threads_,       // threads have given back    those threads' driver call
+                &threads_,       // threads' driver calls end  the same once more
                 &enough_,        //                            (nothing: a look at the device)
                 &taking_,        //                            a nap, TimeLeft::For::kOthers
                 &ending_,        //                            a nap, TimeLeft::For::kEnding

@@ -35,8 +35,9 @@ std::uint64_t unknown_need(Request& request, const Pass& pass) {
   if (!pass.is_blind(request.need)) {
     return less(kMost, pass.at_driver.value_or(0));
   }
-  // Without a context the driver cannot be asked what is free. Each other process that gives kMost
-  // bytes up may take them again. So the request asks for kMost bytes in all for each such process.
+  // Without a context the driver cannot be asked what is free. Each of the other processes may take
+  // again the kMost bytes that it has given up. So the request may get as many times kMost bytes as
+  // there are such processes, but no more than half of the device.
   const Device& device = request.device;
   const std::uint64_t most =
       std::min(request.all.rendezvous().givers(device.id) * kMost, device.total_bytes / 2);
@@ -119,9 +120,10 @@ Source::Waited PoolsInStreamOrder::gives_after_wait(Request& request, Pass& /*pa
   return request.all.unused().drain_pools(request.device) ? Waited::kGave : Waited::kInVain;
 }
 
-// Only members of this process's group can give something back to the limit, and no more of that
-// counts than this process may have. If the limit was lowered below what the group has taken, bytes
-// that are given back help only once the group is within the limit again.
+// Only members of this process's group can give something back to the limit. No more of that counts
+// than this process could claim in addition if the other members had claimed nothing. If the limit
+// was lowered below what the group has taken, bytes that are given back help only once the group is
+// within the limit again.
 Source::Could OtherProcesses::could_give(const Request& request, const Could& lacking) {
   const Device& device = request.device;
   Rendezvous& others = request.all.rendezvous();
@@ -151,7 +153,8 @@ bool OtherProcesses::gives_at_once(Request& request, const Pass& pass) {
   const std::uint64_t wanted =
       need.bytes > 0 ? pass.with_growth : std::min(pass.with_growth, unknown_need(request, pass));
   const std::uint64_t given = wanted == 0 ? 0 : others.ask(device.id, wanted);
-  // A process that gives up more than was wanted, in a larger piece, takes the rest again.
+  // A process gives up whole pieces, and then takes back what it gave beyond what was wanted. So no
+  // more than `wanted` bytes count.
   request.from_processes += std::min(given, wanted);
   return given > 0;
 }

@@ -182,8 +182,9 @@ std::uint64_t UnusedMemory::trim(bool preallocated) noexcept {
   return bytes;
 }
 
-// Called when arenas have given back `released` bytes. Preallocates as many of them anew as are
-// lacking of what was planned. Returns these bytes.
+// Called when arenas have given back `released` bytes. If the arenas and the preallocated
+// memory outside of them have less in all than was planned, preallocates the difference anew, but
+// no more than `released` bytes. Returns how many bytes were preallocated.
 std::uint64_t UnusedMemory::keep_preallocated(Device& device, std::uint64_t released) {
   Preallocation& shared = device.preallocation;
   std::uint64_t there = shared.bytes();

@@ -73,9 +73,10 @@ class DeviceFrees {
   // the device.
   void close_when_due() noexcept;
 
-  // Called after a plain free. If the closed epochs hold more freed bytes than may wait, waits by
-  // wait_for_all(), as a free under CUBFC_FREE=sync would have; not while a stream captures.
-  // Returns an error that stays, of earlier work in the block's context `owner`; else CUDA_SUCCESS.
+  // Called after a plain free. If the closed epochs hold more freed bytes than may wait, and no
+  // stream captures, waits by wait_for_all(), as a free under CUBFC_FREE=sync would have waited.
+  // Returns an error that stays, if earlier work in the block's context `owner` has caused one and
+  // the wait has reported it; else CUDA_SUCCESS.
   CUresult hold_back(const Context& owner) noexcept;
 
   // Asks the driver about closed epochs, and makes free the blocks of those whose work is done. The

@@ -18,8 +18,9 @@
 
 namespace cubfc::freed {
 
-// A stream in whose order blocks were freed. The object `context` may stand for a later context of
-// the driver's by now. An Order names a stream only while `context` has the id `id`.
+// A stream in whose order blocks were freed. When a context of the driver's has ended, its Context
+// object may be used again for a later one, which has another id. So an Order names a stream only
+// while `context` has the id `id`.
 struct Order {
   Context* context = nullptr;  // the stream's; nullptr: all work on the device is meant
   std::uint64_t id = 0;        // of the context
@@ -52,14 +53,14 @@ struct Epoch {
   std::vector<Gathered> gathered;  // and what arenas have gathered
   std::uint64_t bytes = 0;         // of `blocks`
   std::uint64_t plain_bytes = 0;   // of all that cuMemFree has freed; set when it is closed
-  // The contexts in which a block of this epoch was freed, and which may not use the device's
-  // memory.
+  // The contexts that were current when a block of this epoch was freed, and that are not allowed
+  // to use the device's memory (Context::may_use()). The epoch waits for their work, too.
   std::vector<Context*> others;
   std::uint64_t number = 0;   // in the order in which epochs begin
   std::uint64_t covered = 0;  // the mark that the last cover() gave it
   bool in_hand = false;
   bool stuck = false;      // the driver could not tell about its fence when it was asked last
-  std::list<Epoch*> hand;  // its node for FreedBlocks::in_hand_, while not in that list
+  std::list<Epoch*> hand;  // keeps its node of FreedBlocks::in_hand_ while it is not in that list
   // Where Lane::by_size has this epoch, if it is one block that its stream may take back.
   std::optional<BySize::iterator> by_size = std::nullopt;
   Fence fence = {};
@@ -70,7 +71,7 @@ struct Lane {
   Epochs closed;  // oldest first
   BySize by_size;
   int in_hand = 0;        // how many of its epochs are
-  std::list<Lane*> turn;  // its node for FreedBlocks::turns_, while not in that list
+  std::list<Lane*> turn;  // keeps its node of FreedBlocks::turns_ while it is not in that list
 };
 
 }  // namespace cubfc::freed

@@ -44,10 +44,11 @@ class Fences : private ContextListener {
   // or the host has no memory. Preconditions: can_record(); this thread holds a WaitPermit that is
   // given.
   void record(Fence& fence, const Device& device, const std::vector<Context*>& others) noexcept;
-  // Records an event for the work so far of one stream, as this thread names it. `stream` names a
-  // stream of this context, but only while the context has this id. The fence is complete then,
-  // with the same exceptions as above and one more: the driver says that the stream belongs to
-  // another context, such as a green context. Precondition: the stream does not capture.
+  // Records an event for the work so far of one stream of the context that has this id. If
+  // `context` has another id by now, the stream's context has ended: records nothing, since there
+  // is nothing to wait for. The fence is complete then, with the same exceptions as above and one
+  // more: the driver says that the stream belongs to another context, such as a green context.
+  // Preconditions: the stream does not capture; a per-thread default stream is this thread's own.
   void record(Fence& fence, Context& context, std::uint64_t id, const StreamId& stream) noexcept;
 
   // Asks the driver; does not wait. CUDA_SUCCESS when all marked work is done, CUDA_ERROR_NOT_READY
