@@ -1,8 +1,6 @@
 #include "shim/background/background_thread.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,20 +11,13 @@
 #include <cstring>
 #include <ctime>
 
+#include "shim/loader/threads.h"
 #include "shim/patience.h"
 
 namespace cubfc {
 namespace {
 
 std::atomic<int> running_threads{0};
-
-// Whether a thread has a list of its robust mutexes: the C library gives each thread one, and Linux
-// takes it away when the thread ends. `thread`: 0 is the calling thread.
-bool has_list_of_mutexes(pid_t thread) noexcept {
-  void* list = nullptr;
-  std::size_t bytes = 0;
-  return syscall(SYS_get_robust_list, thread, &list, &bytes) == 0 && list != nullptr;
-}
 
 // Whether a file of /proc could not be opened because it does not exist here, or must not be
 // opened. Other errors, such as a lack of descriptors, may be gone at the next try.
@@ -40,7 +31,8 @@ bool main_has_ended() noexcept {
   std::array<char, 512> text{};
   const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (file < 0) {
-    return is_out_of_reach(errno) && has_list_of_mutexes(0) && !has_list_of_mutexes(getpid());
+    return is_out_of_reach(errno) && list_of_mutexes(0) != nullptr &&
+           list_of_mutexes(getpid()) == nullptr;
   }
   const ssize_t length = read(file, text.data(), text.size() - 1);
   close(file);
@@ -52,16 +44,9 @@ bool main_has_ended() noexcept {
 // still listed.) Without /proc nobody can tell, and the program's end must not wait for cubfc:
 // false.
 bool program_has_threads() noexcept {
-  DIR* const listing = opendir("/proc/self/task");
-  if (listing == nullptr) {
-    return !is_out_of_reach(errno);
-  }
   int count = 0;
-  while (const dirent* const entry = readdir(listing)) {
-    count += entry->d_name[0] == '.' ? 0 : 1;
-  }
-  closedir(listing);
-  return count != 1 + running_threads.load();
+  return for_each_thread([&](pid_t /*thread*/) { ++count; }) ? count != 1 + running_threads.load()
+                                                             : !is_out_of_reach(errno);
 }
 
 }  // namespace

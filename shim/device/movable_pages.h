@@ -27,10 +27,8 @@ class MovablePages {
 
   // All below: precondition: hold() has returned true.
   virtual std::uint64_t page_size() const noexcept = 0;
-  // The addresses of all pages, in order: of those that have memory, or of those that have not.
-  // Throws std::bad_alloc.
-  virtual std::vector<arena::Address> pages_with_memory() const = 0;
-  virtual std::vector<arena::Address> pages_without_memory() const = 0;
+  // The addresses of all pages that are mapped, in order. Throws std::bad_alloc.
+  virtual std::vector<arena::Address> mapped_pages() const = 0;
 
   // Unmaps `count` pages that lie side by side, and gives their memory back to the driver and to
   // the limit. If the driver does not unmap them, nothing has changed. If the driver then does not

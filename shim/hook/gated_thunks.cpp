@@ -4,7 +4,6 @@
 // set.
 #include <atomic>
 #include <cstddef>
-#include <iterator>
 
 #include "shim/driver/driver.h"
 #include "shim/hook/routes.h"

@@ -87,6 +87,9 @@ class DeviceUse {
   void changed() noexcept;
   void resized() noexcept;
 
+  // The bytes that the program has of the device outside of arenas.
+  std::uint64_t beside_arenas() const noexcept;
+
   // Who has asked for what is in use now. Throws std::bad_alloc.
   std::vector<figures::CallerPart> callers_now() const;
 
@@ -106,7 +109,6 @@ class DeviceUse {
 
   void begin(const Piece& piece, Counted counted) noexcept;
   std::uint64_t in_arenas() const noexcept;
-  std::uint64_t beside_arenas() const noexcept;
   void look_at_peak() noexcept;
   void look_at_taken() noexcept;
   void let_arenas_look(std::uint64_t bytes) noexcept;

@@ -92,13 +92,9 @@ std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
   // The call of Arena::abandon() that follows gives up the arena's claim on the limit, which
   // includes pages that were taken away. What there still is is claimed anew, until it is given
   // back to the driver.
-  const auto without_memory = static_cast<std::size_t>(
-      std::count_if(holdings_->away.begin(), holdings_->away.end(),
-                    [](const auto& page) { return page.second.handle == 0; }));
-  const std::size_t with_memory =
-      holdings_->pages.size() + holdings_->spare.size() + holdings_->away.size() - without_memory;
-  holdings_->left_behind_bytes = with_memory * page_bytes_;
-  holdings_->budget.force((with_memory + without_memory) * page_bytes_);
+  const std::size_t at_hand = holdings_->pages.size() + holdings_->spare.size();
+  holdings_->left_behind_bytes = (at_hand + count_with_memory(holdings_->away)) * page_bytes_;
+  holdings_->budget.force((at_hand + holdings_->away.size()) * page_bytes_);
   leftovers_->memory = std::exchange(holdings_, nullptr);
   return std::exchange(leftovers_, nullptr);
 }

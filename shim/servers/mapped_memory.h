@@ -95,13 +95,13 @@ class MappedMemory : public RegionSource, private MovablePages {
   bool hold() noexcept override;
   void let_go() noexcept override;
   std::uint64_t page_size() const noexcept override { return page_bytes_; }
-  std::vector<arena::Address> pages_with_memory() const override;
-  std::vector<arena::Address> pages_without_memory() const override;
+  std::vector<arena::Address> mapped_pages() const override;
   CUresult take_away(arena::Address first, std::size_t count) noexcept override;
   CUresult get_memory() noexcept override;
   void drop_memory() noexcept override;
   CUresult put_back(arena::Address first, std::size_t count) noexcept override;
-  static std::vector<arena::Address> addresses_of(const Pages& pages);
+  static std::size_t count_with_memory(const Pages& pages) noexcept;
+  Pages take_out(Pages& from, arena::Address first, std::size_t count) noexcept;
   std::uint64_t release(Page& page) noexcept;
   Pages take_those_away(Holdings& of_context) noexcept;
   void keep_away(Holdings& of_context, Pages& pages) noexcept;

@@ -37,23 +37,32 @@ void MappedMemory::let_go() noexcept {
   is_held_ = false;
 }
 
-std::vector<arena::Address> MappedMemory::addresses_of(const Pages& pages) {
+std::vector<arena::Address> MappedMemory::mapped_pages() const {
   std::vector<arena::Address> addresses;
-  addresses.reserve(pages.size());
-  for (const auto& [address, page] : pages) {
-    addresses.push_back(address);
+  const std::lock_guard lock(mutex_);
+  if (holdings_ != nullptr) {
+    addresses.reserve(holdings_->pages.size());
+    for (const auto& [address, page] : holdings_->pages) {
+      addresses.push_back(address);
+    }
   }
   return addresses;
 }
 
-std::vector<arena::Address> MappedMemory::pages_with_memory() const {
-  const std::lock_guard lock(mutex_);
-  return holdings_ == nullptr ? std::vector<arena::Address>() : addresses_of(holdings_->pages);
+std::size_t MappedMemory::count_with_memory(const Pages& pages) noexcept {
+  return static_cast<std::size_t>(std::count_if(
+      pages.begin(), pages.end(), [](const auto& page) { return page.second.handle != 0; }));
 }
 
-std::vector<arena::Address> MappedMemory::pages_without_memory() const {
+// Takes `count` pages that lie side by side out of a list, which the lock guards.
+MappedMemory::Pages MappedMemory::take_out(Pages& from, arena::Address first,
+                                           std::size_t count) noexcept {
+  Pages taken;
   const std::lock_guard lock(mutex_);
-  return holdings_ == nullptr ? std::vector<arena::Address>() : addresses_of(holdings_->away);
+  for (std::size_t i = 0; i < count; ++i) {
+    taken.insert(from.extract(first + i * page_bytes_));
+  }
+  return taken;
 }
 
 CUresult MappedMemory::take_away(arena::Address first, std::size_t count) noexcept {
@@ -63,30 +72,22 @@ CUresult MappedMemory::take_away(arena::Address first, std::size_t count) noexce
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   // As in unmap(), the pages leave `pages` first.
-  Pages going;
-  {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < count; ++i) {
-      going.insert(of_context->pages.extract(first + i * page_bytes_));
-    }
-  }
+  Pages going = take_out(of_context->pages, first, count);
   const CUresult result = driver_.cuMemUnmap(first, count * page_bytes_);
   device_.use.driver_called();
-  std::uint64_t given_back = 0;
-  if (result == CUDA_SUCCESS) {
-    for (auto& [address, page] : going) {
-      page.is_mapped = false;
-      given_back += release(page);
-    }
-  }
-  if (result == CUDA_SUCCESS) {
-    keep_away(*of_context, going);
-  } else {
+  if (result != CUDA_SUCCESS) {
     const std::lock_guard lock(mutex_);
     of_context->pages.merge(going);
+    return result;
   }
+  std::uint64_t given_back = 0;
+  for (auto& [address, page] : going) {
+    page.is_mapped = false;
+    given_back += release(page);
+  }
+  keep_away(*of_context, going);
   device_.limit.budget.release(given_back);
-  return result;
+  return CUDA_SUCCESS;
 }
 
 // The pages that are away, for a caller that calls the driver for them, under no lock, and then
@@ -101,9 +102,7 @@ MappedMemory::Pages MappedMemory::take_those_away(Holdings& of_context) noexcept
 void MappedMemory::keep_away(Holdings& of_context, Pages& pages) noexcept {
   const std::lock_guard lock(mutex_);
   if (holdings_.get() != &of_context) {
-    const auto with_memory = static_cast<std::size_t>(std::count_if(
-        pages.begin(), pages.end(), [](const auto& page) { return page.second.handle != 0; }));
-    of_context.left_behind_bytes += with_memory * page_bytes_;
+    of_context.left_behind_bytes += count_with_memory(pages) * page_bytes_;
     of_context.budget.force(pages.size() * page_bytes_);
   }
   of_context.away.merge(pages);
@@ -119,8 +118,7 @@ CUresult MappedMemory::get_memory() noexcept {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   Pages away = take_those_away(*of_context);
-  const auto lacking = static_cast<std::size_t>(std::count_if(
-      away.begin(), away.end(), [](const auto& page) { return page.second.handle == 0; }));
+  const std::size_t lacking = away.size() - count_with_memory(away);
   CUresult result =
       device_.limit.budget.take(lacking * page_bytes_) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   std::size_t claimed = result == CUDA_SUCCESS ? lacking : 0;
@@ -179,13 +177,7 @@ CUresult MappedMemory::put_back(arena::Address first, std::size_t count) noexcep
   if (of_context == nullptr) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
-  Pages coming;
-  {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < count; ++i) {
-      coming.insert(of_context->away.extract(first + i * page_bytes_));
-    }
-  }
+  Pages coming = take_out(of_context->away, first, count);
   CUresult result = CUDA_SUCCESS;
   for (auto& [address, page] : coming) {
     if (!page.is_mapped) {  // else an earlier try has failed later

@@ -80,14 +80,13 @@ void set_target(std::size_t number) noexcept {
     ~Counted() { std::atomic_ref(own_cell().calls).fetch_sub(1); }
   };
   const Counted counted;
-  for (;;) {
-    const bool stopped = is_stopped.load() || names[number].hands_out;
+  const auto must_stop = [number] { return is_stopped.load() || names[number].hands_out; };
+  bool stopped = false;
+  do {
+    stopped = must_stop();
     cubfc_gate_targets[number].store(stopped ? stopped_code_of(number)
                                              : cubfc_gate_functions[number].load());
-    if (stopped == (is_stopped.load() || names[number].hands_out)) {
-      return;
-    }
-  }
+  } while (stopped != must_stop());
 }
 
 void set_all_targets() noexcept {

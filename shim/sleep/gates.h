@@ -83,11 +83,9 @@ inline const void* caller_behind(const void* return_address, const void* frame) 
       at >= reinterpret_cast<std::uintptr_t>(cubfc_gates_end)) [[likely]] {
     return return_address;
   }
-#if defined(__x86_64__)
-  constexpr std::size_t kWordsOfGate = 5;  // then its return address
-#elif defined(__aarch64__)
-  constexpr std::size_t kWordsOfGate = 5;  // four words, x29, then x30
-#endif
+  // What the gate has on the stack before the return address: copies of five arguments; on aarch64
+  // three of them, a gap, and x29.
+  constexpr std::size_t kWordsOfGate = 5;
   return static_cast<const void* const*>(frame)[kWordsOfGate];
 }
 

@@ -175,14 +175,20 @@ void Sleeper::end(State state) noexcept {
   changed_.notify_all();
 }
 
+// Why neither sleep() nor wake() can be called here; empty if they can.
+std::string Sleeper::why_not_at_all() const {
+  if (!is_wanted_) {
+    return "it was not started with CUBFC_SLEEP=true (`cubfc run --sleep`)";
+  }
+  return mark_.is_in_child() || gates::own_cell().calls > 0 ? "it is inside a call of the driver's"
+                                                            : "";
+}
+
 // ---- to sleep
 
 Sleeper::Outcome Sleeper::sleep() noexcept try {
-  if (!is_wanted_) {
-    return {false, "it was not started with CUBFC_SLEEP=true (`cubfc run --sleep`)"};
-  }
-  if (mark_.is_in_child() || gates::own_cell().calls > 0) {
-    return {false, "it is inside a call of the driver's"};
+  if (std::string reason = why_not_at_all(); !reason.empty()) {
+    return {false, std::move(reason)};
   }
   if (!begin(State::kAwake, State::kFalling)) {
     return {true, format("it is asleep already: {} of GPU memory are given back",
@@ -206,7 +212,8 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
     log::info("not put to sleep: {}", refused);
     return {false, refused};
   }
-  const std::uint64_t outside = bytes_left_outside();
+  std::uint64_t outside = 0;  // what the program has of its devices outside of arenas
+  its_.contexts.devices().for_each([&](Device& device) { outside += device.use.beside_arenas(); });
   std::string text =
       format("{} of GPU memory given back; {} lie in {} meanwhile{}", bytes_text(away),
              bytes_text(kept), folder_.empty() ? "the host's memory" : "a file in " + folder_,
@@ -321,8 +328,7 @@ std::string Sleeper::stop_program(Clock::time_point until) {
     return "this kernel has no membarrier(2), without which its threads cannot be stopped";
   }
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
-  const ThreadsInCalls threads = wait_for_threads(
-      left, [](const void* self) { return static_cast<const Sleeper*>(self)->gives_up(); }, this);
+  const ThreadsInCalls threads = wait_for_threads(left, [this] { return gives_up(); });
   if (gives_up()) {
     return why_given_up();
   }
@@ -393,7 +399,7 @@ std::uint64_t Sleeper::plan() {
         }
       }
     }
-    for (const arena::Address address : part.memory->pages_with_memory()) {
+    for (const arena::Address address : part.memory->mapped_pages()) {
       if (!staying.contains(address)) {
         part.pages.push_back({address, {}});
       }
@@ -511,28 +517,11 @@ void Sleeper::take_away() {
   }
 }
 
-// What the program has of its devices outside of arenas.
-std::uint64_t Sleeper::bytes_left_outside() const {
-  std::uint64_t bytes = 0;
-  its_.contexts.devices().for_each([&](Device& device) {
-    const auto& of = device.use.figures().of;
-    for (std::size_t i = 0; i < of.size(); ++i) {
-      bytes += i == static_cast<std::size_t>(trace::Memory::kArena)
-                   ? 0
-                   : figures::read(of[i].bytes_in_use);
-    }
-  });
-  return bytes;
-}
-
 // ---- to wake
 
 Sleeper::Outcome Sleeper::wake() noexcept try {
-  if (!is_wanted_) {
-    return {false, "it was not started with CUBFC_SLEEP=true (`cubfc run --sleep`)"};
-  }
-  if (mark_.is_in_child() || gates::own_cell().calls > 0) {
-    return {false, "it is inside a call of the driver's"};
+  if (std::string reason = why_not_at_all(); !reason.empty()) {
+    return {false, std::move(reason)};
   }
   const std::uint64_t bytes = bytes_away_;
   const bool was_asleep = is_asleep();

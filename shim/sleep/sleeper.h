@@ -108,6 +108,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   bool begin(State from, State to) noexcept;
   void end(State state) noexcept;
 
+  std::string why_not_at_all() const;
   std::string fall_asleep();
   std::string why_not_now() const;
   std::string wait_until_idle(std::chrono::steady_clock::time_point until);
@@ -120,7 +121,6 @@ class Sleeper : private gates::Keeper, private ContextListener {
   std::uint64_t plan();
   std::string copy_out();
   void take_away();
-  std::uint64_t bytes_left_outside() const;
 
   CUresult bring_back() noexcept;
   static void tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duration time) noexcept;

@@ -1,30 +1,19 @@
 #include "shim/sleep/threads_in_calls.h"
 
-#include <dirent.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <ctime>
 
+#include "shim/loader/threads.h"
 #include "shim/patience.h"
 #include "shim/sleep/gates.h"
 
 namespace cubfc {
 namespace {
-
-// 0: the thread has none, or has ended.
-std::uintptr_t list_of_mutexes(pid_t thread) noexcept {
-  void* list = nullptr;
-  std::size_t bytes = 0;
-  return syscall(SYS_get_robust_list, thread, &list, &bytes) == 0
-             ? reinterpret_cast<std::uintptr_t>(list)
-             : 0;
-}
 
 bool has_ended(pid_t thread) noexcept {
   return syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
@@ -34,8 +23,8 @@ bool has_ended(pid_t thread) noexcept {
 // unless it is still so at a later look.
 ThreadsInCalls look_at(pid_t thread) noexcept {
   using Found = ThreadsInCalls::Found;
-  const std::uintptr_t own_list = list_of_mutexes(0);
-  const std::uintptr_t list = list_of_mutexes(thread);
+  const auto own_list = reinterpret_cast<std::uintptr_t>(list_of_mutexes(0));
+  const auto list = reinterpret_cast<std::uintptr_t>(list_of_mutexes(thread));
   if (own_list == 0 || list == 0) {
     return {has_ended(thread) ? Found::kNone : Found::kUnknown, thread};
   }
@@ -54,37 +43,29 @@ ThreadsInCalls look_at(pid_t thread) noexcept {
 
 ThreadsInCalls look_at_threads() noexcept {
   using Found = ThreadsInCalls::Found;
-  DIR* const listing = opendir("/proc/self/task");
-  if (listing == nullptr) {
-    return {Found::kUnknown, 0};
-  }
   ThreadsInCalls all{Found::kNone, 0};
   const auto own = static_cast<pid_t>(syscall(SYS_gettid));
-  while (const dirent* const entry = readdir(listing)) {
-    const auto thread = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (thread <= 0 || thread == own) {
-      continue;
-    }
-    const ThreadsInCalls one = look_at(thread);
+  const bool is_listed = for_each_thread([&](pid_t thread) {
+    const ThreadsInCalls one =
+        thread == own ? ThreadsInCalls{Found::kNone, thread} : look_at(thread);
     if (one.found != Found::kNone && all.found != Found::kUnknown) {
       all = one;
     }
-  }
-  closedir(listing);
-  return all;
+  });
+  return is_listed ? all : ThreadsInCalls{Found::kUnknown, 0};
 }
 
 // The kernel may pass over a thread while others end. So all threads must be found outside of calls
 // twice in a row. No thread enters a call meanwhile, as the gates are stopped.
-ThreadsInCalls wait_for_threads(std::chrono::milliseconds most, bool (*give_up)(const void*),
-                                const void* argument) noexcept {
+ThreadsInCalls wait_for_threads(std::chrono::milliseconds most,
+                                const std::function<bool()>& gives_up) noexcept {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + most;
   std::chrono::nanoseconds pause = patience::kShortestPause;
   for (int in_a_row = 0;;) {
     const ThreadsInCalls now = look_at_threads();
     in_a_row = now.found == ThreadsInCalls::Found::kNone ? in_a_row + 1 : 0;
-    if (in_a_row == 2 || Clock::now() >= until || give_up(argument)) {
+    if (in_a_row == 2 || Clock::now() >= until || gives_up()) {
       return in_a_row == 2 || now.found != ThreadsInCalls::Found::kNone
                  ? now
                  : ThreadsInCalls{ThreadsInCalls::Found::kUnknown, 0};

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 namespace cubfc {
 
@@ -23,8 +24,8 @@ struct ThreadsInCalls {
 ThreadsInCalls look_at_threads() noexcept;
 
 // Looks again and again until no thread is in a call. Looks no longer than so long, and stops if
-// give_up() says so.
-ThreadsInCalls wait_for_threads(std::chrono::milliseconds most, bool (*give_up)(const void*),
-                                const void* argument) noexcept;
+// gives_up() says so.
+ThreadsInCalls wait_for_threads(std::chrono::milliseconds most,
+                                const std::function<bool()>& gives_up) noexcept;
 
 }  // namespace cubfc
