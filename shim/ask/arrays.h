@@ -1,6 +1,6 @@
 // CUDA arrays (cuArrayCreate and its like). The driver makes them. Their bytes are counted and
-// limited. A request that fails for lack of memory is tried again when cubfc could give memory back
-// to the device (DriverRequests).
+// limited. A request that fails for lack of memory is tried again when memory can be given back for
+// it (DriverRequests).
 #pragma once
 
 #include <cuda.h>

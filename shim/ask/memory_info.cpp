@@ -62,8 +62,8 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
 // count, since a request waits for them. They count also while a stream captures, although a
 // request must not wait then. What pools keep counts, and what other contexts of the device do not
 // use, and what other processes hold as soft memory. What is free between blocks counts, too,
-// although only a request that fits gets it: a program that measures what it takes must see each
-// allocation and each free.
+// although it serves only requests that fit there: a program that compares two answers must see
+// each of its allocations and frees.
 std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_free) {
   Device& device = context.device;
   DeviceLimit& limit = device.limit;
@@ -97,8 +97,8 @@ std::uint64_t MemoryInfo::left_to(const Context& context, std::uint64_t device_f
   Server& server = *device.server;
   const std::uint64_t at_hand = server.bytes_at_hand(context);
   const std::uint64_t bytes = at_hand + server.growth_in(device.beyond_host_reserve(to_grow));
-  // If the group's limit was lowered below what the group has taken, even the bytes at hand are not
-  // free.
+  // If the group's limit was lowered below what the group has claimed, not even all bytes at hand
+  // are free.
   return group == nullptr
              ? bytes
              : std::min(bytes,
@@ -115,7 +115,7 @@ std::uint64_t MemoryInfo::unused_by_others(const Context& context) {
     return 0;
   }
   if (DeviceFrees* const frees = WaitingFrees::known_of(context.device); frees != nullptr) {
-    frees->close_and_collect();  // a block that waits keeps its whole region
+    frees->close_and_collect();  // a region with a block that waits is not unused
   }
   std::uint64_t bytes = 0;
   contexts_.for_each_alive_on(context.device, [&](const Context& other) {
@@ -138,8 +138,8 @@ std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, const Device& device)
   return device.limit.group() == nullptr ? limited : first_shown(device.handle, limited);
 }
 
-// The same for a device on which the process has no context yet. On such a device the process has
-// not joined its group either, so the group's limit is read from outside.
+// The same by the device's number. If the process has no context on the device yet, it has not
+// joined its group there either. So the group's limit is read from outside.
 std::uint64_t MemoryInfo::shown_total(std::uint64_t bytes, CUdevice device) {
   const auto limit = hard_limit_on(driver_, policy_, device, bytes);
   if (!limit || !limit->is_seen()) {

@@ -1,7 +1,7 @@
 // What the program is told of a device's memory by cuMemGetInfo and cuDeviceTotalMem. Under a limit
-// the total is the limit, except where HardLimit::is_seen() is false (config/setting.h). Without a
-// limit it is the driver's. Free is what a request could still get: what the driver has and the
-// limit leaves, what arenas hold and no block uses, and what other processes would give up.
+// the total is the limit, if HardLimit::is_seen() (config/setting.h). In all other cases the total
+// is the driver's. Free is what a request could still get: what the driver has and the limit
+// leaves, what arenas hold and no block uses, and what other processes would give up.
 #pragma once
 
 #include <cuda.h>

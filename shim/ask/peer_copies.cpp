@@ -10,9 +10,8 @@
 namespace cubfc {
 
 // What memory there is at an address. Memory that the program has mapped, or has from a pool, has
-// no context. On the current context's device it is given that context, since the copying device
-// may use its own memory. For such memory on another device the program must arrange the access, so
-// it is given none.
+// no context. On the current context's device the End gets that context: a device may use its own
+// memory. On another device the End gets none, because the program must arrange the access.
 PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
   const FoundBlock found = find_block(contexts_, address);
   if (found.live) {
@@ -21,7 +20,7 @@ PeerCopies::End PeerCopies::end_at(CUdeviceptr address) const noexcept {
   unsigned type = 0;
   const CUresult answer =
       driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-  if (answer != CUDA_SUCCESS) {  // compared with the answer for this function's own memory
+  if (answer != CUDA_SUCCESS) {  // compared with that for the stack, which is pageable
     const bool is_unknown =
         answer == driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                                 reinterpret_cast<CUdeviceptr>(&type));

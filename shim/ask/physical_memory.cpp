@@ -42,8 +42,8 @@ CUresult PhysicalMemory::create(Handle* handle, std::size_t bytes,
   return CUDA_SUCCESS;
 }
 
-// Logs once for each device that the program's cuMemCreate has taken the place of memory that was
-// preallocated for arenas.
+// Logs, once for each device, that memory that was preallocated for arenas was given back for the
+// program's cuMemCreate.
 void PhysicalMemory::tell_of_preallocation(const Device& device,
                                            std::uint64_t held_ready) noexcept {
   const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(device.handle) % 64);

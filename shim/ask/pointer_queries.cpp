@@ -46,9 +46,9 @@ PointerQueries::Seen PointerQueries::look_at(CUdeviceptr address) const {
 }
 
 // Corrects the driver's answer for attributes that describe the allocation. All others are the same
-// for the block and for its region. CONTEXT is one of these, which is NULL for mapped memory and
-// for a pool's: libraries take it that such memory has no legacy IPC handle (UCX then never asks
-// for one), which is so here.
+// for the block and for its region. Among these is CONTEXT, which is NULL for mapped memory and for
+// a pool's. From NULL libraries conclude, here rightly, that the memory has no legacy IPC handle
+// (UCX then never asks for one).
 void PointerQueries::answer(const Seen& block, CUpointer_attribute attribute, void* value) const {
   switch (static_cast<int>(attribute)) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -149,8 +149,8 @@ CUresult PointerQueries::handle_for_range(void* handle, CUdeviceptr address, std
   return driver_.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
 }
 
-// Whether in each page of the GPU's a part of a live block lies in what the range covers of the
-// page.
+// Whether each of the GPU's pages in the range holds a part of a live block. Of the first page and
+// the last, only what the range covers is looked at.
 bool PointerQueries::has_blocks_throughout(Context& context, CUdeviceptr address,
                                            std::size_t bytes) {
   const CUdeviceptr range_end = address + bytes;
@@ -170,7 +170,8 @@ bool PointerQueries::has_blocks_throughout(Context& context, CUdeviceptr address
   return true;
 }
 
-// cuda.h, cuMemRetainAllocationHandle: only for memory that was mapped with cuMemMap.
+// cuda.h, cuMemRetainAllocationHandle: only for memory that was mapped with cuMemMap. To the
+// program a block is memory of cuMemAlloc.
 CUresult PointerQueries::retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
   if (find_block(contexts_, reinterpret_cast<CUdeviceptr>(address)).context != nullptr) {
     return CUDA_ERROR_INVALID_VALUE;

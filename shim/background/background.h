@@ -1,6 +1,6 @@
-// Starts the threads of IdleTrimmer and SummaryKeeper, if the policy asks for them. start_once() is
-// called by requests for GPU memory that the fast path does not serve, so a program that asks for
-// no memory has no such thread. (SoftReserve starts its thread itself.)
+// Starts the threads of IdleTrimmer, SummaryKeeper and SleepControl, each if the policy asks for
+// it. start_once() is called by requests for device memory that the fast path does not serve, so a
+// program that asks for no memory has no such thread. (SoftReserve starts its thread itself.)
 #pragma once
 
 #include <atomic>

@@ -25,8 +25,8 @@ bool is_out_of_reach(int error) noexcept {
   return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM;
 }
 
-// Whether the main thread has ended. Without /proc, goes by the main thread's list of robust
-// mutexes. If the calling thread seems to have no such list, either, the lists tell nothing: false.
+// Whether the main thread has ended. Without /proc: whether it has lost its list of robust mutexes.
+// If the calling thread, too, seems to have no such list, the lists tell nothing: false.
 bool main_has_ended() noexcept {
   std::array<char, 512> text{};
   const int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);

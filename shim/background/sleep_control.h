@@ -1,5 +1,5 @@
-// Puts the program to sleep and wakes it: when `cubfc sleep` and `cubfc wake` ask for it, and after
-// the time of CUBFC_SLEEP_AFTER in which the program has called nothing that needs its memory.
+// Puts the program to sleep when `cubfc sleep` asks for it, or when the program has called nothing
+// that needs its memory for the time of CUBFC_SLEEP_AFTER. Wakes it when `cubfc wake` asks for it.
 #pragma once
 
 #include <chrono>

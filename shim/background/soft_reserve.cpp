@@ -118,10 +118,10 @@ void SoftReserve::meet_groups_again() noexcept {
   }
 }
 
-// Called by Rendezvous::answer() until this function returns 0. Gives back a part of the `wanted`
-// bytes at a time, so that the process that waits sees progress. Returns the bytes given back. The
-// number comes from a file that other programs may write to: for a device that was never offered,
-// returns 0.
+// Called by Rendezvous::answer() until this function returns 0 or nothing more is wanted. Gives
+// back a part of the `wanted` bytes at a time, so that the process that waits sees progress.
+// Returns the bytes given back. The number comes from a file that other programs may write to: for
+// a device that was never offered, returns 0.
 std::uint64_t SoftReserve::give(std::size_t number, std::uint64_t wanted) noexcept {
   Offer& offer = offers_[number];
   Device* const known = offer.device.load();

@@ -1,9 +1,10 @@
-// Gives memory that this process has taken of a device and does not use to other processes of the
-// user under cubfc that ask for it: what was preallocated, and what arenas and the pool keep.
+// Gives memory of a device that this process has taken and does not use (preallocated, or kept by
+// arenas or the pool) to other processes of the user under cubfc when they ask for it.
 // offer() is called before an arena or the pool takes anything; from then on a thread answers those
-// who ask (Rendezvous). If a setting asks for memory to be held, that memory is firm
-// (Policy::gives_to_others), and there is no thread. When the program ends, the thread gives all
-// unused memory back to the device, and ends before the driver does.
+// who ask (Rendezvous). There is no thread if a setting asks for memory to be held, which makes it
+// firm (Policy::gives_to_others), nor if arenas have managed memory and the process is in no group.
+// When the program ends, the thread gives all unused memory back to the device, and ends before the
+// driver does.
 #pragma once
 
 #include <array>

@@ -33,11 +33,10 @@ class Captures {
 
   // will_begin() is called before the driver's call that begins a capture, begun() always after it.
   // will_begin() waits until no permit is out, 2 seconds at most. It does not wait for the end of a
-  // call that itself waits for work (WaitPermit::block()): it gives the permit's thread
-  // patience::kTimeToEnter to get into the driver, and as long again each time the thread goes on
-  // to the next such call. With a driver that can record a context's work (12.5) frees make such
-  // calls only until the first capture of the process has begun: later they wait by events. Throws
-  // std::bad_alloc, and has changed nothing then.
+  // call that itself waits for work (WaitPermit::block()). For each such call it gives the permit's
+  // thread patience::kTimeToEnter to get into the driver. With a driver that can record a context's
+  // work (12.5) frees make such calls only until the first capture of the process has begun: later
+  // they wait by events. Throws std::bad_alloc, and has changed nothing then.
   void will_begin();
   // `success`: whether the driver's call has begun a capture.
   void begun(CUstream stream, bool per_thread, bool success);
@@ -86,8 +85,8 @@ class Captures {
 
 // Permission to ask the driver about work on a device, and to wait for it. Not given while a
 // capture is open. While a permit lives and given() is true, a capture that is about to begin waits
-// for its end; but not for the end of a block(), once that is inside the driver: the driver refuses
-// calls that are made after a capture has begun, not those that are under way.
+// for the permit's end. It does not wait for a block() that is inside the driver by then: the
+// driver refuses calls that are made after a capture has begun, not those that are under way.
 class WaitPermit {
  public:
   enum class For : bool {

@@ -3,9 +3,9 @@
 // to 13.5. A function that cuda.h has and this list does not fails a test
 // (tests/shim/entry_points_test.cpp), so that no new one is overlooked.
 //
-// Whoever moves the contents of memory that the program has must have no call of kUses or
-// kNeedsMapped under way, and may not move memory that was an argument of a call of kHandsOut: see
-// sleep/gates.h.
+// The contents of memory that the program has may be moved only while no call of a function in
+// kUses or kNeedsMapped is under way (sleep/gates.h). Memory that was an argument of a function in
+// kHandsOut may not be moved.
 #pragma once
 
 #include <array>
@@ -15,8 +15,9 @@ namespace cubfc::memory_contents {
 // clang-format off
 
 // Reads or writes device memory, or submits work that may, or lets the program's own code run in a
-// stream's order. Graphs are made without: their nodes name memory, and use it when the graph is
-// uploaded or launched. cuGetExportTable returns functions that no header declares.
+// stream's order. Also cuGetExportTable, which returns functions that no header declares. Functions
+// that make a graph's nodes are not here: nodes use the memory that they name only when the graph
+// is uploaded or launched.
 inline constexpr auto kUses = std::to_array<std::string_view>({
     "cuCheckpointProcessCheckpoint", "cuCheckpointProcessLock", "cuCheckpointProcessRestore",
     "cuCheckpointProcessUnlock", "cuFabricCpyBatchAsync", "cuFlushGPUDirectRDMAWrites",
@@ -50,11 +51,11 @@ inline constexpr auto kHandsOut = std::to_array<std::string_view>({
     "cuMemSetAccess", "cuMulticastBindAddr", "cuMulticastBindMem", "cuPointerSetAttribute",
 });
 
-// Allocates in an arena, tells something of an address or checks it, or begins a capture, during
-// which memory cannot be moved: memory must be where the program has it. cuda.h does not say which
-// functions check addresses, so each that is given one is here; but for cuTensorMapEncode*, which
-// writes it into a descriptor, and has too many arguments for a gate. (A free is not here: what is
-// freed is not used again.)
+// Needs memory to be where the program has it: allocates in an arena, tells something of an address
+// or checks it, or begins a capture, during which memory cannot be moved. cuda.h does not say which
+// functions check addresses, so each that is given one is here. Two exceptions: cuTensorMapEncode*
+// only writes the address into a descriptor, and has too many arguments for a gate; what a free is
+// given is not used again.
 inline constexpr auto kNeedsMapped = std::to_array<std::string_view>({
     "cuGraphAddBatchMemOpNode", "cuGraphAddKernelNode", "cuGraphAddMemAllocNode",
     "cuGraphAddMemcpyNode", "cuGraphAddMemsetNode", "cuGraphAddNode",

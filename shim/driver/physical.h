@@ -18,7 +18,7 @@ std::uint64_t physical_granularity(const DriverFunctions& driver, CUdevice devic
 
 // Whether the device can decompress in hardware. It does so only to and from memory that was
 // allocated for that, as cuMemAlloc's is (cuda.h, cuMemBatchDecompressAsync). So memory that cubfc
-// gives in place of cuMemAlloc's must be, too.
+// gives in place of cuMemAlloc's must be allocated for that, too.
 bool decompresses(const DriverFunctions& driver, CUdevice device) noexcept;
 // The value of `usage` for such memory: CU_MEM_CREATE_USAGE_HW_DECOMPRESS, and for pools
 // CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS. Headers before CUDA 12.8 lack both.

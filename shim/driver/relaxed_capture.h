@@ -7,8 +7,8 @@
 
 namespace cubfc {
 
-// While an object of this class lives, driver calls of this thread do not invalidate captures, nor
-// those that other threads begin meanwhile.
+// While an object of this class lives, driver calls of this thread invalidate no capture, not even
+// one that another thread begins meanwhile.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const DriverFunctions& driver)

@@ -1,9 +1,9 @@
 // PyTorch takes memory for its tensors from a cache of its own, which asks CUDA for a segment now
 // and then. So the requests for segments do not show which line keeps a tensor. But whenever the
-// cache hands out a block or gets one back, it calls a function of libc10.so, for PyTorch's
-// profiler. The function here has the same name and is found before PyTorch's. It records the block
-// if stacks and tensors are recorded (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then calls
-// PyTorch's. It is called under the lock of PyTorch's cache, as cudaMalloc is.
+// cache hands out a tensor or gets one back, it calls a function of libc10.so, for PyTorch's
+// profiler. The function here has the same name and is found before PyTorch's. It records the
+// tensor if stacks and tensors are recorded (CUBFC_TRACE_STACKS, CUBFC_TRACE_TENSORS), and then
+// calls PyTorch's. It is called under the lock of PyTorch's cache, as cudaMalloc is.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +41,7 @@ namespace {
 
 using cubfc::TraceRecorder;
 
-// `bytes`: less than 0 for a block that the cache gets back.
+// `bytes`: less than 0 for a tensor that the cache gets back.
 void record(const void* address, std::int64_t bytes, c10::Device device, const void* caller) {
   cubfc::Process* const process = cubfc::Process::existing();
   TraceRecorder* const trace = process == nullptr ? nullptr : process->trace();
@@ -65,8 +65,9 @@ void record(const void* address, std::int64_t bytes, c10::Device device, const v
 
 // PyTorch's function of this name, in the libc10.so that is loaded now; nullptr if there is none.
 // libc10.so is the object that also exports c10::memoryProfilingEnabled(), which libcubfc.so does
-// not. PyTorch's function may be called: libc10.so is fully loaded, since the caller was linked
-// with it. Each thread remembers the answer until an object is loaded or unloaded.
+// not. PyTorch's function may be called: libc10.so is fully loaded, since the object that has
+// called here is linked with it. Each thread remembers the answer until an object is loaded or
+// unloaded.
 template <typename Function>
 Function real_function(const char* name) {
   struct Found {
@@ -84,7 +85,7 @@ Function real_function(const char* name) {
   return reinterpret_cast<Function>(last.function);
 }
 
-// Records the block, and calls PyTorch's function of this name. Count: the type that this version
+// Records the tensor, and calls PyTorch's function of this name. Count: the type that this version
 // of PyTorch passes.
 template <typename Count>
 void record_and_pass_on(const char* name, const void* caller, void* address, std::int64_t bytes,

@@ -19,9 +19,10 @@ struct ObjectRange {
 
 // Looks for the first loaded object, in load order, that exports all of these names. Stores the
 // address of each and returns the range of the object; an empty range if there is none. The object
-// may not be fully loaded yet. So a thread may call the object's functions only while it is in a
-// call that a function of the object has made. Objects without a GNU hash table are passed over.
-// Allocates nothing.
+// may not be fully loaded yet. So the caller may call the object's functions only if it knows
+// otherwise that the object is loaded: because the thread is in a call that a function of the
+// object has made (record/python_frames.h), or that an object linked with it has made
+// (hook/pytorch.cpp). Objects without a GNU hash table are passed over. Allocates nothing.
 ObjectRange find_exported_together(std::span<const char* const> names,
                                    std::span<void*> addresses) noexcept;
 

@@ -14,8 +14,8 @@ namespace {
 using Problem = PythonFrames::Problem;
 using Instruction = PythonLayout::Instruction;
 
-// A file's name may have more characters, of which the last are read. A table of lines may have
-// more bytes, of which the first are read.
+// The most that is read. Of a longer file's name the last characters are read, of a longer
+// function's name the first. Of a longer table of lines the first bytes are read.
 constexpr std::uint64_t kMostCharacters = 1024;
 constexpr std::uint64_t kMostOfLines = 64 * 1024;
 constexpr std::uint64_t kMarksOfPointer = 7;
@@ -48,7 +48,7 @@ std::uint64_t mixed(std::uint64_t hash, std::string_view text) noexcept {
 }
 
 // Reads the bits of PyASCIIObject::state. The versions differ in how many bits `interned` has,
-// which come first. With a wrong number the rest is not possible.
+// which come first. With a wrong number of them the other bits make no possible state.
 struct StringState {
   std::uint8_t kind;
   bool is_ascii;

@@ -79,9 +79,9 @@ struct DebugOffsets {
 };
 constexpr std::size_t kVersionWord = 1;
 constexpr std::size_t kFreeThreadedWord = 2;
-// They follow from the sizes of its parts, in words: header 3, runtime 3, interpreter 13 and from
-// 3.14 on 16, thread 9 and from 3.15 on 16 and one of exceptions, frame 6 and from 3.14 on 8, code
-// 10. By minor version, from 13 on.
+// The indices follow from the sizes of the table's parts, in words: header 3, runtime 3,
+// interpreter 13 (from 3.14 on 16), thread 9 (from 3.15 on 16), exceptions 0 (from 3.15 on 1),
+// frame 6 (from 3.14 on 8), code 10. By minor version, from 13 on.
 constexpr std::array<DebugOffsets, 3> kDebugOffsets{
     {{23, 29, 34, 43}, {26, 32, 39, 48}, {26, 40, 47, 56}}};
 constexpr unsigned kFirstMinor = 13;

@@ -129,8 +129,8 @@ bool Stacks::is_known(std::uintptr_t frame) const {
   return behind != code_.begin() && frame < std::prev(behind)->end;
 }
 
-// Looks again only if objects have been loaded or unloaded since: code that was generated lies in
-// no object, and would be looked for at each call.
+// Without a look at objects_generation(), code that was generated, which lies in no object, would
+// be looked for at each call.
 void Stacks::tell_new_objects(std::span<const std::uintptr_t> frames,
                               const std::function<void(const std::string& text)>& tell) {
   const std::lock_guard lock(mutex_);

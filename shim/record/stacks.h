@@ -26,8 +26,8 @@ class Stacks {
 
   // Captures the calling thread's stack, from the program's call (`return_address`) on, for take().
   // Must not be called under a lock that a library's constructor may wait for: unwinding may take
-  // the dynamic linker's lock. `wanted`: Capture also says whether a function anywhere in the whole
-  // stack lies in this object.
+  // the dynamic linker's lock. `wanted`: Capture also says whether a function of the stack lies in
+  // this object. For that some 1,000 frames are looked at, however small the depth.
   struct Capture {
     std::span<const std::uintptr_t> frames;
     bool is_in_wanted;
@@ -37,10 +37,11 @@ class Stacks {
   // the thread captures again.
   std::span<const std::uintptr_t> take() noexcept;
 
-  // If any of these frames lies in code that no earlier call of `tell` has listed, calls `tell`
-  // with the text of trace::Kind::kObjects, which lists the code that is loaded. Other threads that
-  // call this function wait meanwhile, so each stack is recorded after the code that its frames lie
-  // in. Throws std::bad_alloc.
+  // If any of these frames lies in code that the last call of `tell` has not listed, and objects
+  // have been loaded or unloaded since that call, calls `tell` with the text of
+  // trace::Kind::kObjects, which lists the code that is loaded. Other threads that call this
+  // function wait meanwhile, so each stack is recorded after the code that its frames lie in.
+  // Throws std::bad_alloc.
   void tell_new_objects(std::span<const std::uintptr_t> frames,
                         const std::function<void(const std::string& text)>& tell);
 

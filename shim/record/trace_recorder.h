@@ -23,8 +23,10 @@ namespace cubfc {
 
 // Thread-safe. record() takes no lock: a record gets its place in the file by one atomic addition,
 // so records stand in the file in the order in which they were begun. Records that are made under
-// one lock stand in that lock's order. A thread waits only when it comes round to a buffer that
-// other threads have not filled, or not written to the file, yet. No call is a cancellation point.
+// one lock stand in that lock's order. A thread that records waits in two cases only: when it comes
+// round to a buffer that other threads have not filled, or not written to the file, yet; and when
+// it has written a full buffer to the file, while flush() on another thread looks at that buffer.
+// record(), flush() and close() are no cancellation points.
 class TraceRecorder {
  public:
   struct Settings {

@@ -115,9 +115,10 @@ CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t 
              : allocate_from_pool(context, address, bytes, function);
 }
 
-// Passes a request to the driver because no context's arena can serve the request. But under a
-// limit refuses the request if a context is current and the driver, for a moment, cannot tell
-// which: such a request must not get round the limit.
+// Called for invalid arguments, and if contexts_ knows no current context. Passes the request to
+// the driver. But under a limit, a request with valid arguments must not get round the limit when
+// the driver says that a context is current: returns the driver's error if it cannot tell the
+// context's id, else refuses the request.
 CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
   unsigned long long id = 0;
@@ -136,7 +137,7 @@ CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
   return driver_.cuMemAlloc_v2(address, bytes);
 }
 
-// Makes free those freed blocks whose work is done by now. Does not wait.
+// Returns freed blocks to the arena if the work that may have used them is done. Does not wait.
 void Allocations::collect_waiting(const Context& context) {
   if (DeviceFrees* const frees = WaitingFrees::known_of(context.device);
       frees != nullptr && frees->any()) {
@@ -145,7 +146,8 @@ void Allocations::collect_waiting(const Context& context) {
 }
 
 // Tries one after the other: what the arena has; growth; growth with what can be given back at
-// once; regions that are not meant for the request; whatever else there is, which may wait.
+// once; regions that are not meant for the request; growth with what is given back after a wait;
+// those regions once more.
 arena::Allocation Allocations::take(Context& context, const Wanted& wanted) {
   collect_waiting(context);
   const std::uint64_t bytes = wanted.bytes;

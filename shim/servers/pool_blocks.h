@@ -18,17 +18,17 @@ namespace cubfc {
 //   live     the program has it;
 //   retired  the program has freed it, and work on the device may still use it;
 //   going    a thread has asked the driver to take it back, and the driver has not answered yet;
-//   orphan   it has still to go back and no request for that will come: its context has ended, or
-//            the driver refused to take it back when the work that used it was done.
+//   orphan   it has still to go back, and no begin function will be called for it: its context has
+//            ended, or the driver refused to take it back when the work that used it was done.
 //
 // A block goes back in two steps, so that no lock is held while the driver works: one of the begin
 // functions makes it going, then the caller calls cuMemFree, and finish() enters what the driver
 // answered. As soon as the driver has the memory it may give the address to another thread, which
 // may call add() before finish() is called.
 //
-// Thread-safe: every function is one step under a lock of its own. A caller may hold another lock
-// meanwhile: under this one only the locks of DeviceUse and Callers are taken, by the functions of
-// Claim. A Claim that ends may take the locks of the limit, too, so it ends after this lock is
+// Thread-safe: every function is one step under this object's lock. Under that lock only the locks
+// of DeviceUse and Callers are taken, by the functions of Claim. So a caller may hold another lock.
+// A Claim that ends may take the locks of the limit, too, so it ends after this object's lock is
 // released.
 class PoolBlocks {
  private:
@@ -77,9 +77,10 @@ class PoolBlocks {
   // Called when the context will end: its next live or retired block, the first that starts at
   // `from` or beyond.
   std::optional<Going> begin_next_of(std::uint64_t context_id, CUdeviceptr from) noexcept;
-  // `is_gone`: whether the driver has the memory again, or never had it. If so the block is
-  // removed, and its claim is returned. Else it is live again, or an orphan if it was retired.
-  // Nothing changes if add() has removed it meanwhile.
+  // Called when the driver has answered. `is_gone`: whether the driver has taken the memory back,
+  // or does not know the address any more. Removes a block that is gone, and returns its claim. A
+  // block that is not gone is live again, or an orphan if it was retired. Does nothing if add() has
+  // removed the block meanwhile.
   std::optional<Claim> finish(const Going& going, bool is_gone) noexcept;
 
   // The context has ended: its live and retired blocks are made orphans. Those that are going are
@@ -90,7 +91,7 @@ class PoolBlocks {
   using Orphan = Entries::node_type;
   Orphan take_orphan() noexcept;
   static std::uint64_t context_of(const Orphan& orphan) { return orphan.mapped().context_id; }
-  // As finish() for a block that was going, but after a refusal the block is an orphan as before.
+  // As the other finish(), but ends the claim. A block that is not gone is an orphan again.
   void finish(Orphan orphan, bool is_gone) noexcept;
 
   struct Stats {

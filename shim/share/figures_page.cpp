@@ -34,8 +34,8 @@ void begin(figures::ProcessFigures& figures, const config::Policy& policy,
   figures.magic.store(figures::kMagic, std::memory_order_release);
 }
 
-// Whether the file keeps the room that it was given: then a store to its mapping never fails, which
-// would end the process (SIGBUS). False for file systems over a network, and for those on which
+// Whether the file keeps the room that it was given. Where it does not, a store to its mapping may
+// fail and end the process (SIGBUS). False for file systems over a network, and for those on which
 // each write takes new room.
 bool keeps_its_room(int file) noexcept {
   constexpr std::array<std::uint64_t, 10> kMayNot{

@@ -29,7 +29,7 @@ class FiguresPage {
 
   figures::ProcessFigures& get() const { return *figures_; }
   // Called when the process ends in order: removes the file. The mapping stays, because threads
-  // write figures until the very end. No lock.
+  // write figures until the very end. Takes no lock.
   void leave() noexcept;
 
  private:

@@ -184,9 +184,9 @@ CUresult Ipc::open_region(CUdeviceptr* region, const CUipcMemHandle& handle, uns
              : result;
 }
 
-// If the driver refuses to open a region that is open here with the same flags, uses that; but not
-// after an error that stays. If the driver says that the region is open, waits for other threads
-// that are in such driver calls: one may just have opened it, or be about to close it.
+// If the driver refuses because the region is open already, uses the open region (find_region());
+// but not after an error that stays. After CUDA_ERROR_ALREADY_MAPPED first waits for other threads
+// in such driver calls: one may just have opened the region, or be about to close it.
 CUresult Ipc::try_to_open_region(CUdeviceptr* region, const CUipcMemHandle& handle, unsigned flags,
                                  Open driver, std::uint64_t context_id) {
   {

@@ -114,7 +114,7 @@ class Ipc : private ContextListener {
   std::map<CUdeviceptr, Export> exports_;  // by the block's start
   std::map<CUdeviceptr, Opened> imports_;  // by the block's start in this process
   Regions regions_;                        // that imports_ lie in, by their start
-  unsigned in_driver_ = 0;                 // driver calls under way that open or close one
+  unsigned in_driver_ = 0;                 // driver calls under way that open or close a region
   std::condition_variable driver_is_back_;
   std::uint64_t last_import_ = 0;
 };

@@ -62,8 +62,9 @@ class SharedBlocks {
   bool said_ = false;  // the log says that there can be no file
 };
 
-// What the owner of the ticket has published under it. Nothing if it was withdrawn, or if the owner
-// is gone or is another user. Throws std::bad_alloc.
+// What the owner of the ticket has published under it. Nothing if it was withdrawn, if the owner's
+// file is removed, or if the file is another user's. Does not look whether the owner lives: the
+// file of a killed process stays until another process removes it. Throws std::bad_alloc.
 std::optional<SharedBlock> find_shared(const Ticket& ticket);
 
 }  // namespace cubfc

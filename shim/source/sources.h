@@ -61,8 +61,11 @@ class FreesThatWait final : public Source {
  private:
   bool wait(Request& request);
 
-  std::size_t reclaimed_ = 0;            // epochs, before the request was tried
-  std::optional<std::uint64_t> newest_;  // epoch, when the first wait began
+  // DeviceFrees::reclaimed() before the request was tried; then, after each wait().
+  std::size_t reclaimed_ = 0;
+  // The newest epoch to wait for. Set by the first wait(), and by later ones as long as there is
+  // time left for what other threads free.
+  std::optional<std::uint64_t> newest_;
   bool are_done_ = false;
 };
 
@@ -90,8 +93,9 @@ class OtherProcesses final : public Source {
   bool gives_at_once(Request& request, const Pass& pass) override;
 };
 
-// Another thread has given something back since the request was tried; or it is in a driver call by
-// which an arena grows, perhaps by more than it needs, and is waited for until that call is over.
+// Other threads. One may have given something back since the request was tried. One may be in a
+// driver call by which an arena grows, perhaps by more than that thread needs: then the call's end
+// is waited for.
 class OtherThreads final : public Source {
  public:
   explicit OtherThreads(const Device& device);  // called before the request is tried
@@ -120,7 +124,7 @@ class ProcessesThatEnd final : public Source {
   Waited gives_after_wait(Request& request, Pass& pass) override;
 };
 
-// The device has enough by now: the request is tried again, though others may see it, too, and be
+// The device has enough by now: the request is tried again, though others may see the same, and be
 // quicker. Asked before and after the other processes are looked at, because memory may go from one
 // of them to the device in between.
 class EnoughByNow final : public Source {
