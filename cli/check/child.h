@@ -1,5 +1,5 @@
-// Children in which `cubfc check` calls the driver. The driver may hang, or end the process; and
-// the driver and the library must be loaded as a program would load them.
+// Child processes in which `cubfc check` calls the driver, because the driver may hang or end the
+// process. Each loads the driver and the library as a program would.
 #pragma once
 
 #include <chrono>
@@ -22,9 +22,9 @@ struct ChildEnd {
 
 enum class Errors : bool { kCatch, kShow };
 
-// Runs this command again, with these words. `variables` are set in its environment; those with an
-// empty value are removed from it. `errors`: whether the child's stderr is returned, or shown.
-// Kills a child that takes longer than `most`. Throws Failure.
+// Runs this command again as a child, with these words. `variables` are set in the child's
+// environment, or removed where the value is empty. `errors`: whether the child's stderr is
+// returned or shown. Kills a child that takes longer than `most`. Throws Failure.
 ChildEnd run_child(const std::vector<std::string>& words, const Variables& variables, Errors errors,
                    std::chrono::seconds most);
 

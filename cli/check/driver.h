@@ -1,4 +1,4 @@
-// The NVIDIA driver as `cubfc check` calls it: found when it runs, never linked to.
+// The NVIDIA driver as `cubfc check` calls it: loaded when the command runs, never linked to.
 #pragma once
 
 #include <cuda.h>
@@ -9,12 +9,12 @@
 
 namespace cubfc::cli::check {
 
-// What the driver said, in words with what to do about it.
+// what() says what failed, and what to do about it.
 struct DriverError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The driver. All functions throw DriverError where it fails. For one thread.
+// All functions throw DriverError where the driver fails. For one thread.
 class Driver {
  public:
   // Loads libcuda.so.1, as a CUDA program would, and calls cuInit().

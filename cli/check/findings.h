@@ -19,7 +19,8 @@ class Findings {
   void object(std::string_view text);
   nlohmann::ordered_json& json() { return json_; }
 
-  // Prints the lines or the JSON. Throws Failure, without a message, where there is a problem.
+  // Prints the lines or the JSON. Throws Failure where that fails, and, without a message, where
+  // there is a problem.
   void finish(bool as_json);
 
  private:

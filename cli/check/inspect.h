@@ -11,21 +11,22 @@ namespace cubfc::cli::check {
 // The driver and its GPUs, as they are without cubfc.
 std::string describe_devices();
 
-// {"path": that of the preloaded library}; "" where none is loaded. Asks no driver.
+// {"path": "/usr/lib/libcubfc.so"}, of the preloaded library; "" where none is loaded. Calls no
+// driver.
 std::string find_preloaded();
 
 // How many GPUs the driver shows: {"count": 2}. Makes no context.
 std::string count_devices();
 
-// {"library": the version of the preloaded library}; "" where none is loaded. Asks no driver.
+// {"library": "1.2.3"}, the preloaded library's version; "" where none is loaded. Calls no driver.
 std::string tell_version();
 
-// As tell_version(), and for each GPU whether an allocation is served by the library, and holds
-// what is written to it.
+// As tell_version(), and for each GPU: whether the library served an allocation, and whether this
+// memory holds what was written to it.
 std::string try_library();
 
-// Takes a share of each device, or of one, in steps; writes to all of it, reads it back and gives
-// it back. Shows its progress on stderr.
+// Allocates a share of each device, or of one, in steps. Writes to all of this memory, reads it,
+// and frees it. Shows its progress on stderr.
 struct Fill {
   double share = 0;  // of the device's total memory
   std::uint64_t step_bytes = 0;

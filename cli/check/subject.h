@@ -14,14 +14,14 @@ namespace cubfc::cli::check {
 
 struct Subject {
   std::string name;                           // for people
-  std::vector<std::string> environment = {};  // "NAME=value", as it was started, or would be
+  std::vector<std::string> environment = {};  // "NAME=value", at its start
   config::PolicyFile policy_file = {};
   std::string cgroup = {};  // the folder of its cgroup (version 2); empty: none
-  std::string root = {};    // its root folder, where that is not this command's
+  std::string root = {};    // its root folder; empty: this command's
   std::optional<std::string> why_not_loaded = {};  // nothing: the library is loaded
   bool has_xla = false;  // it has loaded a GPU runtime of XLA's or TensorFlow's
-  // The limits of the GPUs that the process has used, as the library in it tells; nothing: the
-  // library has told of none yet.
+  // The limits that the library in the process tells, of the GPUs that the process has used.
+  // Nothing: it has used none yet, or no library tells.
   std::optional<std::vector<std::string>> told_limits = {};
   std::vector<std::string> unknown = {};  // what cannot be found out, and why
 };

@@ -1,4 +1,4 @@
-// What came of comparing a program's runs, and how it is shown.
+// The result of comparing a program's runs, and how it is shown.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace cubfc::cli::compare {
 
-// Exit statuses beside those of Exit.
+// Exit statuses of `cubfc compare` beside those of Exit (cli/failure.h).
 inline constexpr int kDiffers = 1;
 inline constexpr int kNothingToSay = 3;
 
@@ -31,7 +31,7 @@ class Result {
   void add(const std::string& mode, Run run);
 
   int exit_status() const;
-  // In a sentence. `timeout`: seconds, for a program that did not end.
+  // A sentence. `timeout`: the seconds that it names where a run without cubfc did not end.
   std::string verdict(double timeout) const;
   std::string table() const;
   // What differs, and what cubfc said; empty where there is neither.

@@ -1,4 +1,4 @@
-// On which GPUs the program fits: which runs find that out, and what follows from them.
+// On which GPUs the program fits: makes the runs that this takes, and concludes from them.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,18 @@ namespace cubfc::cli::fit {
 struct Fits {
   enum class Answer : std::uint8_t { kNotKnown, kNo, kPerhaps, kYes };
   Answer answer = Answer::kNotKnown;
-  // The bytes that the GPU has beyond what is needed; negative: what it lacks. `most_left` is by
-  // the least that may be needed, `least_left` by the most; they are equal where all is known. With
-  // `by_trial`, what is needed includes what PyTorch's cache holds only because there is room.
+  // The bytes that the GPU has beyond what is needed; negative: what it lacks. `most_left` is for
+  // the least that may be needed, `least_left` for the most. They are equal where all is known.
+  // They may be negative although the program fits, because PyTorch's cache holds more where there
+  // is room: only a trial shows that.
   std::int64_t most_left = 0;
   std::int64_t least_left = 0;
-  bool by_trial = false;  // `answer` is from a run with so much memory; the bytes say otherwise
+  bool by_trial = false;  // `answer` is of a run with the GPU's own memory; the bytes contradict it
 };
 
 struct Verdict {
   Gpu gpu;
-  std::size_t measured = 0;  // which of Answer::measured
+  std::size_t measured = 0;  // index in Answer::measured
   Fits cache;                // PyTorch's cache, or the driver where the program has none
   Fits none;                 // without a cache
   Fits bfc;                  // under cubfc, without PyTorch's cache
@@ -39,23 +40,24 @@ struct Verdict {
 // What was found out about the program as on one GPU.
 struct Measured {
   Gpu gpu;
-  Run run;  // the run that ended well: with the GPU's own memory, else with as much as wanted
+  Run run;  // ended well: with the GPU's own memory, or where that was too little, with plenty
   Need need;
-  std::optional<Need> at_most;  // with all that cuDNN may take for itself, where it takes any
-  std::optional<bool> fits;     // whether it ended well with the GPU's own memory, where known
+  // `need` if cuDNN takes all that it may for itself. Nothing: no convolutions, or a known share.
+  std::optional<Need> at_most;
+  std::optional<bool> fits;  // whether a run with the GPU's own memory ended well; nothing: unknown
 
-  // The notes of the process that needs most; nullptr where there are none.
+  // The notes of Need::process; nullptr where there are none.
   const ProcessNotes* notes() const {
     return need.process < run.processes.size() ? &run.processes[need.process] : nullptr;
   }
-  // Whether the program ended after a value was made up to end a loop: then at least this is
-  // needed.
+  // Whether the program was not seen to its own end, because a loop got made-up values: it may need
+  // more than this.
   bool is_cut_short() const {
     return std::ranges::any_of(
         run.processes, [](const ProcessNotes& process) { return process.state == "waits"; });
   }
-  // What the program's other processes take of the same GPU, with their contexts. They need not
-  // take all of that at the same time.
+  // What the program's other processes take of the same GPU, with their contexts: each at its own
+  // peak, although the peaks may come at different times.
   std::uint64_t beside(const Gpu& one) const {
     return need.beside + need.processes_beside * one.context_bytes;
   }
@@ -73,17 +75,17 @@ struct Answer {
 // Called with what is being done, for a line of progress; by one thread at a time.
 using Telling = std::function<void(const std::string&)>;
 
-// Finds the Program::convolutions with which the program's peak of tensors is that of `recording`,
-// which was made of the program on a GPU. Takes a few runs. Throws Failure where there is no such
-// share.
+// Finds the Program::convolutions with which the program's tensors have the same peak as in
+// `recording`, which was made of the program on a GPU. Takes a few runs. Throws Failure where no
+// share gives that peak, or each gives the same.
 double learn_convolutions(const Program& program, const Gpu& gpu, const std::string& recording,
                           const std::string& folder, const Telling& telling);
 
-// Runs the program, and answers for each of `gpus`. `exactly`: runs it as on each of them, with the
-// GPU's memory, and where that does not do, once more with as much as the program wants. Else runs
-// it as on one of each generation, with as much as it wants; the others of a generation differ only
-// in the sizes of small buffers. Files go into `folder`. Throws Failure, with what the program
-// wrote, where it cannot be run to its peak.
+// Runs the program, and answers for each of `gpus`. `exactly`: runs it as on each of them, with
+// that GPU's memory; if that is too little, runs it once more with plenty. Otherwise runs it with
+// plenty, as on one GPU of each generation, because the others of a generation differ only in the
+// sizes of small buffers. Files go into `folder`. Throws Failure, with what the program wrote last,
+// where it cannot be run to its peak.
 Answer answer_for(const Program& program, const std::vector<Gpu>& gpus, bool exactly,
                   const std::string& folder, const Telling& telling);
 

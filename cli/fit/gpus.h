@@ -16,9 +16,9 @@ struct Gpu {
   int multiprocessors = 0;
   int threads = 0;                  // the most that a multiprocessor has at once
   std::uint64_t total_bytes = 0;    // as cuMemGetInfo tells it
-  std::uint64_t context_bytes = 0;  // what a process takes beside its allocator
-  bool context_was_seen = false;    // on this GPU; else on one like it
-  std::string source;               // a URL; empty: several programs' output
+  std::uint64_t context_bytes = 0;  // what a process takes for context, kernels and libraries
+  bool context_was_seen = false;    // context_bytes was seen on this GPU; else on one like it
+  std::string source;               // of the figures: a URL; empty: several programs' output
 
   bool is_one_like(const Gpu& other) const {
     return capability == other.capability && multiprocessors == other.multiprocessors &&

@@ -1,5 +1,5 @@
 // What NCCL takes of a GPU beside the program's tensors. NCCL does not run on the software GPU, so
-// this is what others have published of theirs.
+// these are figures that others have published.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Nccl {
   std::uint64_t most = 0;
 };
 
-// What NCCL takes for a process with these communicators, each among so many GPUs. A communicator
-// takes its memory at its first use. The least is for one that is used, the most for all of them.
+// What NCCL takes for a process. `communicators`: for each, among how many GPUs it is. A
+// communicator takes its memory at its first use. The least: one of them is used; the most: all.
 inline Nccl nccl_of(const std::vector<std::uint64_t>& communicators, const Gpu& gpu) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   // 16 GPUs 3090, each rank: https://github.com/vllm-project/vllm/pull/14447
@@ -24,7 +24,7 @@ inline Nccl nccl_of(const std::vector<std::uint64_t>& communicators, const Gpu& 
   // A100, two GPUs, and three or four: https://github.com/NVIDIA/nccl/issues/964
   constexpr std::uint64_t kTwoGpus = 544 * kMiB;
   constexpr std::uint64_t kMoreGpus = 688 * kMiB;
-  // NVLink's own sums, of more than two GPUs, on H100 and later:
+  // NVLS (sums in NVLink's switches), among more than two GPUs, on H100 and later:
   // https://github.com/vllm-project/vllm/issues/9699
   constexpr std::uint64_t kSums = 288 * kMiB;
   Nccl nccl;

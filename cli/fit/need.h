@@ -10,36 +10,36 @@
 
 namespace cubfc::cli::fit {
 
+// In bytes, each the most at once. Of the process with the largest `device`, where nothing else is
+// said. NVIDIA's libraries are left out: Gpu::context_bytes has what they take.
 struct Need {
-  // Of the process that needs most, but for `beside` and `processes_beside`. In bytes, the most at
-  // once.
-  std::uint64_t allocated = 0;       // tensors and all else, as they were asked for
-  std::uint64_t reserved = 0;        // by PyTorch's cache for its tensors
-  std::uint64_t device = 0;          // of the device: what PyTorch's cache takes, and all else
+  std::uint64_t allocated = 0;       // by tensors and other blocks, as they were asked for
+  std::uint64_t reserved = 0;        // the largest ProcessNotes::reserved of all processes
+  std::uint64_t device = 0;          // by the segments of PyTorch's cache and other blocks
   std::optional<std::uint64_t> bfc;  // the least limit under cubfc that would do; none: not found
   std::optional<std::uint64_t> vmm;
   std::uint64_t peak_ns = 0;  // when `allocated` was reached, since the recording began
-  std::string line;           // the line of the last request before that; empty: not known
+  std::string line;           // the line of the request that reached it; empty: not known
   // The lines that held most at the peak, the most first.
   struct Held {
     std::string line;
     std::uint64_t bytes = 0;
   };
   std::vector<Held> holders;
-  bool ran_out = false;  // a request did not get its memory
+  bool ran_out = false;  // a request of any process did not get its memory
   // What other processes of the program took of the same GPU, each at its own peak, and how many
   // such processes there are.
   std::uint64_t beside = 0;
   std::size_t processes_beside = 0;
-  std::size_t process = 0;  // index in Run::processes, where PyTorch was used
+  std::size_t process = 0;  // index in Run::processes of the one that `reserved` is of
   std::string trace;
 };
 
-// The most bytes that tensors, and all else, held at once in a recording, such as a snapshot of
+// The most bytes that tensors and other blocks held at once in a recording, such as a snapshot of
 // PyTorch's. Throws recordings::BadRecording.
 std::uint64_t recorded_peak(const std::string& path);
 
-// Writes the page of `cubfc report` about the process that needs most. Throws report::CannotWrite
+// Writes the page of `cubfc report` about Need::trace. Throws report::CannotWrite
 // and recordings::BadRecording.
 void write_page_of(const Need& need, const std::string& path);
 

@@ -11,7 +11,7 @@
 
 namespace cubfc::cli::fit {
 
-// What is run, and where it finds what it runs on.
+// The program, the libraries that it runs with, and when a run of it ends.
 struct Program {
   std::vector<std::string> words;
   std::string path;
@@ -38,14 +38,15 @@ struct Note {
   std::uint64_t elements = 0;
 };
 
-// The notes of a process of the program that has used PyTorch, or what cannot run here.
+// The notes of one process of the program: one that has imported PyTorch, or a library that cannot
+// run here.
 struct ProcessNotes {
   std::string state;  // why it ended: "steps", "seconds", "waits", "ended", "failed"; or "running"
-  std::string waited_at;  // the line of a loop that was given other values so that it ends
-  std::vector<std::uint64_t> communicators;  // of NCCL: among how many GPUs each
+  std::string waited_at;  // the last line of a loop that read made-up values; empty: none
+  std::vector<std::uint64_t> communicators;  // for each of NCCL's: among how many GPUs
   std::string torch;
   std::string cuda;
-  std::uint64_t allocated = 0;  // the most bytes at once, by PyTorch's statistics
+  std::uint64_t allocated = 0;  // the most bytes at once on all GPUs, by PyTorch's statistics
   std::uint64_t reserved = 0;
   std::uint64_t steps = 0;
   std::uint64_t peak_step = 0;
@@ -53,7 +54,8 @@ struct ProcessNotes {
   double peak_seconds = 0;
   std::vector<Note> notes;
 
-  // Whether cubfc_fit has ended the process. Else it ended by itself.
+  // Whether cubfc_fit has ended the process, or made-up values have ended a loop in it ("waits"):
+  // then its exit status says nothing.
   bool was_ended() const { return state == "steps" || state == "seconds" || state == "waits"; }
 };
 
@@ -69,18 +71,18 @@ struct Run {
 // Called twice a second, with the notes of the processes so far.
 using Seen = std::function<void(const std::vector<ProcessNotes>&)>;
 
-// From now on SIGINT, SIGTERM and SIGHUP end the runs that are under way, with all processes that
-// the programs have started: run_on() throws Failure then.
+// After this call, SIGINT, SIGTERM and SIGHUP end all runs, with the processes that the programs
+// have started. run_on() then throws Failure.
 void end_runs_on_signals();
 
-// The memory that the program gets, and what is assumed of libraries whose insides are not known.
+// The memory that the program gets, and what cuDNN is taken to need for itself.
 struct Conditions {
   std::uint64_t memory = 0;   // bytes, which may be more than the GPU has
   double convolutions = 0;    // see Program::convolutions
-  bool is_once_more = false;  // the program's output has been shown before
+  bool is_once_more = false;  // an earlier run has shown the program's output: not shown again
 };
 
-// Runs the program and waits for its end. Files go into `folder`, which must be there and empty.
+// Runs the program and waits for its end. Files go into `folder`, which must exist and be empty.
 // Throws Failure where the program cannot be started, or a signal ends the run.
 Run run_on(const Program& program, const Gpu& gpu, const Conditions& conditions,
            const std::string& folder, const Seen& seen);

@@ -15,7 +15,7 @@ namespace cubfc::cli::fit {
 
 struct Search {
   std::string name;  // "batch": "{batch}" stands for the value in the program's words
-  std::vector<std::uint64_t> values;  // in rising order; each needs more memory than the one before
+  std::vector<std::uint64_t> values;  // in rising order; a larger one is taken to need more
 };
 
 // "batch=1..256", "batch=8..256/8" (every eighth) or "batch=1,2,4,8". Throws Failure.
@@ -34,8 +34,9 @@ struct Found {
   std::size_t tried = 0;         // how many values were tried
 };
 
-// Tries as few values as it takes, for each GPU. Files go into `folder`. Throws Failure as
-// answer_for() does, and where no word of the program has the name.
+// For each GPU tries the smallest value, and if that fits, others until the largest that fits is
+// known. Files go into `folder`. Throws Failure as answer_for() does, and where no word of the
+// program has {NAME} in it.
 std::vector<Found> search(const Program& program, const Search& search,
                           const std::vector<Gpu>& gpus, const std::string& folder,
                           const Telling& telling);

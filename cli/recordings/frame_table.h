@@ -11,7 +11,7 @@ namespace cubfc::recordings {
 
 class FrameTable {
  public:
-  // Frames are put into `recording`, which must outlive it.
+  // Frames are put into `recording`, which must outlive this object.
   explicit FrameTable(Recording& recording) : recording_(recording) {}
 
   // The index in Recording::frames of an equal frame; adds `frame` if there is none.
@@ -21,7 +21,7 @@ class FrameTable {
 
  private:
   Recording& recording_;
-  std::unordered_map<std::string, std::uint32_t> numbers_;  // by all that a frame tells
+  std::unordered_map<std::string, std::uint32_t> numbers_;  // by all fields of a frame
   std::uint64_t bytes_ = 0;
 };
 

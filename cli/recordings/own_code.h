@@ -11,8 +11,8 @@
 
 namespace cubfc::recordings {
 
-// The outermost frame of a stack in PyTorch's backward pass. The pass runs on threads of its own,
-// which no Python function has called.
+// The outermost frame of a stack in PyTorch's backward pass. It stands for a thread of the pass,
+// because no Python function is on the stack of such a thread.
 Frame frame_of_autograd();
 
 // Indices into Recording::frames; kNone where there is no such frame.
@@ -39,7 +39,8 @@ std::vector<std::uint32_t> outline_of(const Recording& recording,
 // arguments.
 enum class Path : bool { kWhole, kName };
 std::string line_text(const Frame& frame, Path path);
-// Only the frame's function, as line_text() has it; its place or address if that is not known.
+// Only the frame's function, as line_text() has it. If it is not known, the frame's place or
+// address.
 std::string function_text(const Frame& frame, Path path);
 // As line_text(), with the function first: "forward (/home/me/train.py:12)".
 std::string frame_text(const Frame& frame, Path path = Path::kWhole);

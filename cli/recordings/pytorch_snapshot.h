@@ -12,7 +12,7 @@
 //                  and frames.
 //   device_traces  for each device a list of what happened (2.0), the oldest first; only the last
 //                  max_entries are kept. Each: action, addr, size, stream, frames (if
-//                  stacks were recorded), time_us (2.2; of 1970). For a block, size is what was
+//                  stacks were recorded), time_us (2.2; since 1970). For a block, size is what was
 //                  asked for.
 //     alloc, free_requested, free_completed   a block: given, freed by the program, free
 //     segment_alloc, segment_free             memory of the driver's: taken, given back
@@ -22,9 +22,9 @@
 //   category       of a block or an entry, if PyTorch's profiler wrote it: "parameter", ...
 //   frames         dictionaries: name, filename, line; the innermost first
 //
-// Some blocks and segments were there before the trace begins: those that are freed by the first
-// entry that names them, and those that are there at the end and that no entry names. They are
-// recorded as allocated at the time of the trace's first entry.
+// A block or a segment was there before the trace began if the first entry that names it frees it.
+// So was one that is there at the end and that no entry names. Their events come first in the
+// Recording (Recording::before), at the time of the first entry.
 #pragma once
 
 #include "cli/recordings/input.h"
@@ -33,8 +33,8 @@
 namespace cubfc::recordings {
 
 // Reads a whole snapshot; throws BadRecording. Each device is a place, and each stream one of the
-// threads. A block whose memory is free as soon as the program frees it has a kFree, any other a
-// kRetire and a kReclaim; segments are kGrow and kShrink. Without times, events are a nanosecond
+// threads. A block has a kFree if its memory is free as soon as the program frees it, else a
+// kRetire and a kReclaim. Segments have kGrow and kShrink. Without times, events are a nanosecond
 // apart.
 Recording read_pytorch_snapshot(Input& input);
 

@@ -24,9 +24,10 @@ struct Event {
   std::uint64_t bytes = 0;      // see trace::Kind
   std::uint32_t padding = 0;    // see trace::Kind
   std::uint32_t text = kNone;   // kOutOfMemory, kNote: which of Recording::texts
-  std::uint32_t stack = kNone;  // kAllocate: which of Recording::stacks
-  // Which of Recording::places. kNone: the event is of the process as a whole, as only a moment can
-  // be (see trace::Kind; kOutOfMemory and kNote are moments, too).
+  std::uint32_t stack = kNone;  // kAllocate, kTensor: which of Recording::stacks
+  // Which of Recording::places. kNone for a moment that concerns the process as a whole (see
+  // trace::Kind; kOutOfMemory and kNote are moments, too). kNone also for a tensor, until
+  // show_tensors() (tensors.h) gives it the place of its segment.
   std::uint32_t place = 0;
   std::uint16_t thread = 0;                  // which of Recording::threads
   std::uint8_t caller = 0;                   // which of Recording::callers
@@ -70,12 +71,13 @@ struct Frame {
   std::string file;  // of the source
   std::uint32_t line = 0;
   Kind kind = Kind::kNative;
-  std::string object;        // kNative: the path of the program or library
-  std::uint64_t offset = 0;  // in `object`, of where the call returns to; an address without one
+  std::string object;  // kNative: the path of the program or library
+  // kNative: where the call returns to, as an offset in `object`; as an address without an object.
+  std::uint64_t offset = 0;
 };
 
-// The most host memory that a reader takes for the stacks of a recording. In a file, many stacks
-// may refer to the same frames, so that a small one could ask for much.
+// The most host memory that a reader takes for the stacks of a recording. Without this bound a
+// small file could make it take much, because many stacks in a file may refer to the same frames.
 inline constexpr std::uint64_t kMostStackBytes = std::uint64_t{1} << 30;
 
 // What the segments of PyTorch's cache were, in a recording that has the tensors instead of them.
@@ -95,8 +97,8 @@ struct Recording {
   std::vector<Place> places;
   std::vector<std::string> callers;    // the first is "": not known
   std::vector<Thread> threads;         // likewise
-  std::string threads_are = "thread";  // what `threads` are; or "stream"
-  std::string callers_are = "caller";  // what `callers` are; or "line", "line and category"
+  std::string threads_are = "thread";  // what `threads` are: "thread" or "stream"
+  std::string callers_are = "caller";  // what `callers` are: this, "line" or "line and category"
   std::string arena_is = "arena";      // Memory::kArena, in words
   std::vector<std::string> texts;
   std::vector<Frame> frames;
@@ -117,7 +119,7 @@ struct Recording {
   bool reached_limit = false;  // the file did: nothing was recorded after the last event
   bool closed = false;         // the process ended in order
   bool is_cut = false;         // the file is not whole: the events are those before the damage
-  // The file has no history: the events only make what was there when the file was written.
+  // The file has no history: the events only allocate what was there when the file was written.
   bool is_state = false;
 
   [[nodiscard]] std::uint32_t number_of(std::size_t index) const {

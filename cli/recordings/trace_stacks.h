@@ -34,8 +34,8 @@ class TraceStacks {
   // tensor. False where a payload does not consist of whole addresses or numbers.
   bool add_native(std::uint16_t thread, std::string_view payload);
   bool add_python(std::uint16_t thread, std::string_view payload);
-  // Called for an allocation or a tensor of a thread of this name: the index in Recording::stacks
-  // of its stack, or kNone.
+  // Called for an allocation or a tensor. Returns its stack, the one that was added last for the
+  // thread: the index in Recording::stacks, or kNone. The name tells autograd's threads.
   std::uint32_t take(std::uint16_t thread, std::string_view thread_name);
   // Whether all stacks and frames take more than kMostStackBytes.
   bool are_too_many() const { return frames_.bytes() + bytes_ > kMostStackBytes; }
@@ -52,7 +52,7 @@ class TraceStacks {
     std::uint32_t python = kNone;  // which of python_
   };
   using Frames = std::vector<std::uint32_t>;
-  using Known = std::unordered_map<std::string, std::uint32_t>;  // lists, by their payloads
+  using Known = std::unordered_map<std::string, std::uint32_t>;  // indices of lists, by payload
 
   void add_object(std::string_view line);
   void add_build_id(std::string_view line);
@@ -71,7 +71,7 @@ class TraceStacks {
   std::vector<Frames> native_;
   std::vector<Frames> python_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> stacks_;
-  std::unordered_map<std::uint16_t, Pending> of_thread_;  // for the thread's next allocation
+  std::unordered_map<std::uint16_t, Pending> of_thread_;  // for its next allocation or tensor
   std::uint32_t autograd_ = kNone;                        // which of python_
   std::uint64_t bytes_ = 0;
 };

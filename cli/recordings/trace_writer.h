@@ -26,14 +26,14 @@ class CannotWrite : public std::runtime_error {
 // have their addresses. Not thread-safe. Throws CannotWrite.
 class TraceWriter {
  public:
-  // `names` says what the events refer to, and must outlive the writer; its own events are not
-  // used. A file at `path` is overwritten.
+  // `names` says what the events refer to, and must outlive the writer. The events in `names` are
+  // not used. A file at `path` is overwritten.
   TraceWriter(const std::string& path, const Recording& names);
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
   ~TraceWriter() = default;  // without close(): closes the file, and does not tell of an error
 
-  // A kOutOfMemory or a kNote gets the text of `names` that its event refers to, or `text`.
+  // The payload of a kOutOfMemory or a kNote is `text`; without `text`, Event::text of `names`.
   void write(const Event& event);
   void write(const Event& event, std::string_view text);
   // Writes what is buffered, and closes the file. Nothing may be written after that.

@@ -1,6 +1,6 @@
-// The memory that is in no arena: what cuMemAlloc gives under CUBFC_ALLOCATOR=platform, and under
-// any policy managed memory, arrays, cuMemCreate and cuMemAllocAsync. Only counts bytes. A request
-// that lacks memory fails at once here: PlayedMemory looks for more (Search).
+// The memory that is in no arena: managed memory, arrays, and memory of cuMemCreate and
+// cuMemAllocAsync; under CUBFC_ALLOCATOR=platform also that of cuMemAlloc. Only counts bytes. A
+// request that lacks memory fails at once here: PlayedMemory looks for more (Search).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class BesideArenas {
                const SimulatedDevices& devices)
       : workload_(workload), policy_(policy), devices_(devices), taken_(workload.groups.size()) {}
 
-  // What a request of so many bytes needs, if it is of this group.
+  // What a request of this group for so many bytes needs.
   Need need_of(std::uint32_t group, std::uint64_t bytes) const;
   // Takes so many bytes for the group. Returns why there were not enough; kNone: they are taken.
   arena::Failure take(std::uint32_t group, std::uint64_t bytes);
@@ -29,7 +29,7 @@ class BesideArenas {
   // Called when the group's context has ended: gives back all that the group has taken.
   void end(std::uint32_t group) { give(group, taken_[group]); }
 
-  // An address for memory that take() has taken; no arena has it.
+  // An address for memory that take() has taken. No arena has such an address.
   arena::Address next_address();
   std::uint64_t driver_calls() const { return driver_calls_; }
 

@@ -14,16 +14,16 @@ inline constexpr std::uint64_t kPlenty = ~std::uint64_t{0};
 
 struct Conditions {
   config::Policy policy;  // bfc, vmm or platform
-  // The size of every device; 0: as recorded; if that is not known, the limit; without a limit,
-  // twice the peak (Device::most_asked).
+  // The size of every device. 0: each has its recorded size; if none was recorded, the limit; if
+  // there is no limit, twice its Device::most_asked, rounded up to a GiB.
   std::uint64_t total_bytes = 0;
   // Whether a request can only fail at the limit, not for lack of memory of the device.
   bool device_is_large_enough = false;
 };
 
-// The size of a device.
+// The size of a device; with device_is_large_enough, at least the limit.
 std::uint64_t total_bytes_of(const Device& device, const Conditions& conditions);
-// Where the size is known from, in words: "as recorded", "--total", ...
+// Where the size comes from, in words: "as recorded", "--total", ...
 const char* origin_of_total(const Device& device, const Conditions& conditions);
 // The bytes that a device can give; kPlenty with device_is_large_enough.
 std::uint64_t memory_bytes_of(const Device& device, const Conditions& conditions);

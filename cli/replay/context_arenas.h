@@ -43,7 +43,7 @@ class ContextArenas {
   const config::Policy& policy_;
   const SimulatedDevices& devices_;
   PlayedTrace& trace_;
-  std::vector<std::unique_ptr<PlayedArena>> arenas_;  // of each group that has one now
+  std::vector<std::unique_ptr<PlayedArena>> arenas_;  // by group; NULL: it has none now
   std::vector<std::vector<PlayedArena*>> on_device_;
   std::size_t count_ = 0;
   std::uint64_t ended_calls_ = 0;  // driver calls of arenas that have ended

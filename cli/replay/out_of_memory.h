@@ -40,7 +40,7 @@ struct Refusal {
   arena::Failure failure;  // of the last try
 };
 
-// Fills in all but which request it was: operation, event, time_ns and was_recorded.
+// Fills in all except operation, event, time_ns and was_recorded.
 OutOfMemory describe(const Refusal& refusal);
 
 // The description in one line, for a trace.

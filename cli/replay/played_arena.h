@@ -17,9 +17,10 @@ namespace cubfc::replay {
 inline constexpr std::size_t kMostArenas = 4096;
 
 // Has the library's arena on a simulated device, and the freed blocks that wait under
-// CUBFC_FREE=deferred. There is no GPU whose work could end. So a freed block waits until as many
-// later ones have gathered as in the library, or until a request lacks memory. Writes to the trace
-// what the arena takes and gives back, and when blocks are retired and reclaimed.
+// CUBFC_FREE=deferred. An epoch of them is closed when it is full (arena::Arena::gather()). There
+// is no GPU whose work could end, so the blocks of a closed epoch wait until the next one is
+// closed, or until a request lacks memory. Writes to the trace what the arena takes and gives back,
+// and when blocks are retired and reclaimed.
 class PlayedArena : public GrowthListener {
  public:
   // `group`: the group that the arena serves. All must outlive the object.

@@ -24,7 +24,8 @@ class PlayedMemory {
   arena::Address allocate(std::uint32_t group, std::uint64_t bytes);
   // Frees a block. `bytes`: what the request asked for.
   void free(std::uint32_t group, arena::Address address, std::uint64_t bytes);
-  // Called when the context of that group has ended: all memory of its groups is gone.
+  // Called when the context of that group has ended: gives back the memory of all groups in this
+  // context.
   void end_context_of(std::uint32_t group);
 
   // Describes the last request, which has failed.

@@ -1,11 +1,12 @@
-// Plays a workload under a policy on simulated devices: does with its requests what the library
-// would do, as far as that is possible without a GPU. The arena is the library's, and so are its
-// options under a policy (config/arena_options.h).
+// Plays a workload under a policy on simulated devices: serves its requests as the library would,
+// as far as that is possible without a GPU. Uses the library's arena, with the options that the
+// library gives it under the policy (config/arena_options.h).
 //
 // Three things are unlike a real device. A simulated device gives memory as asked, without rounding
-// or fragmentation of its own. A free waits for no work; under CUBFC_FREE=deferred freed blocks
-// gather as in the library, and are free when the next ones have gathered, or when memory is
-// needed. Memory of cuMemAllocAsync counts with the bytes asked for; the driver's pools keep more.
+// or fragmentation of its own. A free waits for no work: under CUBFC_FREE=deferred freed blocks
+// gather in epochs as in the library, and an epoch's blocks are free once the next epoch is closed,
+// or when memory is needed. Memory of cuMemAllocAsync counts with the bytes asked for; the driver's
+// pools keep more.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ struct Result {
   std::optional<std::uint64_t> least_limit;
 };
 
-// Return lines, each ended. `in_color`: with a terminal's escapes.
+// Each returns whole lines, with a newline after the last. `in_color`: with a terminal's escapes.
 std::string describe(const recordings::Recording& recording, const Workload& workload);
 std::string describe(const Workload& workload, const Result& result, bool in_color);
 std::string table(const Workload& workload, const std::vector<Result>& results, bool in_color);

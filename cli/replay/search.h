@@ -27,10 +27,10 @@ class Search {
   // Tells the search by how many bytes the arena would grow for the request.
   void growth_is(std::uint64_t bytes) { growth_ = bytes; }
 
-  // Has arenas give back memory that they do not use. If none of them has any, and with
-  // Waits::kYes, ends the wait of the oldest freed blocks, whose memory is free then. True when the
-  // request may succeed now. False when nothing is left. False at once, and nothing is given back,
-  // if all that the arenas hold would not be enough.
+  // Has the arenas give back memory that they do not use. If none gave any, and with Waits::kYes,
+  // makes the oldest freed blocks of one arena free (PlayedArena::wait()). True: the request may
+  // succeed now. False: nothing is left, or there were enough tries. False at once, with nothing
+  // given back, if all that the arenas hold would not be enough.
   enum class Waits : bool { kNo, kYes };
   bool finds_more(Waits waits);
 

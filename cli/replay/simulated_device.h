@@ -1,5 +1,4 @@
 // A device without a GPU: counts what is taken of its memory, and makes up addresses for arenas.
-// Knows only the sizes that matter to an arena.
 #pragma once
 
 #include <algorithm>
@@ -57,8 +56,8 @@ class SimulatedDevice {
   void give(std::uint64_t bytes) { taken_ -= bytes; }
   std::uint64_t taken_bytes() const { return taken_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
-  // plan(): so many bytes of the device are preallocated, the bytes that are taken already
-  // included. bytes_ahead(): how many of the planned bytes are not taken yet.
+  // plan(): preallocates so many bytes of the device. The bytes that are taken already are a part
+  // of them. bytes_ahead(): how many of the planned bytes are not taken yet.
   void plan(std::uint64_t bytes) { planned_ = std::max(planned_, bytes); }
   std::uint64_t planned_bytes() const { return planned_; }
   std::uint64_t bytes_ahead() const { return arena::less(planned_, taken_); }
@@ -74,11 +73,11 @@ class SimulatedDevice {
   std::uint64_t planned_ = 0;
 };
 
-// By the workload's numbers (Workload::devices).
+// In the order of Workload::devices.
 using SimulatedDevices = std::vector<std::unique_ptr<SimulatedDevice>>;
 
 // Gives regions of a device to one arena, or pages where `page_bytes` > 0. Addresses begin at
-// `first`; those of regions that were given back are used again.
+// `first`. The addresses of regions that were given back are used again.
 class SimulatedMemory : public arena::MemorySource {
  public:
   SimulatedMemory(SimulatedDevice& device, arena::Address first, std::uint64_t page_bytes)
@@ -107,7 +106,7 @@ class SimulatedMemory : public arena::MemorySource {
   arena::Address next_;
   const std::uint64_t page_bytes_;
   GrowthListener* listener_ = nullptr;
-  std::map<std::uint64_t, std::vector<arena::Address>> unused_;  // by size
+  std::map<std::uint64_t, std::vector<arena::Address>> unused_;  // of regions given back, by size
   std::uint64_t taken_ = 0;
   std::uint64_t calls_ = 0;
 };

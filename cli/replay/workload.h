@@ -31,8 +31,8 @@ struct Operation {
   Kind kind = Kind::kCopy;
 };
 
-// Requests that one arena or one part of the driver serves under any policy: for memory of one
-// kind, in one context.
+// The requests for one kind of memory in one context. Under any policy, all of them are served by
+// one arena, or all by the driver.
 struct Group {
   std::uint32_t device = 0;   // which of Workload::devices
   std::uint32_t context = 0;  // which of Workload::contexts
@@ -49,7 +49,7 @@ struct Device {
 struct Workload {
   std::vector<Operation> operations;
   std::vector<Group> groups;
-  std::vector<std::vector<std::uint32_t>> contexts;  // the groups that end together
+  std::vector<std::vector<std::uint32_t>> contexts;  // of each, the groups that end with it
   std::vector<Device> devices;
   std::uint32_t slots = 0;
   std::uint64_t allocations = 0;
@@ -57,7 +57,7 @@ struct Workload {
   std::uint64_t peak_bytes = 0;     // of all devices together
   std::uint64_t peak_blocks = 0;    // how many blocks were live at that peak
   std::uint64_t unknown_frees = 0;  // of blocks from before the recording; they are left out
-  std::uint64_t missing_frees = 0;  // blocks at whose address another one was allocated later
+  std::uint64_t missing_frees = 0;  // of blocks that were live when their address was given anew
 
   std::uint64_t largest_peak_bytes() const;  // of one device
 };
