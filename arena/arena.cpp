@@ -321,6 +321,20 @@ void Arena::abandon() noexcept {
   pool_.counts.abandoned(pool_.regions);
 }
 
+void Arena::memory_is_away(Address base, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(pool_.lock);
+  if (region_at(base) != 0) {
+    pool_.counts.memory_left(base, bytes);
+  }
+}
+
+void Arena::memory_is_back(Address base, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(pool_.lock);
+  if (region_at(base) != 0) {
+    pool_.counts.memory_returned(base, bytes);
+  }
+}
+
 void Arena::refresh_figures() noexcept {
   const std::lock_guard lock(pool_.lock);
   pool_.write_resized();

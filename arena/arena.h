@@ -117,6 +117,10 @@ class Arena {
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;
+  // The source has taken memory away from under the arena's blocks, or has put it back at the same
+  // addresses. The arena only tells its observer; nobody, if it has no region there any more.
+  void memory_is_away(Address base, std::uint64_t bytes) noexcept;
+  void memory_is_back(Address base, std::uint64_t bytes) noexcept;
   // Sets new options: after abandon(), or before the first allocation.
   void begin(const Options& options) noexcept;
 

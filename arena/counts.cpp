@@ -76,6 +76,12 @@ void Counts::memory_left(Address base, std::uint64_t bytes) {
   }
 }
 
+void Counts::memory_returned(Address base, std::uint64_t bytes) {
+  if (recorder() != nullptr) {
+    recorder()->grew(base, bytes);
+  }
+}
+
 void Counts::write_resized(const Regions& regions) noexcept {
   if (Figures* const figures = writer_.figures(); figures != nullptr) {
     put(figures->usable_bytes, usable_bytes_);

@@ -110,7 +110,7 @@ class TraceReader {
 
   void take(const trace::Record& record, std::uint64_t byte) {
     const Kind kind = trace::kind_of(record);
-    if (kind == Kind::kNothing || kind > Kind::kTensorFree) {
+    if (kind == Kind::kNothing || kind > Kind::kWake) {
       return;
     }
     Event event = event_of(record, kind);

@@ -59,6 +59,9 @@ class Historian {
 
   // Called after the last event.
   void finish() {
+    if (history_.asleep.bytes > 0) {
+      history_.asleep.ns += history_.times_ns.back() - fell_asleep_ns_;
+    }
     std::vector<bool> untold(taken_.size());
     for (std::size_t place = 0; place < taken_.size(); ++place) {
       history_.left_at_end += live_[place].size();
@@ -207,7 +210,36 @@ class Historian {
     } else if (event.kind == Kind::kWaited) {
       ++history_.waits;
       history_.waited_ns += std::min(event.bytes, kMostBytes);
+    } else if (event.kind == Kind::kSleep) {
+      fall_asleep(number, event.bytes);
+    } else if (event.kind == Kind::kWake) {
+      wake(number, event.bytes);
     }
+  }
+
+  // Each device has an event of its own: the program sleeps from the first to the last.
+  void fall_asleep(std::uint32_t number, std::uint64_t bytes) {
+    Asleep& asleep = history_.asleep;
+    if (bytes == 0 || bytes > kMostBytes - asleep.bytes) {
+      ++history_.faults.impossible_numbers;
+      return;
+    }
+    if (asleep.bytes == 0) {
+      ++asleep.times;
+      fell_asleep_ns_ = history_.times_ns[number];
+    }
+    asleep.bytes += bytes;
+    asleep.most_bytes = std::max(asleep.most_bytes, asleep.bytes);
+  }
+
+  void wake(std::uint32_t number, std::uint64_t bytes) {
+    Asleep& asleep = history_.asleep;
+    if (bytes == 0 || bytes > asleep.bytes) {
+      ++history_.faults.impossible_numbers;
+      return;
+    }
+    asleep.bytes -= bytes;
+    asleep.ns += asleep.bytes == 0 ? history_.times_ns[number] - fell_asleep_ns_ : 0;
   }
 
   const Recording& recording_;
@@ -216,6 +248,7 @@ class Historian {
   std::vector<Taken> taken_;
   std::uint64_t in_use_ = 0;
   std::uint64_t bytes_taken_ = 0;
+  std::uint64_t fell_asleep_ns_ = 0;
 };
 
 // Makes times that never go back. A thread gets its place in the file before it reads the clock, so

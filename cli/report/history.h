@@ -81,6 +81,14 @@ struct Change {
   std::uint32_t index;  // of the block
 };
 
+// While the program slept (CUBFC_SLEEP).
+struct Asleep {
+  std::uint64_t times = 0;
+  std::uint64_t ns = 0;          // in all; of the last time, up to the last event if it goes on
+  std::uint64_t bytes = 0;       // that are on the host now, of all devices together
+  std::uint64_t most_bytes = 0;  // of these at once
+};
+
 struct History {
   std::vector<std::uint64_t> times_ns;  // of each event; never goes back
   std::vector<Block> blocks;            // in the order of their beginning
@@ -96,6 +104,7 @@ struct History {
   std::uint64_t epochs = 0;
   std::uint64_t waits = 0;
   std::uint64_t waited_ns = 0;
+  Asleep asleep;
   std::uint64_t left_at_end = 0;  // blocks that are there after the last event
   Faults faults;
 

@@ -66,6 +66,9 @@ Json totals_json(const Told& told) {
           {"epochs", history.epochs},
           {"waits", history.waits},
           {"waited_ns", history.waited_ns},
+          {"sleeps", history.asleep.times},
+          {"asleep_ns", history.asleep.ns},
+          {"most_asleep_bytes", history.asleep.most_bytes},
           {"left_at_end_bytes", figures.whole.in_use_at_end},
           {"left_at_end_blocks", history.left_at_end}};
 }

@@ -164,6 +164,7 @@ function programTable({report, notes}) {
     ["recording", `${recording.path} (${recording.format})`],
     ["grown, shrunk", `${countText(totals.grows)} and ${counted(totals.shrinks, "time")}`],
     ...(totals.waits === 0 ? [] : [["waited for the device", `${timeText(totals.waited_ns)} in ${counted(totals.waits, "call")}`]]),
+    ...(totals.sleeps === 0 ? [] : [["asleep", `${counted(totals.sleeps, "time")}, ${timeText(totals.asleep_ns)} in all, with ${bytesText(totals.most_asleep_bytes)} on the host`]]),
     ...settings.filter((line) => !isDefault(line)).map((line) => ["setting", line]),
     ...(defaults.length === 0 ? [] : [["settings that are defaults", make("details", [
       make("summary", countText(defaults.length)), make("pre", defaults.join("\n"))])]]),

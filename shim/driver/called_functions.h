@@ -39,8 +39,7 @@
   Y(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER* copy)) \
   Y(cuMemcpy3DPeer_ptds, (const CUDA_MEMCPY3D_PEER* copy)) \
   Y(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream)) \
-  Y(cuMemFreeHost, (void* memory)) \
-  Y(cuMemHostAlloc, (void** memory, size_t bytes, unsigned flags)) \
+  Y(cuMemHostRegister_v2, (void* memory, size_t bytes, unsigned flags)) \
   Y(cuMemGetAllocationGranularity, (size_t* granularity, const CUmemAllocationProp* properties, CUmemAllocationGranularity_flags option)) \
   Y(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep)) \
   Y(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count)) \

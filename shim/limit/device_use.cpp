@@ -228,22 +228,21 @@ void DeviceUse::look_at_taken() noexcept {
   raise(figures_.peak_bytes_taken, bytes);
 }
 
-void DeviceUse::fell_asleep(std::uint64_t bytes) noexcept {
+void DeviceUse::sleeps(std::uint64_t before, std::uint64_t bytes) noexcept {
+  if (bytes == before) {
+    return;
+  }
   {
     const std::lock_guard lock(lock_);
-    add(figures_.bytes_asleep, bytes);
+    put(figures_.bytes_asleep, read(figures_.bytes_asleep) - before + bytes);
     look_at_taken();
   }
   resized();
-}
-
-void DeviceUse::awoke(std::uint64_t bytes) noexcept {
-  {
-    const std::lock_guard lock(lock_);
-    put(figures_.bytes_asleep, arena::less(read(figures_.bytes_asleep), bytes));
-    look_at_taken();
+  if (trace_ != nullptr) {
+    const bool more = bytes > before;
+    trace_->record({.kind = more ? trace::Kind::kSleep : trace::Kind::kWake,
+                    .bytes = more ? bytes - before : before - bytes});
   }
-  resized();
 }
 
 void DeviceUse::begin(const Piece& piece) noexcept {

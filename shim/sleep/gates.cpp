@@ -97,18 +97,6 @@ void set_all_targets() noexcept {
   }
 }
 
-// All loads and stores of other threads that came before the call, in the order of those threads,
-// are done when this returns true.
-bool synchronize_threads() noexcept {
-  if (!is_registered.load()) {
-    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0) {
-      return false;
-    }
-    is_registered.store(true);
-  }
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
 }  // namespace
 
 Cell& own_cell() noexcept {
@@ -146,6 +134,16 @@ void* in_front_of(std::string_view name, void* function) noexcept {
   }
   note_ungated(name);
   return function;
+}
+
+bool synchronize_threads() noexcept {
+  if (!is_registered.load()) {
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0) {
+      return false;
+    }
+    is_registered.store(true);
+  }
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 bool stop() noexcept {

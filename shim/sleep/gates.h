@@ -63,6 +63,9 @@ inline const void* caller_behind(const void* return_address, const void* frame) 
 // thread at a time.
 bool stop() noexcept;
 void open() noexcept;
+// All loads and stores of other threads that came before the call, in the order of those threads,
+// are done when this returns true. False where the kernel has no membarrier(2).
+bool synchronize_threads() noexcept;
 // Has each gate stop the next call that comes to it, and only that call: so the Sleeper learns
 // whether the program does anything at all.
 void stop_next_call() noexcept;

@@ -64,7 +64,7 @@ std::string no_room(std::uint64_t bytes, const std::string& where, int error) {
 
 std::uint64_t available_host_bytes() {
   const auto kib = number_in(text_of_file("/proc/meminfo"), "MemAvailable:");
-  return std::min(kib ? *kib * 1024 : std::numeric_limits<std::uint64_t>::max(), left_in_cgroup());
+  return std::min(kib.value_or(0) * 1024, left_in_cgroup());
 }
 
 std::string HostStore::allocate(std::uint64_t bytes, const std::string& folder) {

@@ -30,7 +30,8 @@ class HostStore {
 };
 
 // How much memory the host can give without taking it from other processes: what /proc/meminfo
-// calls available, and what is left of the limit of this process's cgroup, whichever is less.
+// calls available (0 if that cannot be read), and what is left of the limit of this process's
+// cgroup, whichever is less.
 std::uint64_t available_host_bytes();
 
 }  // namespace cubfc

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <optional>
 #include <string_view>
 
 #include "shim/loader/loaded_objects.h"
@@ -22,11 +23,15 @@ constexpr std::array<std::string_view, 3> kDevices{"/dev/infiniband/uverbs", "/d
 constexpr std::array<std::string_view, 4> kLibraries{"libnvcuvid.so", "libnvidia-encode.so",
                                                      "libnvidia-opticalflow.so", "libnvoptix.so"};
 
-// The path of an open file that is one of kDevices; empty if there is none.
-std::string open_device() {
+// The path of an open file that is one of kDevices; empty if there is none. A nullopt: the files
+// cannot be listed.
+std::optional<std::string> open_device() {
   std::string found;
   DIR* const listing = opendir("/proc/self/fd");
-  while (const dirent* const entry = listing == nullptr ? nullptr : readdir(listing)) {
+  if (listing == nullptr) {
+    return std::nullopt;
+  }
+  while (const dirent* const entry = readdir(listing)) {
     std::array<char, PATH_MAX> path{};
     const ssize_t length = readlinkat(dirfd(listing), entry->d_name, path.data(), path.size());
     const std::string_view name(path.data(), length < 0 ? 0 : static_cast<std::size_t>(length));
@@ -37,9 +42,7 @@ std::string open_device() {
       break;
     }
   }
-  if (listing != nullptr) {
-    closedir(listing);
-  }
+  closedir(listing);
   return found;
 }
 
@@ -53,8 +56,12 @@ std::string who_needs_no_gate() {
   if (const char* const library = loaded_library(kLibraries); library != nullptr) {
     return format("has {} loaded, which may use the memory by itself", library);
   }
-  if (const std::string device = open_device(); !device.empty()) {
-    return format("has {} open, by which the memory may be used from outside of the GPU", device);
+  const std::optional<std::string> device = open_device();
+  if (!device) {
+    return "may have files open that reach the memory: /proc/self/fd cannot be listed";
+  }
+  if (!device->empty()) {
+    return format("has {} open, by which the memory may be used from outside of the GPU", *device);
   }
   return "";
 }

@@ -24,15 +24,16 @@
 #include "shim/device/context_end.h"
 #include "shim/driver/driver.h"
 #include "shim/loader/fork_mark.h"
+#include "shim/sleep/copy_buffer.h"
 #include "shim/sleep/gates.h"
 #include "shim/sleep/host_store.h"
+#include "shim/sleep/part.h"
 
 namespace cubfc {
 
 class Captures;
 class Contexts;
 class MemorySources;
-class MovablePages;
 class UnusedMemory;
 class WaitingFrees;
 
@@ -79,28 +80,6 @@ class Sleeper : private gates::Keeper, private ContextListener {
   // kFalling: sleep() is under way. kWaking: wake() is.
   enum class State : std::uint8_t { kAwake, kFalling, kAsleep, kWaking };
 
-  // A page, and the bytes of live blocks in it.
-  struct Page {
-    arena::Address address;
-    struct Piece {
-      arena::Address address;
-      std::uint64_t bytes;
-      std::uint64_t place;  // in the store
-    };
-    std::vector<Piece> live;
-    bool is_away = false;      // its memory was taken away
-    bool lacks_bytes = false;  // it was, and its bytes are not back yet
-  };
-  // The pages of a context.
-  struct Part {
-    Context* context;
-    std::uint64_t id;  // of the context
-    MovablePages* memory;
-    std::vector<Page> pages;
-
-    std::uint64_t bytes_away() const;
-  };
-
   CUresult at_gate(const gates::Call& call) override;
   void context_ended(std::uint64_t id) override;
   void note_handed_out(const gates::Call& call) noexcept;
@@ -109,6 +88,8 @@ class Sleeper : private gates::Keeper, private ContextListener {
   void end(State state) noexcept;
 
   std::string why_not_at_all() const;
+
+  // In fall_asleep.cpp.
   std::string fall_asleep();
   std::string why_not_now() const;
   std::string wait_until_idle(std::chrono::steady_clock::time_point until);
@@ -117,20 +98,22 @@ class Sleeper : private gates::Keeper, private ContextListener {
   bool gives_up() const noexcept { return stopped_calls_.load() > 0 || process_ends_.load(); }
   std::string why_given_up() const;
   std::string hold_pages();
-  void let_pages_go() noexcept;
   std::uint64_t plan();
   std::string copy_out();
-  void take_away();
+  CUresult copy_out(const SleepingPage& page);
+  void take_away() noexcept;
 
+  // In bring_back.cpp.
   CUresult bring_back() noexcept;
-  static void tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duration time) noexcept;
-  CUresult get_memory(Part& part);
-  CUresult put_back(Part& part);
-  void forget_ended();
+  CUresult get_memory(SleepingPart& part);
+  CUresult put_back(SleepingPart& part);
+  CUresult copy_in(const SleepingPage& page);
 
-  template <typename Copy>
-  CUresult copy_page(const Page& page, Copy copy);
-  char* stage();
+  static void tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duration time) noexcept;
+  void forget_ended();
+  void tell_away() noexcept;
+  void tell_away(SleepingPart& part, std::uint64_t bytes) noexcept;
+  void let_pages_go() noexcept;
 
   const DriverFunctions& driver_;
   const Parts its_;
@@ -152,16 +135,12 @@ class Sleeper : private gates::Keeper, private ContextListener {
 
   // Used by the thread that is in sleep() or wake(), and kept while the program sleeps. If a
   // context ends meanwhile, context_ended() takes its part out, under the lock.
-  std::vector<Part> parts_;
+  std::vector<SleepingPart> parts_;
   HostStore store_;
+  CopyBuffer buffer_;
+  std::uint64_t page_bytes_ = 0;  // of the largest pages among those of `parts_`
   std::atomic<std::uint64_t> bytes_away_{0};
   bool has_told_failure_ = false;  // of a wake, since the program fell asleep
-  // A buffer for copies, of pinned memory. It goes with the context in which it was allocated.
-  struct {
-    char* memory = nullptr;
-    std::uint64_t bytes = 0;
-    std::uint64_t context_id = 0;
-  } stage_;
 };
 
 }  // namespace cubfc

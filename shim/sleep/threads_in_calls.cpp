@@ -56,7 +56,9 @@ ThreadsInCalls look_at_threads() noexcept {
 }
 
 // The kernel may pass over a thread while others end. So all threads must be found outside of calls
-// twice in a row. No thread enters a call meanwhile, as the gates are stopped.
+// twice in a row. No thread enters a call meanwhile, as the gates are stopped, but where a thread
+// was just setting up a gate (set_target() in gates.cpp). That thread was found in a call then;
+// once it is not, the second look sees whoever has come through that gate.
 ThreadsInCalls wait_for_threads(std::chrono::milliseconds most,
                                 const std::function<bool()>& gives_up) noexcept {
   using Clock = std::chrono::steady_clock;
@@ -70,6 +72,7 @@ ThreadsInCalls wait_for_threads(std::chrono::milliseconds most,
                  ? now
                  : ThreadsInCalls{ThreadsInCalls::Found::kUnknown, 0};
     }
+    gates::synchronize_threads();
     if (in_a_row == 0) {
       const timespec time{0, static_cast<long>(pause.count())};
       nanosleep(&time, nullptr);

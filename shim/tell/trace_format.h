@@ -66,6 +66,11 @@ enum class Kind : std::uint8_t {
   kTensor = 12,      // address, bytes
   kTensorFree = 13,  // the same
 
+  // Moments at which the program has fallen asleep, or is awake. What its arenas gave back, or took
+  // again, was recorded before, as kShrink and kGrow.
+  kSleep = 14,  // bytes: of a device, which lie on the host now
+  kWake = 15,   // bytes: of those, which are back, or gone with their context
+
   // With a payload: text in UTF-8 without a zero at its end, unless said otherwise.
   kProgram = kHasPayload | 1,   // the command line, its arguments separated by zeros
   kSettings = kHasPayload | 2,  // "NAME=value (origin)" lines

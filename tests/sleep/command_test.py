@@ -3,6 +3,7 @@
 
 usage: command_test.py CUBFC LIBRARY DRIVER_FOLDER PROGRAMS_FOLDER
 """
+import json
 import pathlib
 import signal
 import sys
@@ -39,6 +40,23 @@ class Sleep(UnderCubfc):
             self.assertEqual(self.ask("wake", str(process.pid)), (0, f"pid {process.pid}: awake: 300.0 MiB of GPU memory are back\n"))
             self.assertEqual(self.ask("wake", str(process.pid)), (0, f"pid {process.pid}: awake: it was awake\n"))
         self.assertEqual(self.end_of(process), 0)
+
+    def test_the_recording_tells_when(self):
+        trace = self.folder / "trace.cubfc"
+        process = self.start("fill:300", "wait", CUBFC_TRACE=str(trace))
+        for _ in range(2):
+            self.assertEqual(self.ask("sleep", str(process.pid))[0], 0)
+            self.assertEqual(self.ask("wake", str(process.pid))[0], 0)
+        self.assertEqual(self.ask("sleep", str(process.pid))[0], 0)
+        self.assertEqual(self.end_of(process), 0)
+        told = json.loads(self.run_cubfc("report", str(trace), "--format", "json", "-o", "-").stdout)
+        self.assertEqual((told["totals"]["sleeps"], told["totals"]["most_asleep_bytes"]), (3, 300 << 20))
+        self.assertGreater(told["totals"]["asleep_ns"], 0)
+        self.assertEqual(sum(told["faults"].values()), 0)
+        asleep = [moment for moment in told["samples"] if moment["taken_bytes"] == 0 and moment["in_use_bytes"] == 300 << 20]
+        self.assertGreater(len(asleep), 1)  # the blocks were live, and nothing was taken
+        self.assertRegex(self.run_cubfc("report", str(trace), "--format", "text", "-o", "-").stdout,
+                         r"(?m)^  asleep +3 times, .* in all, with 300\.0 MiB on the host")
 
     def test_another_has_the_memory_meanwhile(self):
         process = self.start("fill:3000", "wait")

@@ -1,7 +1,6 @@
 // Random programs that sleep at any moment do what they do without: from their own threads, and
 // from outside. CUBFC_TEST_SEEDS=N: so many of them.
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <thread>
@@ -108,11 +107,6 @@ class Program {
   CUstream stream_ = nullptr;
   Map blocks_;
 };
-
-unsigned seeds() {
-  const char* const text = std::getenv("CUBFC_TEST_SEEDS");
-  return text == nullptr ? 6 : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
-}
 
 }  // namespace
 

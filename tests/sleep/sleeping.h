@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,15 @@ namespace sleeping {
 
 inline void must(CUresult result) {
   REQUIRE(result == CUDA_SUCCESS);
+}
+
+// How many random programs there are to be, and whether failures are to be tried in more ways.
+inline unsigned seeds() {
+  const char* const text = std::getenv("CUBFC_TEST_SEEDS");
+  return text == nullptr ? 6 : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
+}
+inline bool is_thorough() {
+  return seeds() > 6;
 }
 
 struct Told {
@@ -110,6 +120,16 @@ class Blocks {
 
   std::vector<Block> all;
 };
+
+// What the figures say: the bytes that are on the host meanwhile. Wakes nobody.
+inline std::uint64_t asleep() {
+  const auto stats = reinterpret_cast<cubfc_stats_function*>(dlsym(RTLD_DEFAULT, "cubfc_stats"));
+  REQUIRE(stats != nullptr);
+  cubfc_device_stats device{};
+  device.struct_bytes = sizeof device;
+  REQUIRE(stats(0, &device) == 1);
+  return device.bytes_asleep;
+}
 
 // The bytes that the process has of the device. Wakes nobody.
 inline std::uint64_t held() {

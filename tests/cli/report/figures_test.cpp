@@ -190,6 +190,37 @@ TEST_CASE("A place that ends takes its blocks and its memory with it") {
   CHECK(figures.whole.taken.bytes == 4096);
 }
 
+TEST_CASE("A program that sleeps has taken less of the device meanwhile, and has the same in use") {
+  auto recording =
+      recording_of({event_of(Kind::kGrow, 0, 8192), event_of(Kind::kAllocate, 512, 1000, 24),
+                    event_of(Kind::kShrink, 0, 4096), event_of(Kind::kSleep, 0, 4096),
+                    event_of(Kind::kSleep, 0, 1000),  // of another device
+                    event_of(Kind::kGrow, 0, 4096), event_of(Kind::kWake, 0, 4096),
+                    event_of(Kind::kWake, 0, 1000), event_of(Kind::kFree, 512, 1024)});
+  for (std::size_t n = 0; n < recording.events.size(); ++n) {
+    recording.events[n].time_ns = 100 * n;
+  }
+  const auto history = report::history_of(recording);
+  CHECK(history.faults.all() == 0);
+  CHECK(history.asleep.times == 1);
+  CHECK(history.asleep.ns == 400);
+  CHECK(history.asleep.most_bytes == 5096);
+  CHECK(history.asleep.bytes == 0);
+  const auto figures = report::figures_of(recording, history);
+  CHECK(figures.samples[3].taken_bytes == 4096);
+  CHECK(figures.samples[3].in_use_bytes == 1024);
+  CHECK(figures.whole.taken_at_end == 8192);
+
+  recording.events.resize(5);  // killed while it sleeps
+  const auto killed = report::history_of(recording);
+  CHECK(killed.asleep.ns == 100);
+  CHECK(killed.asleep.bytes == 5096);
+
+  recording.events.push_back(event_of(Kind::kWake, 0, 6000));  // more than sleeps
+  recording.events.push_back(event_of(Kind::kSleep, 0, 0));
+  CHECK(report::history_of(recording).faults.impossible_numbers == 2);
+}
+
 TEST_CASE("What there was when memory ran out is told of the GPU that has run out") {
   auto recording =
       recording_of({event_of(Kind::kGrow, 0, 8192), event_of(Kind::kAllocate, 0, 6000),

@@ -263,7 +263,8 @@ Recording nonsense(std::uint32_t events, std::uint64_t seed) {
   recording.events.clear();
   constexpr std::array kKinds{Kind::kAllocate, Kind::kAllocate, Kind::kFree,    Kind::kRetire,
                               Kind::kReclaim,  Kind::kGrow,     Kind::kShrink,  Kind::kEpoch,
-                              Kind::kWaited,   Kind::kEndPlace, Kind::kNothing, Kind::kOutOfMemory};
+                              Kind::kWaited,   Kind::kEndPlace, Kind::kNothing, Kind::kOutOfMemory,
+                              Kind::kSleep,    Kind::kWake};
   std::uint64_t time = 0;
   for (std::uint32_t n = 0; n < events; ++n) {
     Event event;
