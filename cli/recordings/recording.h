@@ -25,9 +25,9 @@ struct Event {
   std::uint32_t padding = 0;    // see trace::Kind
   std::uint32_t text = kNone;   // kOutOfMemory, kNote: which of Recording::texts
   std::uint32_t stack = kNone;  // kAllocate, kTensor: which of Recording::stacks
-  // Which of Recording::places. kNone for a moment that concerns the process as a whole (see
-  // trace::Kind; kOutOfMemory and kNote are moments, too). kNone also for a tensor, until
-  // show_tensors() (tensors.h) gives it the place of its segment.
+  // Which of Recording::places. kNone for an event of the process as a whole, such as kClose, and
+  // for a kOutOfMemory or kNote without a place. kNone also for a tensor, until show_tensors()
+  // (tensors.h) gives it the place of its segment.
   std::uint32_t place = 0;
   std::uint16_t thread = 0;                  // which of Recording::threads
   std::uint8_t caller = 0;                   // which of Recording::callers
@@ -72,7 +72,7 @@ struct Frame {
   std::uint32_t line = 0;
   Kind kind = Kind::kNative;
   std::string object;  // kNative: the path of the program or library
-  // kNative: where the call returns to, as an offset in `object`; as an address without an object.
+  // kNative: where the call returns to: an offset in `object`, or an address if `object` is empty.
   std::uint64_t offset = 0;
 };
 
@@ -109,7 +109,7 @@ struct Recording {
   std::map<std::string, std::string> build_ids;  // by a Frame's `object`, in hexadecimal
   std::vector<Event> events;                     // in the order in which they happened
   // The first so many events, kGrow and kAllocate, stand for the memory that the process had before
-  // the recording began. In numbers of events they count as one, which is number 0.
+  // the recording began. Together they are the event number 0.
   std::size_t before = 0;
   // `segments` is set if show_tensors() has put PyTorch's tensors in the place of its cache's
   // segments; `left_out_tensors` if leave_out_tensors() has removed tensors (tensors.h).

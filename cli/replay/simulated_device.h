@@ -56,8 +56,8 @@ class SimulatedDevice {
   void give(std::uint64_t bytes) { taken_ -= bytes; }
   std::uint64_t taken_bytes() const { return taken_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
-  // plan(): preallocates so many bytes of the device. The bytes that are taken already are a part
-  // of them. bytes_ahead(): how many of the planned bytes are not taken yet.
+  // plan(): notes that so many bytes of the device are to be preallocated, those that are taken
+  // already among them. bytes_ahead(): how many of the planned bytes are not taken yet.
   void plan(std::uint64_t bytes) { planned_ = std::max(planned_, bytes); }
   std::uint64_t planned_bytes() const { return planned_; }
   std::uint64_t bytes_ahead() const { return arena::less(planned_, taken_); }

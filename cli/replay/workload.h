@@ -22,7 +22,7 @@ struct Operation {
     kFree,
     kFail,      // a request of so many bytes, which failed in the recording
     kEndGroup,  // the group's context has ended, and with it all of its memory
-    kCopy,      // only for a trace: writes the event as it is
+    kCopy,      // a kFull: only copied into the trace that the play writes
   };
   std::uint64_t bytes = 0;  // kAllocate, kFail
   std::uint32_t slot = 0;   // kAllocate, kFree: which live block
