@@ -80,7 +80,7 @@ struct Context {
   // Bytes that the arena takes at its first allocation and keeps. Memory that was preallocated for
   // all arenas of the device is in Device::preallocation.
   std::atomic<std::uint64_t> preallocated{0};
-  int users = 0;            // ContextUses that are allowed; guarded by ContextUses, as `ends` is
+  int users = 0;            // allowed ContextUse objects; ContextUses guards this and `ends`
   int ends = 0;             // ContextEnds under way that may end it
   References references;    // of a context that is not primary; else Device::references
   Context* next = nullptr;  // in the list of all; set once

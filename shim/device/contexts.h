@@ -142,7 +142,7 @@ class Contexts {
   std::atomic<Context*> first_{nullptr};
   std::atomic<std::uint64_t> generation_{1};  // raised by forget_handles()
 
-  // Guards changes of the list, and which context of the driver's each Context stands for.
+  // Guards changes of the list, and which of the driver's contexts each Context stands for.
   mutable std::mutex mutex_;
   ContextUses uses_;
   std::vector<ContextListener*> listeners_;

@@ -44,9 +44,9 @@ struct Device {
   // `preallocation`, which all arenas share, and are not in the options.
   arena::Options begin_arena(std::uint64_t wanted);
 
-  // Whether the bytes of CUBFC_RESERVE and CUBFC_HOST_RESERVE stay free when `bytes` are taken. Of
-  // `bytes`, this process has `of_ours` already. True if what is free cannot be found out.
-  // Precondition: a context of the device is current.
+  // Whether the bytes of CUBFC_RESERVE and CUBFC_HOST_RESERVE stay free when a request gets
+  // `bytes`. Up to `of_ours` of them come from memory that this process has taken before. True if
+  // what is free cannot be found out. Precondition: a context of the device is current.
   bool reserves_allow(const DriverFunctions& driver, std::uint64_t bytes,
                       std::uint64_t of_ours) const noexcept;
   // For CUBFC_HOST_RESERVE alone. beyond_host_reserve(): how many of `bytes` may be taken so that
@@ -56,7 +56,7 @@ struct Device {
     return beyond_host_reserve(bytes) == bytes;
   }
 
-  // How many of the bytes that this process has taken it may give to other processes: those beyond
+  // How many bytes this process may give to other processes: those that it has taken beyond
   // CUBFC_MEM_REQUEST. If that is not set, there is no bound.
   std::uint64_t beyond_request() const noexcept;
 
@@ -94,7 +94,8 @@ struct Device {
 
   std::atomic<DeviceFrees*> frees{nullptr};  // its queue of waiting blocks; made by WaitingFrees
 
-  // Called once this is known to be the only Device of its GPU: lets others read its figures.
+  // Called when Devices has listed this Device (if two threads make one for a GPU, it lists only
+  // one): lets other processes read its figures.
   void publish() noexcept { use.publish(); }
   // Called now and then by one thread. If another process has changed the limit of the group,
   // writes the new limit to the figures and the log.

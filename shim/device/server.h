@@ -132,7 +132,7 @@ class Server {
   virtual void give_access(CUdevice /*peer*/) noexcept {}
 
   // Gives unused memory outside of arenas back to the device: with `preallocated` all of it, else
-  // all but what the pool was warmed with. Returns the bytes given back.
+  // all but what was preallocated in the pool. Returns the bytes given back.
   virtual std::uint64_t trim(bool /*preallocated*/) noexcept { return 0; }
 
   // A number that changes with each allocation and each free of a block outside of arenas.

@@ -55,8 +55,8 @@ class Claim {
   std::uint64_t bytes() const noexcept { return bytes_; }
 
   // Called when the program gets the memory. Adds it to the device's figures, for the caller that
-  // Callers::asking() names at that moment. `address`: the memory's address, or 0 if it has none,
-  // or if other memory may have the same address before this is given back.
+  // Callers::asking() names at that moment. `address`: the memory's address; 0 if it has none, or
+  // if other memory may get that address before this claim ends.
   void begin_use(std::uint64_t address = 0) noexcept {
     address_ = address != 0 ? address : ++last_number_;
     caller_ = limit_->callers_.asking();

@@ -27,9 +27,9 @@ class Ledger {
     std::uint64_t bytes = 0;
   };
 
-  // Replaces an older entry of the same key: the driver does not give the same address twice, so
-  // the older memory is gone. Throws std::bad_alloc; the entry is then not there, and its claim may
-  // have ended.
+  // Replaces an older entry of the same key: the driver has given the address again, so the older
+  // memory is gone. Throws std::bad_alloc; the entry is then not there, and its claim may have
+  // ended.
   void add(Key key, Entry&& entry) {
     const std::lock_guard lock(mutex_);
     const std::uint64_t bytes = entry.claim.bytes();

@@ -46,8 +46,9 @@ class Preallocation {
   // After a call that succeeded: creates again what was released beyond the bytes that the call
   // took. The first time, creates what was planned instead.
   void after(std::uint64_t released, std::uint64_t taken) noexcept;
-  // After a call that failed: creates so many bytes again, as far as the device and the limit have
-  // them. Stops when another process has asked for memory meanwhile.
+  // After a call that failed, and when UnusedMemory::trim() has given back too much: creates so
+  // many bytes, as far as the device and the limit have them. Stops when another process has asked
+  // for memory meanwhile.
   void hold(std::uint64_t bytes) noexcept;
 
   // Called when anything else in this process needs memory of the device: by the source
@@ -56,9 +57,9 @@ class Preallocation {
   // that is held. Returns the bytes released; 0 if none were held.
   std::uint64_t give_up(std::uint64_t bytes) noexcept { return give_up(bytes, bytes); }
   // Called by SoftReserve's thread for another process that wants `wanted` bytes in all. Releases
-  // `bytes`, which is a part of `wanted`, or more, because pieces are released whole. Creates again
-  // only what was released beyond `wanted`. First waits for a driver call that creates memory at
-  // this moment, and keeps the thread that made the call from creating more.
+  // at least `bytes`, a part of `wanted`: pieces are released whole. Creates again only what was
+  // released beyond `wanted`. First waits for a driver call that creates memory at this moment, and
+  // keeps the thread that made the call from creating more.
   std::uint64_t give_to_others(std::uint64_t bytes, std::uint64_t wanted) noexcept;
   // The bytes that another process can get from here: those held, being created or being released.
   std::uint64_t bytes_for_others() noexcept;

@@ -32,9 +32,9 @@ class Group final : public arena::SharedAccount {
     Where where = Where::kAsSet;     // kFixed: the same folders whatever the environment says
     bool limit_is_enforced = false;  // limit_bytes holds even if the group's is raised
   };
-  // Joins the group as one more member, whose claims must stay within `limit_bytes` together with
-  // all others'. If that fails, returns nullptr, and `why_not` is a line that says what is wrong,
-  // and the remedy. Throws std::bad_alloc.
+  // Joins the group as one more member. Its claims and those of all others must together stay
+  // within `limit_bytes`. If joining fails, returns nullptr, and `why_not` is a line that says what
+  // is wrong, and the remedy. Throws std::bad_alloc.
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,
                                      std::uint64_t limit_bytes, std::string& why_not, Terms terms);
   static std::unique_ptr<Group> join(const std::string& name, const DeviceId& device,

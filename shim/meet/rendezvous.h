@@ -54,7 +54,7 @@ class Rendezvous {
   // Answers the processes that have rung. For each device that they asked for, calls `give` with
   // its number and the bytes wanted. `give` returns the bytes that it has given back, which may be
   // fewer, and is called again until it returns 0 or nothing more is wanted. Then calls `left`,
-  // which says what could still be given: a Left, or its bytes.
+  // which says what could still be given.
   void answer(const std::function<std::uint64_t(std::size_t, std::uint64_t)>& give,
               const std::function<Left(std::size_t)>& left) noexcept;
   // Called when the last answer for the device of this number no longer holds, if it was to last
@@ -76,10 +76,10 @@ class Rendezvous {
   // Called when it has done so, or has nothing to give: others do not wait for it any more.
   void close() noexcept;
 
-  // For a process that lacks memory. offered(), look() and ask() ask all others that offer
-  // something, or with a group those that are in it. They wait for the answers as long as one of
-  // the others gives something each second, half a minute at most. They do not wait again for a
-  // process that has not answered, until it has.
+  // For a process that lacks memory. offered(), look() and ask() ask the others what they have
+  // left: all that offer something, or with a group those that are in it. They wait for the answers
+  // as long as one of the others gives something each second, half a minute at most. They do not
+  // wait again for a process that has not answered, until it has.
   //
   // The bytes that others could give up of this device.
   std::uint64_t offered(const DeviceId& device, std::uint64_t group = 0) noexcept {
@@ -92,8 +92,8 @@ class Rendezvous {
   Lately offered_lately(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // As offered(), and whether any of them is taking memory from the driver at this moment.
   Left look(const DeviceId& device, std::uint64_t group = 0) noexcept;
-  // Asks few of them: those that have most, until they have `bytes` together. Returns the bytes
-  // that they have given up meanwhile, also for other askers.
+  // Then asks few of them to give: those that have most, until they have `bytes` together. Returns
+  // the bytes that they have given up meanwhile, also for other askers.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
   // How many other processes offer memory of this device, even if they have none left.

@@ -25,8 +25,8 @@ struct DriverRequest {
   std::uint64_t bytes;
   const char* function;         // as the program called it
   CUmemoryPool pool = nullptr;  // the pool that serves it, if one does and is known
-  // The driver is called in the relaxed capture mode, for the free, too, because the program's
-  // thread may not make such calls in its own mode.
+  // The caller has set the relaxed capture mode, because the program's thread may not make such
+  // calls in its own. free() will set it for the free.
   bool relaxed = false;
 };
 

@@ -103,9 +103,8 @@ class GraphMemory : private ContextListener {
   void freed(CUdeviceptr address) noexcept;
 
  private:
-  // What a launch needs of one device, in bytes. `bytes`: the size of all addresses at which the
-  // graph's allocations lie. Two allocations that never live at once may have the same addresses;
-  // these count once.
+  // What a launch needs of one device, in bytes. `bytes`: for all allocations of the graph. Two
+  // allocations that never live at once may have the same addresses; these count once.
   struct Part {
     Device* device;
     std::uint64_t bytes;

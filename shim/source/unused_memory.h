@@ -40,9 +40,9 @@ class UnusedMemory : private ContextListener {
   // Called by SoftReserve, when another process asks for `wanted` bytes of the device: gives back
   // `bytes` of them, or all that can be had without a wait for work. Returns the bytes given back.
   std::uint64_t give_to_others(Device& device, std::uint64_t bytes, std::uint64_t wanted) noexcept;
-  // How many bytes give_to_others() could give back. `is_all`: whether DeviceUse is told of
-  // everything that may change this number from now on. If true, no freed block waits, and the
-  // number does not depend on the program's work. Begins to watch the device's arenas.
+  // How many bytes give_to_others() could give back. `is_all`: the number holds until DeviceUse
+  // is told of a change. It is false while freed blocks wait, or while the number depends on the
+  // program's work. Begins to watch the device's arenas.
   struct ForOthers {
     std::uint64_t bytes;
     bool is_all;
@@ -63,8 +63,8 @@ class UnusedMemory : private ContextListener {
   // The driver does not free a pool's blocks with the context: waits for the context's work, then
   // gives them back.
   void context_will_end(Context& context) noexcept override;
-  // Releases what is preallocated when the last context of a device in which memory was requested
-  // has ended.
+  // Releases what is preallocated on a device when no context is left there in which memory was
+  // requested.
   void context_ended(std::uint64_t id) override;
 
   std::uint64_t release_of_arenas(Device& device, std::uint64_t bytes, Waits waits);

@@ -96,8 +96,8 @@ class DeviceFrees {
   std::size_t reclaimed() const noexcept { return freed_.reclaimed(); }
   // Waits until reclaimed() is another number than `before`. False when nothing is held, or when
   // nothing can be waited for: the driver fails, a stream captures, or a context may be ending.
-  // Also false when all blocks that are held were freed in the order of a stream (cuMemFreeAsync),
-  // and none becomes free within 2 seconds.
+  // Also false when none becomes free within 2 seconds, and all that are held were freed in the
+  // order of a stream (cuMemFreeAsync) whose requests cannot take them back.
   bool wait_for_any(std::size_t before) noexcept;
   // For a thread that waits again and again while others go on freeing: newest() gives a number for
   // all that is held now, and has_until() tells whether any of that is still held.

@@ -60,7 +60,7 @@ struct Epoch {
   std::uint64_t covered = 0;  // the mark that the last cover() gave it
   bool in_hand = false;
   bool stuck = false;      // the driver could not tell about its fence when it was asked last
-  std::list<Epoch*> hand;  // keeps its node of FreedBlocks::in_hand_ while it is not in that list
+  std::list<Epoch*> hand;  // its node for FreedBlocks::in_hand_, while it is not in hand
   // Where Lane::by_size has this epoch, if it is one block that its stream may take back.
   std::optional<BySize::iterator> by_size = std::nullopt;
   Fence fence = {};
@@ -71,7 +71,7 @@ struct Lane {
   Epochs closed;  // oldest first
   BySize by_size;
   int in_hand = 0;        // how many of its epochs are
-  std::list<Lane*> turn;  // keeps its node of FreedBlocks::turns_ while it is not in that list
+  std::list<Lane*> turn;  // its node for FreedBlocks::turns_, while `closed` is empty
 };
 
 }  // namespace cubfc::freed

@@ -33,8 +33,8 @@ class FreedBlocks {
   // Whether the open epoch is full, by the rule of arena/epoch.h.
   bool is_full() const noexcept { return full_.load(std::memory_order_acquire); }
 
-  // Retires the live block that starts at `address`; it waits for all work on the device. The block
-  // becomes part of the open epoch, but its arena keeps it: only the arena's lock is taken.
+  // Retires the live block that starts at `address`, until all work on the device is done. The
+  // block becomes part of the open epoch, but its arena keeps it: only the arena's lock is taken.
   arena::Arena::Gathered gather(Context& owner, CUdeviceptr address) noexcept;
   // As gather(), for a block of any server. The block also waits for the work of `other`, if that
   // is not nullptr. False when there is no such block. Throws std::bad_alloc and has changed
@@ -72,8 +72,8 @@ class FreedBlocks {
   // What a thread that waits for any epoch can expect.
   enum class Prospect : std::uint8_t {
     kPending,    // some fence is complete, and will pass
-    kInStreams,  // the same, but each such fence is of one stream only, and requests of that stream
-                 // cannot take the block back
+    kInStreams,  // the same, but each such fence is of one stream, which may wait for this thread;
+                 // requests of these streams cannot take the blocks back
     kInHand,     // another thread has some in hand
     kStuck,      // the driver cannot tell of any fence
   };

@@ -27,8 +27,8 @@ class WaitingFrees : private ContextListener {
 
  private:
   // Called before contexts may end. The driver frees a context's memory with it, and waits for that
-  // context's own work only. Work of other contexts may still use blocks that were freed there, so
-  // this waits until none is held.
+  // context's own work only. Work of other contexts may still use freed blocks of that context, so
+  // this waits until all of these blocks are free.
   void context_may_end(const WhichContexts& which) noexcept override;
 
   Contexts& contexts_;
