@@ -30,7 +30,8 @@ extern "C" {
 CUresult cubfc_cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   if (Process* const process = Process::active(); process != nullptr && address != nullptr)
       [[likely]] {
-    const CUdeviceptr got = process->allocations().take_at_hand(bytes, CUBFC_CALLER);
+    const void* const asking = Callers::asking_or(CUBFC_CALLER);
+    const CUdeviceptr got = process->allocations().take_at_hand(bytes, asking);
     if (got != 0) [[likely]] {
       *address = got;
       return CUDA_SUCCESS;

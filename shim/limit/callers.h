@@ -46,6 +46,10 @@ class Callers {
     return is_first;
   }
   static void end_asking(bool was_first) noexcept { asking_ = was_first ? nullptr : asking_; }
+  // The return address that begin_asking() got for the call that this thread is in; else this one.
+  static const void* asking_or(const void* return_address) noexcept {
+    return asking_ == nullptr ? return_address : asking_;
+  }
   // begin_asking() and end_asking() as a scope, in which the thread must not be cancelled.
   class Asking {
    public:

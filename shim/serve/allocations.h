@@ -49,8 +49,8 @@ class Allocations {
   // The fast path, which a hook tries before allocate(). Returns the address of a block that the
   // current context's arena has without growing. Returns 0 in all other cases: then allocate() is
   // to be called. Makes one driver call and takes the arena's lock. Throws nothing, and holds
-  // nothing during the driver call, so the thread may be cancelled there. `asking`: the return
-  // address of the program's call.
+  // nothing during the driver call, so the thread may be cancelled there. `asking`: as
+  // Callers::asking_or() tells.
   CUdeviceptr take_at_hand(std::size_t bytes, const void* asking);
   CUresult allocate(CUdeviceptr* address, std::size_t bytes);
   CUresult allocate_pitch(CUdeviceptr* address, std::size_t* pitch, std::size_t width,

@@ -151,8 +151,7 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
     return {false, std::move(reason)};
   }
   if (!begin(State::kAwake, State::kFalling)) {
-    return {true, format("it is asleep already: {} of GPU memory are given back",
-                         bytes_text(bytes_away_))};
+    return {true, "it is asleep already: " + text_of_sleep()};
   }
   std::string refused;
   try {
@@ -161,7 +160,7 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
     // Nothing is away: after the first page was taken away, nothing needs host memory.
   }
   const std::uint64_t away = bytes_away_;
-  const std::uint64_t kept = store_.bytes();
+  bytes_kept_ = store_.bytes();
   if (away == 0) {
     let_pages_go();
   }
@@ -172,16 +171,20 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
     log::info("not put to sleep: {}", refused);
     return {false, refused};
   }
-  std::uint64_t outside = 0;  // what the program has of its devices outside of arenas
-  its_.contexts.devices().for_each([&](Device& device) { outside += device.use.beside_arenas(); });
-  std::string text =
-      format("{} of GPU memory given back; {} lie in {} meanwhile{}", bytes_text(away),
-             bytes_text(kept), folder_.empty() ? "the host's memory" : "a file in " + folder_,
-             outside == 0 ? "" : format("; {} stay, outside of the arena", bytes_text(outside)));
+  std::string text = text_of_sleep();
   log::info("asleep: {}", text);
   return {true, text};
 } catch (...) {  // what was done needs host memory only to be told
   return is_asleep() ? Outcome{true, "it is asleep"} : Outcome{false, kNoMemory};
+}
+
+std::string Sleeper::text_of_sleep() const {
+  std::uint64_t outside = 0;  // what the program has of its devices outside of arenas
+  its_.contexts.devices().for_each([&](Device& device) { outside += device.use.beside_arenas(); });
+  return format("{} of GPU memory given back; {} lie in {} meanwhile{}", bytes_text(bytes_away_),
+                bytes_text(bytes_kept_),
+                folder_.empty() ? "the host's memory" : "a file in " + folder_,
+                outside == 0 ? "" : format("; {} stay, outside of the arena", bytes_text(outside)));
 }
 
 // ---- to wake

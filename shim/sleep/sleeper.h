@@ -89,6 +89,8 @@ class Sleeper : private gates::Keeper, private ContextListener {
 
   std::string why_not_at_all() const;
 
+  std::string text_of_sleep() const;
+
   // In fall_asleep.cpp.
   std::string fall_asleep();
   std::string why_not_now() const;
@@ -140,6 +142,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   CopyBuffer buffer_;
   std::uint64_t page_bytes_ = 0;  // of the largest pages among those of `parts_`
   std::atomic<std::uint64_t> bytes_away_{0};
+  std::atomic<std::uint64_t> bytes_kept_{0};  // on the host, since the program fell asleep
   bool has_told_failure_ = false;  // of a wake, since the program fell asleep
 };
 

@@ -5,6 +5,7 @@
 Prints facts, one JSON object a line: data that were copied, exceptions, memory statistics. They must be the same bare and
 under cubfc. Kernels compute nothing there, so a fact is never a computed number.
 """
+import ctypes
 import gc
 import json
 import os
@@ -368,6 +369,51 @@ def threads():
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     fact(errors=errors, allocated=torch.cuda.memory_allocated())
+
+
+def put_to_sleep():
+    """Calls cubfc_sleep(), where this process can sleep. What is outside of the arena must be told."""
+    if os.environ.get("CUBFC_SLEEP") != "true":
+        return
+    told = ctypes.create_string_buffer(1000)
+    done = ctypes.CDLL(None).cubfc_sleep(told, ctypes.c_size_t(len(told)))
+    text = told.value.decode()
+    print(f"cubfc_sleep: {done}: {text}", file=sys.stderr)
+    is_outside = not is_of_pytorch() or "expandable_segments" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    if is_outside and not ("stay, outside of the arena" in text or "no memory of an arena" in text):
+        raise AssertionError(f"memory outside of the arena was not told: {text}")
+    if not is_outside and (not done or "outside" in text):
+        raise AssertionError(f"it does not sleep, or not wholly: {text}")
+
+
+@case
+def sleeps():
+    """A training that is put to sleep between its steps goes on as if nothing had been."""
+    model = GPT(depth=2).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    batches = [(torch.zeros(4, 256, dtype=torch.long), torch.zeros(4 * 256, dtype=torch.long))]
+    data = torch.arange(3_000_000)
+    there = data.cuda()
+    address = there.data_ptr()
+    side = torch.cuda.Stream()
+    if is_caching() and is_of_pytorch():
+        torch.cuda.memory._record_memory_history(max_entries=100000)
+    for _ in range(4):
+        train(model, optimizer, batches, lambda out, targets: nn.functional.cross_entropy(out.flatten(0, 1), targets))
+        torch.cuda.synchronize()
+        put_to_sleep()
+        with torch.cuda.stream(side):
+            copy = there.clone()
+        side.synchronize()
+        fact(back=bool(torch.equal(there.cpu(), data)), cloned=bool(torch.equal(copy.cpu(), data)), moved=there.data_ptr() != address)
+        del copy
+        books("slept")
+    if is_caching() and is_of_pytorch():
+        snapshot = torch.cuda.memory._snapshot()
+        fact(segments=[(segment["total_size"], [(block["size"], block["state"]) for block in segment["blocks"]])
+                       for segment in snapshot["segments"]],
+             events=[(event["action"], event["size"]) for event in snapshot["device_traces"][0]])
+        torch.cuda.memory._record_memory_history(enabled=None)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 600  # that a run may take
 
 CASES = ("copies", "mlp", "gpt", "large", "convolutions", "graphs", "streams", "pinned", "pools", "brim", "processes", "snapshots",
-         "threads", "vision", "quantized", "onnx")
+         "threads", "sleeps", "vision", "quantized", "onnx")
 # Cases that PyTorch alone does not run: the Python module that each needs.
 NEEDS = {"vision": "torchvision", "quantized": "bitsandbytes", "onnx": "onnxruntime"}
 NOT_OF_PYTORCH = ("onnx",)  # and so run once, not with each of its allocators
@@ -37,8 +37,11 @@ MODES = {
     "platform": {"CUBFC_ALLOCATOR": "platform"},
     "ordered": {"CUBFC_STREAM_ORDERED": "arena"},
     "disabled": {"CUBFC_DISABLE": "true"},
+    # Whatever the program does: it sleeps as often as it calls nothing for 5 ms.
+    "sleep": {"CUBFC_SLEEP": "true", "CUBFC_SLEEP_AFTER": "5ms"},
 }
-QUICK = {"cases": ("copies", "gpt", "graphs", "brim", "onnx"), "allocators": ("cache", "none"), "modes": (BARE, "default", "vmm")}
+QUICK = {"cases": ("copies", "gpt", "graphs", "brim", "onnx", "sleeps"), "allocators": ("cache", "none"),
+         "modes": (BARE, "default", "vmm", "sleep")}
 
 # Not from the caller's environment: it would change what is compared.
 FOREIGN = ("CUBFC_", "STANDIN_", "XLA_", "TF_", "JAX_", "CUDA_", "PYTORCH_", "TORCH_", "LD_")
@@ -50,6 +53,7 @@ CANNOT = {("graphs", "none"), ("pools", "none"), ("pools", "async"), ("snapshots
 # What the documents refuse: (case, allocator, mode), None for any, and where it stands.
 REFUSED = (
     ("processes", None, "vmm", "memory that is mapped has no cudaIpcGetMemHandle"),
+    ("processes", None, "sleep", "memory that is mapped has no cudaIpcGetMemHandle"),
     ("processes", None, "cuda_async", "a pool's memory has no cudaIpcGetMemHandle"),
 )
 
@@ -72,7 +76,7 @@ def plan(options, lacking=()):
     allocators = options.allocator or (QUICK["allocators"] if options.quick else list(ALLOCATORS))
     runs = []
     for allocator in allocators:
-        some = (BARE, "default", "deferred", "vmm", "ordered") if allocator != "cache" else tuple(MODES)
+        some = (BARE, "default", "deferred", "vmm", "ordered", "sleep") if allocator != "cache" else tuple(MODES)
         modes = options.mode or (QUICK["modes"] if options.quick else some)
         runs += [Run(case, allocator, mode) for mode in dict.fromkeys((BARE, *modes)) for case in cases
                  if (case, allocator) not in CANNOT and (case not in NOT_OF_PYTORCH or allocator == "cache")]
@@ -84,7 +88,8 @@ def variables(environment, allocator, mode, memory):
     preloaded = environment.preloaded()
     if MODES[mode] is not None:
         mine |= MODES[mode]
-        preloaded = [str(environment.build / "shim/libcubfc.so"), *preloaded]
+        library = "libcubfc_sleep.so" if "CUBFC_SLEEP" in mine else "libcubfc.so"
+        preloaded = [str(environment.build / "shim" / library), *preloaded]
     return mine | ALLOCATORS[allocator] | environment.variables() | {
         "LD_PRELOAD": ":".join(preloaded), "STANDIN_MEMORY": memory, "CUBFC_LOG_LEVEL": "error",
         "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}

@@ -36,7 +36,7 @@ class Sleep(UnderCubfc):
             self.assertEqual(self.ask("sleep", str(process.pid)), (
                 0, f"pid {process.pid}: asleep: 300.0 MiB of GPU memory given back; 300.0 MiB lie in the host's memory meanwhile\n"))
             self.assertEqual(self.ask("sleep", str(process.pid)), (
-                0, f"pid {process.pid}: asleep: it is asleep already: 300.0 MiB of GPU memory are given back\n"))
+                0, f"pid {process.pid}: asleep: it is asleep already: 300.0 MiB of GPU memory given back; 300.0 MiB lie in the host's memory meanwhile\n"))
             self.assertEqual(self.ask("wake", str(process.pid)), (0, f"pid {process.pid}: awake: 300.0 MiB of GPU memory are back\n"))
             self.assertEqual(self.ask("wake", str(process.pid)), (0, f"pid {process.pid}: awake: it was awake\n"))
         self.assertEqual(self.end_of(process), 0)
