@@ -142,7 +142,8 @@ class AddressTable {
   Slots slots_{kFirstSizeBits};
   std::uint32_t size_bits_ = kFirstSizeBits;
   std::size_t count_ = 0;
-  std::size_t look_at_ = most_in(kFirstSizeBits);  // count_ from which make_room() runs; growing: 0
+  // From this count_ on, reserve_one() calls make_room(). 0 while growing.
+  std::size_t look_at_ = most_in(kFirstSizeBits);
   // While growing: the old array, with the entries that have not been moved to slots_ yet.
   Slots old_;
   std::uint32_t next_to_move_ = 0;

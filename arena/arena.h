@@ -117,8 +117,8 @@ class Arena {
   // Forgets all regions and blocks without giving anything back: their memory is gone already. The
   // statistics go on.
   void abandon() noexcept;
-  // The source has taken memory away from under the arena's blocks, or has put it back at the same
-  // addresses. The arena only tells its observer; nobody, if it has no region there any more.
+  // Called when the source has taken memory away from under the arena's blocks, or has put it back
+  // at the same addresses. Only tells the observer. Does nothing if no region is there any more.
   void memory_is_away(Address base, std::uint64_t bytes) noexcept;
   void memory_is_back(Address base, std::uint64_t bytes) noexcept;
   // Sets new options: after abandon(), or before the first allocation.
@@ -156,7 +156,7 @@ class Arena {
   void make_free(BlockIndex index);
   BlockInfo info_of(BlockIndex index) const;
 
-  // The pool's lock guards all members. Only region_at() reads without it, from the regions' map.
+  // pool_.lock guards all members. Only region_at() reads without it, from the regions' map.
   // The members that each call reads come first, side by side.
   std::uint64_t largest_possible_ = 0;  // the largest request that is served, in bytes
   std::uint64_t largest_in_slice_ = 0;  // the largest that is served from a slice, in bytes

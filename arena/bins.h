@@ -3,8 +3,8 @@
 //
 // Below 64 granules (32 KiB) each size has a class of its own; above, each power of two has 32
 // classes, so that the sizes of a class differ by 3% at most. Each class has a list of its blocks.
-// A bitmap has a bit for each class whose list is not empty, and a summary word a bit for each word
-// of the bitmap. So the next larger class with a block is found by two count-trailing-zeros
+// A bitmap marks the classes whose list is not empty. A summary word marks the words of the bitmap
+// that are not 0. So the next larger class with a block is found by two count-trailing-zeros
 // instructions.
 #pragma once
 

@@ -101,7 +101,7 @@ class Counts {
   // Tells the observer of memory that comes back to its addresses. The arena has counted it all the
   // while.
   void memory_returned(Address base, std::uint64_t bytes);
-  // Of the memory that the arena has, `bytes` less are for blocks.
+  // `bytes` of the arena's memory are no longer for blocks.
   void became_unusable(std::uint64_t bytes) { usable_bytes_ -= bytes; }
   // Writes the figures of memory. To be called after the functions above, and after a failure.
   void write_resized(const Regions& regions) noexcept;

@@ -29,8 +29,8 @@ inline void put(Figure& figure, std::uint64_t value) noexcept {
 }
 
 // How much one caller has, now and at the last peak of all callers together. Setting the latter for
-// all callers at each new peak would take too long. So `before` is set for one caller at a time,
-// when what that caller has changes for the first time after the peak.
+// all callers at each new peak would take too long. So a caller's `before` is set by that caller's
+// first change after the peak.
 //
 // A watch for the next change does not make change() slower. watch() sets a bit in `since` that no
 // number of a peak has. change() compares `since` with the number of the last peak anyway.

@@ -82,7 +82,8 @@ class Regions {
 
   using Place = arena::Place;
   // The place for a block of `block_bytes` where the least memory must be mapped; of several the
-  // one at the lowest address. No vacancy when no place is large enough. Looks at every vacancy.
+  // one at the lowest address. Its `vacancy` is kNoBlock when no place is large enough. Looks at
+  // every vacant block.
   Place place_for(std::uint64_t block_bytes, std::uint32_t page_granules) const;
   // Cuts a part out of a free or vacant block, so that memory can be mapped or unmapped there. The
   // part is moving until settle(). Precondition: reserve_for_moves(count) was called, and fewer

@@ -16,9 +16,9 @@ inline constexpr std::uint64_t kGranuleBytes = 512;
 
 // A block of 2 MiB or more starts and ends on a multiple of 64 KiB. RDMA registers memory in pages
 // of 64 KiB, so registering such a block never exposes a neighbour. Smaller blocks are not aligned
-// so; neither are the driver's, which packs several of them into one piece of 2 MiB. With a
-// threshold of 64 KiB instead of 2 MiB, a third of the recorded traces would need more memory, and
-// a block slightly larger than 64 KiB would take twice its size.
+// so. The driver does not align them so either: it packs several of them into one piece of 2 MiB.
+// With a threshold of 64 KiB instead of 2 MiB, a third of the recorded traces would need more
+// memory, and a block slightly larger than 64 KiB would take twice its size.
 inline constexpr std::uint64_t kPageBytes = std::uint64_t{64} * 1024;
 inline constexpr std::uint64_t kLargeBytes = std::uint64_t{2} * 1024 * 1024;
 inline constexpr std::uint32_t kGranulesPerPage = kPageBytes / kGranuleBytes;

@@ -20,8 +20,8 @@ using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milli
                            Allocator, Preallocate, FreeMode, StreamOrdered, Ipc, LimitCounts, Nvml,
                            FractionOf, LogLevel, DeviceAmounts, std::string>;
 
-/// Reads a value that is not empty; nothing if the value is not accepted. `so_far` holds the
-/// options that are no limits, because a fraction above 1 is accepted only with unified memory.
+/// Reads a value that is not empty; nothing if the value is not accepted. `so_far`: when a limit is
+/// read, all options that are no limits are in it. A fraction above 1 needs unified memory in it.
 using Reader = std::optional<Value> (*)(std::string_view text, const Policy& so_far);
 
 /// Two names of another project, both with a number of MiB as their value. Neither counts unless
@@ -62,12 +62,12 @@ enum class Limits {
 struct Option {
   Spelling own;
   std::span<const Spelling> honoured;  ///< others' names, the newest first
-  std::string_view default_text;       ///< a value, or words where the default is none
+  std::string_view default_text;       ///< a value; words where there is no default value
   std::string_view meaning;            ///< one line
   Limits limits;
   void (*store)(Policy&, const Value&, const Origin&);
   std::string (*show)(
-      const Policy&);  ///< the value in force where it is set, as it would be written
+      const Policy&);  ///< the value in force, as it would be written; "unset" if there is none
   const Origin& (*origin)(const Policy&);
 };
 

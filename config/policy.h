@@ -33,9 +33,9 @@ struct Policy {
   Setting<std::optional<Fraction>> mem_fraction;
   Setting<FractionOf> mem_fraction_of;
   Setting<DeviceAmounts> mem_limit;
-  /// The limit that NVIDIA's container toolkit gives the container, if mem_limit is set, too, under
-  /// another name; the lower of the two holds. Without such a mem_limit, mem_limit itself is the
-  /// container's limit.
+  /// The limit that NVIDIA's container toolkit gives the container. It is here only if another
+  /// name sets mem_limit; the lower of the two holds. If no other name does, the container's limit
+  /// is in mem_limit.
   Setting<DeviceAmounts> container_limit;
   /// The group of processes of a user that share a limit, and that limit. Both are set, or
   /// neither.
@@ -59,11 +59,11 @@ struct Policy {
   /// When the program has neither allocated nor freed for so long, the process gives unused memory
   /// back. Never unless set.
   Setting<std::optional<std::chrono::milliseconds>> trim_after;
-  /// Whether the program's memory can be taken away and put back (`cubfc sleep`); after how long a
-  /// time in which the program does nothing that is done by itself, never unless set; and the
-  /// folder for the bytes meanwhile, as a path of CUBFC_LOG_FILE, or nothing for the host's memory.
+  /// Whether the program's memory can be taken away and put back (`cubfc sleep`).
   Setting<bool> sleep;
+  /// When the program has done nothing for so long, it sleeps by itself. Never unless set.
   Setting<std::optional<std::chrono::milliseconds>> sleep_after;
+  /// The folder for the bytes meanwhile, as CUBFC_LOG_FILE; nothing: they are in host memory.
   Setting<std::optional<std::string>> sleep_host;
   Setting<bool> unified_memory;
   Setting<FreeMode> free_mode;

@@ -2,9 +2,10 @@
 // Knows bytes and members; nothing of files, processes or CUDA.
 //
 // A claim changes two words, the group's total and what the member holds, and the process may be
-// killed between the two. So the total names the change that made it, by member and number. Whoever
-// changes the total next first marks that change as done in its member's part. So it is always
-// known exactly what a dead member holds, whatever it was doing, and no process waits for another.
+// killed between the two. So the total names the change that made it, by member and number. Before
+// anybody changes the total again, it marks that change as done in the part of that change's
+// member. So it is always known exactly what a dead member holds, whatever it was doing, and no
+// process waits for another.
 #pragma once
 
 #include <array>
@@ -30,9 +31,10 @@ class GroupTable {
   void force(std::size_t member, std::uint64_t bytes) noexcept { change(member, bytes, kNoLimit); }
   void give(std::size_t member, std::uint64_t bytes) noexcept { change(member, -bytes, kNoLimit); }
 
-  // A change in two steps, the first of which calls no function. `difference`: how many bytes more
-  // the member claims; to give back n bytes it is -n, as an unsigned number, and `limit` is
-  // kNoLimit. kAndDone: the change is done. Else end_change() must follow.
+  // A change in two steps. begin_change() does it, and returns kAndDone, if the bytes fit and no
+  // other member has changed the total since this one did. Else end_change() must follow.
+  // `difference`: how many bytes more the member claims; to give back n bytes it is -n, as an
+  // unsigned number, and `limit` is kNoLimit.
   static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
   enum class Begun : std::uint8_t { kAndDone, kAfterOthers, kOvertaken };
   Begun begin_change(std::size_t member, std::uint64_t difference, std::uint64_t limit) noexcept {
@@ -64,8 +66,8 @@ class GroupTable {
   // part. Decides whether the change that the member was making has happened.
   void recover(std::size_t member) noexcept;
 
-  // The bytes claimed by all members, and by one. held_by() is exact for a process that may change
-  // the member's part, and while no process changes it; else it may be a moment old.
+  // The bytes claimed by all members, and by one. held_by() is exact if this process may change the
+  // member's part, or if no process is changing it; else it may be a moment old.
   std::uint64_t used() const noexcept { return bytes_of(total_.load(std::memory_order_relaxed)); }
   std::uint64_t held_by(std::size_t member) const noexcept;
 

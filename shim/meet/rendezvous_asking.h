@@ -52,7 +52,7 @@ class Asking {
   // The living processes, with every device. If a pid is given, only the process with this pid.
   Others of_process(std::optional<std::int32_t> pid);
 
-  // `most`: for how long an answer, or the next part of what was asked for, is waited for.
+  // `most`: how long to wait for an answer, or for the next part of what was asked for.
   struct Waiting {
     Clock::duration most = patience::kForAnswer;
     // Tells whether the process with this pid is known to be stopped, and so gives no answer. Null:

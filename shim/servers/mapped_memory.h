@@ -21,8 +21,8 @@ class MappedMemory : public RegionSource, private MovablePages {
         page_bytes_(page_bytes),
         page_properties_(page_properties(driver, device.handle)) {}
 
-  // Makes once all driver calls that this class makes for a page. Returns the driver's answer to
-  // the first call that fails. That the device is full counts as CUDA_SUCCESS.
+  // Tries, with one page, each driver call that this class makes for a page. Returns the driver's
+  // answer to the first call that fails. If the device is full, that counts as CUDA_SUCCESS.
   static CUresult try_page(const DriverFunctions& driver, CUdevice device,
                            std::uint64_t page_bytes) noexcept;
   // The page size in bytes that suits the size of the device, or of the limit if that is lower. 0

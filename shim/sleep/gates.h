@@ -1,5 +1,5 @@
 // Gates: functions that a program with CUBFC_SLEEP gets in place of the driver's functions that
-// need device memory where the program has it (driver/memory_contents.h). A call passes through its
+// need its memory at its addresses (driver/memory_contents.h). A call passes through its
 // gate to the driver's function, or to cubfc's wrapper of that function. While the program's memory
 // is away, each gate stops its calls and asks the Sleeper to bring the memory back first.
 //
@@ -52,9 +52,9 @@ void set_keeper(Keeper* keeper) noexcept;
 // Precondition: is_sleep_library().
 void* in_front_of(std::string_view name, void* function) noexcept;
 
-// The return address of the program's call, for a function that a gate may have called. Its own
-// return address, and its canonical frame address, are passed: if the former lies in a gate, the
-// program's is where the gate has found it (gates.S).
+// The return address of the program's call, for a function that a gate may have called. That
+// function passes its own return address, and its canonical frame address. If the return address
+// lies in a gate, the program's is read from the gate's frame (gates.S).
 inline const void* caller_behind(const void* return_address, const void* frame) noexcept;
 
 // stop(): from now on each call that comes to a gate is stopped. When this returns, every other
@@ -63,16 +63,16 @@ inline const void* caller_behind(const void* return_address, const void* frame) 
 // thread at a time.
 bool stop() noexcept;
 void open() noexcept;
-// All loads and stores of other threads that came before the call, in the order of those threads,
-// are done when this returns true. False where the kernel has no membarrier(2).
+// When this returns true, each other thread has passed a full memory barrier since the call. False
+// where the kernel has no membarrier(2).
 bool synchronize_threads() noexcept;
 // Has each gate stop the next call that comes to it, and only that call: so the Sleeper learns
 // whether the program does anything at all.
 void stop_next_call() noexcept;
 
-// A function that the program has got without a gate although it would need one, or of which nobody
-// knows whether it does, because it is newer than this cubfc: then memory must not be taken away.
-// The name that the program has asked for; empty if there is none.
+// The first function that the program has got without a gate, though it needs one, or may need one
+// because it is newer than this cubfc: by the name that the program has asked for. Empty if there
+// is none. If there is one, memory must not be taken away.
 std::string_view ungated_function() noexcept;
 
 extern "C" {

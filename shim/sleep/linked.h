@@ -13,8 +13,8 @@ namespace cubfc {
 // none. libcubfc.so does not have it: its address is nullptr there (hook/gated_thunks.cpp).
 __attribute__((weak, visibility("hidden"))) void* linked_thunk(std::string_view name) noexcept;
 
-// What a function of the driver's needs, by its name without version (needed.cpp). Not in
-// libcubfc.so, either, which need not load the names for it.
+// What a function of the driver's needs, by its name without version (needed.cpp). libcubfc.so does
+// not have this function either, so it need not load the list of names.
 struct Needed {
   enum class What : std::uint8_t {
     kNothing,

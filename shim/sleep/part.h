@@ -25,7 +25,7 @@ struct SleepingPage {
   };
   std::vector<Piece> live;   // by address
   bool is_away = false;      // its memory was taken away
-  bool lacks_bytes = false;  // it was, and its bytes are not back yet
+  bool lacks_bytes = false;  // from when it was taken away until its bytes are back
 
   // What one copy copies: from the first byte of `live`, which is not empty, to the last, also
   // where other blocks lie between.

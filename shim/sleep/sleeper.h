@@ -1,9 +1,9 @@
 // Takes the memory of an idle program away and brings it back (CUBFC_SLEEP, under
 // CUBFC_ALLOCATOR=vmm). sleep(): the bytes of all live blocks go to the host, the pages in which
 // they lie are unmapped, and their memory goes back to the devices and to the limit. The addresses
-// stay reserved. wake(): the same bytes come back to the same addresses. Each call of the program's
-// that needs the memory wakes it first: it comes through a gate (gates.h), which is stopped
-// meanwhile.
+// stay reserved. wake(): the same bytes come back to the same addresses. The program's calls that
+// need the memory come through gates (gates.h). While the program sleeps the gates are stopped, and
+// such a call first wakes the program.
 //
 // Whatever fails, the program is then awake and has its bytes, or asleep with all of them on the
 // host, and the same can be tried again.
@@ -127,12 +127,12 @@ class Sleeper : private gates::Keeper, private ContextListener {
   std::condition_variable changed_;
   std::atomic<State> state_{State::kAwake};
   std::atomic<int> stopped_calls_{0};                   // calls at gates that wait for the memory
-  std::atomic<const char*> stopped_function_{nullptr};  // that one of them is to; a literal
+  std::atomic<const char*> stopped_function_{nullptr};  // what one of them calls; a literal
   std::atomic<bool> was_called_{false};
   std::atomic<bool> process_ends_{false};
   std::atomic<bool> device_launches_{false};
   std::atomic<bool> hands_out_frames_{false};
-  // Addresses in blocks that others may reach, each with the id of its context.
+  // Addresses in blocks that other processes or devices may reach, each with its context's id.
   std::set<std::pair<std::uint64_t, arena::Address>> handed_out_;
 
   // Used by the thread that is in sleep() or wake(), and kept while the program sleeps. If a

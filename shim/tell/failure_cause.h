@@ -41,7 +41,7 @@ struct FailedRequestFacts {
     std::uint64_t taken;
     const config::Origin* origin;  // who has set it; nullptr: it is unusable
   };
-  std::optional<Limit> limit;  // the limit with the least left of those that count the request
+  std::optional<Limit> limit;  // of the limits that count the request, the one with the least left
   bool limit_is_unusable = false;
   struct Group {
     std::string name;

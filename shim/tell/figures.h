@@ -123,7 +123,7 @@ struct ProcessFigures {
   Text<256> labels;   // CUBFC_LABELS
   std::atomic<std::uint32_t> num_callers;
   // The file names of the shared objects that ask for memory. The first stands for all that are not
-  // known, the last for all that came when the others were taken.
+  // known, the last for all that came when no other was left.
   std::array<Text<96>, arena::kCallers> callers;
   std::array<DeviceFigures, kDevices> devices;
   std::array<ArenaFigures, kArenas> arenas;

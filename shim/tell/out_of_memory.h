@@ -39,8 +39,8 @@ class OutOfMemoryReporter {
                      const std::function<OutOfMemory(Detail)>& find_out) noexcept;
 
   // Whether served() is to be called: a request of a thread has failed, and the thread may try
-  // again. False after kMostHeardOf calls of served(): the thread must then have gone on without
-  // the memory.
+  // again. False after kMostHeardOf calls of served(): by then the thread has gone on without the
+  // memory, it is assumed.
   bool listens() const noexcept { return heard_of_.load(std::memory_order_relaxed) > 0; }
   // Called when this thread was served so many bytes.
   void served(std::uint64_t bytes) noexcept;
@@ -49,7 +49,7 @@ class OutOfMemoryReporter {
   void finish() noexcept;
 
  private:
-  // A thread that was not given as many bytes in one request since its last failure.
+  // A thread whose last failed request was for `bytes`, and that has got no such request since.
   struct Waiting {
     long thread;
     std::uint64_t bytes;
