@@ -15,6 +15,7 @@
 #include "cli/check/policy.h"
 #include "cli/check/tell_enforced.h"
 #include "cli/commands.h"
+#include "cli/json_text.h"
 #include "cli/kernel_driver.h"
 #include "cli/numbers.h"
 #include "cli/option_flags.h"
@@ -83,7 +84,7 @@ bool check_driver(Findings& findings, std::chrono::seconds patience) {
     findings.object("the driver shows no GPU; CUDA_VISIBLE_DEVICES may hide them");
   }
   for (const ordered_json& gpu : told["gpus"]) {
-    const std::string name = "GPU " + gpu["number"].dump();
+    const std::string name = "GPU " + json_text(gpu["number"]);
     std::string text =
         gpu["name"].get<std::string>() + "  " + bytes_text(gpu["total_bytes"].get<std::uint64_t>());
     if (gpu.contains("free_bytes")) {
@@ -137,7 +138,7 @@ void check_library(Findings& findings, const std::string& library, bool has_driv
     return;
   }
   for (const ordered_json& gpu : told["gpus"]) {
-    const std::string name = "GPU " + gpu["number"].dump();
+    const std::string name = "GPU " + json_text(gpu["number"]);
     if (!gpu["allocated"]) {
       findings.object(name + ": 1 MiB cannot be had with these settings");
     } else if (!gpu["counted"]) {
@@ -231,12 +232,12 @@ void check_memory(Findings& findings, const CheckWords& words) {
   }
   findings.json()["fill"] = told["gpus"];
   for (const ordered_json& gpu : told["gpus"]) {
-    const std::string name = "GPU " + gpu["number"].dump();
+    const std::string name = "GPU " + json_text(gpu["number"]);
     const auto bytes = [&](const char* field) {
       return bytes_text(gpu[field].get<std::uint64_t>());
     };
     findings.say(name, bytes("filled_bytes") + " of " + bytes("total_bytes") + " taken in " +
-                           gpu["steps"].dump() + (gpu["steps"] == 1 ? " step" : " steps") +
+                           json_text(gpu["steps"]) + (gpu["steps"] == 1 ? " step" : " steps") +
                            ", written, read back, given back");
     if (gpu["filled_bytes"] < gpu["wanted_bytes"]) {
       findings.object(name + ": only " + bytes("filled_bytes") + " of " + bytes("wanted_bytes") +

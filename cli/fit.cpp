@@ -15,6 +15,7 @@
 #include "cli/fit/answer.h"
 #include "cli/fit/search.h"
 #include "cli/fit/tell.h"
+#include "cli/json_text.h"
 #include "cli/numbers.h"
 #include "cli/program_words.h"
 #include "cli/progress.h"
@@ -143,7 +144,8 @@ Told answer(const FitWords& words, const fit::Program& program, const std::vecto
   const bool fits = std::ranges::all_of(answer.verdicts, [](const fit::Verdict& verdict) {
     return verdict.cache.answer == fit::Fits::Answer::kYes;
   });
-  return {words.json ? fit::json_of(program, answer).dump(2) + '\n' : fit::text_of(program, answer),
+  return {words.json ? json_text(fit::json_of(program, answer), 2) + '\n'
+                     : fit::text_of(program, answer),
           gpus.empty() || fits};
 }
 
@@ -156,7 +158,7 @@ Told answer_search(const FitWords& words, const fit::Program& program,
   const fit::Search search = fit::read_search(words.search);
   const std::vector<fit::Found> found = fit::search(program, search, gpus, folder, telling);
   return {
-      words.json ? fit::json_of(program, search, found).dump(2) + '\n'
+      words.json ? json_text(fit::json_of(program, search, found), 2) + '\n'
                  : fit::text_of(search, found),
       std::ranges::all_of(found, [](const fit::Found& each) { return each.largest.has_value(); })};
 }

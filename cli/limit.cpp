@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/json_text.h"
 #include "cli/live/processes.h"
 #include "cli/option_flags.h"
 #include "cli/report/wording.h"
@@ -288,7 +289,7 @@ void limit(LimitWords words) {
     }
   }
   const std::string text =
-      words.json ? json_of(budgets, words.group).dump(2) + "\n" : text_of(budgets);
+      words.json ? json_text(json_of(budgets, words.group), 2) + "\n" : text_of(budgets);
   std::fputs(text.c_str(), stdout);
 }
 

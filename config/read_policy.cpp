@@ -259,7 +259,8 @@ class PolicyReader {
         !policy_.preallocate.is_set()) {
       policy_.preallocate = {Preallocate::kNo, policy_.allocator.origin};
     }
-    if (!policy_.mem_limit.is_set()) {
+    const bool is_groups = policy_.group.value && policy_.group_limit.value.empty();
+    if (!policy_.mem_limit.is_set() && !is_groups) {
       policy_.mem_limit = std::exchange(policy_.container_limit, {});
     }
     if (policy_.log_file.value == "stderr") {
@@ -269,10 +270,13 @@ class PolicyReader {
 
   // In a group nothing is preallocated, because other members could not have what one has
   // preallocated. A limit under another project's name is the limit of the container, so it becomes
-  // the group's limit when CUBFC_GROUP_LIMIT is not set.
+  // the group's limit when CUBFC_GROUP_LIMIT is not set: NVIDIA's, if there are two.
   void read_group() {
     if (policy_.group.value && policy_.group_limit.value.empty() &&
-        !policy_.mem_limit.value.empty() && !policy_.mem_limit.origin.own_name) {
+        !policy_.container_limit.value.empty()) {
+      policy_.group_limit = std::exchange(policy_.container_limit, {});
+    } else if (policy_.group.value && policy_.group_limit.value.empty() &&
+               !policy_.mem_limit.value.empty() && !policy_.mem_limit.origin.own_name) {
       policy_.group_limit = std::exchange(policy_.mem_limit, {});
     } else if (policy_.group.value && policy_.group_limit.value.empty() &&
                !policy_.enforced.mem_limit.value.empty() &&

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -66,6 +68,20 @@ bool read_both(Descriptor output, std::string& out, Descriptor errors, std::stri
   return true;
 }
 
+// Waits for the end of the child. False if it has not ended in time. (A kernel older than 5.3 has
+// no descriptor for that: there the caller's waitpid() waits, without a limit.)
+bool has_ended(pid_t child, Clock::time_point until) {
+  const Descriptor process(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  pollfd file{process.get(), POLLIN, 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    const int ready = process ? poll(&file, 1, static_cast<int>(std::max<long>(left, 0))) : 1;
+    if (ready > 0 || left <= 0) {
+      return ready > 0;
+    }
+  }
+}
+
 }  // namespace
 
 std::string ChildEnd::problem() const {
@@ -94,8 +110,10 @@ ChildEnd run_child(const std::vector<std::string>& words, const Variables& varia
   output.in = Descriptor();
   complaints.in = Descriptor();
   ChildEnd end;
-  end.is_late = !read_both(std::move(output.out), end.output, std::move(complaints.out), end.errors,
-                           Clock::now() + most);
+  const auto until = Clock::now() + most;
+  end.is_late =
+      !read_both(std::move(output.out), end.output, std::move(complaints.out), end.errors, until) ||
+      !has_ended(child, until);
   if (end.is_late) {
     kill(child, SIGKILL);
   }

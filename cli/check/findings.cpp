@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/failure.h"
+#include "cli/json_text.h"
 #include "cli/report/wording.h"
 #include "config/values.h"
 
@@ -23,7 +24,7 @@ void Findings::object(std::string_view text) {
 void Findings::finish(bool as_json) {
   if (as_json) {
     json_["problems"] = problems_;
-    lines_ = json_.dump() + "\n";
+    lines_ = json_text(json_) + "\n";
   }
   if (std::fputs(lines_.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
     throw Failure{"standard output cannot be written to"};

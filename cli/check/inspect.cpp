@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/check/driver.h"
+#include "cli/json_text.h"
 #include "cli/progress.h"
 #include "cli/report/wording.h"
 #include "shim/cubfc.h"
@@ -33,7 +34,7 @@ std::string told(const std::function<void(ordered_json&)>& tell) {
   } catch (const DriverError& error) {
     all["error"] = report::printable(error.what());
   }
-  return all.dump() + "\n";
+  return json_text(all) + "\n";
 }
 
 // Whether a piece still holds the word that was written to all of it.

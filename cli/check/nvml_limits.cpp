@@ -1,5 +1,7 @@
 #include "cli/check/nvml_limits.h"
 
+#include "cli/json_text.h"
+
 #include <dlfcn.h>
 
 #include <array>
@@ -35,7 +37,7 @@ std::string nvml_limits(const std::string& cgroup) {
   ordered_json told = {{"gpus", ordered_json::array()}};
   void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return told.dump();
+    return json_text(told);
   }
   const auto init = find<int()>(library, "nvmlInit_v2");
   const auto count = find<int(unsigned*)>(library, "nvmlDeviceGetCount_v2");
@@ -44,7 +46,7 @@ std::string nvml_limits(const std::string& cgroup) {
   const auto limits = find<int(void*, MemoryLimits*)>(library, "nvmlDeviceGetMemoryLimits_v1");
   if (init == nullptr || count == nullptr || handle == nullptr || uuid == nullptr ||
       limits == nullptr) {
-    return told.dump();
+    return json_text(told);
   }
   unsigned devices = 0;
   int refused = init();
@@ -66,7 +68,7 @@ std::string nvml_limits(const std::string& cgroup) {
   if (refused != kSuccess) {
     told["error"] = "NVML answers " + std::to_string(refused);
   }
-  return told.dump();
+  return json_text(told);
 }
 
 }  // namespace cubfc::cli::check

@@ -15,6 +15,7 @@
 #include "cli/check/findings.h"
 #include "cli/failure.h"
 #include "cli/report/wording.h"
+#include "cli/run/library.h"
 #include "cli/run/program.h"
 #include "cli/run/settings.h"
 #include "config/values.h"
@@ -77,7 +78,8 @@ void read_policy_file_of(Subject& subject) {
 }
 
 bool is_our_library(const std::string& path) {
-  return path.substr(path.rfind('/') + 1).starts_with("libcubfc.so");
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name.starts_with(kLibraryName) || name.starts_with(kSleepLibraryName);
 }
 
 // The libcubfc.so that LD_PRELOAD or /etc/ld.so.preload names; empty where neither names one.
@@ -251,7 +253,10 @@ Subject subject_of_program(const std::string& name) {
                                Errors::kCatch, kPatience);
   const std::string loaded = child.value("path", "");
   const std::string named = library_that_is_named(subject);
-  if (!loaded.empty()) {
+  if (child.contains("error")) {
+    subject.why_not_loaded = "whether libcubfc.so is preloaded here cannot be found out: " +
+                             child["error"].get<std::string>();
+  } else if (!loaded.empty()) {
     const auto obstacles = name.empty() ? std::vector<std::string>()
                                         : obstacles_to_preload(program.path, loaded, "", search);
     if (!obstacles.empty()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cli/failure.h"
+#include "cli/json_text.h"
 #include "cli/report/wording.h"
 #include "shim/tell/format.h"
 
@@ -178,7 +179,7 @@ std::string Result::json(const std::vector<std::string>& program,
                             {"bare", {{"exit", bare_ended_}, {"seconds", bare_seconds_}}},
                             {"modes", std::move(rows)},
                             {"verdict", verdict}};
-  return all.dump(2) + "\n";
+  return json_text(all, 2) + "\n";
 }
 
 }  // namespace cubfc::cli::compare

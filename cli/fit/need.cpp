@@ -162,11 +162,13 @@ std::optional<Need> need_of(const Run& run) {
       ++most.processes_beside;
     }
   }
-  for (std::size_t n = 0; n < run.processes.size(); ++n) {
-    if (run.processes[n].reserved > most.reserved) {
-      most.reserved = run.processes[n].reserved;
-      most.process = n;
-    }
+  auto notes = std::ranges::find(run.processes, pid_in(most.trace), &ProcessNotes::pid);
+  if (notes == run.processes.end()) {
+    notes = std::ranges::max_element(run.processes, {}, &ProcessNotes::reserved);
+  }
+  if (notes != run.processes.end()) {
+    most.reserved = notes->reserved;
+    most.process = static_cast<std::size_t>(notes - run.processes.begin());
   }
   return most;
 }

@@ -14,7 +14,7 @@ namespace cubfc::cli::fit {
 // said. NVIDIA's libraries are left out: Gpu::context_bytes has what they take.
 struct Need {
   std::uint64_t allocated = 0;       // by tensors and other blocks, as they were asked for
-  std::uint64_t reserved = 0;        // the largest ProcessNotes::reserved of all processes
+  std::uint64_t reserved = 0;        // ProcessNotes::reserved, of `process`
   std::uint64_t device = 0;          // by the segments of PyTorch's cache and other blocks
   std::optional<std::uint64_t> bfc;  // the least limit under cubfc that would do; none: not found
   std::optional<std::uint64_t> vmm;
@@ -31,7 +31,9 @@ struct Need {
   // such processes there are.
   std::uint64_t beside = 0;
   std::size_t processes_beside = 0;
-  std::size_t process = 0;  // index in Run::processes of the one that `reserved` is of
+  // Index in Run::processes: of this process, or, if it has no notes, of the one with the largest
+  // `reserved`.
+  std::size_t process = 0;
   std::string trace;
 };
 

@@ -123,6 +123,7 @@ std::optional<ProcessNotes> notes_in(const std::string& path) {
     return std::nullopt;
   }
   ProcessNotes notes;
+  notes.pid = pid_in(path);
   try {
     notes.state = json.value("state", "running");
     notes.waited_at = json.value("waited_at", "");
@@ -158,9 +159,9 @@ std::vector<ProcessNotes> all_notes_in(const std::string& folder) {
 std::string last_lines(const std::string& text) {
   constexpr std::size_t kLines = 20;
   std::size_t at = text.size();
-  for (std::size_t lines = 0; at > 0 && lines <= kLines; --at) {
+  for (std::size_t lines = 0; at > 0; --at) {
     lines += text[at - 1] == '\n' && at != text.size() ? 1 : 0;
-    if (lines > kLines) {
+    if (lines == kLines) {
       break;
     }
   }
@@ -251,6 +252,11 @@ pid_t start(const Program& program, bool shows_output, const std::vector<std::st
 }
 
 }  // namespace
+
+std::string pid_in(const std::string& path) {
+  const std::string name = fs::path(path).stem();
+  return name.substr(name.rfind('-') + 1);
+}
 
 void end_runs_on_signals() {
   struct sigaction action {};

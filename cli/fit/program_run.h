@@ -41,6 +41,7 @@ struct Note {
 // The notes of one process of the program: one that has imported PyTorch, or a library that cannot
 // run here.
 struct ProcessNotes {
+  std::string pid;
   std::string state;  // why it ended: "steps", "seconds", "waits", "ended", "failed"; or "running"
   std::string waited_at;  // the last line of a loop that read made-up values; empty: none
   std::vector<std::uint64_t> communicators;  // for each of NCCL's: among how many GPUs
@@ -63,10 +64,13 @@ struct Run {
   bool ended_well = false;
   std::string ended;  // in words: "with status 1", "by SIGKILL"
   std::vector<ProcessNotes> processes;
-  std::vector<std::string> traces;   // paths, of processes that have allocated
+  std::vector<std::string> traces;   // paths, of processes that have allocated: see pid_in()
   std::vector<std::string> refused;  // paths of libraries that asked for NVIDIA's private tables
   std::string output;                // the last lines that the program wrote
 };
+
+// The id of the process that has written this file, a trace or notes, in the folder of a run.
+std::string pid_in(const std::string& path);
 
 // Called twice a second, with the notes of the processes so far.
 using Seen = std::function<void(const std::vector<ProcessNotes>&)>;

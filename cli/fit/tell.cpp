@@ -45,7 +45,7 @@ std::string why_it_ended(const Measured& measured) {
   const std::string steps = report::counted(notes.steps, "step");
   if (notes.state == "steps") {
     return "after " + steps + ", as the peak had not risen over the last " +
-           count_text(notes.steps - notes.peak_step);
+           count_text(notes.steps - notes.peak_step - 1);
   }
   if (notes.state == "seconds") {
     return fmt::format(

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arena/budget.h"
+#include "cli/json_text.h"
 #include "cli/replay/print.h"
 
 namespace cubfc::replay {
@@ -84,7 +85,7 @@ std::string json(const recordings::Recording& recording, const Workload& workloa
     made["results"].push_back(json_of(workload, result));
   }
   // A path may be no UTF-8.
-  return made.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return cli::json_text(made, 2) + "\n";
 }
 
 }  // namespace cubfc::replay

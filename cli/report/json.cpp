@@ -2,6 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_text.h"
 #include "cli/report/forms.h"
 #include "cli/report/wording.h"
 
@@ -334,7 +335,7 @@ void write_json(const Told& told, Output& output) {
   json["frames"] = Json::array();
   json["stacks"] = Json::array();
   add_stacks(told, json);
-  output.write(json.dump(1, ' ', false, Json::error_handler_t::replace));
+  output.write(cli::json_text(json, 1));
   output.write("\n");
 }
 

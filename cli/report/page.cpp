@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "cli/json_text.h"
 #include "cli/recordings/own_code.h"
 #include "cli/report/forms.h"
 #include "cli/report/packed.h"
@@ -173,7 +174,7 @@ std::string header_of(const Told& told, const Columns& columns) {
   }
   add_stacks(told, json);
   add_notes(told, json);
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = cli::json_text(json);
   text.resize((text.size() + 3) / 4 * 4, ' ');
   return text;
 }

@@ -151,8 +151,8 @@ class Text {
                         counted(history_.waits, "call"));
     }
     if (const Asleep& asleep = history_.asleep; asleep.times > 0) {
-      fact("asleep", counted(asleep.times, "time") + ", " + time_text(asleep.ns) + " in all, with " +
-                         bytes_text(asleep.most_bytes) + " on the host" +
+      fact("asleep", counted(asleep.times, "time") + ", " + time_text(asleep.ns) +
+                         " in all, with " + bytes_text(asleep.most_bytes) + " on the host" +
                          (asleep.bytes > 0 ? "; still asleep at the end" : ""));
     }
     if (const std::string group = value_of(recording_.settings, "CUBFC_GROUP"); !group.empty()) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/json_text.h"
 #include "cli/live/users.h"
 #include "cli/report/program_name.h"
 #include "cli/report/wording.h"
@@ -147,7 +148,7 @@ std::string json(const Look& look) {
                             {"gpus", std::move(gpus)},
                             {"processes", std::move(processes)},
                             {"unusable_files", std::move(unusable)}};
-  return all.dump() + "\n";
+  return json_text(all) + "\n";
 }
 
 }  // namespace cubfc::cli::top

@@ -26,7 +26,8 @@ bool SleepControl::is_wanted() const noexcept {
 
 void SleepControl::start() noexcept try {
   if (!mailbox_.open()) {
-    log::warn("`cubfc sleep` will not reach this process: {}", why_no_shared_file(errno));
+    log::warn("neither `cubfc sleep` nor CUBFC_SLEEP_AFTER has an effect on this process: {}",
+              why_no_shared_file(errno));
   } else if (!thread_.start_once()) {
     log::warn("CUBFC_SLEEP has no effect: no thread can be started (is `ulimit -u` reached?)");
     mailbox_.leave();

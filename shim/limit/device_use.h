@@ -97,8 +97,8 @@ class DeviceUse {
   // of the driver was made for such a piece, or for an arena's memory.
   void reserved(std::uint64_t handle, std::uint64_t bytes) noexcept;
   void no_longer_reserved(std::uint64_t handle, std::uint64_t bytes) noexcept;
-  // Of an arena, `bytes` are away now because the program sleeps; so far, `before`. 0: none is away,
-  // or the arena has ended.
+  // Of an arena, `bytes` are away now because the program sleeps; so far, `before`. 0: none is
+  // away, or the arena has ended.
   void sleeps(std::uint64_t before, std::uint64_t bytes) noexcept;
   void driver_called() noexcept;
 

@@ -36,6 +36,7 @@ class Ledger {
     auto found = entries_.find(key);
     if (found != entries_.end()) {
       totals_.bytes -= found->second.claim.bytes();
+      ++totals_.frees;
       found->second = std::move(entry);
     } else {
       found = entries_.emplace(key, std::move(entry)).first;
@@ -68,6 +69,7 @@ class Ledger {
     const std::uint64_t bytes = entry.claim.bytes();
     entry.claim.go_on_with_use();
     try {
+      entries_.reserve(entries_.size() + 1);  // so that what may fail comes before the move
       entries_.insert_or_assign(key, std::move(entry));
     } catch (...) {
       entry.claim.leave();

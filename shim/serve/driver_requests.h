@@ -49,11 +49,11 @@ class DriverRequests : private ContextListener {
     begin(request);
     for (;;) {
       claim = Claim::take(request.device.limit, request.memory, request.bytes, request.pool);
+      failure = claim ? arena::Failure::kExhausted : arena::Failure::kOverLimit;
       if (claim) {
         request.device.preallocation.keep_to_limit();
         result =
             request.device.host_reserve_allows(request.bytes) ? call() : CUDA_ERROR_OUT_OF_MEMORY;
-        failure = arena::Failure::kExhausted;
       }
       if (result == CUDA_SUCCESS && DeviceLimit::is_of_pool(request.memory) &&
           !sources_.unused().make_limit_hold(request.device)) {

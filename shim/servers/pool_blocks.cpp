@@ -135,7 +135,7 @@ std::optional<Claim> PoolBlocks::finish(const Going& going, bool is_gone) noexce
     return std::move(entries_.extract(found).mapped().claim);
   }
   found->second.claim.go_on_with_use();
-  if (going.before == State::kRetired) {
+  if (going.before == State::kRetired || found->second.is_left) {
     orphans_.insert(entries_.extract(found));
   } else {
     found->second.state = State::kLive;
@@ -147,6 +147,7 @@ void PoolBlocks::orphan_all_of(std::uint64_t context_id) noexcept {
   const std::lock_guard lock(mutex_);
   for (auto each = entries_.begin(); each != entries_.end();) {
     Entry& entry = each->second;
+    entry.is_left = entry.is_left || entry.context_id == context_id;
     if (entry.context_id == context_id && entry.state != State::kGoing) {
       stats_.bytes_retired -= entry.state == State::kRetired ? entry.claim.bytes() : 0;
       entry.state = State::kRetired;

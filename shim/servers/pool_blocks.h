@@ -39,6 +39,7 @@ class PoolBlocks {
     Context* context;
     std::uint64_t context_id;
     State state;
+    bool is_left = false;  // going while its context ended
   };
   using Entries = std::map<CUdeviceptr, Entry>;  // by address; none overlaps another
 
@@ -79,8 +80,8 @@ class PoolBlocks {
   std::optional<Going> begin_next_of(std::uint64_t context_id, CUdeviceptr from) noexcept;
   // Called when the driver has answered. `is_gone`: whether the driver has taken the memory back,
   // or does not know the address any more. Removes a block that is gone, and returns its claim. A
-  // block that is not gone is live again, or an orphan if it was retired. Does nothing if add() has
-  // removed the block meanwhile.
+  // block that is not gone is live again, or an orphan if it was retired or its context has ended.
+  // Does nothing if add() has removed the block meanwhile.
   std::optional<Claim> finish(const Going& going, bool is_gone) noexcept;
 
   // The context has ended: its live and retired blocks are made orphans. Those that are going are

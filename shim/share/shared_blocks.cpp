@@ -60,7 +60,8 @@ Ticket SharedBlocks::publish(const SharedBlock& block) noexcept try {
 }
 
 void SharedBlocks::withdraw(const Ticket& ticket) noexcept {
-  std::atomic_ref(slots_[ticket.slot].number).store(0, std::memory_order_release);
+  // Before the slot gets another block: find_shared() relies on it.
+  std::atomic_ref(slots_[ticket.slot].number).exchange(0, std::memory_order_seq_cst);
   free_.push_back(ticket.slot);
 }
 
@@ -78,9 +79,14 @@ std::optional<SharedBlock> find_shared(const Ticket& ticket) {
   }
   Slot slot{};
   const auto at = static_cast<off_t>(ticket.slot * sizeof(Slot));
-  const bool found = pread(file.get(), &slot, sizeof(slot), at) == sizeof(slot) &&
-                     slot.number == ticket.number && ticket.number != 0;
-  return found ? std::optional(slot.block) : std::nullopt;
+  const auto is_there = [&](Slot& read) {
+    return pread(file.get(), &read, sizeof(read), at) == sizeof(read) &&
+           read.number == ticket.number && ticket.number != 0;
+  };
+  // The owner may withdraw the block, and publish another one in the slot, while it is read. The
+  // number is another one then when it is looked at once more.
+  Slot again{};
+  return is_there(slot) && is_there(again) ? std::optional(slot.block) : std::nullopt;
 }
 
 }  // namespace cubfc

@@ -143,7 +143,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   std::uint64_t page_bytes_ = 0;  // of the largest pages among those of `parts_`
   std::atomic<std::uint64_t> bytes_away_{0};
   std::atomic<std::uint64_t> bytes_kept_{0};  // on the host, since the program fell asleep
-  bool has_told_failure_ = false;  // of a wake, since the program fell asleep
+  bool has_told_failure_ = false;             // of a wake, since the program fell asleep
 };
 
 }  // namespace cubfc

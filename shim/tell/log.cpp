@@ -124,8 +124,9 @@ std::atomic<const Identity*> first_stderr{nullptr};
 
 // Whether descriptor 2 is still where messages belong. If the program has pointed stderr elsewhere,
 // messages follow it. But if the program has closed it, the number may be that of a file or
-// connection of the program's. (If the program has opened a file only for writing, that file cannot
-// be told from a new stderr.)
+// connection of the program's. (A file that the program has opened only for writing, a pipe, and a
+// file without a name cannot be told from a new stderr. pytest points stderr at a file without a
+// name.)
 bool is_stderr() {
   const auto now = identity_of(STDERR_FILENO);
   const Identity* const first = first_stderr.load(std::memory_order_acquire);

@@ -257,6 +257,15 @@ TEST_CASE("a limit in others' words is the group's where that names none", "[con
       {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=20G", "CUBFC_GROUP=g", "CUBFC_GROUP_LIMIT=50%"});
   CHECK(both.process_limit(kTotal)->bytes == 20 * kGi);
   CHECK(both.group_limit.value.on(0, kTotal) == 40 * kGi);
+  for (const char* of_process : {"CUBFC_MEM_LIMIT=16g", "CUDA_DEVICE_MEMORY_LIMIT=16g"}) {
+    INFO(of_process);
+    const Policy policy = policy_of({of_process, "CUBFC_GROUP=g", "NVIDIA_GPU_MEMORY_LIMIT=8192",
+                                     "NVIDIA_GPU_MEMORY_REQUEST=1"});
+    CHECK_FALSE(policy.limit_unusable);
+    CHECK(policy.process_limit(kTotal)->bytes == 16 * kGi);
+    CHECK(policy.group_limit.value.on(0, kTotal) == 8 * kGi);
+    CHECK(policy.hard_limit(kTotal)->bytes == 8 * kGi);
+  }
   const Policy ours = policy_of({"CUBFC_MEM_LIMIT=20G", "CUBFC_GROUP=g"});
   CHECK(ours.limit_unusable);
 }
