@@ -1,11 +1,19 @@
 // Random programs that sleep at any moment do what they do without: from their own threads, and
 // from outside. CUBFC_TEST_SEEDS=N: so many of them.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <fstream>
 #include <map>
 #include <random>
+#include <string_view>
 #include <thread>
 
 #include "sleep/sleeping.h"
+#include "sleep/touching.h"
 
 using namespace sleeping;
 
@@ -14,14 +22,14 @@ namespace {
 // One thread's blocks. Each word of a block is as the model says.
 class Program {
  public:
-  explicit Program(unsigned seed) : random_(seed) {
-    must_(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  explicit Program(unsigned seed) : random_(seed), tools_(touching::make_tools()) {
+    is_right = tools_.fill != nullptr;
   }
   ~Program() {
     for (const auto& [address, words] : blocks_) {
       cuMemFree(address);
     }
-    cuStreamDestroy(stream_);
+    touching::destroy_tools(tools_);
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -67,7 +75,7 @@ class Program {
       return;
     }
     const auto value = static_cast<unsigned>(random_());
-    must_(cuMemsetD32Async(block, value, words, stream_));
+    must_(cuMemsetD32Async(block, value, words, tools_.stream));
     is_right = is_right && blocks_.emplace(block, std::vector<unsigned>(words, value)).second;
   }
   void free_one() {
@@ -77,13 +85,14 @@ class Program {
   }
   void set() {
     const auto block = any();
+    const touching::Set& how = one_of(touching::sets());
     const std::size_t from = random_() % block->second.size();
-    const std::size_t words = 1 + random_() % (block->second.size() - from);
+    const std::size_t words = how.only_one ? 1 : 1 + random_() % (block->second.size() - from);
     const auto value = static_cast<unsigned>(random_());
-    must_(cuMemsetD32Async(block->first + 4 * from, value, words, stream_));
+    in_order(how.function, [&] { return how.call(tools_, block->first + 4 * from, value, words); });
     std::fill_n(block->second.begin() + static_cast<std::ptrdiff_t>(from), words, value);
     if (random_() % 2 == 0) {
-      must_(cuStreamSynchronize(stream_));
+      must_(cuStreamSynchronize(tools_.stream));
     }
   }
   void copy() {
@@ -92,20 +101,89 @@ class Program {
     if (to == from) {
       return;
     }
+    const touching::Copy& how = one_of(touching::copies());
     const std::size_t words = std::min(to->second.size(), from->second.size());
-    must_(cuMemcpyDtoDAsync(to->first, from->first, words * 4, stream_));
+    in_order(how.function, [&] { return how.call(tools_, to->first, from->first, words * 4); });
     std::copy_n(from->second.begin(), words, to->second.begin());
   }
   void check(Map::iterator block) {
     std::vector<unsigned> read(block->second.size());
-    must_(cuMemcpyDtoHAsync(read.data(), block->first, read.size() * 4, stream_));
-    must_(cuStreamSynchronize(stream_));
+    const touching::Read& how = one_of(touching::reads());
+    in_order(how.function,
+             [&] { return how.call(tools_, read.data(), block->first, read.size() * 4); });
     is_right = is_right && read == block->second;
+  }
+  // A function without a stream works in the legacy stream, which the program's does not wait for.
+  template <typename Call>
+  void in_order(std::string_view function, Call call) {
+    const bool has_stream = function.ends_with("Async") || function.starts_with("cuLaunch") ||
+                            function.starts_with("cuStream") || function == "cuGraphLaunch";
+    must_(has_stream ? CUDA_SUCCESS : cuStreamSynchronize(tools_.stream));
+    must_(call());
+    must_(has_stream ? CUDA_SUCCESS : cuCtxSynchronize());
+  }
+  template <typename List>
+  const typename List::value_type& one_of(const List& list) {
+    return list[random_() % list.size()];
   }
 
   std::minstd_rand random_;
-  CUstream stream_ = nullptr;
+  touching::Tools tools_;
   Map blocks_;
+};
+
+// Puts this process to sleep by the command (CUBFC_TEST_COMMAND), over and over, from a shell,
+// which writes down what is answered.
+class PutToSleepFromOutside {
+ public:
+  PutToSleepFromOutside() {
+    const char* const command = std::getenv("CUBFC_TEST_COMMAND");
+    const int made = mkstemp(answers_.data());
+    REQUIRE(command != nullptr);
+    REQUIRE(made >= 0);
+    close(made);
+    const std::string pid = std::to_string(getpid());
+    std::string loop = "while kill -0 " + pid + "; do '" + command + "' sleep " + pid + "; done";
+    std::vector<char*> environment;
+    for (char** each = environ; *each != nullptr; ++each) {
+      if (!std::string_view(*each).starts_with("LD_PRELOAD=")) {
+        environment.push_back(*each);
+      }
+    }
+    environment.push_back(nullptr);
+    std::array<std::string, 2> words{"sh", "-c"};
+    std::array<char*, 4> arguments{words[0].data(), words[1].data(), loop.data(), nullptr};
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, answers_.c_str(), O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    const int error =
+        posix_spawn(&shell_, "/bin/sh", &files, nullptr, arguments.data(), environment.data());
+    posix_spawn_file_actions_destroy(&files);
+    REQUIRE(error == 0);
+  }
+  ~PutToSleepFromOutside() {
+    kill(shell_, SIGKILL);
+    waitpid(shell_, nullptr, 0);
+    unlink(answers_.c_str());
+  }
+  PutToSleepFromOutside(const PutToSleepFromOutside&) = delete;
+  PutToSleepFromOutside& operator=(const PutToSleepFromOutside&) = delete;
+
+  bool is_running() const { return waitpid(shell_, nullptr, WNOHANG) == 0; }
+  // How often that was done.
+  int times() const {
+    std::ifstream file(answers_);
+    int count = 0;
+    for (std::string line; std::getline(file, line);) {
+      count += line.find(": asleep: ") != std::string::npos ? 1 : 0;
+    }
+    return count;
+  }
+
+ private:
+  std::string answers_ = "/tmp/cubfc-sleep-XXXXXX";
+  pid_t shell_ = 0;
 };
 
 }  // namespace
@@ -166,4 +244,23 @@ TEST_CASE(
     INFO("seed " << seed);
     REQUIRE(are_right);
   }
+}
+
+TEST_CASE("a program that is put to sleep from outside computes what it computes without",
+          "[random]") {
+  const PutToSleepFromOutside outside;
+  const OwnContext context;
+  Program program(1);
+  for (unsigned round = 0; round < 3 * seeds(); ++round) {
+    for (int step = 0; step < 200; ++step) {
+      program.step();
+    }
+    // Calls nothing until it sleeps.
+    for (const int before = outside.times(); outside.times() == before;) {
+      REQUIRE(outside.is_running());
+      std::this_thread::yield();
+    }
+    REQUIRE(program.is_right);
+  }
+  CHECK(program.check_all());
 }
