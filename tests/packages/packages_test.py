@@ -336,6 +336,11 @@ class Emulated(Package):
             under = run(*EMULATOR, "-E", f"LD_PRELOAD={library}", "-E", "CUBFC_SHOW_STATS=1", "-E", *words)
             self.assertEqual(under.stdout.split()[0], bare.stdout.split()[0])
             self.assertRegex(under.stderr, r"peak 101\.0 MiB of .*, 2 allocations \(\d+ driver calls")
+            # Each call passes a gate. (What it takes to sleep, qemu-user does not have.)
+            gated = run(*EMULATOR, "-E", f"LD_PRELOAD={library.with_name('libcubfc_sleep.so')}", "-E", "CUBFC_SLEEP=true",
+                        "-E", "CUBFC_SHOW_STATS=1", "-E", *words)
+            self.assertEqual(gated.stdout.split()[0], bare.stdout.split()[0])
+            self.assertRegex(gated.stderr, r"peak 101\.0 MiB of .*, 2 allocations")
 
     def test_what_a_package_says_of_itself(self):
         self.assertEqual(run("dpkg-deb", "--field", package("cubfc_*_arm64.deb"), "Architecture").stdout, "arm64\n")
