@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Counts the instructions of an allocation and its free, by callgrind: the same on a busy machine
 as on an idle one. For the engine alone, for a claim on a group's budget, and for the whole path from the program's call to its
-return, less what the driver takes. Each figure is the difference of a longer and a shorter run, so
+return, less what the driver takes; and what the library adds to a launch. Each figure is the difference of a longer and a shorter run, so
 that starting costs nothing.
 
-    instructions.py --engine E --group G --program P --library L --driver D [--check F | --write F]
+    instructions.py --engine E --group G --program P --launches N --library L --driver D [--check F | --write F]
                     [--quick] [--only TEXT] [--set NAME=VALUE]...
 
 --check fails when a figure is more than 5% above that of the file; --write keeps the figures there.
@@ -150,6 +150,21 @@ class Counter:
                     for before, after in zip(sums[0], sums[1])]
         return {"instructions": round(per_pair[0], 1), "driver_calls": round(per_pair[1], 2)}
 
+    def launch(self, how, library, **settings):
+        """What the library adds to a launch: of all that happens in it, without what the driver does."""
+        library = os.path.realpath(library)
+        environment = {**self.environment, "LD_PRELOAD": library, "LD_LIBRARY_PATH": self.arguments.driver,
+                       "CUBFC_LOG_LEVEL": "error", **settings}
+        sums = []
+        for passes in (SHORT, LONG):
+            launches, seen = run([self.arguments.launches, how, str(passes)], environment)
+            into = seen.between(lambda name: os.path.realpath(name) != library,
+                                lambda name, _: os.path.realpath(name) == library)
+            out = seen.between(lambda name: os.path.realpath(name) == library,
+                               lambda name, _: os.path.realpath(name) != library)
+            sums.append(into[1] - out[1])
+        return {"instructions": round((sums[1] - sums[0]) / (LONG - SHORT) / launches, 1)}
+
     def all(self):
         traces = os.environ.get("CUBFC_TRACES")
         workloads = {name: name for name in (QUICK if self.arguments.quick else WORKLOADS)}
@@ -159,6 +174,11 @@ class Counter:
             yield f"engine, {name}", lambda w=workload: self.engine(w)
         for what in ("take", "take_and_give"):
             yield f"group, {what}", lambda w=what: self.claim(w)
+        sleep_library = self.arguments.library.replace("libcubfc.so", "libcubfc_sleep.so")
+        for how in ("looked_up", "linked"):
+            yield f"launch, {how}", lambda h=how: self.launch(h, self.arguments.library)
+            yield (f"launch, {how}, can sleep",
+                   lambda h=how: self.launch(h, sleep_library, CUBFC_SLEEP="true"))
         for api in ("driver", "runtime"):
             for free, device in (("sync", "idle"), ("deferred", "idle"), ("deferred", "busy")):
                 for name, workload in workloads.items():
@@ -178,7 +198,7 @@ def compiler_of(library):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("engine", "group", "program", "library", "driver"):
+    for name in ("engine", "group", "program", "launches", "library", "driver"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--check", metavar="FILE")
     parser.add_argument("--write", metavar="FILE")
