@@ -1,4 +1,4 @@
-// The code of the gates (gates.h): kGates times the same two pieces, which differ in a number.
+// The code of the gates (gates.h): CUBFC_GATES times the same two pieces, which differ in a number.
 //
 //   gate:     cell.calls += 1; result = target[number](all arguments); cell.calls -= 1; return result
 //   stopped:  result = cubfc_at_stopped_gate(the first six arguments, number);
@@ -11,7 +11,7 @@
 // the caller's frame are copied and mean nothing. None of the functions takes a floating-point
 // argument.
 
-#define GATES 384  // as kGates in gates.cpp
+#include "shim/sleep/gate_count.h"
 
 #if defined(__x86_64__)
 
@@ -22,7 +22,7 @@
   .p2align 6
 cubfc_gates:
   .set number, 0
-  .rept GATES
+  .rept CUBFC_GATES
   .p2align 6
   .cfi_startproc
   movq cubfc_gate_cell@gottpoff(%rip), %rax
@@ -51,7 +51,7 @@ cubfc_gates_end:
   .p2align 4
 cubfc_stopped_gates:
   .set number, 0
-  .rept GATES
+  .rept CUBFC_GATES
   .p2align 4
   .cfi_startproc
   pushq $number
@@ -108,7 +108,7 @@ cubfc_stopped_gate:
   .p2align 7
 cubfc_gates:
   .set number, 0
-  .rept GATES
+  .rept CUBFC_GATES
   .p2align 7
   .cfi_startproc
   cell
@@ -151,7 +151,7 @@ cubfc_gates_end:
   .p2align 4
 cubfc_stopped_gates:
   .set number, 0
-  .rept GATES
+  .rept CUBFC_GATES
   .p2align 4
   mov w9, #number
   b cubfc_stopped_gate

@@ -8,12 +8,13 @@
 #include <atomic>
 #include <cerrno>
 
+#include "shim/sleep/gate_count.h"
 #include "shim/sleep/linked.h"
 
 namespace cubfc::gates {
 namespace {
 
-constexpr std::size_t kGates = 384;  // as GATES in gates.S
+constexpr std::size_t kGates = CUBFC_GATES;
 #if defined(__x86_64__)
 constexpr std::size_t kGateBytes = 64;
 #elif defined(__aarch64__)
