@@ -29,7 +29,7 @@ from other_user import without_processes  # noqa: E402
 
 CUBFC, LIBRARY, DRIVER, BUILD = sys.argv[1:5] if len(sys.argv) >= 5 else sys.exit(__doc__)
 PATIENCE = 300  # seconds, for what takes some
-NEEDS = ("a GPU", "Docker", "Kubernetes", "Slurm", "Open MPI", "MPS", "PyTorch", "the network", "root")
+NEEDS = ("a GPU", "Docker", "Kubernetes", "Slurm", "Open MPI", "MPS", "PyTorch", "Jupyter", "the network", "root")
 SHELL_LANGUAGES = ("", "sh", "console")
 
 # Before each block. `start` waits until the program has written a line.
