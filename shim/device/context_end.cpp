@@ -80,7 +80,7 @@ ContextEnd::ContextEnd(Contexts& contexts, const Which& which, Call call)
 
 // Counts the reference that the call gives up, and returns whether others are left. If two threads
 // give up references at once, the one that gives up the last waits until the other's call is over.
-// So that call is the last one for the driver, too.
+// So the call for the last reference is the last one for the driver, too.
 bool ContextEnd::is_not_last() {
   references_ = contexts_.references_to(which_.handle, which_.device);
   if (references_ == nullptr) {

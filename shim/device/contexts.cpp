@@ -93,8 +93,8 @@ Context* Contexts::find_or_make(CUcontext handle, std::uint64_t id, CUdevice dev
   Device* const its_device = devices_.get(device_handle);
   const std::optional<CUcontext> primary = primary_of(driver_, device_handle);
   if (its_device == nullptr || !primary) {
-    // A Context keeps its device, and whether it is primary, for its whole life. So no Context is
-    // made before both are known; the next call asks the driver again.
+    // While a Context stands for a context, its device and whether it is primary do not change. So
+    // no Context is given before both are known; the next call asks the driver again.
     return nullptr;
   }
   const std::lock_guard lock(mutex_);

@@ -49,8 +49,8 @@ Device* Devices::find_or_make(CUdevice handle) {
   return device;
 }
 
-// The policy for a device that becomes known now, by whether XLA or TensorFlow is loaded now; the
-// device keeps it.
+// The policy for a device that becomes known now. It depends on whether XLA or TensorFlow is loaded
+// now. The device keeps it.
 const config::Policy& Devices::policy_of_new(CUdevice handle) const {
   const char* const runtime = loaded_xla_runtime();
   if (runtime == nullptr) {

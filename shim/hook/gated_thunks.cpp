@@ -1,7 +1,7 @@
 // The exported driver functions of libcubfc_sleep.so, in place of thunks.cpp: those that cubfc
-// intercepts, and all others that need a gate. Each jumps to what a table says: at first to a
-// look-up, which enters the gate, or the function itself where it needs none or CUBFC_SLEEP is not
-// set.
+// intercepts, and all others that need a gate. Each jumps to the address that a table has for it,
+// at first that of a look-up. The look-up stores the address of the gate in the table, or that of
+// the function itself if it needs no gate or CUBFC_SLEEP is not set.
 #include <atomic>
 #include <cstddef>
 

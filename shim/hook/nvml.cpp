@@ -154,7 +154,7 @@ void* route_nvml(void* handle, std::string_view name, void* found) noexcept {
       !shows_limits()) {
     return found;
   }
-  // The functions of a second NVML library are not replaced; no process that works has one.
+  // The functions of a second NVML library are not replaced: a process that works has only one.
   const Nvml* const nvml = know(handle, found);
   if (nvml != nullptr && found == reinterpret_cast<void*>(nvml->memory)) {
     return reinterpret_cast<void*>(&get_memory);

@@ -4,9 +4,9 @@
 namespace cubfc {
 namespace {
 
-// Puts cubfc's function in place of the one that the driver has answered, and with CUBFC_SLEEP a
-// gate in front of it. Which function of cubfc's it is goes by the address, not by the name: only
-// the driver knows which ABI a version means.
+// Puts cubfc's function in place of the one that the driver has answered. Where cubfc has none,
+// CUBFC_SLEEP puts a gate in front of the driver's. cubfc's function is found by the address, not
+// by the name: only the driver knows which ABI a version means.
 CUresult route_result(CUresult result, const char* symbol, void** function) {
   const Routes* const routes = Routes::find();
   if (result == CUDA_SUCCESS && routes != nullptr && symbol != nullptr && function != nullptr &&

@@ -110,8 +110,8 @@ bool GroupControl::alone(Do what) {
   return true;
 }
 
-// Locks the byte by which members see that the limit was lowered. If another command has it locked,
-// that does as well.
+// Locks the byte by which members see that the limit was lowered. If another command has it locked
+// already, members see that lock.
 Descriptor GroupControl::begin_to_ask() const {
   Descriptor file = open_again(shared_);
   if (file) {

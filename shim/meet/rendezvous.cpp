@@ -367,7 +367,7 @@ std::vector<Rendezvous::Answer> Rendezvous::ask_for_all(std::optional<std::int32
   for (const Asking::Other& other : all) {
     given_before.push_back(other.entry->given.load(std::memory_order_relaxed));
   }
-  // Memory that is given back in one round may have kept more from being given back.
+  // After a round has given memory back, a process may be able to give more back than before.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
     asking->ask_what_is_left(others, waiting);

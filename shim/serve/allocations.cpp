@@ -116,9 +116,9 @@ CUresult Allocations::serve(Context& context, CUdeviceptr* address, std::size_t 
 }
 
 // Called for invalid arguments, and if contexts_ knows no current context. Passes the request to
-// the driver. But under a limit, a request with valid arguments must not get round the limit when
-// the driver says that a context is current: returns the driver's error if it cannot tell the
-// context's id, else refuses the request.
+// the driver. But under a limit, a request with valid arguments is not passed on if the driver says
+// that a context is current: it would get round the limit. If the driver cannot tell the context's
+// id, returns the driver's error; else refuses the request.
 CUresult Allocations::without_context(CUdeviceptr* address, std::size_t bytes) {
   CUcontext current = nullptr;
   unsigned long long id = 0;

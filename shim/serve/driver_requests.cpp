@@ -27,7 +27,8 @@ bool DriverRequests::is_possible(const DriverRequest& request) {
          (request.memory == Memory::kManaged || request.bytes <= device.total_bytes);
 }
 
-// A member of a group follows the group's limit also where nothing is allocated in an arena.
+// From offer() on, a member of a group follows changes of the group's limit. It is called here,
+// too, because the program may never allocate in an arena.
 void DriverRequests::begin(const DriverRequest& request) noexcept {
   background_.start_once();
   if (request.device.limit.group() != nullptr) {

@@ -25,8 +25,8 @@ CUresult StreamOrdered::at_driver(const Request& request, CUdeviceptr* address) 
   return call(address, request.bytes, request.stream);
 }
 
-// While the request's stream captures, the memory will be the graph's. It is not entered in the
-// ledger, since no call of the program's frees it.
+// While the request's stream captures, the driver makes the request a node of the graph. It is not
+// entered in the ledger: the driver takes the memory when the graph is launched (graph_memory.h).
 CUresult StreamOrdered::allocate(CUdeviceptr* address, const Request& request) {
   if (captures_.is_capturing(request.stream, request.per_thread)) {
     return sources_.call_with_room(std::nullopt, [&] { return at_driver(request, address); });

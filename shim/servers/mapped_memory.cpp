@@ -89,9 +89,9 @@ std::unique_ptr<Leftovers> MappedMemory::leave_behind() noexcept {
   if (holdings_ == nullptr) {
     return nullptr;
   }
-  // The call of Arena::abandon() that follows gives up the arena's claim on the limit, which
-  // includes pages that were taken away. What there still is is claimed anew, until it is given
-  // back to the driver.
+  // The arena next gives up a claim on the limit for each of these pages (Arena::abandon()), also
+  // for those that are away without memory and have none. So each is claimed once more. The claims
+  // of pages with memory last until the driver has the memory.
   const std::size_t at_hand = holdings_->pages.size() + holdings_->spare.size();
   holdings_->left_behind_bytes = (at_hand + count_with_memory(holdings_->away)) * page_bytes_;
   holdings_->budget.force((at_hand + holdings_->away.size()) * page_bytes_);

@@ -97,8 +97,8 @@ MappedMemory::Pages MappedMemory::take_those_away(Holdings& of_context) noexcept
   return std::exchange(of_context.away, {});
 }
 
-// If the context has ended meanwhile, does for these pages what leave_behind() has done for all
-// others.
+// Puts the pages into `away`. If the context has ended meanwhile, claims them as leave_behind() has
+// claimed all others.
 void MappedMemory::keep_away(Holdings& of_context, Pages& pages) noexcept {
   const std::lock_guard lock(mutex_);
   if (holdings_.get() != &of_context) {
@@ -180,7 +180,7 @@ CUresult MappedMemory::put_back(arena::Address first, std::size_t count) noexcep
   Pages coming = take_out(of_context->away, first, count);
   CUresult result = CUDA_SUCCESS;
   for (auto& [address, page] : coming) {
-    if (!page.is_mapped) {  // else an earlier try has failed later
+    if (!page.is_mapped) {  // else an earlier try has mapped it, and failed after that
       device_.use.driver_called();
       result = driver_.cuMemMap(address, page_bytes_, 0, page.handle, 0);
       page.is_mapped = result == CUDA_SUCCESS;

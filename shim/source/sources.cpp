@@ -23,8 +23,8 @@ Source::Waited nap(std::chrono::milliseconds time) {
   return Source::Waited::kUncounted;
 }
 
-// Where only the driver knows how much memory it lacks: how many bytes other processes are asked
-// for. 0: no more, because the driver must have enough, or refuses for another reason.
+// How many bytes other processes are asked for when only the driver knows how much it lacks. 0: no
+// more, because the driver must have enough, or refuses for another reason.
 std::uint64_t unknown_need(Request& request, const Pass& pass) {
   constexpr std::uint64_t kMost = UnusedMemory::kMostUnknownBytes;
   const std::uint64_t at_first = less(kMost, request.from_processes);

@@ -138,8 +138,8 @@ bool UnusedMemory::works(Context& context) {
   return inside.pushed() && result == CUDA_SUCCESS;
 }
 
-// Whether memory of the context can go back without a wait: if that is by cuMemFree, the call waits
-// for the work of the context.
+// Whether memory of the context can go back without a wait. If it goes back by cuMemFree, which
+// waits for the work of the context, it can only while the context is idle.
 bool UnusedMemory::is_released_at_once(Context& context) {
   return !context.memory->release_waits() || is_idle(context);
 }
