@@ -317,6 +317,7 @@ void Arena::abandon() noexcept {
   pool_.budget.release(pool_.counts.pool_bytes());  // a caller that was refused may try again
   pool_.regions.clear();
   gathered_ = {};
+  source_is_dry_ = false;
   ++pool_.generation;
   pool_.counts.abandoned(pool_.regions);
 }

@@ -19,13 +19,17 @@ void ContextUses::forgotten(References& references) {
   references.held = 0;
 }
 
-// Keeps the memory until the ends that are under way now, and concern the device, are over.
-void ContextUses::keep(std::unique_ptr<Leftovers> leftovers, CUdevice device) noexcept {
+// Keeps the memory until the ends that are under way now, and concern the device, are over. Returns
+// what no end needs: that memory itself, if none is under way. The caller must destroy it without a
+// lock.
+std::unique_ptr<Leftovers> ContextUses::keep(std::unique_ptr<Leftovers> leftovers,
+                                             CUdevice device) noexcept {
   const std::lock_guard lock(mutex_);
   leftovers->device = device;
   leftovers->end = last_end_;
   leftovers->next = std::move(leftovers_);
   leftovers_ = std::move(leftovers);
+  return take_unneeded();
 }
 
 // Removes from the list what no end under way needs any more. The caller must destroy that without

@@ -76,7 +76,7 @@ class ContextUses {
   void wait_for_ends(std::unique_lock<std::mutex>& lock, const Context& context);
   void taken(References& references);
   void forgotten(References& references);
-  void keep(std::unique_ptr<Leftovers> leftovers, CUdevice device) noexcept;
+  std::unique_ptr<Leftovers> keep(std::unique_ptr<Leftovers> leftovers, CUdevice device) noexcept;
   std::unique_ptr<Leftovers> take_unneeded() noexcept;
 
   std::mutex mutex_;  // guards all below, each Context's `users` and `ends`, and all References

@@ -289,7 +289,7 @@ void Contexts::drop(Context& context, std::uint64_t id, Needed needed) {
   }
   forget_handles();
   if (leftovers != nullptr && needed == Needed::kByOtherCalls) {
-    uses_.keep(std::move(leftovers), context.device.handle);
+    leftovers = uses_.keep(std::move(leftovers), context.device.handle);
   }
   leftovers.reset();
   for (ContextListener* listener : listeners_) {

@@ -17,7 +17,7 @@ void Pools::add(CUmemoryPool pool, Owner owner) {
 // nullptr when the pool is not known. Precondition: the lock is held.
 Pools::Pool* Pools::find(CUmemoryPool pool) noexcept {
   for (Pool& each : pools_) {
-    if (each.handle == pool && pool != nullptr && !each.destroyed) {
+    if (each.handle == pool && pool != nullptr && each.state == Pool::State::kThere) {
       return &each;
     }
   }
@@ -51,18 +51,21 @@ void Pools::know_default_pool() noexcept try {
 } catch (const std::bad_alloc&) {  // the next call tries again
 }
 
-void Pools::will_be_destroyed(CUmemoryPool pool) noexcept {
+std::uint64_t Pools::begin_to_destroy(CUmemoryPool pool) noexcept {
   const std::lock_guard lock(mutex_);
-  if (Pool* const found = find(pool); found != nullptr) {
-    found->destroyed = true;
+  Pool* const found = find(pool);
+  if (found == nullptr) {
+    return 0;
   }
+  found->state = Pool::State::kGoing;
+  return found->id;
 }
 
-void Pools::not_destroyed(CUmemoryPool pool) noexcept {
+void Pools::end_to_destroy(std::uint64_t ticket, bool is_destroyed) noexcept {
   const std::lock_guard lock(mutex_);
   for (Pool& each : pools_) {
-    if (each.handle == pool && each.destroyed) {
-      each.destroyed = false;
+    if (each.id == ticket) {
+      each.state = is_destroyed ? Pool::State::kDestroyed : Pool::State::kThere;
     }
   }
 }
@@ -70,7 +73,9 @@ void Pools::not_destroyed(CUmemoryPool pool) noexcept {
 // Removes the destroyed pools from which nothing is claimed any more. What was allocated from a
 // destroyed pool stays until it is freed, and counts. Precondition: the lock is held.
 void Pools::forget_the_empty() noexcept {
-  std::erase_if(pools_, [](const Pool& pool) { return pool.destroyed && pool.claimed == 0; });
+  std::erase_if(pools_, [](const Pool& pool) {
+    return pool.state == Pool::State::kDestroyed && pool.claimed == 0;
+  });
 }
 
 // Precondition: the lock is held.
@@ -79,7 +84,8 @@ std::uint64_t Pools::needed() const noexcept {
       counts_ == Counts::kAll ? std::max(graphs_, claimed_for_graphs_) : std::uint64_t{0};
   for (const Pool& pool : pools_) {
     if (is_counted(pool)) {
-      bytes += pool.destroyed ? pool.claimed : std::max(pool.reserved, pool.claimed);
+      bytes += pool.state == Pool::State::kDestroyed ? pool.claimed
+                                                     : std::max(pool.reserved, pool.claimed);
     }
   }
   return bytes;
@@ -203,7 +209,7 @@ void Pools::for_each(Do what) noexcept {
     {
       const std::lock_guard lock(mutex_);
       const auto next = std::find_if(pools_.begin(), pools_.end(), [id](const Pool& pool) {
-        return pool.id > id && !pool.destroyed;
+        return pool.id > id && pool.state == Pool::State::kThere;
       });
       if (next == pools_.end()) {
         return;

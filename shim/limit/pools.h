@@ -31,10 +31,12 @@ class Pools {
   // Throws std::bad_alloc.
   void add(CUmemoryPool pool, Owner owner);
   bool has(CUmemoryPool pool) noexcept;
-  // will_be_destroyed() is called before the driver destroys the pool, since another pool may get
-  // the same handle right after that. not_destroyed() is called if the driver has refused.
-  void will_be_destroyed(CUmemoryPool pool) noexcept;
-  void not_destroyed(CUmemoryPool pool) noexcept;
+  // begin_to_destroy() is called before the driver destroys the pool, since another pool may get the
+  // same handle right after that; end_to_destroy() with its answer, `is_destroyed`, when the driver
+  // has answered. `ticket`: what begin_to_destroy() returned; 0, and nothing happens, for a pool
+  // that is not known.
+  std::uint64_t begin_to_destroy(CUmemoryPool pool) noexcept;
+  void end_to_destroy(std::uint64_t ticket, bool is_destroyed) noexcept;
 
   bool counts() const noexcept { return counts_ != Counts::kNothing; }
   // claim() is called before the bytes are allocated from the pool. Returns false, and claims
@@ -67,7 +69,7 @@ class Pools {
     std::uint64_t id;
     CUmemoryPool handle;  // nullptr: the entry for claims on pools that are not known
     Owner owner;
-    bool destroyed = false;
+    enum class State : std::uint8_t { kThere, kGoing, kDestroyed } state = State::kThere;
     std::uint64_t reserved = 0;  // as last known
     std::uint64_t asked = 0;     // the turn_ in which the driver was asked for `reserved`
     std::uint64_t claimed = 0;

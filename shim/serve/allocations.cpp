@@ -329,6 +329,7 @@ CUdeviceptr Allocations::try_allocate(std::size_t bytes) {
   collect_waiting(*context);
   const CUdeviceptr address = context->arena.allocate_without_growth(bytes, asking());
   if (address != 0) {
+    failed_.served(*context, bytes);
     log::trace("cudaMalloc {} bytes -> {:#x}", bytes, address);
   }
   return address;

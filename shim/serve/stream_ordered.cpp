@@ -245,14 +245,19 @@ CUresult StreamOrdered::destroy_pool(CUmemoryPool pool) {
     const std::lock_guard lock(mutex_);
     is_of_host = std::erase(host_pools_, pool) > 0;
   }
-  Devices& devices = contexts_.devices();
-  devices.for_each([&](Device& each) { each.limit.pools.will_be_destroyed(pool); });
+  Pools* of_device = nullptr;
+  std::uint64_t ticket = 0;
+  contexts_.devices().for_each([&](Device& each) {
+    if (const std::uint64_t its = each.limit.pools.begin_to_destroy(pool); its != 0) {
+      of_device = &each.limit.pools;
+      ticket = its;
+    }
+  });
   const CUresult result = driver_.cuMemPoolDestroy(pool);
-  if (result == CUDA_SUCCESS) {
-    return result;
+  if (of_device != nullptr) {
+    of_device->end_to_destroy(ticket, result == CUDA_SUCCESS);
   }
-  devices.for_each([&](Device& each) { each.limit.pools.not_destroyed(pool); });
-  if (is_of_host) {
+  if (is_of_host && result != CUDA_SUCCESS) {
     const std::lock_guard lock(mutex_);
     host_pools_.push_back(pool);  // has the room that erase() left
   }

@@ -39,8 +39,7 @@ CUresult OwnPool::ready_pool(CUstream stream) noexcept {
   } catch (const std::bad_alloc&) {
   }
   if (pool != made) {
-    device_.limit.pools.will_be_destroyed(made);
-    driver_.cuMemPoolDestroy(made);
+    destroy(made);
     return pool == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   }
   for_each_peer(device_.peers.load(), [&](CUdevice peer) { give_access(peer); });
@@ -248,10 +247,16 @@ void OwnPool::give_up(std::uint64_t context_id) noexcept {
   }
   give_back_orphans();
   if (pool != nullptr) {
-    device_.limit.pools.will_be_destroyed(pool);
-    driver_.cuMemPoolDestroy(pool);
+    destroy(pool);
     device_.limit.pools.refresh();
   }
+}
+
+// Whatever the driver answers, nothing is allocated from the pool any more.
+void OwnPool::destroy(CUmemoryPool pool) noexcept {
+  const std::uint64_t ticket = device_.limit.pools.begin_to_destroy(pool);
+  driver_.cuMemPoolDestroy(pool);
+  device_.limit.pools.end_to_destroy(ticket, /*is_destroyed=*/true);
 }
 
 // Before the pool is made there is nothing to do: ready_pool() gives all peers access.

@@ -116,6 +116,7 @@ class OwnPool {
   GivenBack give_back(CUdeviceptr address, std::uint64_t context_id) noexcept;
   CUresult take_back(const PoolBlocks::Going& going) noexcept;
   void give_up(std::uint64_t context_id) noexcept;
+  void destroy(CUmemoryPool pool) noexcept;
   void give_back_orphans() noexcept;
 
   const DriverFunctions& driver_;

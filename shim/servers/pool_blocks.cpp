@@ -136,6 +136,7 @@ std::optional<Claim> PoolBlocks::finish(const Going& going, bool is_gone) noexce
   }
   found->second.claim.go_on_with_use();
   if (going.before == State::kRetired || found->second.is_left) {
+    found->second.state = State::kRetired;
     orphans_.insert(entries_.extract(found));
   } else {
     found->second.state = State::kLive;

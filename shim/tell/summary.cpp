@@ -100,7 +100,10 @@ std::string device_json(const ProcessFigures& process, const DeviceFigures& devi
                    .whole());
   }
   std::vector<std::string> callers;
-  for (std::size_t i = 0; i < process.num_callers.load(std::memory_order_acquire); ++i) {
+  // A file of figures that is damaged, or of another program, may have any number there.
+  const std::size_t count = std::min<std::size_t>(
+      process.num_callers.load(std::memory_order_acquire), process.callers.size());
+  for (std::size_t i = 0; i < count; ++i) {
     if (sums.by_caller[i].now + sums.by_caller[i].at_peak > 0) {
       callers.push_back(json::Object()
                             .text("name", process.callers[i].get())
