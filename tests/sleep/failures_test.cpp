@@ -187,10 +187,13 @@ TEST_CASE("a host without memory leaves a program awake or asleep, with its byte
 
 TEST_CASE("a failure at any call leaves a program awake or asleep, with its bytes", "[failures]") {
   const OwnContext context;
-  const Blocks blocks(is_thorough() ? 4 : 2);
+  const Blocks blocks(is_thorough() ? 6 : 2);
   const std::uint64_t awake = held_after_a_sleep();
   int injected = 0;
-  for (const std::uint64_t times : {1U, 2U, 30U}) {
+  const std::vector<std::uint64_t> in_a_row = is_thorough()
+                                                  ? std::vector<std::uint64_t>{1, 2, 3, 5, 30, 1000}
+                                                  : std::vector<std::uint64_t>{1, 2, 30};
+  for (const std::uint64_t times : in_a_row) {
     for (const char* const function :
          {"cuMemcpyDtoH_v2_ptds", "cuMemUnmap", "cuMemRelease", "cuCtxRecordEvent", "cuEventQuery",
           "cuCtxPushCurrent_v2", "cuMemHostRegister_v2", "cuThreadExchangeStreamCaptureMode"}) {
