@@ -68,8 +68,8 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes, Caller caller) noexc
   Allocation result;
   Growth::Outcome growth{false, Failure::kTooLarge, 0};
   try {
-    bool look_first = true;  // the first pass only searches: a hole that fits saves growth
-    while (is_possible(bytes)) {
+    // The first pass only searches: a hole that fits saves growth.
+    for (bool look_first = true; is_possible(bytes); look_first = false) {
       // After growth, and when the arena cannot grow, every hole is searched: the one that fits may
       // be anywhere in its class.
       const Search search = look_first && !source_is_dry_ ? Search::kBounded : Search::kEverywhere;
@@ -78,13 +78,12 @@ Allocation Arena::allocate_with_growth(std::uint64_t bytes, Caller caller) noexc
         result.grew = result.grew || growth.grew;
         source_is_dry_ = growth.failure != Failure::kNone;
       }
-      look_first = false;
       // Other threads may have taken the new room, or have freed enough for this request.
       if (const Regions::Placed placed = find_room(bytes, search)) {
         result.address = count_allocation(placed, bytes, caller);
         return result;
       }
-      if (growth.failure != Failure::kNone && growth.failure != Failure::kTooLarge) {
+      if (!look_first && growth.failure != Failure::kNone) {
         break;
       }
     }
