@@ -210,7 +210,7 @@ TEST_CASE("a failure at any call leaves a program awake or asleep, with its byte
     }
     for (const char* const function :
          {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemcpyHtoD_v2_ptds", "cuMemUnmap",
-          "cuMemRelease", "cuCtxPushCurrent_v2", "cuCtxGetId"}) {
+          "cuMemRelease", "cuCtxPushCurrent_v2", "cuCtxGetId", "cuStreamSynchronize"}) {
       injected +=
           fail_each(function, times, [&](const char* name, CUresult error, std::uint64_t n) {
             INFO(name << " answers " << error << " after " << n << " calls, " << times << " times");
