@@ -84,7 +84,7 @@ struct Change {
 // While the program slept (CUBFC_SLEEP).
 struct Asleep {
   std::uint64_t times = 0;
-  std::uint64_t ns = 0;          // in all; of the last time, up to the last event if it goes on
+  std::uint64_t ns = 0;          // in all; a sleep that goes on at the last event ends there
   std::uint64_t bytes = 0;       // that are on the host now, of all devices together
   std::uint64_t most_bytes = 0;  // of these at once
 };

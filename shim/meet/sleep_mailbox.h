@@ -46,8 +46,8 @@ class SleepMailbox {
   // Removes the file. The mapping stays.
   void leave() noexcept;
 
-  // Waits for a request, no longer than `most`; returns when interrupt() was called, too. Then
-  // calls answer(), if there is a request: whether it was done, and the text for the command.
+  // Waits for a request, no longer than `most`, and passes it to answer(). The command gets what
+  // that returns. Returns without an answer when interrupt() was called.
   struct Answer {
     bool is_done;
     std::string text;
@@ -68,7 +68,7 @@ struct SleepAnswer {
   enum class Kind : std::uint8_t {
     kDone,
     kRefused,
-    kNone,    // no answer in time: it is stopped, or hangs
+    kNone,    // no answer in time: it is stopped, hangs, or has ended
     kBusy,    // another command is asking it
     kNobody,  // no process of this id can be asked
   };

@@ -10,8 +10,8 @@ namespace cubfc {
 
 class Contexts;
 
-// Not thread-safe. Its memory stays mapped: the pinning ends with the context in which it was done,
-// which may be at any time, and the memory is still good then.
+// Not thread-safe. Its memory is never unmapped. The pinning ends with the context in which it was
+// done, which may be at any time. The memory can be used all the same.
 class CopyBuffer {
  public:
   CopyBuffer(const DriverFunctions& driver, Contexts& contexts)

@@ -40,7 +40,7 @@ std::string Sleeper::fall_asleep() {
     if (std::string reason = stop_program(until); !reason.empty()) {
       return reason;
     }
-    if (std::string reason = why_not_now(); !reason.empty()) {  // once more: it stays so now
+    if (std::string reason = why_not_now(); !reason.empty()) {  // again: no work can begin now
       return reason;
     }
     if (is_idle()) {
@@ -170,7 +170,7 @@ std::string Sleeper::hold_pages() {
 }
 
 // Notes which pages are to go, which bytes of theirs, and where in the store these are to lie.
-// Returns how many they are. A page in which a block lies that others may reach stays.
+// Returns how many bytes these are. A page in which a block lies that others may reach stays.
 std::uint64_t Sleeper::plan() {
   std::uint64_t bytes = 0;
   for (SleepingPart& part : parts_) {

@@ -73,8 +73,9 @@ std::string_view base_of(std::string_view name) noexcept {
 }
 
 // Sets the gate's target to what it must be now. Another thread may stop or open the gates
-// meanwhile, so looks again. Until then a stopped gate may let calls pass: so this thread's cell
-// counts a call, and whoever has stopped the gates waits for its end, and then for those calls.
+// meanwhile, so looks again. Until that look, calls may pass a gate that should be stopped. So this
+// thread's cell counts a call meanwhile: whoever has stopped the gates waits until this function is
+// done, and then for the calls that have passed.
 void set_target(std::size_t number) noexcept {
   struct Counted {
     Counted() noexcept { std::atomic_ref(own_cell().calls).fetch_add(1); }
@@ -175,8 +176,8 @@ std::string_view ungated_function() noexcept {
                                                      : std::string_view();
 }
 
-// Called by gates.S. The targets are set right if the gates are open by now: those of a
-// stop_next_call().
+// Called by gates.S. If the gates are open by now, sets all targets anew: stop_next_call() may have
+// stopped them for this one call.
 CUresult cubfc_at_stopped_gate(const std::uintptr_t* arguments, std::size_t number) {
   Keeper* const its_keeper = keeper.load(std::memory_order_acquire);
   if (its_keeper == nullptr) {

@@ -27,8 +27,8 @@ struct SleepingPage {
   bool is_away = false;      // its memory was taken away
   bool lacks_bytes = false;  // from when it was taken away until its bytes are back
 
-  // What one copy copies: from the first byte of `live`, which is not empty, to the last, also
-  // where other blocks lie between.
+  // What one copy copies: from the first byte of `live` to the last, with the gaps between them.
+  // Precondition: `live` is not empty.
   arena::Address first_live() const { return live.front().address; }
   std::uint64_t live_span() const {
     return live.back().address + live.back().bytes - live.front().address;

@@ -17,10 +17,10 @@ namespace {
 // No page is smaller: the least granularity of physical memory that a driver has.
 constexpr std::uint64_t kSmallestPage = 64 << 10;
 
-// So short that a string of it takes no memory, as other texts that are told then.
+// Told when the host has no memory. So short that a std::string of it needs none.
 constexpr const char* kNoMemory = "no host memory";
 
-// Whether this thread is in sleep() or wake().
+// Whether this thread moves memory: it is between begin() and end().
 constinit thread_local bool is_mover = false;
 
 }  // namespace
@@ -46,9 +46,9 @@ Sleeper::Sleeper(const DriverFunctions& driver, const config::Policy& policy, bo
 CUresult Sleeper::at_gate(const gates::Call& call) {
   was_called_.store(true);
   gates::Cell& cell = gates::own_cell();
-  // In a child the driver refuses the call. A call from inside another call: that one's memory is
-  // there, or it would not have passed. A call from inside sleep() or wake(): a tool that hooks the
-  // driver has made it.
+  // Three kinds of calls pass. In a child: the driver refuses them. From inside another call: that
+  // one has passed its gate, so the memory is there. By the thread that moves memory: a tool that
+  // hooks the driver has made it.
   if (mark_.is_in_child() || cell.calls > 1 || is_mover) {
     return CUDA_SUCCESS;
   }
@@ -72,8 +72,8 @@ CUresult Sleeper::at_gate(const gates::Call& call) {
   return CUDA_SUCCESS;
 }
 
-// Which argument is the address is different for each function, so each is looked at. Where the
-// function takes bytes, they follow the address; what is no size then only keeps more where it is.
+// The address is another argument in each function, so all arguments are looked at. What follows
+// the address is taken for a number of bytes; if it means something else, too much may stay.
 void Sleeper::note_handed_out(const gates::Call& call) noexcept try {
   if (call.function == "cuEGLStreamProducerPresentFrame") {  // addresses are in a structure
     hands_out_frames_.store(true);
@@ -174,7 +174,7 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
   std::string text = text_of_sleep();
   log::info("asleep: {}", text);
   return {true, text};
-} catch (...) {  // what was done needs host memory only to be told
+} catch (...) {  // the host had no memory for a text; what was done is done
   return is_asleep() ? Outcome{true, "it is asleep"} : Outcome{false, kNoMemory};
 }
 
@@ -214,8 +214,8 @@ void Sleeper::tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duratio
 } catch (const std::bad_alloc&) {  // nobody is told
 }
 
-// Contexts may end while their program sleeps: their memory is gone then. If a thread is in wake(),
-// that thread forgets it, or the next wake() does.
+// Contexts may end while their program sleeps: their memory is gone then. If a thread is in
+// bring_back(), that thread forgets it, or the next bring_back() does.
 void Sleeper::context_ended(std::uint64_t /*id*/) {
   const std::lock_guard lock(mutex_);
   if (state_.load() == State::kAsleep) {

@@ -77,7 +77,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   void device_can_launch() noexcept { device_launches_.store(true); }
 
  private:
-  // kFalling: sleep() is under way. kWaking: wake() is.
+  // kFalling: sleep() is under way. kWaking: bring_back() is, for wake() or for a call at a gate.
   enum class State : std::uint8_t { kAwake, kFalling, kAsleep, kWaking };
 
   CUresult at_gate(const gates::Call& call) override;
@@ -135,8 +135,8 @@ class Sleeper : private gates::Keeper, private ContextListener {
   // Addresses in blocks that other processes or devices may reach, each with its context's id.
   std::set<std::pair<std::uint64_t, arena::Address>> handed_out_;
 
-  // Used by the thread that is in sleep() or wake(), and kept while the program sleeps. If a
-  // context ends meanwhile, context_ended() takes its part out, under the lock.
+  // Used by the thread that moves memory (begin()), and kept while the program sleeps. If a context
+  // ends meanwhile, context_ended() takes its part out, under the lock.
   std::vector<SleepingPart> parts_;
   HostStore store_;
   CopyBuffer buffer_;

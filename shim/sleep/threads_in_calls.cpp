@@ -19,8 +19,8 @@ bool has_ended(pid_t thread) noexcept {
   return syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
 }
 
-// Of a thread that has no list yet, or whose cell cannot be read: it is about to begin or has ended
-// unless it is still so at a later look.
+// Whether this thread is in a call. kUnknown: it has no list, or its cell cannot be read. For a
+// moment that is so of a thread that is beginning or ending; the caller looks again.
 ThreadsInCalls look_at(pid_t thread) noexcept {
   using Found = ThreadsInCalls::Found;
   const auto own_list = reinterpret_cast<std::uintptr_t>(list_of_mutexes(0));
@@ -56,9 +56,10 @@ ThreadsInCalls look_at_threads() noexcept {
 }
 
 // The kernel may pass over a thread while others end. So all threads must be found outside of calls
-// twice in a row. No thread enters a call meanwhile, as the gates are stopped, but where a thread
-// was just setting up a gate (set_target() in gates.cpp). That thread was found in a call then;
-// once it is not, the second look sees whoever has come through that gate.
+// twice in a row. No thread enters a call meanwhile, as the gates are stopped, with one exception:
+// a gate that some thread is just setting up may let calls pass (set_target() in gates.cpp). Until
+// it is done, that thread counts as in a call. The first look that finds it done may miss a call
+// that has passed its gate; the second look sees that call.
 ThreadsInCalls wait_for_threads(std::chrono::milliseconds most,
                                 const std::function<bool()>& gives_up) noexcept {
   using Clock = std::chrono::steady_clock;

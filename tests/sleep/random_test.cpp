@@ -1,5 +1,5 @@
-// Random programs that sleep at any moment do what they do without: from their own threads, and
-// from outside. CUBFC_TEST_SEEDS=N: so many of them.
+// Random programs that are put to sleep at any moment, by their own threads or from outside,
+// compute what they compute without. CUBFC_TEST_SEEDS=N: so many of them.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ using namespace sleeping;
 
 namespace {
 
-// One thread's blocks. Each word of a block is as the model says.
+// One thread's blocks. Each block must have the words that `blocks_` has for it.
 class Program {
  public:
   explicit Program(unsigned seed) : random_(seed), tools_(touching::make_tools()) {
@@ -113,7 +113,8 @@ class Program {
              [&] { return how.call(tools_, read.data(), block->first, read.size() * 4); });
     is_right = is_right && read == block->second;
   }
-  // A function without a stream works in the legacy stream, which the program's does not wait for.
+  // A function without a stream works in the legacy stream. That and the program's stream, which is
+  // non-blocking, do not wait for each other.
   template <typename Call>
   void in_order(std::string_view function, Call call) {
     const bool has_stream = function.ends_with("Async") || function.starts_with("cuLaunch") ||
@@ -171,7 +172,7 @@ class PutToSleepFromOutside {
   PutToSleepFromOutside& operator=(const PutToSleepFromOutside&) = delete;
 
   bool is_running() const { return waitpid(shell_, nullptr, WNOHANG) == 0; }
-  // How often that was done.
+  // How often this process has been put to sleep.
   int times() const {
     std::ifstream file(answers_);
     int count = 0;
@@ -222,7 +223,7 @@ TEST_CASE(
         Program program(100 * seed + i);
         for (int step = 0; step < 300; ++step) {
           program.step();
-          // Calls nothing until that was tried once more, or nobody would ever sleep.
+          // Calls nothing until one more sleep was tried, or none would ever succeed.
           for (const int before = tries; step % 50 == 0 && tries == before;) {
             std::this_thread::yield();
           }

@@ -42,7 +42,7 @@ inline void destroy_tools(Tools& tools) {
   tools = {};
 }
 
-// Sets `words` 32-bit words from `to` on. Of a function that sets but one word, the first is set.
+// Sets `words` 32-bit words from `to` on; with `only_one`, only the first of them.
 struct Set {
   std::string_view function;
   CUresult (*call)(Tools& tools, CUdeviceptr to, unsigned value, std::size_t words);
