@@ -111,6 +111,8 @@ inline constexpr std::chrono::seconds kLongestPermit{2};
 //
 // For its work on the devices and its calls of the driver to end. After so long it is not idle.
 inline constexpr std::chrono::seconds kForSleep{5};
+// The longest pause between two looks whether that work is done.
+inline constexpr std::chrono::milliseconds kLongestPauseForSleep{250};
 
 // ---- The process ends: background/.
 //

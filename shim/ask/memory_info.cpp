@@ -49,8 +49,10 @@ CUresult MemoryInfo::of_current_context(std::size_t* free_bytes, std::size_t* to
           ? shown_total(device_total, context->device)
           : shown_total(device_total, context == nullptr ? device : context->device.handle);
   if (free_bytes != nullptr) {
-    *free_bytes =
-        std::min(context == nullptr ? device_free : left_to(*context, device_free), total);
+    const std::uint64_t left = context == nullptr ? device_free : left_to(*context, device_free);
+    // What comes back when the program wakes is not free, whoever has it meanwhile.
+    const std::uint64_t asleep = context == nullptr ? 0 : context->device.use.bytes_asleep();
+    *free_bytes = std::min(arena::less(left, asleep), total);
   }
   if (total_bytes != nullptr) {
     *total_bytes = total;

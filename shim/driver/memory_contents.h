@@ -42,6 +42,15 @@ inline constexpr auto kUses = std::to_array<std::string_view>({
     "cuStreamWriteValue64", "cuWaitExternalSemaphoresAsync",
 });
 
+// Of the functions that need a gate (sleep/gates.h), those that have more than six parameters in one
+// of their versions. Of cuFabricCpyBatchAsync and cuLogicalEndpointBindMem,
+// which are of CUDA 13.5, it is not known.
+inline constexpr auto kMoreThanSixParameters = std::to_array<std::string_view>({
+    "cuFabricCpyBatchAsync", "cuLaunchCooperativeKernel", "cuLaunchKernel", "cuLibraryLoadData",
+    "cuLibraryLoadFromFile", "cuLogicalEndpointBindMem", "cuMemDiscardAndPrefetchBatchAsync", "cuMemPrefetchBatchAsync",
+    "cuMemcpyBatchAsync", "cuMulticastBindMem",
+});
+
 // Lets others reach the memory: other processes, other devices, a NIC.
 inline constexpr auto kHandsOut = std::to_array<std::string_view>({
     "cuCtxEnablePeerAccess", "cuEGLStreamProducerPresentFrame", "cuIpcGetMemHandle",
@@ -51,44 +60,47 @@ inline constexpr auto kHandsOut = std::to_array<std::string_view>({
     "cuMemSetAccess", "cuMulticastBindAddr", "cuMulticastBindMem", "cuPointerSetAttribute",
 });
 
-// Needs memory to be where the program has it: allocates in an arena, tells something of an address
-// or checks it, or begins a capture, during which memory cannot be moved. cuda.h does not say which
+// Needs memory to be where the program has it: takes memory of the device, which would be lacking
+// when the program's own is to come back; tells something of an address or checks it; or begins a
+// capture, during which memory cannot be moved. cuda.h does not say which
 // functions check addresses, so each that is given one is here. Two exceptions: cuTensorMapEncode*
 // only writes the address into a descriptor, and has too many arguments for a gate; what a free is
 // given is not used again.
 inline constexpr auto kNeedsMapped = std::to_array<std::string_view>({
-    "cuGraphAddBatchMemOpNode", "cuGraphAddKernelNode", "cuGraphAddMemAllocNode",
-    "cuGraphAddMemcpyNode", "cuGraphAddMemsetNode", "cuGraphAddNode",
+    "cuArray3DCreate", "cuArrayCreate", "cuGraphAddBatchMemOpNode", "cuGraphAddKernelNode",
+    "cuGraphAddMemAllocNode", "cuGraphAddMemcpyNode", "cuGraphAddMemsetNode", "cuGraphAddNode",
     "cuGraphBatchMemOpNodeSetParams", "cuGraphExecBatchMemOpNodeSetParams",
     "cuGraphExecChildGraphNodeSetParams", "cuGraphExecKernelNodeSetParams",
     "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemsetNodeSetParams", "cuGraphExecNodeSetParams",
     "cuGraphExecUpdate", "cuGraphKernelNodeSetParams", "cuGraphMemcpyNodeSetParams",
-    "cuGraphMemsetNodeSetParams", "cuGraphNodeSetParams", "cuMemAlloc", "cuMemAllocAsync",
-    "cuMemAllocFromPoolAsync", "cuMemAllocManaged", "cuMemAllocPitch", "cuMemGetAccess",
-    "cuMemGetAddressRange", "cuMemRangeGetAttribute", "cuMemRangeGetAttributes",
-    "cuPointerGetAttribute", "cuPointerGetAttributes", "cuStreamBeginCapture",
-    "cuStreamBeginCaptureToCig", "cuStreamBeginCaptureToGraph", "cuStreamBeginRecaptureToGraph",
-    "cuTensorMapReplaceAddress", "cuTexObjectCreate", "cuTexRefSetAddress", "cuTexRefSetAddress2D",
+    "cuGraphMemsetNodeSetParams", "cuGraphNodeSetParams", "cuLibraryLoadData",
+    "cuLibraryLoadFromFile", "cuMemAlloc", "cuMemAllocAsync", "cuMemAllocFromPoolAsync",
+    "cuMemAllocManaged", "cuMemAllocPitch", "cuMemCreate", "cuMemGetAccess", "cuMemGetAddressRange",
+    "cuMemRangeGetAttribute", "cuMemRangeGetAttributes", "cuMipmappedArrayCreate", "cuModuleLoad",
+    "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", "cuPointerGetAttribute",
+    "cuPointerGetAttributes", "cuStreamBeginCapture", "cuStreamBeginCaptureToCig",
+    "cuStreamBeginCaptureToGraph", "cuStreamBeginRecaptureToGraph", "cuTensorMapReplaceAddress",
+    "cuTexObjectCreate", "cuTexRefSetAddress", "cuTexRefSetAddress2D",
 });
 
 // None of these. Frees, maps, describes, waits; concerns contexts, modules, graphs as they are made,
 // events, host memory, or nothing of a device. Also names that cuda.h does not declare but its
 // companions do (cudaGL.h, cudaEGL.h, cudaVDPAU.h, cudaProfiler.h), for which CUDA's runtime asks.
 inline constexpr auto kNone = std::to_array<std::string_view>({
-    "cuArray3DCreate", "cuArray3DGetDescriptor", "cuArrayCreate", "cuArrayDestroy",
-    "cuArrayGetDescriptor", "cuArrayGetMemoryRequirements", "cuArrayGetPlane",
-    "cuArrayGetSparseProperties", "cuCheckpointOperationComplete",
-    "cuCheckpointProcessGetRestoreThreadId", "cuCheckpointProcessGetState",
-    "cuCoredumpDeregisterCompleteCallback", "cuCoredumpDeregisterStartCallback",
-    "cuCoredumpGetAttribute", "cuCoredumpGetAttributeGlobal", "cuCoredumpRegisterCompleteCallback",
-    "cuCoredumpRegisterStartCallback", "cuCoredumpSetAttribute", "cuCoredumpSetAttributeGlobal",
-    "cuCtxAttach", "cuCtxCreate", "cuCtxDestroy", "cuCtxDetach", "cuCtxDisablePeerAccess",
-    "cuCtxFromGreenCtx", "cuCtxGetApiVersion", "cuCtxGetCacheConfig", "cuCtxGetCurrent",
-    "cuCtxGetDevResource", "cuCtxGetDevice", "cuCtxGetExecAffinity", "cuCtxGetFlags", "cuCtxGetId",
-    "cuCtxGetLimit", "cuCtxGetSharedMemConfig", "cuCtxGetStreamPriorityRange", "cuCtxPopCurrent",
-    "cuCtxPushCurrent", "cuCtxRecordEvent", "cuCtxResetPersistingL2Cache", "cuCtxSetCacheConfig",
-    "cuCtxSetCurrent", "cuCtxSetFlags", "cuCtxSetLimit", "cuCtxSetSharedMemConfig",
-    "cuCtxSynchronize", "cuCtxWaitEvent", "cuDestroyExternalMemory", "cuDestroyExternalSemaphore",
+    "cuArray3DGetDescriptor", "cuArrayDestroy", "cuArrayGetDescriptor",
+    "cuArrayGetMemoryRequirements", "cuArrayGetPlane", "cuArrayGetSparseProperties",
+    "cuCheckpointOperationComplete", "cuCheckpointProcessGetRestoreThreadId",
+    "cuCheckpointProcessGetState", "cuCoredumpDeregisterCompleteCallback",
+    "cuCoredumpDeregisterStartCallback", "cuCoredumpGetAttribute", "cuCoredumpGetAttributeGlobal",
+    "cuCoredumpRegisterCompleteCallback", "cuCoredumpRegisterStartCallback",
+    "cuCoredumpSetAttribute", "cuCoredumpSetAttributeGlobal", "cuCtxAttach", "cuCtxCreate",
+    "cuCtxDestroy", "cuCtxDetach", "cuCtxDisablePeerAccess", "cuCtxFromGreenCtx",
+    "cuCtxGetApiVersion", "cuCtxGetCacheConfig", "cuCtxGetCurrent", "cuCtxGetDevResource",
+    "cuCtxGetDevice", "cuCtxGetExecAffinity", "cuCtxGetFlags", "cuCtxGetId", "cuCtxGetLimit",
+    "cuCtxGetSharedMemConfig", "cuCtxGetStreamPriorityRange", "cuCtxPopCurrent", "cuCtxPushCurrent",
+    "cuCtxRecordEvent", "cuCtxResetPersistingL2Cache", "cuCtxSetCacheConfig", "cuCtxSetCurrent",
+    "cuCtxSetFlags", "cuCtxSetLimit", "cuCtxSetSharedMemConfig", "cuCtxSynchronize",
+    "cuCtxWaitEvent", "cuDestroyExternalMemory", "cuDestroyExternalSemaphore",
     "cuDevResourceGenerateDesc", "cuDevSmResourceSplit", "cuDevSmResourceSplitByCount",
     "cuDeviceCanAccessPeer", "cuDeviceComputeCapability", "cuDeviceGet", "cuDeviceGetAttribute",
     "cuDeviceGetByPCIBusId", "cuDeviceGetCliqueCount", "cuDeviceGetCliqueInfo", "cuDeviceGetCount",
@@ -148,26 +160,24 @@ inline constexpr auto kNone = std::to_array<std::string_view>({
     "cuKernelGetParamInfo", "cuKernelSetAttribute", "cuKernelSetCacheConfig",
     "cuLibraryEnumerateKernels", "cuLibraryGetGlobal", "cuLibraryGetKernel",
     "cuLibraryGetKernelCount", "cuLibraryGetManaged", "cuLibraryGetModule",
-    "cuLibraryGetUnifiedFunction", "cuLibraryLoadData", "cuLibraryLoadFromFile", "cuLibraryUnload",
-    "cuLinkAddData", "cuLinkAddFile", "cuLinkComplete", "cuLinkCreate", "cuLinkDestroy",
-    "cuLogicalEndpointAddDevice", "cuLogicalEndpointCreate", "cuLogicalEndpointDestroy",
-    "cuLogicalEndpointGetLimits", "cuLogicalEndpointIdRelease", "cuLogicalEndpointIdReserve",
-    "cuLogicalEndpointImport", "cuLogicalEndpointQuery", "cuLogicalEndpointUnbind", "cuLogsCurrent",
-    "cuLogsDumpToFile", "cuLogsDumpToMemory", "cuLogsRegisterCallback", "cuLogsUnregisterCallback",
-    "cuMemAddressFree", "cuMemAddressReserve", "cuMemAllocHost", "cuMemCreate", "cuMemFree",
-    "cuMemFreeAsync", "cuMemFreeHost", "cuMemGetAllocationGranularity",
-    "cuMemGetAllocationPropertiesFromHandle", "cuMemGetDefaultMemPool", "cuMemGetInfo",
-    "cuMemGetLocationInfo", "cuMemGetMemPool", "cuMemHostAlloc", "cuMemHostGetDevicePointer",
-    "cuMemHostGetFlags", "cuMemHostRegister", "cuMemHostUnregister",
-    "cuMemImportFromShareableHandle", "cuMemMap", "cuMemPoolCreate", "cuMemPoolDestroy",
-    "cuMemPoolGetAccess", "cuMemPoolGetAttribute", "cuMemPoolImportFromShareableHandle",
-    "cuMemPoolImportPointer", "cuMemPoolSetAttribute", "cuMemPoolTrimTo", "cuMemRelease",
-    "cuMemSetMemPool", "cuMemUnmap", "cuMipmappedArrayCreate", "cuMipmappedArrayDestroy",
+    "cuLibraryGetUnifiedFunction", "cuLibraryUnload", "cuLinkAddData", "cuLinkAddFile",
+    "cuLinkComplete", "cuLinkCreate", "cuLinkDestroy", "cuLogicalEndpointAddDevice",
+    "cuLogicalEndpointCreate", "cuLogicalEndpointDestroy", "cuLogicalEndpointGetLimits",
+    "cuLogicalEndpointIdRelease", "cuLogicalEndpointIdReserve", "cuLogicalEndpointImport",
+    "cuLogicalEndpointQuery", "cuLogicalEndpointUnbind", "cuLogsCurrent", "cuLogsDumpToFile",
+    "cuLogsDumpToMemory", "cuLogsRegisterCallback", "cuLogsUnregisterCallback", "cuMemAddressFree",
+    "cuMemAddressReserve", "cuMemAllocHost", "cuMemFree", "cuMemFreeAsync", "cuMemFreeHost",
+    "cuMemGetAllocationGranularity", "cuMemGetAllocationPropertiesFromHandle",
+    "cuMemGetDefaultMemPool", "cuMemGetInfo", "cuMemGetLocationInfo", "cuMemGetMemPool",
+    "cuMemHostAlloc", "cuMemHostGetDevicePointer", "cuMemHostGetFlags", "cuMemHostRegister",
+    "cuMemHostUnregister", "cuMemImportFromShareableHandle", "cuMemMap", "cuMemPoolCreate",
+    "cuMemPoolDestroy", "cuMemPoolGetAccess", "cuMemPoolGetAttribute",
+    "cuMemPoolImportFromShareableHandle", "cuMemPoolImportPointer", "cuMemPoolSetAttribute",
+    "cuMemPoolTrimTo", "cuMemRelease", "cuMemSetMemPool", "cuMemUnmap", "cuMipmappedArrayDestroy",
     "cuMipmappedArrayGetLevel", "cuMipmappedArrayGetMemoryRequirements",
     "cuMipmappedArrayGetSparseProperties", "cuModuleEnumerateFunctions", "cuModuleGetFunction",
     "cuModuleGetFunctionCount", "cuModuleGetGlobal", "cuModuleGetLoadingMode", "cuModuleGetSurfRef",
-    "cuModuleGetTexRef", "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx",
-    "cuModuleLoadFatBinary", "cuModuleUnload", "cuMulticastAddDevice", "cuMulticastCreate",
+    "cuModuleGetTexRef", "cuModuleUnload", "cuMulticastAddDevice", "cuMulticastCreate",
     "cuMulticastGetGranularity", "cuMulticastUnbind", "cuOccupancyAvailableDynamicSMemPerBlock",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyMaxActiveClusters",

@@ -101,6 +101,7 @@ class DeviceUse {
   // away, or the arena has ended.
   void sleeps(std::uint64_t before, std::uint64_t bytes) noexcept;
   void driver_called() noexcept;
+  std::uint64_t bytes_asleep() const noexcept { return arena::read(figures_.bytes_asleep); }
 
  private:
   class ArenaObserver;

@@ -28,17 +28,6 @@ Descriptor open_file(int folder, const char* name, int flags) {
   return Descriptor(openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR));
 }
 
-// Whether a file may have this size: one that grows beyond the process's limit would end the
-// process (SIGXFSZ).
-bool may_grow_to(std::size_t bytes) {
-  struct rlimit limit {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-    errno = EFBIG;
-    return false;
-  }
-  return true;
-}
-
 // Whether the name is of a file that a process has made for itself (name_of_shared_file()).
 bool has_owner(std::string_view name) {
   constexpr std::size_t kKeyDigits = 16;
@@ -190,6 +179,15 @@ bool join_in(const std::string& path, const std::string& name, IfMissing if_miss
 }
 
 }  // namespace
+
+bool may_grow_to(std::size_t bytes) {
+  struct rlimit limit {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+    errno = EFBIG;
+    return false;
+  }
+  return true;
+}
 
 bool make_room_in(int file, std::size_t start, std::size_t bytes) noexcept {
   errno = posix_fallocate(file, static_cast<off_t>(start), static_cast<off_t>(bytes));

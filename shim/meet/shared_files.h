@@ -80,6 +80,9 @@ void remove_left_files(std::string_view names, const std::function<bool(int file
 // Opens the same file once more, for locks that end with the Descriptor. Empty if the file is no
 // longer at its path.
 Descriptor open_again(const SharedFile& file);
+// Whether a file may have this size: one that grows beyond the process's limit (RLIMIT_FSIZE) would
+// end the process by a signal. If not, sets errno.
+bool may_grow_to(std::size_t bytes);
 // Unmaps the file, and removes it if no other process has it.
 void leave_shared_file(const SharedFile& file) noexcept;
 

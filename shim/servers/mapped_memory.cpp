@@ -294,7 +294,7 @@ void MappedMemory::release_all(const DriverFunctions& driver, const Pages& pages
 bool MappedMemory::unmap(arena::Address base, std::uint64_t bytes) noexcept {
   const ArenaCall call(*this);
   if (!call.allowed()) {
-    return false;
+    return give_up(base, bytes);
   }
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();

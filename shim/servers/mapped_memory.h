@@ -99,6 +99,10 @@ class MappedMemory : public RegionSource, private MovablePages {
   CUresult take_away(arena::Address first, std::size_t count) noexcept override;
   CUresult get_memory() noexcept override;
   void drop_memory() noexcept override;
+  void give_up_while(const std::function<void()>& what,
+                     const std::function<bool(arena::Address)>& may_go) override;
+  bool is_away(arena::Address address) const noexcept override;
+  bool give_up(arena::Address base, std::uint64_t bytes) noexcept;
   CUresult put_back(arena::Address first, std::size_t count) noexcept override;
   static std::size_t count_with_memory(const Pages& pages) noexcept;
   Pages take_out(Pages& from, arena::Address first, std::size_t count) noexcept;
@@ -130,7 +134,8 @@ class MappedMemory : public RegionSource, private MovablePages {
   std::shared_ptr<Holdings> holdings_;    // nullptr while nothing is reserved
   std::unique_ptr<Leftovers> leftovers_;  // for leave_behind()
   bool is_held_ = false;                  // by hold()
-  int arena_calls_ = 0;                   // ArenaCalls that are allowed
+  const std::function<bool(arena::Address)>* may_go_ = nullptr;  // in give_up_while()
+  int arena_calls_ = 0;                                          // ArenaCalls that are allowed
   std::condition_variable no_arena_call_;
 };
 

@@ -171,6 +171,60 @@ void MappedMemory::drop_memory() noexcept {
   device_.limit.budget.release(given_back);
 }
 
+void MappedMemory::give_up_while(const std::function<void()>& what,
+                                 const std::function<bool(arena::Address)>& may_go) {
+  struct During {
+    During(MappedMemory& its_memory, const std::function<bool(arena::Address)>* to)
+        : memory(its_memory) {
+      set(to);
+    }
+    ~During() { set(nullptr); }
+    During(const During&) = delete;
+    During& operator=(const During&) = delete;
+    void set(const std::function<bool(arena::Address)>* to) const {
+      const std::lock_guard lock(memory.mutex_);
+      memory.may_go_ = to;
+    }
+    MappedMemory& memory;
+  };
+  const During during(*this, &may_go);
+  what();
+}
+
+bool MappedMemory::is_away(arena::Address address) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return holdings_ != nullptr && holdings_->away.contains(address);
+}
+
+// Called instead of unmap() while the pages are held: forgets pages that are away, all of the range
+// or none. The caller, the arena, then gives up its claim on the limit for them. Pages without
+// memory have none, so the claim is taken anew first; pages that have kept their memory become
+// spare.
+bool MappedMemory::give_up(arena::Address base, std::uint64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (may_go_ == nullptr || holdings_ == nullptr) {
+    return false;
+  }
+  Pages& away = holdings_->away;
+  for (arena::Address page = base; page < base + bytes; page += page_bytes_) {
+    const auto found = away.find(page);
+    if (found == away.end() || found->second.is_mapped || !(*may_go_)(page)) {
+      return false;
+    }
+  }
+  std::uint64_t unclaimed = 0;
+  for (arena::Address page = base; page < base + bytes; page += page_bytes_) {
+    Pages::node_type node = away.extract(page);
+    if (node.mapped().handle == 0) {
+      unclaimed += page_bytes_;
+    } else {
+      holdings_->spare.insert(std::move(node));
+    }
+  }
+  device_.limit.budget.force(unclaimed);
+  return true;
+}
+
 CUresult MappedMemory::put_back(arena::Address first, std::size_t count) noexcept {
   const RelaxedCapture relaxed(driver_);
   const std::shared_ptr<Holdings> of_context = holdings();

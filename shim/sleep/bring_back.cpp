@@ -1,5 +1,6 @@
 // How a program wakes: it gets memory for all of its pages, or none; these are mapped where they
 // were, and their bytes are copied back.
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <new>
@@ -25,7 +26,7 @@ CUresult Sleeper::bring_back() noexcept {
   const std::uint64_t away = bytes_away_;
   CUresult result = CUDA_SUCCESS;
   try {
-    forget_ended();
+    give_up_what_is_free();
     tell_away();
     for (SleepingPart& part : parts_) {
       result = result == CUDA_SUCCESS ? get_memory(part) : result;
@@ -37,7 +38,7 @@ CUresult Sleeper::bring_back() noexcept {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS) {
-    tell_away();
+    tell_awake_parts();
     let_pages_go();
     end(State::kAwake);
     tell_awake(away, std::chrono::steady_clock::now() - began);
@@ -45,7 +46,9 @@ CUresult Sleeper::bring_back() noexcept {
   }
   take_away();  // what is mapped already
   for (const SleepingPart& part : parts_) {
-    part.memory->drop_memory();
+    if (!part.has_ended()) {
+      part.memory->drop_memory();
+    }
   }
   tell_away();
   const bool is_told = std::exchange(has_told_failure_, true);
@@ -57,55 +60,100 @@ CUresult Sleeper::bring_back() noexcept {
   return result;
 }
 
+// Calls what() in the part's context, and returns its answer. CUDA_SUCCESS, without a call, if the
+// context has ended, or if an error has broken it for good: then its bytes are lost, whatever
+// happens to its pages, and the calls of other contexts must not fail with it. Waits for a context
+// that is about to end.
+template <typename Do>
+CUresult Sleeper::in_context(SleepingPart& part, Do what) {
+  constexpr int kMostTries = 5;  // each waits as long as ContextUse does
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    const ContextUse use(its_.contexts, *part.context);
+    if (part.has_ended() || part.is_lost) {
+      return CUDA_SUCCESS;
+    }
+    if (use.allowed()) {
+      const PushedContext inside(driver_, part.context->handle);
+      const CUresult result = inside.pushed() ? what() : inside.result();
+      part.context->note(result);
+      part.is_lost = result != CUDA_SUCCESS && part.context->is_broken(driver_);
+      return part.is_lost ? CUDA_SUCCESS : result;
+    }
+  }
+  return CUDA_ERROR_NOT_READY;
+}
+
+// Pages whose blocks the program has freed while it slept are not brought back: their arena gives
+// them up, as it does when it trims.
+void Sleeper::give_up_what_is_free() {
+  for (SleepingPart& part : parts_) {
+    in_context(part, [&] {
+      arena::Arena& arena = part.context->arena;
+      const std::uint64_t page_bytes = part.memory->page_size();
+      for (SleepingPage& page : part.pages) {
+        const auto block = arena.find_live_from(page.address);
+        page.is_free = page.is_away && (!block || block->address >= page.address + page_bytes);
+        if (page.is_free) {
+          arena.memory_is_back(page.address, page_bytes);  // for the observer: it is to leave now
+        }
+      }
+      part.memory->give_up_while(
+          [&] { arena.release_unused(); },
+          [&](arena::Address address) {
+            const auto page = std::lower_bound(
+                part.pages.begin(), part.pages.end(), address,
+                [](const SleepingPage& each, arena::Address at) { return each.address < at; });
+            return page != part.pages.end() && page->address == address && page->is_free;
+          });
+      std::erase_if(part.pages, [&](const SleepingPage& page) {
+        const bool is_given_up = page.is_free && !part.memory->is_away(page.address);
+        if (page.is_free && !is_given_up) {
+          arena.memory_is_away(page.address, page_bytes);
+        }
+        return is_given_up;
+      });
+      return CUDA_SUCCESS;
+    });
+  }
+}
+
 // Gets memory for all pages of the context. While there is too little, looks for more as any
 // request does: other processes are asked, and those that end are waited for.
 CUresult Sleeper::get_memory(SleepingPart& part) {
-  const ContextUse use(its_.contexts, *part.context);
-  if (!use.allowed()) {
-    return CUDA_ERROR_NOT_READY;  // it may be about to end
-  }
-  const PushedContext inside(driver_, part.context->handle);
-  if (!inside.pushed()) {
-    return inside.result();
-  }
-  Search search(its_.sources, part.context->device, {.bytes = part.bytes_away(), .counted = true});
-  CUresult result = CUDA_SUCCESS;
-  do {
-    result = part.memory->get_memory();
-  } while (result == CUDA_ERROR_OUT_OF_MEMORY && search.finds_more());
-  return result;
+  return in_context(part, [&] {
+    Search search(its_.sources, part.context->device,
+                  {.bytes = part.bytes_away(), .counted = true});
+    CUresult result = CUDA_SUCCESS;
+    do {
+      result = part.memory->get_memory();
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && search.finds_more());
+    return result;
+  });
 }
 
 CUresult Sleeper::put_back(SleepingPart& part) {
-  const ContextUse use(its_.contexts, *part.context);
-  if (!use.allowed()) {
-    return CUDA_ERROR_NOT_READY;
-  }
-  const PushedContext inside(driver_, part.context->handle);
-  CUresult result = inside.result();
-  part.for_each_run(/*is_away=*/true, [&](std::size_t first, std::size_t count) {
-    const arena::Address address = part.pages[first].address;
-    result = result == CUDA_SUCCESS ? part.memory->put_back(address, count) : result;
-    if (result == CUDA_SUCCESS) {
-      part.context->arena.memory_is_back(address, count * part.memory->page_size());
-      for (std::size_t i = first; i < first + count; ++i) {
-        part.pages[i].is_away = false;
+  return in_context(part, [&] {
+    CUresult result = CUDA_SUCCESS;
+    part.for_each_run(/*is_away=*/true, [&](std::size_t first, std::size_t count) {
+      const arena::Address address = part.pages[first].address;
+      result = result == CUDA_SUCCESS ? part.memory->put_back(address, count) : result;
+      if (result == CUDA_SUCCESS) {
+        part.context->arena.memory_is_back(address, count * part.memory->page_size());
+        for (std::size_t i = first; i < first + count; ++i) {
+          part.pages[i].is_away = false;
+        }
+      }
+    });
+    const RelaxedCapture relaxed(driver_);
+    for (SleepingPage& page : part.pages) {
+      if (result == CUDA_SUCCESS && page.lacks_bytes) {
+        result = page.live.empty() ? CUDA_SUCCESS : copy_in(page);
+        page.lacks_bytes = result != CUDA_SUCCESS;
       }
     }
-  });
-  const RelaxedCapture relaxed(driver_);
-  for (SleepingPage& page : part.pages) {
-    if (result == CUDA_SUCCESS && page.lacks_bytes) {
-      result = page.live.empty() ? CUDA_SUCCESS : copy_in(page);
-      page.lacks_bytes = result != CUDA_SUCCESS;
-    }
-  }
-  if (result == CUDA_SUCCESS) {
     // A copy from memory that is not pinned may still be under way when its call returns.
-    result = driver_.cuStreamSynchronize(CU_STREAM_PER_THREAD);
-  }
-  part.context->note(result);
-  return result;
+    return result == CUDA_SUCCESS ? driver_.cuStreamSynchronize(CU_STREAM_PER_THREAD) : result;
+  });
 }
 
 CUresult Sleeper::copy_in(const SleepingPage& page) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "arena/stats.h"
 #include "shim/device/context_use.h"
@@ -40,27 +40,52 @@ std::string Sleeper::fall_asleep() {
     if (std::string reason = stop_program(until); !reason.empty()) {
       return reason;
     }
-    if (std::string reason = why_not_now(); !reason.empty()) {  // again: no work can begin now
+    // Once more: while the program is stopped, the answers stay what they are.
+    if (std::string reason = why_not_now(); !reason.empty()) {
       return reason;
+    }
+    if (const std::string who = who_needs_no_gate_by_now(); !who.empty()) {
+      return "it " + who;
     }
     if (is_idle()) {
       break;
     }
     gates::open();  // work was submitted before the gates were stopped
   }
+  // Room for all bytes in use, before anything is given back that a refusal would cost.
+  if (std::string reason = store_.allocate(bytes_in_use(), folder_); !reason.empty()) {
+    return reason;
+  }
   its_.unused.trim(true);
   if (std::string reason = hold_pages(); !reason.empty()) {
     return reason;
   }
-  if (std::string reason = store_.allocate(plan(), folder_); !reason.empty()) {
-    return reason;
+  bytes_kept_ = plan();
+  if (bytes_kept_ > store_.bytes()) {  // a context has come meanwhile
+    if (std::string reason = store_.allocate(bytes_kept_, folder_); !reason.empty()) {
+      return reason;
+    }
   }
   if (std::string reason = copy_out(); !reason.empty()) {
     return reason;
   }
   take_away();
   tell_away();
-  return bytes_away_ > 0 ? "" : "the driver has taken back none of its memory";
+  return bytes_away_ > 0
+             ? ""
+             : "none of its memory can be given back: the driver keeps it, or others may "
+               "reach all of it";
+}
+
+// Of all arenas that can do without their memory.
+std::uint64_t Sleeper::bytes_in_use() const {
+  std::uint64_t bytes = 0;
+  for (Context* context = its_.contexts.first(); context != nullptr; context = context->next) {
+    if (context->alive() && context->memory->movable() != nullptr) {
+      bytes += context->arena.stats().bytes_in_use;
+    }
+  }
+  return bytes;
 }
 
 // Why the program's memory cannot be taken away at this moment; empty if it can. Calls nothing that
@@ -109,15 +134,22 @@ bool Sleeper::is_idle() const {
   return true;
 }
 
+// Each look records an event in each context, behind the work that is under way, and few should
+// stand there at once: so the pauses between the looks grow.
 std::string Sleeper::wait_until_idle(std::chrono::steady_clock::time_point until) {
+  std::chrono::milliseconds pause{1};
   while (!is_idle()) {
-    if (gives_up()) {
-      return why_given_up();
+    const auto next_look = std::chrono::steady_clock::now() + pause;
+    pause = std::min(2 * pause, patience::kLongestPauseForSleep);
+    while (std::chrono::steady_clock::now() < next_look) {
+      if (gives_up()) {
+        return why_given_up();
+      }
+      std::this_thread::sleep_for(patience::kLongestPause);
     }
     if (std::chrono::steady_clock::now() >= until) {
       return format("its work on the GPU has not ended within {} s", patience::kForSleep.count());
     }
-    std::this_thread::sleep_for(patience::kLongestPause);
   }
   return "";
 }
@@ -169,34 +201,47 @@ std::string Sleeper::hold_pages() {
   return "";
 }
 
+// What of the part's arena others may reach: with each address that was handed out, all of the
+// block in which it lies.
+std::vector<Sleeper::HandedOut> Sleeper::handed_out_of(const SleepingPart& part) {
+  std::vector<HandedOut> ranges;
+  const std::lock_guard lock(mutex_);
+  for (const HandedOut& each : handed_out_) {
+    if (each.context_id != part.id) {
+      continue;
+    }
+    ranges.push_back(each);
+    for (arena::Address at = each.begin; at < each.end;) {
+      const auto block = part.context->arena.find_live_from(at);
+      if (!block || block->address >= each.end) {
+        break;
+      }
+      at = block->address + block->block_bytes;
+      ranges.push_back({part.id, block->address, at});
+    }
+  }
+  return ranges;
+}
+
 // Notes which pages are to go, which bytes of theirs, and where in the store these are to lie.
 // Returns how many bytes these are. A page in which a block lies that others may reach stays.
 std::uint64_t Sleeper::plan() {
   std::uint64_t bytes = 0;
   for (SleepingPart& part : parts_) {
     const std::uint64_t page_bytes = part.memory->page_size();
-    std::set<arena::Address> staying;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& [id, address] : handed_out_) {
-        if (id != part.id) {
-          continue;
-        }
-        staying.insert(address / page_bytes * page_bytes);
-        if (const auto block = part.context->arena.find_containing(address)) {
-          for (arena::Address at = block->address / page_bytes * page_bytes;
-               at < block->address + block->block_bytes; at += page_bytes) {
-            staying.insert(at);
-          }
-        }
-      }
-    }
+    const std::vector<arena::BlockSnapshot> blocks = part.context->arena.snapshot();
+    const std::vector<HandedOut> handed_out = handed_out_of(part);
+    const auto stays = [&](arena::Address page) {
+      return std::any_of(handed_out.begin(), handed_out.end(), [&](const HandedOut& each) {
+        return each.begin < page + page_bytes && page < each.end;
+      });
+    };
     for (const arena::Address address : part.memory->mapped_pages()) {
-      if (!staying.contains(address)) {
+      if (!stays(address)) {
         part.pages.push_back({address, {}});
       }
     }
-    for (const arena::BlockSnapshot& block : part.context->arena.snapshot()) {
+    for (const arena::BlockSnapshot& block : blocks) {
       if (block.state != arena::BlockState::kLive) {
         continue;
       }
@@ -266,7 +311,8 @@ void Sleeper::take_away() noexcept {
     const PushedContext inside(driver_, part.context->handle);
     part.for_each_run(/*is_away=*/false, [&](std::size_t first, std::size_t count) {
       const arena::Address address = part.pages[first].address;
-      if (use.allowed() && part.memory->take_away(address, count) == CUDA_SUCCESS) {
+      if (use.allowed() && !part.has_ended() &&
+          part.memory->take_away(address, count) == CUDA_SUCCESS) {
         part.context->arena.memory_is_away(address, count * part.memory->page_size());
         for (std::size_t i = first; i < first + count; ++i) {
           part.pages[i].is_away = true;

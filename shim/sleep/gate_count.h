@@ -1,4 +1,5 @@
-// How many gates there are (gates.h), for C++ and for the assembler.
+// How many gates there are of each kind (gates.h), for C++ and for the assembler.
 #pragma once
 
-#define CUBFC_GATES 384
+#define CUBFC_NARROW_GATES 352
+#define CUBFC_WIDE_GATES 32

@@ -1,15 +1,16 @@
-// The code of the gates (gates.h): CUBFC_GATES times the same two pieces, which differ in a number.
+// The code of the gates (gates.h), which differ in a number, and in whether they are wide:
 //
 //   gate:     cell.calls += 1; result = target[number](all arguments); cell.calls -= 1; return result
 //   stopped:  result = cubfc_at_stopped_gate(the first six arguments, number);
 //             result != 0 ? return result : go on at function[number] with all arguments
 //
 // target[number] is function[number] while the gate is open, and `stopped` of that number while it
-// is not. The gate passes on the five arguments that may lie on the stack: cuLaunchKernel has
-// eleven arguments, six of them in registers (eight on aarch64), and no function of
-// memory_contents.h has more (a test sees to it). Of a function with fewer arguments the words of
-// the caller's frame are copied and mean nothing. None of the functions takes a floating-point
-// argument.
+// is not. The narrow gates, which come first, are for functions whose arguments are all in
+// registers: six, on aarch64 eight. A wide gate passes on five arguments that lie on the stack:
+// cuLaunchKernel has eleven in all, and no function of memory_contents.h has more (a test sees to
+// it). Of a function with fewer the words of the caller's frame are copied and mean nothing; but
+// only functions with such arguments get a wide gate, because a function without them may be called
+// where the stack ends. None of the functions takes a floating-point argument.
 
 #include "shim/sleep/gate_count.h"
 
@@ -22,7 +23,27 @@
   .p2align 6
 cubfc_gates:
   .set number, 0
-  .rept CUBFC_GATES
+  .rept CUBFC_NARROW_GATES
+  .p2align 6
+  .cfi_startproc
+  movq cubfc_gate_cell@gottpoff(%rip), %rax
+  addl $1, %fs:8(%rax)
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call *(cubfc_gate_targets + 8 * number)(%rip)
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  movq cubfc_gate_cell@gottpoff(%rip), %rdx
+  subl $1, %fs:8(%rdx)
+  ret
+  .cfi_endproc
+  .set number, number + 1
+  .endr
+  .globl cubfc_wide_gates
+  .hidden cubfc_wide_gates
+  .p2align 6
+cubfc_wide_gates:
+  .rept CUBFC_WIDE_GATES
   .p2align 6
   .cfi_startproc
   movq cubfc_gate_cell@gottpoff(%rip), %rax
@@ -51,7 +72,7 @@ cubfc_gates_end:
   .p2align 4
 cubfc_stopped_gates:
   .set number, 0
-  .rept CUBFC_GATES
+  .rept CUBFC_NARROW_GATES + CUBFC_WIDE_GATES
   .p2align 4
   .cfi_startproc
   pushq $number
@@ -108,7 +129,35 @@ cubfc_stopped_gate:
   .p2align 7
 cubfc_gates:
   .set number, 0
-  .rept CUBFC_GATES
+  .rept CUBFC_NARROW_GATES
+  .p2align 7
+  .cfi_startproc
+  cell
+  ldr w10, [x9, #8]
+  add w10, w10, #1
+  str w10, [x9, #8]
+  stp x29, x30, [sp, #-16]!
+  .cfi_def_cfa_offset 16
+  .cfi_offset 29, -16
+  .cfi_offset 30, -8
+  adrp x16, cubfc_gate_targets + 8 * number
+  ldr x16, [x16, :lo12:cubfc_gate_targets + 8 * number]
+  blr x16
+  ldp x29, x30, [sp], #16
+  .cfi_def_cfa 31, 0
+  cell
+  ldr w10, [x9, #8]
+  sub w10, w10, #1
+  str w10, [x9, #8]
+  ret
+  .cfi_endproc
+  .set number, number + 1
+  .endr
+  .globl cubfc_wide_gates
+  .hidden cubfc_wide_gates
+  .p2align 7
+cubfc_wide_gates:
+  .rept CUBFC_WIDE_GATES
   .p2align 7
   .cfi_startproc
   cell
@@ -151,7 +200,7 @@ cubfc_gates_end:
   .p2align 4
 cubfc_stopped_gates:
   .set number, 0
-  .rept CUBFC_GATES
+  .rept CUBFC_NARROW_GATES + CUBFC_WIDE_GATES
   .p2align 4
   mov w9, #number
   b cubfc_stopped_gate

@@ -14,7 +14,7 @@
 namespace cubfc::gates {
 namespace {
 
-constexpr std::size_t kGates = CUBFC_GATES;
+constexpr std::size_t kGates = CUBFC_NARROW_GATES + CUBFC_WIDE_GATES;
 #if defined(__x86_64__)
 constexpr std::size_t kGateBytes = 64;
 #elif defined(__aarch64__)
@@ -91,12 +91,29 @@ void set_target(std::size_t number) noexcept {
   } while (stopped != must_stop());
 }
 
-void set_all_targets() noexcept {
-  for (std::size_t i = 0; i < kGates && cubfc_gate_functions[i].load() != nullptr; ++i) {
-    if (cubfc_gate_targets[i].load() != nullptr) {
-      set_target(i);
+// The numbers of the gates of each kind, which are taken one after the other.
+struct Numbers {
+  std::size_t begin;
+  std::size_t end;
+};
+constexpr Numbers kNarrow{0, CUBFC_NARROW_GATES};
+constexpr Numbers kWide{CUBFC_NARROW_GATES, kGates};
+
+// Calls what(number) for each gate that is in use.
+template <typename What>
+void for_each_gate(What what) noexcept {
+  for (const Numbers& kind : {kNarrow, kWide}) {
+    for (std::size_t i = kind.begin; i < kind.end && cubfc_gate_functions[i].load() != nullptr;
+         ++i) {
+      if (cubfc_gate_targets[i].load() != nullptr) {
+        what(i);
+      }
     }
   }
+}
+
+void set_all_targets() noexcept {
+  for_each_gate(set_target);
 }
 
 }  // namespace
@@ -117,7 +134,8 @@ void* in_front_of(std::string_view name, void* function) noexcept {
   if (needed.what == Needed::What::kUnknown || needed.what == Needed::What::kNothing) {
     return function;
   }
-  for (std::size_t i = 0; i < kGates; ++i) {
+  const Numbers kind = needed.is_wide ? kWide : kNarrow;
+  for (std::size_t i = kind.begin; i < kind.end; ++i) {
     if (function == code_of(i)) {
       return function;
     }
@@ -164,11 +182,7 @@ void open() noexcept {
 }
 
 void stop_next_call() noexcept {
-  for (std::size_t i = 0; i < kGates && cubfc_gate_functions[i].load() != nullptr; ++i) {
-    if (cubfc_gate_targets[i].load() != nullptr) {
-      cubfc_gate_targets[i].store(stopped_code_of(i));
-    }
-  }
+  for_each_gate([](std::size_t i) { cubfc_gate_targets[i].store(stopped_code_of(i)); });
 }
 
 std::string_view ungated_function() noexcept {

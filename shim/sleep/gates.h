@@ -28,7 +28,8 @@ struct Cell {
 inline constexpr std::uint64_t kMagic = 0x6c6c6563'63666275;
 Cell& own_cell() noexcept;
 
-// A call that a stopped gate has not let through yet. `arguments`: the first six, as integers.
+// A call that a stopped gate has not let through yet. `arguments`: the first six, as integers. What
+// lies behind the function's own means nothing.
 struct Call {
   std::string_view function;  // without version: "cuMemcpyDtoH". A literal
   bool hands_out;             // one of memory_contents::kHandsOut
@@ -77,6 +78,7 @@ std::string_view ungated_function() noexcept;
 
 extern "C" {
 __attribute__((visibility("hidden"))) extern const char cubfc_gates[];
+__attribute__((visibility("hidden"))) extern const char cubfc_wide_gates[];
 __attribute__((visibility("hidden"))) extern const char cubfc_gates_end[];
 }
 
@@ -86,10 +88,10 @@ inline const void* caller_behind(const void* return_address, const void* frame) 
       at >= reinterpret_cast<std::uintptr_t>(cubfc_gates_end)) [[likely]] {
     return return_address;
   }
-  // What the gate has on the stack before the return address: copies of five arguments; on aarch64
-  // three of them, a gap, and x29.
-  constexpr std::size_t kWordsOfGate = 5;
-  return static_cast<const void* const*>(frame)[kWordsOfGate];
+  // What the gate has on the stack before the return address. A wide gate: copies of five
+  // arguments; on aarch64 three of them, a gap, and x29. A narrow one: a gap; on aarch64 x29.
+  const bool is_wide = at >= reinterpret_cast<std::uintptr_t>(cubfc_wide_gates);
+  return static_cast<const void* const*>(frame)[is_wide ? 5 : 1];
 }
 
 }  // namespace cubfc::gates

@@ -15,6 +15,7 @@
 #include "config/values.h"
 #include "shim/limit/cgroup_memory.h"
 #include "shim/meet/descriptor.h"
+#include "shim/meet/shared_files.h"
 #include "shim/tell/format.h"
 #include "shim/tell/text_file.h"
 
@@ -82,6 +83,9 @@ std::string HostStore::allocate(std::uint64_t bytes, const std::string& folder) 
           bytes_text(bytes), bytes_text(available));
     }
   } else {
+    if (!may_grow_to(bytes)) {
+      return no_room(bytes, "a file, of which RLIMIT_FSIZE allows less", errno);
+    }
     file = Descriptor(open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
     const int error = file ? posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) : errno;
     if (error != 0) {

@@ -24,6 +24,7 @@ struct Needed {
   };
   What what;
   std::string_view name;  // the same name, in static storage
+  bool is_wide = false;   // it has arguments on the stack, or may have in one of its versions
 };
 __attribute__((weak, visibility("hidden"))) Needed needed_by(std::string_view base) noexcept;
 

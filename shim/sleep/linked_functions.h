@@ -7,6 +7,8 @@
 // clang-format off
 // One line each: shim/CMakeLists.txt reads the names from here.
 #define CUBFC_LINKED_FUNCTIONS(X) \
+  X(cuArray3DCreate) \
+  X(cuArrayCreate) \
   X(cuCheckpointProcessCheckpoint) \
   X(cuCheckpointProcessLock) \
   X(cuCheckpointProcessRestore) \

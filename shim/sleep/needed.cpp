@@ -16,7 +16,7 @@ bool find_in(const Names& list, std::string_view base, What what, Needed& needed
   if (found == list.end() || *found != base) {
     return false;
   }
-  needed = {what, *found};
+  needed = {what, *found, false};
   return true;
 }
 
@@ -29,6 +29,8 @@ Needed needed_by(std::string_view base) noexcept {
       find_in(lists::kNeedsMapped, base, What::kGate, needed) ||
       find_in(lists::kHandsOut, base, What::kGateAlways, needed) ||
       find_in(lists::kNone, base, What::kNothing, needed);
+  needed.is_wide = std::binary_search(lists::kMoreThanSixParameters.begin(),
+                                      lists::kMoreThanSixParameters.end(), base);
   return needed;
 }
 

@@ -25,6 +25,7 @@ struct SleepingPage {
   };
   std::vector<Piece> live;   // by address
   bool is_away = false;      // its memory was taken away
+  bool is_free = false;      // while the program wakes: no live block lies in it
   bool lacks_bytes = false;  // from when it was taken away until its bytes are back
 
   // What one copy copies: from the first byte of `live` to the last, with the gaps between them.
@@ -41,6 +42,7 @@ struct SleepingPart {
   std::uint64_t id;  // of the context
   MovablePages* memory;
   std::vector<SleepingPage> pages = {};  // by address
+  bool is_lost = false;                  // an error has broken the context for good
   std::uint64_t told_away = 0;           // bytes_away(), as the figures have it
 
   bool has_ended() const noexcept;  // the context has

@@ -17,8 +17,8 @@ namespace cubfc {
 namespace {
 
 // Devices whose drivers reach GPU memory that a program registers with them, by physical address.
-constexpr std::array<std::string_view, 3> kDevices{"/dev/infiniband/uverbs", "/dev/gdrdrv",
-                                                   "/dev/nvidia-fs"};
+constexpr std::array<std::string_view, 5> kDevices{"/dev/infiniband/uverbs", "/dev/gdrdrv",
+                                                   "/dev/nvidia-fs", "/dev/cxi", "/dev/hfi1"};
 // NVIDIA's libraries that use device memory by private functions of the driver's.
 constexpr std::array<std::string_view, 4> kLibraries{"libnvcuvid.so", "libnvidia-encode.so",
                                                      "libnvidia-opticalflow.so", "libnvoptix.so"};
@@ -49,12 +49,16 @@ std::optional<std::string> open_device() {
 }  // namespace
 
 std::string who_needs_no_gate() {
+  if (const char* const library = loaded_library(kLibraries); library != nullptr) {
+    return format("has {} loaded, which may use the memory by itself", library);
+  }
+  return who_needs_no_gate_by_now();
+}
+
+std::string who_needs_no_gate_by_now() {
   if (const std::string_view function = gates::ungated_function(); !function.empty()) {
     return format("uses {}, of which this cubfc does not know whether it needs the memory",
                   function);
-  }
-  if (const char* const library = loaded_library(kLibraries); library != nullptr) {
-    return format("has {} loaded, which may use the memory by itself", library);
   }
   const std::optional<std::string> device = open_device();
   if (!device) {

@@ -1,5 +1,7 @@
 #include "shim/sleep/sleeper.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -13,9 +15,6 @@
 
 namespace cubfc {
 namespace {
-
-// No page is smaller: the least granularity of physical memory that a driver has.
-constexpr std::uint64_t kSmallestPage = 64 << 10;
 
 // Told when the host has no memory. So short that a std::string of it needs none.
 constexpr const char* kNoMemory = "no host memory";
@@ -52,6 +51,9 @@ CUresult Sleeper::at_gate(const gates::Call& call) {
   if (mark_.is_in_child() || cell.calls > 1 || is_mover) {
     return CUDA_SUCCESS;
   }
+  if (only_asks_of_others(call)) {
+    return CUDA_SUCCESS;
+  }
   const NoCancellation no_cancellation;
   while (state_.load(std::memory_order_seq_cst) != State::kAwake) {
     std::atomic_ref(cell.calls).store(0);
@@ -72,28 +74,38 @@ CUresult Sleeper::at_gate(const gates::Call& call) {
   return CUDA_SUCCESS;
 }
 
-// The address is another argument in each function, so all arguments are looked at. What follows
-// the address is taken for a number of bytes; if it means something else, too much may stay.
+// Whether the call only asks something of an address, or of some, that no arena has: such as memory
+// of the host, of which libraries ask all the time. It needs no memory of the program's.
+bool Sleeper::only_asks_of_others(const gates::Call& call) const noexcept {
+  constexpr auto kAsk = std::to_array<std::string_view>(
+      {"cuMemGetAddressRange", "cuPointerGetAttribute", "cuPointerGetAttributes"});
+  return std::find(kAsk.begin(), kAsk.end(), call.function) != kAsk.end() &&
+         std::none_of(call.arguments.begin(), call.arguments.end(), [&](std::uintptr_t argument) {
+           return its_.contexts.owner_of_region(argument) != nullptr;
+         });
+}
+
+// Each argument that is an address in an arena is taken for one that is handed out, since it is
+// another one for each function and version. Few functions say how many bytes, in the argument
+// after the address.
 void Sleeper::note_handed_out(const gates::Call& call) noexcept try {
   if (call.function == "cuEGLStreamProducerPresentFrame") {  // addresses are in a structure
     hands_out_frames_.store(true);
   }
+  const bool has_bytes = call.function == "cuMemGetHandleForAddressRange" ||
+                         call.function == "cuMemSetAccess" ||
+                         call.function == "cuMulticastBindAddr";
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
-    const CUdeviceptr address = call.arguments[i];
+    const arena::Address address = call.arguments[i];
     const Context* const context = its_.contexts.owner_of_region(address);
     if (context == nullptr) {
       continue;
     }
-    const std::uint64_t id = context->id.load(std::memory_order_acquire);
+    const bool is_followed = has_bytes && i + 1 < call.arguments.size();
+    const std::uint64_t bytes = is_followed ? std::max<std::uint64_t>(call.arguments[i + 1], 1) : 1;
+    const arena::Address end = address + bytes > address ? address + bytes : ~arena::Address{0};
     const std::lock_guard lock(mutex_);
-    handed_out_.emplace(id, address);
-    const std::uint64_t bytes = i + 1 < call.arguments.size() ? call.arguments[i + 1] : 0;
-    if (bytes > 0 && its_.contexts.owner_of_region(address + bytes - 1) == context) {
-      for (std::uint64_t at = 0; at < bytes; at += kSmallestPage) {
-        handed_out_.emplace(id, address + at);
-      }
-      handed_out_.emplace(id, address + bytes - 1);
-    }
+    handed_out_.insert({context->id.load(std::memory_order_acquire), address, end});
   }
 } catch (const std::bad_alloc&) {
   hands_out_frames_.store(true);  // nothing may be taken away any more
@@ -129,6 +141,9 @@ void Sleeper::end(State state) noexcept {
   }
   {
     const std::lock_guard lock(mutex_);
+    if (state == State::kAsleep) {
+      forget_ended();  // contexts that have ended meanwhile; later ones, context_ended() forgets
+    }
     state_.store(state, std::memory_order_seq_cst);
   }
   is_mover = false;
@@ -160,7 +175,6 @@ Sleeper::Outcome Sleeper::sleep() noexcept try {
     // Nothing is away: after the first page was taken away, nothing needs host memory.
   }
   const std::uint64_t away = bytes_away_;
-  bytes_kept_ = store_.bytes();
   if (away == 0) {
     let_pages_go();
   }
@@ -216,8 +230,9 @@ void Sleeper::tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duratio
 
 // Contexts may end while their program sleeps: their memory is gone then. If a thread is in
 // bring_back(), that thread forgets it, or the next bring_back() does.
-void Sleeper::context_ended(std::uint64_t /*id*/) {
+void Sleeper::context_ended(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
+  std::erase_if(handed_out_, [id](const HandedOut& each) { return each.context_id == id; });
   if (state_.load() == State::kAsleep) {
     forget_ended();
   }
@@ -231,6 +246,10 @@ void Sleeper::forget_ended() {
     }
     return has_ended;
   });
+  if (parts_.empty()) {
+    store_.free();
+    bytes_kept_ = 0;
+  }
 }
 
 // ---- what is away
@@ -238,7 +257,7 @@ void Sleeper::forget_ended() {
 // Tells the figures, and sums up, how much of each part is away.
 void Sleeper::tell_away() noexcept {
   for (SleepingPart& part : parts_) {
-    tell_away(part, part.bytes_away());
+    tell_away(part, part.has_ended() ? 0 : part.bytes_away());
   }
 }
 
@@ -246,6 +265,14 @@ void Sleeper::tell_away(SleepingPart& part, std::uint64_t bytes) noexcept {
   bytes_away_ += bytes - part.told_away;
   part.context->device.use.sleeps(part.told_away, bytes);
   part.told_away = bytes;
+}
+
+// Called when the program is awake: nothing is away. What a context that has ended, or is broken,
+// had is gone.
+void Sleeper::tell_awake_parts() noexcept {
+  for (SleepingPart& part : parts_) {
+    tell_away(part, 0);
+  }
 }
 
 void Sleeper::let_pages_go() noexcept {

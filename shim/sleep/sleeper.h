@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -80,8 +81,17 @@ class Sleeper : private gates::Keeper, private ContextListener {
   // kFalling: sleep() is under way. kWaking: bring_back() is, for wake() or for a call at a gate.
   enum class State : std::uint8_t { kAwake, kFalling, kAsleep, kWaking };
 
+  // Addresses in an arena that other processes, devices or adapters may reach.
+  struct HandedOut {
+    std::uint64_t context_id;
+    arena::Address begin;
+    arena::Address end;
+    auto operator<=>(const HandedOut&) const = default;
+  };
+
   CUresult at_gate(const gates::Call& call) override;
   void context_ended(std::uint64_t id) override;
+  bool only_asks_of_others(const gates::Call& call) const noexcept;
   void note_handed_out(const gates::Call& call) noexcept;
 
   bool begin(State from, State to) noexcept;
@@ -99,7 +109,9 @@ class Sleeper : private gates::Keeper, private ContextListener {
   bool is_idle() const;
   bool gives_up() const noexcept { return stopped_calls_.load() > 0 || process_ends_.load(); }
   std::string why_given_up() const;
+  std::uint64_t bytes_in_use() const;
   std::string hold_pages();
+  std::vector<HandedOut> handed_out_of(const SleepingPart& part);
   std::uint64_t plan();
   std::string copy_out();
   CUresult copy_out(const SleepingPage& page);
@@ -107,6 +119,9 @@ class Sleeper : private gates::Keeper, private ContextListener {
 
   // In bring_back.cpp.
   CUresult bring_back() noexcept;
+  template <typename Do>
+  CUresult in_context(SleepingPart& part, Do what);
+  void give_up_what_is_free();
   CUresult get_memory(SleepingPart& part);
   CUresult put_back(SleepingPart& part);
   CUresult copy_in(const SleepingPage& page);
@@ -115,6 +130,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   void forget_ended();
   void tell_away() noexcept;
   void tell_away(SleepingPart& part, std::uint64_t bytes) noexcept;
+  void tell_awake_parts() noexcept;
   void let_pages_go() noexcept;
 
   const DriverFunctions& driver_;
@@ -132,8 +148,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   std::atomic<bool> process_ends_{false};
   std::atomic<bool> device_launches_{false};
   std::atomic<bool> hands_out_frames_{false};
-  // Addresses in blocks that other processes or devices may reach, each with its context's id.
-  std::set<std::pair<std::uint64_t, arena::Address>> handed_out_;
+  std::set<HandedOut> handed_out_;
 
   // Used by the thread that moves memory (begin()), and kept while the program sleeps. If a context
   // ends meanwhile, context_ended() takes its part out, under the lock.
