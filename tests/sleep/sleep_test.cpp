@@ -1,12 +1,16 @@
 // A program that sleeps and wakes, on one device of 512 MiB.
 #include "sleep/sleeping.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <functional>
 #include <thread>
+
+// Newer headers declare only the newest form.
+extern "C" CUresult CUDAAPI cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device);
 
 using namespace sleeping;
 
@@ -35,6 +39,11 @@ TEST_CASE("what a sleeping program does without its memory does not wake it", "[
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   must(cuMemGetInfo(&free_bytes, &total_bytes));
+  CHECK(free_bytes <= total_bytes - blocks.bytes());  // what is to come back is not free
+  CHECK(free_bytes >= total_bytes - asleep());
+  CUmemorytype type{};
+  CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                              reinterpret_cast<CUdeviceptr>(&type)) == CUDA_ERROR_INVALID_VALUE);
   CUstream stream = nullptr;
   must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   must(cuStreamSynchronize(stream));
@@ -183,6 +192,101 @@ TEST_CASE(
   CHECK(blocks.are_whole());
 }
 
+TEST_CASE("blocks that are freed while the program sleeps need no memory when it wakes",
+          "[plain]") {
+  const OwnContext context;
+  Blocks blocks(0);
+  for (unsigned char i = 1; i <= 10; ++i) {
+    blocks.add(8 << 20, i);
+  }
+  put_to_sleep();
+  const std::uint64_t away = asleep();
+  while (blocks.all.size() > 2) {
+    must(cuMemFree(blocks.all[1].address));
+    blocks.all.erase(blocks.all.begin() + 1);
+  }
+  constexpr std::uint64_t kPages = 2 * (8 + 2) / 2;  // of 2 MiB; the blocks begin anywhere in one
+  standin_fail("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY, kPages, UINT64_MAX);
+  const Told told = wake();
+  standin_fail("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY, 0, 0);
+  INFO(told.text);
+  CHECK(told.is_done);
+  CHECK(held() <= kPages * (2 << 20));
+  CHECK(asleep() == 0);
+  CHECK(blocks.are_whole());
+  for (unsigned char i = 11; i <= 19; ++i) {
+    blocks.add(8 << 20, i);
+  }
+  put_to_sleep();
+  CHECK(asleep() >= away);
+  CHECK(blocks.are_whole());
+}
+
+TEST_CASE("a context that ends while the program wakes fails no call in another", "[plain]") {
+  const OwnContext context;
+  const Blocks blocks;
+  CUcontext other = nullptr;
+  must(cuCtxCreate_v2(&other, 0, context.device));
+  CUdeviceptr block = 0;
+  must(cuMemAlloc(&block, 20 << 20));
+  must(cuCtxSynchronize());
+  must(cuCtxSetCurrent(context.handle));
+  for (const bool is_slow : {true, false}) {
+    put_to_sleep();
+    standin_latency("cuCtxDestroy_v2", is_slow ? 200'000'000 : 0);
+    const std::uint64_t ends = standin_calls("cuCtxDestroy_v2");
+    std::thread end([&] { cuCtxDestroy(other); });
+    while (standin_calls("cuCtxDestroy_v2") == ends) {
+      std::this_thread::yield();
+    }
+    CHECK(blocks.are_whole());
+    end.join();
+    CHECK(blocks.are_whole());
+    must(cuCtxCreate_v2(&other, 0, context.device));
+    must(cuMemAlloc(&block, 20 << 20));
+    must(cuCtxSetCurrent(context.handle));
+  }
+  standin_latency("cuCtxDestroy_v2", 0);
+  must(cuCtxDestroy(other));
+}
+
+TEST_CASE("what lies behind a call's arguments is not taken for one of them", "[plain]") {
+  const OwnContext context;
+  const Blocks blocks;
+  CUipcMemHandle handle{};
+  using WithMore = CUresult(CUipcMemHandle*, CUdeviceptr, std::uintptr_t);
+  const auto call = reinterpret_cast<WithMore*>(reinterpret_cast<void*>(&cuIpcGetMemHandle));
+  call(&handle, blocks.all[0].address, ~std::uintptr_t{0});
+  put_to_sleep();
+  CHECK(held() == 2 << 20);
+  CHECK(blocks.are_whole());
+}
+
+#if defined(__x86_64__)
+// As a fiber's first function may, whose stack has nothing above it.
+TEST_CASE("a gate reads nothing above the stack of its caller", "[plain]") {
+  const OwnContext context;
+  const Blocks blocks;
+  constexpr std::size_t kStack = 1 << 20;
+  auto* const memory = static_cast<char*>(
+      mmap(nullptr, kStack + 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(mprotect(memory, kStack, PROT_READ | PROT_WRITE) == 0);
+  unsigned char byte = 0;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  for (int i = 0; i < 2; ++i) {
+    __asm__ volatile("movq %%rsp, %%rbx\n movq %[end], %%rsp\n call *%[call]\n movq %%rbx, %%rsp\n"
+                     : "=a"(result)
+                     : [end] "r"(memory + kStack), [call] "r"(&cuMemcpyDtoH), "D"(&byte),
+                       "S"(blocks.all[0].address), "d"(std::size_t{1})
+                     : "rbx", "rcx", "r8", "r9", "r10", "r11", "cc", "memory");
+    CHECK(result == CUDA_SUCCESS);
+    CHECK(byte == blocks.all[0].fill);
+    put_to_sleep();  // then through a stopped gate
+  }
+  munmap(memory, kStack + 4096);
+}
+#endif
+
 TEST_CASE("the memory of all devices sleeps, and is reached by all of them again", "[plain]") {
   const OwnContext first;
   const Blocks blocks;
@@ -233,6 +337,7 @@ TEST_CASE("a context that ends while its program sleeps takes its memory along",
     put_to_sleep();
   }
   CHECK(held() == 0);
+  CHECK(asleep() == 0);
   const OwnContext context;
   const Blocks blocks;
   CHECK(blocks.are_whole());
