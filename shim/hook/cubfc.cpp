@@ -9,6 +9,7 @@
 
 #include "shim/loader/no_cancellation.h"
 #include "shim/process.h"
+#include "shim/record/trace_recorder.h"
 #include "shim/sleep/sleeper.h"
 #include "shim/source/unused_memory.h"
 #include "shim/tell/figures.h"
