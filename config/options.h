@@ -21,7 +21,8 @@ using Value = std::variant<bool, std::uint64_t, std::int64_t, std::chrono::milli
                            FractionOf, LogLevel, DeviceAmounts, std::string>;
 
 /// Reads a value that is not empty; nothing if the value is not accepted. `so_far`: when a limit is
-/// read, all options that are no limits are in it. A fraction above 1 needs unified memory in it.
+/// read, all options that are no limits are in it. A fraction above 1 is
+/// accepted only if `so_far` has unified memory.
 using Reader = std::optional<Value> (*)(std::string_view text, const Policy& so_far);
 
 /// Two names of another project, both with a number of MiB as their value. Neither counts unless

@@ -90,8 +90,8 @@ CUresult MappedMemory::take_away(arena::Address first, std::size_t count) noexce
   return CUDA_SUCCESS;
 }
 
-// The pages that are away, for a caller that calls the driver for them, under no lock, and then
-// passes them to keep_away().
+// Takes all pages out of `away`, so that the caller can call the driver for them under no lock. The
+// caller then passes them to keep_away().
 MappedMemory::Pages MappedMemory::take_those_away(Holdings& of_context) noexcept {
   const std::lock_guard lock(mutex_);
   return std::exchange(of_context.away, {});
@@ -197,9 +197,9 @@ bool MappedMemory::is_away(arena::Address address) const noexcept {
 }
 
 // Called instead of unmap() while the pages are held: forgets pages that are away, all of the range
-// or none. The caller, the arena, then gives up its claim on the limit for them. Pages without
-// memory have none, so the claim is taken anew first; pages that have kept their memory become
-// spare.
+// or none. The caller, the arena, then gives up its claim on the limit for them. For pages without
+// memory nothing is claimed, so their bytes are claimed first. Pages that have kept their memory
+// become spare.
 bool MappedMemory::give_up(arena::Address base, std::uint64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   if (may_go_ == nullptr || holdings_ == nullptr) {

@@ -94,7 +94,7 @@ void Sleeper::give_up_what_is_free() {
         const auto block = arena.find_live_from(page.address);
         page.is_free = page.is_away && (!block || block->address >= page.address + page_bytes);
         if (page.is_free) {
-          arena.memory_is_back(page.address, page_bytes);  // for the observer: it is to leave now
+          arena.memory_is_back(page.address, page_bytes);  // so release_unused() can report it gone
         }
       }
       part.memory->give_up_while(

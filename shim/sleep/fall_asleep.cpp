@@ -52,7 +52,7 @@ std::string Sleeper::fall_asleep() {
     }
     gates::open();  // work was submitted before the gates were stopped
   }
-  // Room for all bytes in use, before anything is given back that a refusal would cost.
+  // Before trim(): if the host has no room, the program stays awake and keeps its unused memory.
   if (std::string reason = store_.allocate(bytes_in_use(), folder_); !reason.empty()) {
     return reason;
   }

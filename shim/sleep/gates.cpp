@@ -25,7 +25,7 @@ constexpr std::size_t kStoppedGateBytes = 16;
 }  // namespace
 
 // For gates.S. cubfc_gate_targets[i]: where gate i passes its calls to; nullptr: the gate is not in
-// use, or about to be. cubfc_gate_functions[i]: the function behind it.
+// use yet. cubfc_gate_functions[i]: the function behind it.
 extern "C" {
 constinit thread_local Cell cubfc_gate_cell __attribute__((visibility("hidden"))) = {kMagic, 0};
 __attribute__((visibility("hidden"))) std::atomic<void*> cubfc_gate_targets[kGates];

@@ -28,8 +28,8 @@ struct Cell {
 inline constexpr std::uint64_t kMagic = 0x6c6c6563'63666275;
 Cell& own_cell() noexcept;
 
-// A call that a stopped gate has not let through yet. `arguments`: the first six, as integers. What
-// lies behind the function's own means nothing.
+// A call that a stopped gate has not let through yet. `arguments`: the first six, as integers. If
+// the function has fewer, the rest mean nothing.
 struct Call {
   std::string_view function;  // without version: "cuMemcpyDtoH". A literal
   bool hands_out;             // one of memory_contents::kHandsOut

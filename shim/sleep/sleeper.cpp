@@ -85,9 +85,8 @@ bool Sleeper::only_asks_of_others(const gates::Call& call) const noexcept {
          });
 }
 
-// Each argument that is an address in an arena is taken for one that is handed out, since it is
-// another one for each function and version. Few functions say how many bytes, in the argument
-// after the address.
+// Which argument is handed out differs by function and version. So each argument that is an address
+// in an arena is taken for it. A few functions say how many bytes, in the argument after it.
 void Sleeper::note_handed_out(const gates::Call& call) noexcept try {
   if (call.function == "cuEGLStreamProducerPresentFrame") {  // addresses are in a structure
     hands_out_frames_.store(true);
@@ -142,7 +141,7 @@ void Sleeper::end(State state) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (state == State::kAsleep) {
-      forget_ended();  // contexts that have ended meanwhile; later ones, context_ended() forgets
+      forget_ended();  // what has ended by now; context_ended() forgets what ends later
     }
     state_.store(state, std::memory_order_seq_cst);
   }
@@ -254,7 +253,7 @@ void Sleeper::forget_ended() {
 
 // ---- what is away
 
-// Tells the figures, and sums up, how much of each part is away.
+// Enters into the device's figures, and into bytes_away_, how much of each part is away.
 void Sleeper::tell_away() noexcept {
   for (SleepingPart& part : parts_) {
     tell_away(part, part.has_ended() ? 0 : part.bytes_away());
@@ -267,8 +266,8 @@ void Sleeper::tell_away(SleepingPart& part, std::uint64_t bytes) noexcept {
   part.told_away = bytes;
 }
 
-// Called when the program is awake: nothing is away. What a context that has ended, or is broken,
-// had is gone.
+// Called when the program is awake: nothing is away. The bytes of a context that has ended, or is
+// broken, are lost.
 void Sleeper::tell_awake_parts() noexcept {
   for (SleepingPart& part : parts_) {
     tell_away(part, 0);
