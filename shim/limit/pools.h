@@ -31,10 +31,10 @@ class Pools {
   // Throws std::bad_alloc.
   void add(CUmemoryPool pool, Owner owner);
   bool has(CUmemoryPool pool) noexcept;
-  // begin_to_destroy() is called before the driver destroys the pool, since another pool may get the
-  // same handle right after that; end_to_destroy() with its answer, `is_destroyed`, when the driver
-  // has answered. `ticket`: what begin_to_destroy() returned; 0, and nothing happens, for a pool
-  // that is not known.
+  // begin_to_destroy() is called before the driver destroys the pool, since another pool may get
+  // the same handle right after that; end_to_destroy() with its answer, `is_destroyed`, when the
+  // driver has answered. `ticket`: what begin_to_destroy() returned; 0, and nothing happens, for a
+  // pool that is not known.
   std::uint64_t begin_to_destroy(CUmemoryPool pool) noexcept;
   void end_to_destroy(std::uint64_t ticket, bool is_destroyed) noexcept;
 
