@@ -2,10 +2,10 @@
 // Knows bytes and members; nothing of files, processes or CUDA.
 //
 // A claim changes two words, the group's total and what the member holds, and the process may be
-// killed between the two. So the total names the change that made it, by member and number. Before
-// anybody changes the total again, it marks that change as done in the part of that change's
-// member. So it is always known exactly what a dead member holds, whatever it was doing, and no
-// process waits for another.
+// killed between the two. So the total names the change that made it, by member and number. Whoever
+// changes the total next first marks that change as done, in the part of the member that made it.
+// So it is always known exactly what a dead member holds, whatever it was doing, and no process
+// waits for another.
 #pragma once
 
 #include <array>

@@ -6,11 +6,11 @@
 //
 // target[number] is function[number] while the gate is open, and `stopped` of that number while it
 // is not. The narrow gates, which come first, are for functions whose arguments are all in
-// registers: six, on aarch64 eight. A wide gate passes on five arguments that lie on the stack:
-// cuLaunchKernel has eleven in all, and no function of memory_contents.h has more (a test sees to
-// it). Of a function with fewer the words of the caller's frame are copied and mean nothing; but
-// only functions with such arguments get a wide gate, because a function without them may be called
-// where the stack ends. None of the functions takes a floating-point argument.
+// registers: six, on aarch64 eight. A wide gate also passes on arguments on the stack: five, on
+// aarch64 three. cuLaunchKernel has eleven in all, and no function of memory_contents.h has more (a
+// test sees to it). If a function has fewer, the gate copies words that mean nothing from the
+// caller's frame. A function without arguments on the stack must not get a wide gate: it may be
+// called where the stack ends. None of the functions takes a floating-point argument.
 
 #include "shim/sleep/gate_count.h"
 
