@@ -74,8 +74,8 @@ CUresult Sleeper::at_gate(const gates::Call& call) {
   return CUDA_SUCCESS;
 }
 
-// Whether the call only asks something of an address, or of some, that no arena has: such as memory
-// of the host, of which libraries ask all the time. It needs no memory of the program's.
+// Whether the call only asks about addresses that are in no arena. Libraries ask about those of the
+// host all the time. Such a call needs no memory of the program's.
 bool Sleeper::only_asks_of_others(const gates::Call& call) const noexcept {
   constexpr auto kAsk = std::to_array<std::string_view>(
       {"cuMemGetAddressRange", "cuPointerGetAttribute", "cuPointerGetAttributes"});

@@ -71,7 +71,7 @@ class FreedBlocks {
   std::size_t lanes() noexcept;
   // What a thread that waits for any epoch can expect.
   enum class Prospect : std::uint8_t {
-    kPending,    // some fence is complete, and will pass
+    kPending,    // some epoch's fence has all its marks, and will pass
     kInStreams,  // the same, but each such fence is of one stream, which may wait for this thread;
                  // requests of these streams cannot take the blocks back
     kInHand,     // another thread has some in hand
