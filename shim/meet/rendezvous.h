@@ -92,8 +92,8 @@ class Rendezvous {
   Lately offered_lately(const DeviceId& device, std::uint64_t group = 0) noexcept;
   // As offered(), and whether any of them is taking memory from the driver at this moment.
   Left look(const DeviceId& device, std::uint64_t group = 0) noexcept;
-  // Then asks few of them to give: those that have most, until they have `bytes` together. Returns
-  // the bytes that they have given up meanwhile, also for other askers.
+  // Does as look(), then asks those that have most to give, no more of them than have `bytes`
+  // together. Returns the bytes that they have given up meanwhile, also for other askers.
   std::uint64_t ask(const DeviceId& device, std::uint64_t bytes, std::uint64_t group = 0) noexcept;
 
   // How many other processes offer memory of this device, even if they have none left.

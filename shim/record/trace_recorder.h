@@ -71,8 +71,9 @@ class TraceRecorder {
 
   // Called by a hook before any lock of cubfc's is taken. Captures the calling thread's stack,
   // native and Python's, for the next allocation that the thread records. Does nothing where no
-  // stacks are recorded. Takes locks and, for Python's frames and for code that was not told of,
-  // host memory. So a program that allocates device memory in a signal handler may hang here.
+  // stacks are recorded. Takes locks. Takes host memory for Python's frames, and for code that the
+  // trace does not list yet. So a program that allocates device memory in a signal handler may hang
+  // here.
   void capture_stack(const void* return_address) noexcept;
   // Called just before an allocation is recorded: records the captured stack, if there is one.
   void record_stack() noexcept;
