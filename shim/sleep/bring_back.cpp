@@ -127,6 +127,9 @@ CUresult Sleeper::get_memory(SleepingPart& part) {
     do {
       result = part.memory->get_memory();
     } while (result == CUDA_ERROR_OUT_OF_MEMORY && search.finds_more());
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+      part.context->device.use.refused(part.bytes_away(), "");  // `cubfc top` tells of it
+    }
     return result;
   });
 }

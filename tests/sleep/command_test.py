@@ -65,6 +65,8 @@ class Sleep(UnderCubfc):
         status, said = self.ask("wake", str(process.pid))
         self.assertEqual(status, 1)
         self.assertRegex(said, rf"^pid {process.pid}: not awake: its 2.93 GiB of GPU memory could not be brought back: .*OUT_OF_MEMORY; it sleeps on")
+        [row] = [each for each in json.loads(self.run_cubfc("top", "--once", "--json").stdout)["processes"] if each["pid"] == process.pid]
+        self.assertEqual((row["devices"][0]["num_refused"], row["devices"][0]["bytes_asleep"]), (1, 3000 << 20))
         self.assertEqual(self.ask("sleep", str(other.pid))[0], 0)  # who sleeps makes room
         self.assertEqual(self.ask("wake", str(process.pid))[0], 0)
         self.assertEqual((self.end_of(process), self.end_of(other)), (0, 0))
