@@ -41,10 +41,9 @@ class MovablePages {
   // Gives back what get_memory() has got and put_back() has not mapped.
   virtual void drop_memory() noexcept = 0;
   // Calls what(). Meanwhile the arena may give up pages that are away and for which `may_go` is
-  // true, by its call for unmapping. `may_go` must take no lock, and throw nothing. Throws what
-  // what() throws.
+  // true, by its call for unmapping. Neither may throw; `may_go` must take no lock.
   virtual void give_up_while(const std::function<void()>& what,
-                             const std::function<bool(arena::Address)>& may_go) = 0;
+                             const std::function<bool(arena::Address)>& may_go) noexcept = 0;
   // Whether the page of this address is away.
   virtual bool is_away(arena::Address address) const noexcept = 0;
   // Maps `count` pages that lie side by side, for the device and its peers. Precondition:

@@ -100,7 +100,7 @@ class MappedMemory : public RegionSource, private MovablePages {
   CUresult get_memory() noexcept override;
   void drop_memory() noexcept override;
   void give_up_while(const std::function<void()>& what,
-                     const std::function<bool(arena::Address)>& may_go) override;
+                     const std::function<bool(arena::Address)>& may_go) noexcept override;
   bool is_away(arena::Address address) const noexcept override;
   bool give_up(arena::Address base, std::uint64_t bytes) noexcept;
   CUresult put_back(arena::Address first, std::size_t count) noexcept override;

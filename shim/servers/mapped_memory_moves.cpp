@@ -172,23 +172,14 @@ void MappedMemory::drop_memory() noexcept {
 }
 
 void MappedMemory::give_up_while(const std::function<void()>& what,
-                                 const std::function<bool(arena::Address)>& may_go) {
-  struct During {
-    During(MappedMemory& its_memory, const std::function<bool(arena::Address)>* to)
-        : memory(its_memory) {
-      set(to);
-    }
-    ~During() { set(nullptr); }
-    During(const During&) = delete;
-    During& operator=(const During&) = delete;
-    void set(const std::function<bool(arena::Address)>* to) const {
-      const std::lock_guard lock(memory.mutex_);
-      memory.may_go_ = to;
-    }
-    MappedMemory& memory;
+                                 const std::function<bool(arena::Address)>& may_go) noexcept {
+  const auto set = [this](const std::function<bool(arena::Address)>* to) {
+    const std::lock_guard lock(mutex_);
+    may_go_ = to;
   };
-  const During during(*this, &may_go);
+  set(&may_go);
   what();
+  set(nullptr);
 }
 
 bool MappedMemory::is_away(arena::Address address) const noexcept {

@@ -38,7 +38,7 @@ CUresult Sleeper::bring_back() noexcept {
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS) {
-    tell_awake_parts();
+    tell_away();
     let_pages_go();
     end(State::kAwake);
     tell_awake(away, std::chrono::steady_clock::now() - began);
@@ -148,9 +148,10 @@ CUresult Sleeper::put_back(SleepingPart& part) {
       }
     });
     const RelaxedCapture relaxed(driver_);
+    char* buffer = nullptr;  // of the first page that has live bytes on
     for (SleepingPage& page : part.pages) {
       if (result == CUDA_SUCCESS && page.lacks_bytes) {
-        result = page.live.empty() ? CUDA_SUCCESS : copy_in(page);
+        result = page.live.empty() ? CUDA_SUCCESS : copy_in(page, buffer);
         page.lacks_bytes = result != CUDA_SUCCESS;
       }
     }
@@ -159,9 +160,9 @@ CUresult Sleeper::put_back(SleepingPart& part) {
   });
 }
 
-CUresult Sleeper::copy_in(const SleepingPage& page) {
+CUresult Sleeper::copy_in(const SleepingPage& page, char*& buffer) {
   const arena::Address first = page.first_live();
-  char* const buffer = buffer_.of_bytes(page_bytes_);
+  buffer = buffer == nullptr ? buffer_.of_bytes(page_bytes_) : buffer;
   if (buffer == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

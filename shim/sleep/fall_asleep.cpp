@@ -271,6 +271,7 @@ std::string Sleeper::copy_out() {
     const ContextUse use(its_.contexts, *part.context);
     const RelaxedCapture relaxed(driver_);
     const PushedContext inside(driver_, part.context->handle);
+    char* buffer = nullptr;  // of the first page that has live bytes on
     for (const SleepingPage& page : part.pages) {
       if (gives_up()) {
         return why_given_up();
@@ -280,7 +281,7 @@ std::string Sleeper::copy_out() {
       }
       const CUresult result = !use.allowed() || !inside.pushed() || part.has_ended()
                                   ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                  : copy_out(page);
+                                  : copy_out(page, buffer);
       if (result != CUDA_SUCCESS) {
         part.context->note(result);
         return format("its bytes could not be copied to the host: driver says {}",
@@ -291,9 +292,9 @@ std::string Sleeper::copy_out() {
   return "";
 }
 
-CUresult Sleeper::copy_out(const SleepingPage& page) {
+CUresult Sleeper::copy_out(const SleepingPage& page, char*& buffer) {
   const arena::Address first = page.first_live();
-  char* const buffer = buffer_.of_bytes(page_bytes_);
+  buffer = buffer == nullptr ? buffer_.of_bytes(page_bytes_) : buffer;
   if (buffer == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

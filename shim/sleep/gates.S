@@ -16,6 +16,21 @@
 
 #if defined(__x86_64__)
 
+// What all gates do before and after the call.
+.macro begin_gate
+  .p2align 6
+  .cfi_startproc
+  movq cubfc_gate_cell@gottpoff(%rip), %rax
+  addl $1, %fs:8(%rax)
+.endm
+.macro end_gate
+  movq cubfc_gate_cell@gottpoff(%rip), %rdx
+  subl $1, %fs:8(%rdx)
+  ret
+  .cfi_endproc
+  .set number, number + 1
+.endm
+
   .text
   .globl cubfc_gates
   .hidden cubfc_gates
@@ -24,30 +39,20 @@
 cubfc_gates:
   .set number, 0
   .rept CUBFC_NARROW_GATES
-  .p2align 6
-  .cfi_startproc
-  movq cubfc_gate_cell@gottpoff(%rip), %rax
-  addl $1, %fs:8(%rax)
+  begin_gate
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
   call *(cubfc_gate_targets + 8 * number)(%rip)
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
-  movq cubfc_gate_cell@gottpoff(%rip), %rdx
-  subl $1, %fs:8(%rdx)
-  ret
-  .cfi_endproc
-  .set number, number + 1
+  end_gate
   .endr
   .globl cubfc_wide_gates
   .hidden cubfc_wide_gates
   .p2align 6
 cubfc_wide_gates:
   .rept CUBFC_WIDE_GATES
-  .p2align 6
-  .cfi_startproc
-  movq cubfc_gate_cell@gottpoff(%rip), %rax
-  addl $1, %fs:8(%rax)
+  begin_gate
   .rept 5
   pushq 40(%rsp)
   .cfi_adjust_cfa_offset 8
@@ -55,11 +60,7 @@ cubfc_wide_gates:
   call *(cubfc_gate_targets + 8 * number)(%rip)
   addq $40, %rsp
   .cfi_adjust_cfa_offset -40
-  movq cubfc_gate_cell@gottpoff(%rip), %rdx
-  subl $1, %fs:8(%rdx)
-  ret
-  .cfi_endproc
-  .set number, number + 1
+  end_gate
   .endr
   .size cubfc_gates, . - cubfc_gates
   .globl cubfc_gates_end
@@ -122,6 +123,36 @@ cubfc_stopped_gate:
   add x9, x9, x10
 .endm
 
+// What all gates do before the call, for it, and after it.
+.macro begin_gate
+  .p2align 7
+  .cfi_startproc
+  cell
+  ldr w10, [x9, #8]
+  add w10, w10, #1
+  str w10, [x9, #8]
+  stp x29, x30, [sp, #-16]!
+  .cfi_def_cfa_offset 16
+  .cfi_offset 29, -16
+  .cfi_offset 30, -8
+.endm
+.macro call_target
+  adrp x16, cubfc_gate_targets + 8 * number
+  ldr x16, [x16, :lo12:cubfc_gate_targets + 8 * number]
+  blr x16
+.endm
+.macro end_gate
+  ldp x29, x30, [sp], #16
+  .cfi_def_cfa 31, 0
+  cell
+  ldr w10, [x9, #8]
+  sub w10, w10, #1
+  str w10, [x9, #8]
+  ret
+  .cfi_endproc
+  .set number, number + 1
+.endm
+
   .text
   .globl cubfc_gates
   .hidden cubfc_gates
@@ -130,44 +161,16 @@ cubfc_stopped_gate:
 cubfc_gates:
   .set number, 0
   .rept CUBFC_NARROW_GATES
-  .p2align 7
-  .cfi_startproc
-  cell
-  ldr w10, [x9, #8]
-  add w10, w10, #1
-  str w10, [x9, #8]
-  stp x29, x30, [sp, #-16]!
-  .cfi_def_cfa_offset 16
-  .cfi_offset 29, -16
-  .cfi_offset 30, -8
-  adrp x16, cubfc_gate_targets + 8 * number
-  ldr x16, [x16, :lo12:cubfc_gate_targets + 8 * number]
-  blr x16
-  ldp x29, x30, [sp], #16
-  .cfi_def_cfa 31, 0
-  cell
-  ldr w10, [x9, #8]
-  sub w10, w10, #1
-  str w10, [x9, #8]
-  ret
-  .cfi_endproc
-  .set number, number + 1
+  begin_gate
+  call_target
+  end_gate
   .endr
   .globl cubfc_wide_gates
   .hidden cubfc_wide_gates
   .p2align 7
 cubfc_wide_gates:
   .rept CUBFC_WIDE_GATES
-  .p2align 7
-  .cfi_startproc
-  cell
-  ldr w10, [x9, #8]
-  add w10, w10, #1
-  str w10, [x9, #8]
-  stp x29, x30, [sp, #-16]!
-  .cfi_def_cfa_offset 16
-  .cfi_offset 29, -16
-  .cfi_offset 30, -8
+  begin_gate
   mov x29, sp
   .cfi_def_cfa_register 29
   ldp x10, x11, [x29, #16]
@@ -175,19 +178,9 @@ cubfc_wide_gates:
   sub sp, sp, #32
   stp x10, x11, [sp]
   str x12, [sp, #16]
-  adrp x16, cubfc_gate_targets + 8 * number
-  ldr x16, [x16, :lo12:cubfc_gate_targets + 8 * number]
-  blr x16
+  call_target
   mov sp, x29
-  ldp x29, x30, [sp], #16
-  .cfi_def_cfa 31, 0
-  cell
-  ldr w10, [x9, #8]
-  sub w10, w10, #1
-  str w10, [x9, #8]
-  ret
-  .cfi_endproc
-  .set number, number + 1
+  end_gate
   .endr
   .size cubfc_gates, . - cubfc_gates
   .globl cubfc_gates_end

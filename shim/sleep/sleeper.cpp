@@ -256,7 +256,7 @@ void Sleeper::forget_ended() {
 // Enters into the device's figures, and into bytes_away_, how much of each part is away.
 void Sleeper::tell_away() noexcept {
   for (SleepingPart& part : parts_) {
-    tell_away(part, part.has_ended() ? 0 : part.bytes_away());
+    tell_away(part, part.has_ended() || part.is_lost ? 0 : part.bytes_away());
   }
 }
 
@@ -264,14 +264,6 @@ void Sleeper::tell_away(SleepingPart& part, std::uint64_t bytes) noexcept {
   bytes_away_ += bytes - part.told_away;
   part.context->device.use.sleeps(part.told_away, bytes);
   part.told_away = bytes;
-}
-
-// Called when the program is awake: nothing is away. The bytes of a context that has ended, or is
-// broken, are lost.
-void Sleeper::tell_awake_parts() noexcept {
-  for (SleepingPart& part : parts_) {
-    tell_away(part, 0);
-  }
 }
 
 void Sleeper::let_pages_go() noexcept {

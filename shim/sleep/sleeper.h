@@ -114,7 +114,7 @@ class Sleeper : private gates::Keeper, private ContextListener {
   std::vector<HandedOut> handed_out_of(const SleepingPart& part);
   std::uint64_t plan();
   std::string copy_out();
-  CUresult copy_out(const SleepingPage& page);
+  CUresult copy_out(const SleepingPage& page, char*& buffer);
   void take_away() noexcept;
 
   // In bring_back.cpp.
@@ -124,13 +124,12 @@ class Sleeper : private gates::Keeper, private ContextListener {
   void give_up_what_is_free();
   CUresult get_memory(SleepingPart& part);
   CUresult put_back(SleepingPart& part);
-  CUresult copy_in(const SleepingPage& page);
+  CUresult copy_in(const SleepingPage& page, char*& buffer);
 
   static void tell_awake(std::uint64_t bytes, std::chrono::steady_clock::duration time) noexcept;
   void forget_ended();
   void tell_away() noexcept;
   void tell_away(SleepingPart& part, std::uint64_t bytes) noexcept;
-  void tell_awake_parts() noexcept;
   void let_pages_go() noexcept;
 
   const DriverFunctions& driver_;
